@@ -26,14 +26,14 @@ LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Packed:
-    """Commands as they arrive: one that is malformed spoils no other."""
+class _UncheckedCommands:
+    """Commands before their validation: a malformed command has no effect on the others."""
 
     commands: list[Any]
 
 
 class Handler(Protocol):
-    """What the methods are handed to."""
+    """The receiver of the decoded messages."""
 
     backend: str
 
@@ -49,19 +49,19 @@ class Handler(Protocol):
 
 
 class AgentEndpoint:
-    """Decodes and hands over, at once: everything that takes time happens on other threads."""
+    """Decodes messages and passes them on at once: all longer work runs on other threads."""
 
     def __init__(self, agent: Handler) -> None:
         self._agent = agent
 
     def run(self, context: Any, message: Any) -> None:
-        """Take commands in, each for itself."""
+        """Accept commands."""
         try:
-            packed = serialization.unpack(message, _Packed).commands
+            unchecked = serialization.unpack(message, _UncheckedCommands).commands
         except errors.InvalidInput as error:
             LOG.warning("Backend %s ignores commands: %s", self._agent.backend, error.message)
             return
-        for each in packed:
+        for each in unchecked:
             try:
                 command = serialization.unpack(each, Command)
             except errors.InvalidInput as error:
@@ -70,15 +70,15 @@ class AgentEndpoint:
             self._agent.run(command)
 
     def report_now(self, context: Any) -> None:
-        """Have a report sent soon."""
+        """Request a report soon."""
         self._agent.report_now()
 
     def list_now(self, context: Any) -> None:
-        """Have all volumes listed soon."""
+        """Request a listing of all volumes soon."""
         self._agent.list_now()
 
     def take_stamps(self, context: Any, message: Any) -> None:
-        """Have stamps taken of storages that other backends share."""
+        """Record storages that other backends share."""
         try:
             storage_ids = serialization.unpack(message, SharedStorages).storage_ids
         except errors.InvalidInput as error:
@@ -87,5 +87,5 @@ class AgentEndpoint:
         self._agent.take_stamps(storage_ids)
 
     def rejoin(self, context: Any) -> None:
-        """Have the backend introduced again."""
+        """Request a new hello of the backend."""
         self._agent.rejoin()

@@ -94,15 +94,15 @@ class RequestReader:
         """Return a simulation of several requests, with the assumed changes."""
         sent = self._context.bodies.read(req, simulation_bodies.WhatIf)
         identity = req.context.identity
-        asked = []
+        simulated = []
         for index, item in enumerate(sent.requests):
             try:
                 # Each request has its own id, because the id seeds random choices.
-                asked.append(self._simulated(item, identity, _RequestKey(f"{identity.request_id}.{index}")))
+                simulated.append(self._simulated(item, identity, _RequestKey(f"{identity.request_id}.{index}")))
             except errors.InvalidInput as error:
                 raise errors.InvalidInput(f"requests[{index}]: {error.message}") from None
         changes = type_conversion.convert(sent.changes, Changes, from_attributes=True)
-        return WhatIf(requests=asked, changes=changes, detail=sent.detail, apart=sent.apart)
+        return WhatIf(requests=simulated, changes=changes, detail=sent.detail, apart=sent.apart)
 
     def type_id(self, name: str, identity: RequestContext) -> str:
         """Return the id of the volume type with that id or name."""
@@ -120,11 +120,12 @@ class RequestReader:
             return Asked(create=self._create_volume(body.volume, body.all_hints(), identity, key))
         if isinstance(body, volume_bodies.CreateVolumes):
             return Asked(group=self._create_group(body, identity, key))
-        asked = existing_volume_request(body, key.request_id)
-        self._visible_volume(volume_of(asked), identity)
-        if asked.retype is None:
-            return asked
-        return Asked(retype=replace(asked.retype, volume_type=self.type_id(asked.retype.volume_type, identity)))
+        simulated = existing_volume_request(body, key.request_id)
+        self._visible_volume(volume_of(simulated), identity)
+        if simulated.retype is None:
+            return simulated
+        retype = simulated.retype
+        return Asked(retype=replace(retype, volume_type=self.type_id(retype.volume_type, identity)))
 
     def _create_volume(
         self,
@@ -180,10 +181,10 @@ class RequestReader:
         policy.require(identity, policies.GROUP_GET, group.project_id)
         return group.id
 
-    def type_for(self, asked: str | None, identity: RequestContext) -> str | None:
+    def type_for(self, requested: str | None, identity: RequestContext) -> str | None:
         """Return the id of a new volume's type: the requested type or the default type, None without a default."""
-        if asked:
-            return self.type_id(asked, identity)
+        if requested:
+            return self.type_id(requested, identity)
         if self._default_type is None:
             return None
         try:
@@ -258,9 +259,9 @@ def existing_volume_request(
     )
 
 
-def volume_of(asked: Asked) -> str:
+def volume_of(simulated: Asked) -> str:
     """Return the id of the existing volume in a simulated request, empty if there is none."""
-    one = asked.extend or asked.migrate or asked.retype
+    one = simulated.extend or simulated.migrate or simulated.retype
     return "" if one is None else one.volume_id
 
 

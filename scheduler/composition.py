@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db.database import Database
 from tonnage.notifications.announcer import Announcer
-from tonnage.rpc.batching.command_sender import Messenger
+from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.scheduler.claims.dispatcher import Dispatcher
-from tonnage.scheduler.claims.outcome_handler import Concluding
-from tonnage.scheduler.claims.periodic_tasks import Housekeeper
-from tonnage.scheduler.claims.volume_operations import Verbs
-from tonnage.scheduler.cluster.membership import Peers
-from tonnage.scheduler.cluster.rules_agreement import Changeover
-from tonnage.scheduler.compute.instance_hosts import Localities
+from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
+from tonnage.scheduler.claims.periodic_tasks import PeriodicTasks, Purge
+from tonnage.scheduler.claims.sweep import ClaimRecovery, Sweep, SweepTimer
+from tonnage.scheduler.claims.volume_operations import VolumeOperations
+from tonnage.scheduler.cluster.membership import Membership
+from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
+from tonnage.scheduler.compute.instance_hosts import InstanceHosts
 from tonnage.scheduler.compute.nova import Nova
 from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
@@ -24,11 +25,14 @@ from tonnage.scheduler.decisions.placer import Placer
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.decisions.rules_in_force import RulesInForce
 from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.reports.audit_thread import Auditing
-from tonnage.scheduler.reports.cache_refresh import Freshness
-from tonnage.scheduler.reports.capacity_alerts import Announcing
-from tonnage.scheduler.reports.driver_audit import Inspector
-from tonnage.scheduler.reports.report_handler import Intake
+from tonnage.scheduler.reports.audit_thread import AuditThread
+from tonnage.scheduler.reports.backend_monitor import BackendMonitor
+from tonnage.scheduler.reports.cache_refresh import CacheRefresh
+from tonnage.scheduler.reports.capacity_alerts import CapacityAlerts
+from tonnage.scheduler.reports.deferred_reports import DeferredReports
+from tonnage.scheduler.reports.driver_audit import DriverAudit
+from tonnage.scheduler.reports.registration import Registration
+from tonnage.scheduler.reports.report_handler import ReportHandler
 from tonnage.scheduler.settings import Settings
 from tonnage.scheduler.simulation.decision_log import DecisionLog, LogFile
 from tonnage.scheduler.simulation.simulator import Simulator, Snapshot
@@ -38,6 +42,9 @@ Clock = Callable[[], float]
 #: Seconds between two searches of the ledger for claims without progress, and between two heartbeats; less where a
 #: scheduler counts as down sooner.
 _SWEEP = 10.0
+
+#: The longest time in seconds that the scheduler whose turn it is may take for a report before another applies it.
+_PATIENCE = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +65,9 @@ class Foundation:
         self.clock = clock
         self.sweep = min(_SWEEP, settings.service_down_time / 3)
         self.hosts = HostManager(settings.default_ratio, settings.calculation, settings.service_down_time)
-        self.peers = Peers(settings, database, self.sweep)
-        self.agreement = Changeover(database, self.hosts, self.peers, clock)
+        self.cache_refresh = CacheRefresh(self.hosts, clock)
+        self.membership = Membership(settings, database, self.sweep)
+        self.rules_agreement = RulesAgreement(database, self.cache_refresh, self.membership, clock)
 
     def silence(self, backend: str) -> float:
         """Return for how many seconds a backend has been silent."""
@@ -89,14 +97,14 @@ class DecisionParts:
         self.rules = RulesInForce(self.with_state_filter(rules), log)
         self.placer = Placer(
             base.database,
-            Freshness(base.hosts, base.clock),
+            base.cache_refresh,
             self.rules,
             dispatcher,
             settings.quotas,
-            base.agreement,
+            base.rules_agreement,
             thread,
         )
-        self.instance_hosts = Localities(base.database, integrations.nova)
+        self.instance_hosts = InstanceHosts(base.database, integrations.nova)
         self.simulator = Simulator(base.database, settings.quotas)
 
     def with_state_filter(self, rules: Rules) -> Rules:
@@ -119,51 +127,50 @@ class DecisionParts:
         """Have a volume placed or moved in a later batch, once the host of its instance is known."""
         self.instance_hosts.locate_later(work, self._submit)
 
-    def retry_later(self, volume_id: str) -> None:
-        """Have a volume tried in another pool in a later batch."""
-        self.place_later(Retry(volume_id))
-
     def _submit(self, work: Retry | Move) -> None:
         self._thread.submit(self.placer.place, work)
 
 
 class ReportParts:
-    """The parts that apply what agents send, and that take care of claims."""
+    """The parts that apply reports and outcomes of agents, and that recover claims without progress."""
 
     def __init__(
         self,
         base: Foundation,
         decisions: DecisionParts,
         dispatcher: Dispatcher,
-        agents: Messenger,
+        agents: AgentMessages,
         announcer: Announcer | None,
     ) -> None:
-        settings, database, hosts, peers = base.settings, base.database, base.hosts, base.peers
-        self.auditing = Auditing(Inspector(database), agents, base.clock)
-        self.announcing = None if announcer is None else Announcing(hosts, announcer)
-        concluding = Concluding(database, hosts, dispatcher, settings.max_attempts, decisions.retry_later)
-        self.intake = Intake(
-            database,
-            hosts,
-            dispatcher,
-            agents,
-            concluding,
-            base.clock,
-            self.announcing,
-            self.auditing,
+        settings, database, hosts, clock = base.settings, base.database, base.hosts, base.clock
+        cache_refresh = base.cache_refresh
+        self.audit = AuditThread(DriverAudit(database), agents, clock)
+        self.alerts = None if announcer is None else CapacityAlerts(hosts, announcer)
+        outcome_handler = OutcomeHandler(database, hosts, dispatcher, settings.max_attempts, decisions)
+        self.registration = Registration(database, cache_refresh, dispatcher, agents, self.audit)
+        self.report_handler = ReportHandler(
+            database, cache_refresh, self.registration, outcome_handler, clock, self.alerts, self.audit
         )
-        self.housekeeper = Housekeeper(
-            settings,
-            database,
-            hosts,
-            dispatcher,
-            self.intake,
-            concluding,
-            peers,
-            decisions.place_later,
-            base.clock,
-            base.sweep,
-            decisions.placer.follow_rules,
-            self.announcing,
+        patience = min(_PATIENCE, settings.service_down_time / 10)
+        self.deferred_reports = DeferredReports(
+            database, cache_refresh, self.registration, self.report_handler, clock, patience
         )
-        self.verbs = Verbs(database, hosts, dispatcher, self.housekeeper.sweep_soon, settings.quotas)
+        sweep_timer = SweepTimer(base.sweep, clock)
+        recovery = ClaimRecovery(settings, hosts, dispatcher, outcome_handler, decisions, clock)
+        self.periodic_tasks = PeriodicTasks(
+            [
+                self.deferred_reports,
+                BackendMonitor(database, cache_refresh, clock),
+                Sweep(
+                    database,
+                    sweep_timer,
+                    base.membership,
+                    base.rules_agreement,
+                    decisions.rules,
+                    cache_refresh,
+                    recovery,
+                ),
+                Purge(database, clock, announcer),
+            ]
+        )
+        self.operations = VolumeOperations(database, hosts, dispatcher, sweep_timer, settings.quotas)

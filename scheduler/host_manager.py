@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The host manager: what this scheduler knows of backends and their pools.
+"""The host manager: a scheduler's cache of the ledger's backends and pools.
 
-It keeps the pool table, a cache of what the ledger says, and belongs to the decision thread.
+It keeps the pool table that decisions read, and belongs to the decision thread. The cache changes in two ways:
+:meth:`HostManager.apply_report` and :meth:`HostManager.set_counters` follow this scheduler's own transactions, and
+:class:`~tonnage.scheduler.reports.cache_refresh.CacheRefresh` applies what it reads from the ledger.
 """
 
 import datetime
@@ -17,12 +19,12 @@ from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports import validation
 from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.inventory import reports
-from tonnage.ledger.inventory.backends import BackendRow, PoolRow
+from tonnage.ledger.inventory.backends import BackendRow, PoolMark, PoolRow
 from tonnage.ledger.inventory.pool_limits import Limit
 from tonnage.rpc.messages import BackendReport
 from tonnage.scheduler.reports import pool_figures
-from tonnage.scheduler.reports.backend_state import Backend, PoolEntry
-from tonnage.scheduler.reports.report_diff import Examined, Examiner
+from tonnage.scheduler.reports.backend_state import BackendEntry, PoolEntry
+from tonnage.scheduler.reports.report_diff import ReportDiff, ReportDiffer
 
 LOG = logging.getLogger(__name__)
 
@@ -30,8 +32,9 @@ LOG = logging.getLogger(__name__)
 class HostManager:
     """Backends, pools and the table that decisions read.
 
-    ``default_ratio`` counts where a pool reports no ratio of its own. ``down_time`` is how many seconds a backend may
-    be silent, ``rules_generation`` that of the rules that all of this follows.
+    ``default_ratio`` applies to pools that report no ratio. ``down_time`` is the silence in seconds after which a
+    backend counts as down, ``rules_generation`` the generation of the default ratio and the calculation in the ledger.
+    ``entries`` holds the facts behind each row of the table.
     """
 
     def __init__(self, default_ratio: float | str, calculation: arithmetic.Calculation, down_time: float) -> None:
@@ -40,19 +43,19 @@ class HostManager:
         self.down_time = down_time
         self.default_ratio = default_ratio
         self.rules_generation = 0
-        self._backends: dict[str, Backend] = {}
+        self._backends: dict[str, BackendEntry] = {}
         self._names: dict[int, str] = {}
         self.entries: dict[str, PoolEntry] = {}
-        self._examiner = Examiner(self.table, self.entries, default_ratio, calculation, self.rules_generation)
+        self._differ = ReportDiffer(self.table, self.entries, default_ratio, calculation, self.rules_generation)
 
-    def go_by(self, default_ratio: float | str, calculation: arithmetic.Calculation, generation: int) -> None:
-        """Judge everything by another default ratio and another calculation from now on, rules of that generation."""
+    def apply_rules(self, default_ratio: float | str, calculation: arithmetic.Calculation, generation: int) -> None:
+        """Use another default ratio and another calculation from now on; ``generation`` is theirs in the ledger."""
         self.calculation, self.default_ratio, self.rules_generation = calculation, default_ratio, generation
-        self._examiner = Examiner(self.table, self.entries, default_ratio, calculation, generation)
+        self._differ = ReportDiffer(self.table, self.entries, default_ratio, calculation, generation)
         self.apply_default_ratio()
 
     def apply_default_ratio(self) -> None:
-        """Work out the ratio anew of pools that report none, whatever the ledger has."""
+        """Compute the ratio again of pools that report none, whatever the ledger has."""
         changed = []
         for name, entry in self.entries.items():
             if entry.stats.ratio is not None:
@@ -63,8 +66,8 @@ class HostManager:
                 changed.append(name)
         self.reset(changed)
 
-    def misstated(self, rows: Iterable[PoolRow]) -> list[Limit]:
-        """Return what ratios and limits the ledger's rows should have, of those that have others."""
+    def find_wrong_limits(self, rows: Iterable[PoolRow]) -> list[Limit]:
+        """Return the right ratio and limit of each of these rows that has another."""
         limits = np.atleast_1d(arithmetic.provisioning_limit(self.table, self.calculation))
         found = []
         for row in rows:
@@ -77,28 +80,63 @@ class HostManager:
                 found.append(Limit(row.id, ratio, limit))
         return found
 
-    def backend(self, name: str) -> Backend | None:
-        """Return the backend of that name, or None if this scheduler has not met it."""
+    def backend(self, name: str) -> BackendEntry | None:
+        """Return the backend of that name, or None if the cache does not have it."""
         return self._backends.get(name)
 
-    def backends(self) -> Iterable[Backend]:
+    def backends(self) -> Iterable[BackendEntry]:
         """Return all backends."""
         return self._backends.values()
 
-    def put_backend(self, row: BackendRow, now: float, absence: float = 0.0) -> Backend:
-        """Take over a backend from the ledger.
+    def is_outdated(self, row: BackendRow) -> bool:
+        """Tell whether a report, a hello or an operator has changed a backend, and maybe its pools, in the ledger."""
+        known = self._backends.get(row.name)
+        return known is None or (
+            (known.id, known.epoch, known.seq, known.enabled, known.draining, known.availability_zone)
+            != (row.id, row.epoch, row.report_seq, row.enabled, row.draining, row.availability_zone)
+        )
 
-        Its silence counts only while some scheduler was there to hear: ``absence`` is how long there was none.
+    def has_figures(self, mark: PoolMark, row: BackendRow) -> bool:
+        """Tell whether the cache has the figures of a pool that the ledger has, by the pool's mark.
+
+        All rows that were written after the cached report cover at least as much as it, so a row that covers less has
+        not been written since.
         """
+        known, entry = self._backends.get(row.name), self.entries.get(mark.name)
+        if known is None or entry is None or (known.id, entry.id) != (row.id, mark.id):
+            return False
+        return entry.generation == mark.generation and mark.covers < (known.epoch, known.covers)
+
+    def apply_rows(
+        self, row: BackendRow, marks: Iterable[PoolMark], rows: Iterable[PoolRow], now: float, absence: float = 0.0
+    ) -> None:
+        """Bring a backend and its pools up to the ledger.
+
+        ``row`` was read first, then the ``marks`` of all pools, then the ``rows`` of those whose figures the cache does
+        not have. Pools in neither are forgotten. The silence of a backend counts only while a scheduler listened:
+        ``absence`` is for how many seconds none did.
+        """
+        rows = list(rows)
+        loaded = {each.name for each in rows}
+        # A row that was to be read and is not there has gone since its mark was read.
+        same = {mark.name: mark for mark in marks if mark.name not in loaded and self.has_figures(mark, row)}
+        backend = self._apply_backend(row, now, absence)
+        self.forget_pools([name for name in sorted(backend.pools) if name not in loaded and name not in same])
+        self.apply_pools(rows)
+        self.set_counters({mark.id: mark.counters for mark in same.values()})
+        ages = {pool.name: pool.figures_age for pool in rows} | {name: mark.figures_age for name, mark in same.items()}
+        backend.stale_since = {name: now - age for name, age in ages.items() if age is not None}
+        self.update_status(backend, now)
+
+    def _apply_backend(self, row: BackendRow, now: float, absence: float) -> BackendEntry:
         known = self._backends.get(row.name)
         if known is not None and known.id != row.id:
-            # It was removed, and has introduced itself anew.
+            # It was removed, and has said hello again.
             self.forget_backend(row.name)
             known = None
+        collected = now - (row.silence or 0.0) - row.report_age
         if known is None:
-            silence = max(0.0, (row.silence or 0.0) - absence)
-            begun = _begun(row, now)
-            known = self._backends[row.name] = Backend(
+            known = self._backends[row.name] = BackendEntry(
                 id=row.id,
                 name=row.name,
                 availability_zone=row.availability_zone,
@@ -107,21 +145,24 @@ class HostManager:
                 epoch=row.epoch,
                 seq=row.report_seq,
                 covers=row.report_covers,
-                heard=now - silence,
-                reported=begun,
-                begun=begun,
+                last_seen=now - max(0.0, (row.silence or 0.0) - absence),
                 draining=row.draining,
-                reported_at=row.last_report_at,
             )
-            return known
-        if known.epoch != row.epoch:
+            if now - known.last_seen > self.down_time:
+                self._mark_down(known, now)
+        else:
             known.epoch, known.seq, known.covers = row.epoch, row.report_seq, row.report_covers
-            known.begun = _begun(row, now)
-        self.refresh_backend(row)
+            known.update_last_seen(row, now)
+            self.apply_backend_state(row)
+        known.figures_collected = collected
+        known.last_collected = max(known.last_collected, collected)
+        if row.last_report_at is not None:
+            age = datetime.timedelta(seconds=row.report_age)
+            known.reported_at = row.last_report_at.replace(tzinfo=datetime.UTC) - age
         return known
 
-    def refresh_backend(self, row: BackendRow) -> None:
-        """Take over what an operator or an agent's hello has changed of a backend."""
+    def apply_backend_state(self, row: BackendRow) -> None:
+        """Take over the state that an operator has given a backend, and its availability zone."""
         known = self._backends.get(row.name)
         if known is None:
             return
@@ -132,38 +173,39 @@ class HostManager:
         if changed:
             self.reset(known.pools)
 
-    def meet(self, rows: Sequence[BackendRow], now: float) -> None:
-        """Take over what operators have changed of backends, and when other schedulers have heard them."""
-        for row in rows:
-            self.refresh_backend(row)
-            known = self._backends.get(row.name)
-            if known is not None and row.silence is not None:
-                known.hear(row, now)
-                self.welcome(known, now)
+    def apply_silence(self, row: BackendRow, now: float) -> bool:
+        """Take over when any scheduler received a backend's last report; tell whether its status changes by that."""
+        known = self._backends.get(row.name)
+        if known is None:
+            return False
+        known.disabled_reason = row.disabled_reason
+        known.update_last_seen(row, now)
+        return self.update_status(known, now)
+
+    def forget_missing(self, rows: Iterable[BackendRow]) -> bool:
+        """Forget backends that are not among the rows of all backends; tell whether there are any."""
         there = {(row.name, row.id) for row in rows}
-        for name in [known.name for known in self._backends.values() if (known.name, known.id) not in there]:
+        missing = [known.name for known in self._backends.values() if (known.name, known.id) not in there]
+        for name in missing:
             LOG.warning("Backend %s has been removed", name)
             self.forget_backend(name)
+        return bool(missing)
 
     def forget_backend(self, name: str) -> None:
         """Forget a backend that an operator has removed."""
         self.forget_pools(sorted(self._backends[name].pools))
         del self._backends[name]
 
-    def put_pool(self, row: PoolRow) -> None:
-        """Take over a pool from the ledger, with the figures of its last report."""
-        self.load([row])
-
-    def load(self, rows: Iterable[PoolRow]) -> None:
-        """Take over pools from the ledger; those of backends that have not been met come when these report."""
+    def apply_pools(self, rows: Iterable[PoolRow]) -> None:
+        """Bring pools up to the ledger, with the figures of their last reports; unknown backends are passed over."""
         of_backend: dict[str, list[PoolRow]] = {}
         for row in rows:
             of_backend.setdefault(backend_of(row.name), []).append(row)
-        met = [(self._backends[name], of_backend[name]) for name in of_backend if name in self._backends]
-        self.reset([name for backend, listed in met for name in self._remember(backend, listed)])
+        known = [(self._backends[name], of_backend[name]) for name in of_backend if name in self._backends]
+        self.reset([name for backend, listed in known for name in self._put_entries(backend, listed)])
 
-    def _remember(self, backend: Backend, rows: Sequence[PoolRow]) -> list[str]:
-        """Note what lies behind pools of a backend; return the names of those whose figures are usable."""
+    def _put_entries(self, backend: BackendEntry, rows: Sequence[PoolRow]) -> list[str]:
+        """Put the entries of a backend's pools; return the names of those with usable figures."""
         valid = {stats.name: stats for stats in validation.validate([row.stats for row in rows]).pools}
         loaded = []
         for row in rows:
@@ -173,56 +215,25 @@ class HostManager:
                 LOG.warning("Pool %s is left out until it reports: %s", row.name, problem)
                 continue
             self._names[row.id] = row.name
-            backend.put(row.name, stats.capabilities)
+            backend.add_pool(row.name, stats.capabilities)
             self.entries[row.name] = PoolEntry(row.id, row.generation, stats, row.stats, row.counters, row.ratio)
             loaded.append(row.name)
         return loaded
 
-    def put_pools(self, backend: Backend, rows: Iterable[PoolRow], now: float) -> None:
-        """Take over all pools of a backend from the ledger; one that is not among them is no longer reported."""
-        present = {row.name: row for row in rows}
-        self.forget_pools(name for name in sorted(backend.pools) if name not in present)
-        self.load(present.values())
-        backend.kept = {}
-        self.date(present.values(), now)
-
-    def date(self, rows: Iterable[PoolRow], now: float) -> None:
-        """Take over from the ledger of which pools the figures are older than their backends' last reports."""
-        for row in rows:
-            backend = self._backends.get(backend_of(row.name))
-            if backend is not None and row.figures_age is not None:
-                backend.kept[row.name] = now - row.figures_age
-
-    def take_over(self, row: BackendRow, pools: Iterable[PoolRow], now: float) -> Backend:
-        """Take over a backend with all its pools from the ledger; ``row`` was read before the pools."""
-        before = self._backends.get(row.name)
-        backend = self.put_backend(row, now)
-        self.put_pools(backend, pools, now)
-        # Another scheduler has heard its last report, which is as good.
-        backend.seq, backend.covers = row.report_seq, row.report_covers
-        backend.heard = max(backend.heard, now - (row.silence or 0.0))
-        backend.begun = _begun(row, now)
-        backend.reported = max(backend.reported, backend.begun)
-        self.welcome(backend, now)
-        if backend is not before and now - backend.heard > self.down_time:
-            # Met for the first time, and gone since. Of others watch() knows for how long nobody could hear them.
-            self._lose(backend, now)
-        return backend
-
     def forget_pools(self, names: Iterable[str]) -> None:
-        """Place nothing more in these pools, which are no longer reported. What the ledger counts there stays."""
+        """Place nothing more in these pools, which are no longer reported. The ledger keeps its counters of them."""
         for name in names:
             LOG.warning("Pool %s is no longer reported; nothing is placed there", name)
-            self._backends[backend_of(name)].drop(name)
+            self._backends[backend_of(name)].remove_pool(name)
             self._names.pop(self.entries.pop(name).id, None)
             self.table.remove(name)
 
     def names(self, pool_ids: Iterable[int]) -> list[str]:
-        """Return the names of the pools with these ids in the ledger, of those that this scheduler knows."""
+        """Return the names of the pools with these ids in the ledger, without those that the cache does not have."""
         return [self._names[pool_id] for pool_id in pool_ids if pool_id in self._names]
 
     def set_counters(self, counters: Mapping[int, Counters]) -> None:
-        """Take over counters that the ledger has committed."""
+        """Take over counters that are committed in the ledger."""
         changed = []
         for pool_id, value in counters.items():
             name = self._names.get(pool_id)
@@ -232,7 +243,7 @@ class HostManager:
         self.reset(changed)
 
     def reset(self, names: Iterable[str]) -> None:
-        """Bring rows of the table back to what the ledger says, dropping claims that were not booked."""
+        """Make rows of the table again from their entries, without claims that were not booked."""
         names = list(names)
         if names:
             backends = [self._backends[backend_of(name)] for name in names]
@@ -240,104 +251,106 @@ class HostManager:
             columns["expired"] = [name in backend.expired for name, backend in zip(names, backends, strict=True)]
             self.table.put_columns(names, columns)
 
-    def excuse(self, seconds: float, now: float) -> None:
-        """Leave out of every backend's silence a time in which this scheduler could not hear."""
+    def discount_silence(self, seconds: float, now: float) -> None:
+        """Leave a time in which this scheduler did not listen out of the silence of every backend."""
         for backend in self._backends.values():
-            backend.heard = min(now, backend.heard + seconds)
+            backend.last_seen = min(now, backend.last_seen + seconds)
 
-    def overdue(self, now: float) -> list[Backend]:
+    def overdue(self, now: float) -> list[BackendEntry]:
         """Return backends that count as up and have been silent for too long."""
-        return [each for each in self._backends.values() if each.up and now - each.heard > self.down_time]
+        return [each for each in self._backends.values() if each.up and now - each.last_seen > self.down_time]
 
-    def doubtful(self, now: float) -> list[Backend]:
-        """Return the overdue ones, and those of which figures have just expired, by what is known here."""
+    def seemingly_overdue(self, now: float) -> list[BackendEntry]:
+        """Return backends that are overdue, or whose figures have just expired, unless the ledger has newer reports."""
         return [
             each
             for each in self._backends.values()
             if each.up
-            and (now - each.heard > self.down_time or (now - each.reported > each.shortest and not each.expired))
+            and (
+                now - each.last_seen > self.down_time
+                or (now - each.last_collected > each.shortest and not each.expired)
+            )
         ]
 
     def silence(self, name: str, now: float) -> float:
         """Return for how many seconds a backend has been silent."""
         known = self._backends.get(name)
-        return 0.0 if known is None else now - known.heard
+        return 0.0 if known is None else now - known.last_seen
 
     def age(self, pool: str, now: float) -> float:
-        """Return how old the figures of a pool are, whether its backend could be heard or not."""
+        """Return the age of a pool's figures in seconds, also of time in which no scheduler listened."""
         known = self._backends.get(backend_of(pool))
-        return 0.0 if known is None else now - known.collected(pool)
+        return 0.0 if known is None else now - known.collected_at(pool)
 
-    def watch(self, now: float) -> None:
-        """Mark backends that have been silent for too long as down, and those heard again as up; so with figures."""
+    def update_statuses(self, now: float) -> None:
+        """Mark silent backends as down and those that report again as up, and find the pools with expired figures."""
         for backend in self.overdue(now):
-            self._lose(backend, now)
+            self._mark_down(backend, now)
         for backend in self._backends.values():
-            self.welcome(backend, now)
+            self.update_status(backend, now)
 
-    def _lose(self, backend: Backend, now: float) -> None:
-        """Mark a backend as down."""
+    def _mark_down(self, backend: BackendEntry, now: float) -> None:
         backend.up = False
         LOG.warning(
             "Backend %s is down: no report for %.0f s (service_down_time is %g)",
             backend.name,
-            now - backend.heard,
+            now - backend.last_seen,
             self.down_time,
         )
         self.reset(backend.pools)
 
-    def welcome(self, backend: Backend, now: float) -> None:
-        """Mark a backend that was down as up if it has been heard again, and tell apart whose figures may be used."""
-        if not backend.up and now - backend.heard <= self.down_time:
+    def update_status(self, backend: BackendEntry, now: float) -> bool:
+        """Mark a backend as up if it has reported again, and find its pools with expired figures.
+
+        Tell whether that changes anything.
+        """
+        is_back = not backend.up and now - backend.last_seen <= self.down_time
+        if is_back:
             backend.up = True
             LOG.info("Backend %s is up again", backend.name)
             self.reset(backend.pools)
-        changed = backend.expire(now)
+        changed = backend.update_expired(now)
         if expired := changed & backend.expired:
-            age = now - min(map(backend.collected, expired))
+            age = now - min(map(backend.collected_at, expired))
             LOG.warning("Backend %s: figures of %d pool(s) expire after %.0f s", backend.name, len(expired), age)
         self.reset(changed)
+        return is_back or bool(changed)
 
-    def examine(self, backend: Backend, message: BackendReport) -> Examined:
-        """Validate a report and find what is new in it. Nothing is changed but the record of what was warned about."""
-        return self._examiner.examine(backend, message)
+    def diff_report(self, backend: BackendEntry, message: BackendReport) -> ReportDiff:
+        """Validate a report and compare it with the cache, which does not change."""
+        return self._differ.diff(backend, message)
 
-    def absorb(
-        self, backend: Backend, message: BackendReport, examined: Examined, applied: reports.Applied, now: float
-    ) -> None:
-        """Take over a report that the ledger has accepted, from this scheduler or from another."""
-        backend.seq, backend.covers, backend.heard = message.seq, message.covers, now
-        # Memory and the ledger have to agree: whoever reads it there must not take the figures for fresh.
-        age = examined.report.age
-        backend.renew(now - age, self.names(examined.report.unheard))
+    def apply_report(self, diff: ReportDiff, applied: reports.Applied, now: float) -> None:
+        """Take over a report that this scheduler has applied to the ledger."""
+        backend, message = diff.backend, diff.message
+        backend.seq, backend.covers, backend.last_seen = message.seq, message.covers, now
+        # The cache and the ledger have to agree: schedulers that read it there must not take the figures for newer.
+        age = diff.report.age
+        backend.set_collected(now - age, self.names(diff.report.unusable))
         backend.reported_here = True
         backend.reported_at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age)
         changed = []
-        for name, stats in examined.stats.items():
+        for name, stats in diff.stats.items():
             entry = self.entries.get(name)
             pool_id = applied.ids[name] if entry is None else entry.id
             known = Counters() if entry is None else entry.counters
             counters = applied.counters.get(pool_id, known)
             generation = applied.generations.get(pool_id, 0 if entry is None else entry.generation)
             ratio = pool_figures.ratio(stats, known, self.default_ratio)
-            same = entry is not None and entry.raw is examined.raw[name]
+            same = entry is not None and entry.raw is diff.raw[name]
             if same and entry is not None and (counters, ratio, generation) == (known, entry.ratio, entry.generation):
                 continue
             self._names[pool_id] = name
-            backend.put(name, stats.capabilities)
-            self.entries[name] = PoolEntry(pool_id, generation, stats, examined.raw[name], counters, ratio)
+            backend.add_pool(name, stats.capabilities)
+            self.entries[name] = PoolEntry(pool_id, generation, stats, diff.raw[name], counters, ratio)
             changed.append(name)
         self.reset(changed)
-        self.forget_pools(examined.vanished)
-
-
-def _begun(row: BackendRow, now: float) -> float:
-    """Return when a backend began to collect its last report, by the ledger."""
-    return now - (row.silence or 0.0) - row.report_age
+        self.forget_pools(diff.vanished)
+        self.update_status(backend, now)
 
 
 def _same(one: float | None, other: float | None) -> bool:
-    """Tell whether two limits are the same but for the rounding of binary fractions."""
+    """Tell whether two limits are equal but for the rounding of binary fractions."""
     if one is None or other is None:
         return one is other
     return abs(one - other) <= arithmetic.TOLERANCE_GB

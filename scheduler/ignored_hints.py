@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hints that nobody looks at, as the filter that would is not enabled.
+"""Hints without effect, because the filter that reads them is not enabled.
 
-Block Storage has always let such requests through, and clients send hints that only some clouds know. So they are not
-refused, but whoever runs this one is told, and whoever asks for an explanation.
+Block Storage has always accepted such requests, and clients send hints that only some clouds know. So they are not
+refused, but the log and explanations mention them.
 """
 
 import logging
@@ -20,7 +20,7 @@ from tonnage.filters.topology import TopologyFilter
 
 LOG = logging.getLogger(__name__)
 
-_LOOKED_AT_BY: Mapping[str, type[Filter]] = {
+_READERS: Mapping[str, type[Filter]] = {
     requirements.NODE: TopologyFilter,
     requirements.REQUIREMENTS: TopologyFilter,
     storage_class.HINT: StorageClassFilter,
@@ -32,24 +32,24 @@ _LOOKED_AT_BY: Mapping[str, type[Filter]] = {
 
 
 class IgnoredHints:
-    """Knows which hints have no effect where these filters are enabled, and says so of each once in the log."""
+    """The hints that have no effect with these filters; a warning is logged once for each."""
 
     def __init__(self, filters: Iterable[Filter]) -> None:
         enabled = tuple(filters)
-        self._words = {
+        self._sentences = {
             hint: f"the hint {hint} has no effect: scheduler_default_filters does not name {kind.__name__}"
-            for hint, kind in _LOOKED_AT_BY.items()
+            for hint, kind in _READERS.items()
             if not any(isinstance(each, kind) for each in enabled)
         }
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def among(self, hints: Mapping[str, object]) -> list[str]:
-        """Return a sentence for each of these hints that says something and has no effect."""
-        return [words for hint, words in self._words.items() if hints.get(hint)]
+        """Return a sentence for each of these hints that has a value and no effect."""
+        return [sentence for hint, sentence in self._sentences.items() if hints.get(hint)]
 
     def tell(self, hints: Mapping[str, object]) -> None:
-        """Log what was not logged before."""
-        for words in self.among(hints) if hints else ():
-            if words not in self._told:
-                self._told.add(words)
-                LOG.warning("A volume was asked for, and %s", words)
+        """Log a warning for each of these hints without effect, unless it was logged before."""
+        for sentence in self.among(hints) if hints else ():
+            if sentence not in self._logged:
+                self._logged.add(sentence)
+                LOG.warning("A volume was asked for, and %s", sentence)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler without its RPC: its parts, around one decision thread.
+"""The scheduler manager: everything of a scheduler but its RPC.
 
 Every method may be called from any thread; it hands its work to the decision thread and waits.
 """
@@ -17,9 +17,9 @@ from tonnage.ledger.catalog import volume_usage
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends, heartbeats, reports
 from tonnage.quotas.external_usage import NOTHING
-from tonnage.rpc.batching.command_sender import Messenger
+from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.rpc.batching.packed_reports import PackedReport
-from tonnage.rpc.batching.request_batch import Order
+from tonnage.rpc.batching.request_batch import BatchedRequest
 from tonnage.rpc.messages import (
     Asked,
     CreateGroup,
@@ -31,13 +31,13 @@ from tonnage.rpc.messages import (
     ManageVolume,
     Outcome,
     Outlook,
+    PoolListQuery,
+    PoolListText,
     PoolQuery,
     PoolView,
     Receipt,
     RetypeVolume,
     SetBackendState,
-    SpelledPoolQuery,
-    SpelledPools,
     StampQuery,
     UnmanageVolume,
     Welcome,
@@ -54,16 +54,16 @@ from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.settings import Mutable, Settings
 from tonnage.scheduler.simulation import pool_views, simulator
 from tonnage.scheduler.simulation.node_fit import NodeFit
-from tonnage.scheduler.simulation.pool_view_text import Spelling
+from tonnage.scheduler.simulation.pool_view_text import PoolListTextCache
 from tonnage.scheduler.simulation.simulator import Snapshot
 from tonnage.scheduler.unread_functions import UnreadFunctions
 
 LOG = logging.getLogger(__name__)
 
-#: What is decided: anything that takes capacity.
+#: The requests that are decided: all that take capacity.
 Placeable: TypeAlias = CreateVolume | CreateGroup | ExtendVolume | Move | RetypeVolume
 
-#: Seconds between two batches of what agents tell, for which nobody waits, and the most that they are.
+#: Seconds between two batches of messages from agents, for which no caller waits, and the upper bound of them.
 _PAUSE = 0.25
 _LONGEST_PAUSE = 1.0
 
@@ -78,172 +78,165 @@ class SchedulerManager:
         self,
         settings: Settings,
         database: Database,
-        agents: Messenger,
+        agents: AgentMessages,
         rules: Rules,
         clock: Clock = time.monotonic,
-        integrations: Integrations = Integrations(),  # noqa: B008
+        integrations: Integrations | None = None,
         thread: DecisionThread | None = None,
     ) -> None:
+        integrations = integrations or Integrations()
         self._settings = settings
         self._database = database
         self._agents = agents
         self._clock = clock
         self._thread = thread or DecisionThread(settings.batch_size)
         base = Foundation(settings, database, clock)
-        self._hosts, self._peers, self._agreement = base.hosts, base.peers, base.agreement
+        self._hosts, self._cache_refresh = base.hosts, base.cache_refresh
+        self._membership, self._rules_agreement = base.membership, base.rules_agreement
         self._dispatcher = Dispatcher(agents, base.hosts, settings.claim_lease, clock)
         self._decisions = DecisionParts(base, rules, self._dispatcher, self._thread, integrations)
         self._placer = self._decisions.placer
         parts = ReportParts(base, self._decisions, self._dispatcher, agents, integrations.announcer)
-        self._auditing, self._announcing, self._intake = parts.auditing, parts.announcing, parts.intake
-        self._housekeeper, self._verbs = parts.housekeeper, parts.verbs
-        self._spelling = Spelling()
+        self._audit, self._alerts, self._registration = parts.audit, parts.alerts, parts.registration
+        self._report_handler, self._deferred_reports = parts.report_handler, parts.deferred_reports
+        self._periodic_tasks, self._operations = parts.periodic_tasks, parts.operations
+        self._pool_list_text = PoolListTextCache()
         self._node_fit = NodeFit(database)
         self._unread = UnreadFunctions(base.hosts)
-        self._thread.schedule(self._keep_house, {self._intake.outcomes: self._pause, self._intake.reports: self._pause})
+        self._thread.schedule(
+            self._keep_house, {self._report_handler.outcomes: self._pause, self._report_handler.reports: self._pause}
+        )
 
     def start(self) -> None:
-        """Load what the ledger knows, start deciding, and ask the agents for reports.
+        """Load backends and pools from the ledger, and start the threads.
 
-        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers go by other rules.
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers apply other rules.
         """
         with self._database.reading() as session:
             absence = backends.unheard(session, heartbeats.SCHEDULER) or 0.0
-        self._peers.join()
-        # Other options may limit what others did not.
+        self._membership.join()
+        # The options may set limits that were not there before.
         self._database.run(volume_usage.distrust_all)
-        self._hosts.go_by(self._settings.default_ratio, self._settings.calculation, self._peers.generation)
+        self._hosts.apply_rules(self._settings.default_ratio, self._settings.calculation, self._membership.generation)
         with self._database.reading() as session:
-            rows = backends.load_backends(session)
+            self._cache_refresh.refresh(session, absence=absence)
             pools = backends.load_pools(session)
-            self._peers.look(session)
-        now = self._clock()
-        for row in rows:
-            self._hosts.put_backend(row, now, absence)
-        self._hosts.load(pools)
-        self._hosts.date(pools, now)
-        self._agreement.restate(pools)
-        self._hosts.watch(now)
-        LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(rows), len(pools))
+            self._membership.refresh(session)
+        self._rules_agreement.restate(pools)
+        self._hosts.update_statuses(self._clock())
+        LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(list(self._hosts.backends())), len(pools))
         self._thread.start()
-        self._auditing.start()
+        self._audit.start()
 
     def ask_for_reports(self) -> None:
-        """Ask all agents for a report now; those that are not there will say hello when they come.
+        """Ask all agents for a report now; an agent that is away says hello when it starts.
 
-        They are heard by now. A start that fails before that is no time in which they were silent.
+        The silence of agents counts from now on, and not while a start fails.
         """
-        self._peers.listening = True
+        self._membership.listening = True
         for backend in list(self._hosts.backends()):
             self._agents.report_now(backend.name)
 
     @property
     def schedulers(self) -> int:
-        """How many schedulers there are, this one among them."""
-        return self._peers.number
+        """The number of schedulers, with this one."""
+        return self._membership.scheduler_count
 
     def has_turn(self, work: str) -> bool:
-        """Tell whether it is this scheduler that does some work which one of all is to do."""
-        return self._peers.has_turn(work)
+        """Tell whether some work, which only one scheduler does, is the turn of this one."""
+        return self._membership.has_turn(work)
 
     def reporting(self) -> set[str]:
         """Return the names of the backends that have reported since this scheduler started."""
         return {backend.name for backend in list(self._hosts.backends()) if backend.reported_here}
 
     def change(self, settings: Mutable) -> None:
-        """Decide by other settings from now on. What is in hand is decided by those of before.
+        """Apply other settings from now on. Requests in hand are decided by the earlier ones.
 
-        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers that are up go by another
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers that are up apply another
         default ratio or calculation; nothing is changed then.
         """
         self._thread.call(self._change, settings)
 
     def stop(self) -> None:
-        """Finish what was accepted, then end."""
-        self._agreement.stop()
+        """Finish the accepted requests, then end."""
+        self._rules_agreement.stop()
         self._thread.stop()
-        self._auditing.stop()
+        self._audit.stop()
         self._decisions.instance_hosts.stop()
         try:
-            self._peers.leave()
+            self._membership.leave()
         except errors.TonnageError as error:
             LOG.warning("The ledger could not be told that this scheduler ends: %s", error)
 
     def hello(self, message: Hello) -> Welcome:
         """Give an agent process its epoch."""
-        return self._thread.call(self._intake.hellos, message)
+        return self._thread.call(self._registration.hellos, message)
 
     def listing(self, message: Listing) -> Receipt:
-        """Take in what a backend holds."""
-        return self._thread.call(self._intake.listings, message)
+        """Apply the listing of a backend."""
+        return self._thread.call(self._registration.listings, message)
 
     def report(self, message: PackedReport) -> None:
-        """Take in a backend's figures, in a while.
+        """Apply a report of a backend, without waiting for it.
 
-        All schedulers get each report, and one of them has its turn to apply it at once. The others look a moment later
-        what it has become, so that they do not get into each other's way; if nobody has applied it they do.
+        All schedulers receive each report. The one whose turn it is applies it at once; the others read the result from
+        the ledger a moment later, and apply the report themselves if that has not happened.
 
-        Raises :class:`~tonnage.capacity.errors.InvalidInput` for one that cannot be opened.
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for a packed report that cannot be opened.
         """
-        if self._peers.has_turn(message.backend):
-            self._thread.submit(self._intake.reports, message.opened())
+        if self._membership.has_turn(message.backend):
+            self._thread.submit(self._report_handler.reports, message.unpack())
         else:
-            self._thread.submit(self._housekeeper.set_aside, message)
+            self._thread.submit(self._deferred_reports.put, message)
 
     def stamps(self, query: StampQuery) -> dict[str, int]:
-        """Give a look at storages that is about to begin its stamps."""
+        """Return the stamps of shared storages, for a report that begins."""
         return run_over(self._database, reports.stamp, query.storage_ids)
 
     def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt]:
-        """Take in how operations ended."""
-        waiting = [self._thread.submit(self._intake.outcomes, message) for message in messages]
+        """Apply the outcomes of operations."""
+        waiting = [self._thread.submit(self._report_handler.outcomes, message) for message in messages]
         return [each.result() for each in waiting]
 
     def place(self, work: Placeable) -> Any:
-        """Decide, claim and order a new volume, a group of them, the growth, the move or another type of one.
+        """Decide a request that takes capacity, claim it, and order its operation. Return after the commit.
 
-        Returns after the commit. The refusal of a retype says why the volume cannot stay where it is or, if it might
-        move, why there is no other place for it.
+        The refusal of a retype tells why the volume cannot stay in its pool or, if it may move, why no other pool takes
+        it.
         """
         self._read_usage([work])
         [located] = self._decisions.instance_hosts.located([work])
         return self._thread.call(self._placer.place, located)
 
     def manage(self, message: ManageVolume) -> None:
-        """Take over what is on the storage.
+        """Adopt a volume that is on the storage.
 
         Raises :class:`~tonnage.capacity.errors.NotFound` for an unknown pool,
         :class:`~tonnage.capacity.errors.InvalidInput` and :class:`~tonnage.capacity.errors.Conflict`.
         """
         self._read_usage([message])
-        self._thread.call(self._verbs.manage, message)
+        self._thread.call(self._operations.manage, message)
 
     def unmanage(self, message: UnmanageVolume) -> None:
         """Forget a volume and leave it on the storage.
 
         Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
         """
-        self._thread.call(self._verbs.unmanage, message)
+        self._thread.call(self._operations.unmanage, message)
 
     def set_backend_state(self, message: SetBackendState) -> None:
         """Enable, disable or drain a backend.
 
         Raises :class:`~tonnage.capacity.errors.NotFound`.
         """
-        self._thread.call(self._verbs.set_backend_state, message)
+        self._thread.call(self._operations.set_backend_state, message)
 
-    def delete(self, message: DeleteVolume) -> None:
-        """Order a deletion.
-
-        Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
-        """
-        self._thread.call(self._verbs.delete, message)
-
-    def orders(self, messages: Sequence[Order]) -> list[object]:
-        """Take requests that came together; each has its own answer, or its own error in place of one."""
+    def handle_batch(self, messages: Sequence[BatchedRequest]) -> list[object]:
+        """Return an answer to each of these requests, or its own error instead."""
         self._read_usage(messages)
         waiting: list[futures.Future[Any]] = [
-            self._thread.submit(self._verbs.delete, message)
+            self._thread.submit(self._operations.delete, message)
             if isinstance(message, DeleteVolume)
             else self._thread.submit(self._placer.place, message)
             for message in self._decisions.instance_hosts.located(messages)
@@ -251,21 +244,21 @@ class SchedulerManager:
         return [each.exception() or each.result() for each in waiting]
 
     def undelivered(self, claim_ids: Sequence[str]) -> None:
-        """Note that the bus did not take commands."""
+        """Have commands sent again that the bus did not accept."""
         self._thread.submit(self._undelivered, claim_ids)
 
     def get_pools(self, query: PoolQuery) -> list[PoolView]:
-        """Return the pools asked for, by name.
+        """Return the pools that a query selects, by name.
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown volume type.
         """
         picture, wanted = self._seen(query)
         return pool_views.asked_for(picture, query, wanted)
 
-    def spelled_pools(self, query: SpelledPoolQuery) -> list[SpelledPools]:
-        """Return the same as text. Raises the same."""
+    def get_pool_list(self, query: PoolListQuery) -> list[PoolListText]:
+        """Return the same pools as text. Raises the errors of :meth:`get_pools`."""
         picture, wanted = self._seen(query)
-        return self._spelling.of(picture, query, wanted)
+        return self._pool_list_text.selected(picture, query, wanted)
 
     def explain(self, message: CreateVolume) -> Explanation:
         """Return how a create would be decided now.
@@ -276,7 +269,7 @@ class SchedulerManager:
         return outlook.volumes[0]
 
     def what_if(self, question: WhatIf) -> list[Outlook]:
-        """Return how requests would be decided one after another if some things were different, or as they are.
+        """Return how requests would be decided one after another, as things are or with changes.
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput`, :class:`~tonnage.capacity.errors.NotFound` and
         :class:`~tonnage.capacity.errors.Conflict` for a request that could not be decided at all.
@@ -288,12 +281,12 @@ class SchedulerManager:
     def fit_nodes(self, query: FitQuery) -> FitAnswer:
         """Return which nodes of a cluster take volumes together.
 
-        Raises :class:`~tonnage.capacity.errors.InvalidInput` for volumes that cannot be meant.
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for impossible volumes.
         """
         return self._node_fit.answer(query)
 
     def _read_usage(self, messages: Sequence[object]) -> None:
-        """Find out what the projects of requests use that the ledger does not know: here nothing is held yet."""
+        """Read the external usage of the projects of requests, before anything is locked."""
         beside = self._settings.quotas.beside
         if beside is not NOTHING:
             beside.read(quota_demands.projects_of(self._database, messages))
@@ -303,16 +296,17 @@ class SchedulerManager:
             return resolution.resolve_create(message, lookups.read_references(session, [message])).request
 
     def _pause(self) -> float:
-        """Return the seconds between two batches of what agents tell.
+        """Return the seconds between two batches of messages from agents.
 
-        Schedulers share that, and each batch is a transaction: the more there are, the less often each takes some up.
+        Schedulers share these messages, and each batch is a transaction: with more schedulers each takes batches less
+        often.
         """
         return min(_LONGEST_PAUSE, _PAUSE * self.schedulers)
 
     # Work of the decision thread.
 
     def _keep_house(self) -> None:
-        self._housekeeper.keep_house()
+        self._periodic_tasks.run()
         rules = self._decisions.rules.current
         self._unread.look(rules.filters, rules.weighers)
 
@@ -320,17 +314,17 @@ class SchedulerManager:
         results: list[Exception | None] = []
         for settings in wanted:
             try:
-                # Other options may limit what others did not.
+                # The options may set limits that were not there before.
                 self._database.run(volume_usage.distrust_all)
-                self._agreement.agree(settings.default_ratio, settings.calculation)
+                self._rules_agreement.agree(settings.default_ratio, settings.calculation)
             except (errors.ConfigurationError, errors.Unavailable) as error:
                 results.append(error)
                 continue
             rules = Rules(settings.filters, settings.weighers, settings.calculation)
             self._decisions.rules.apply(self._decisions.with_state_filter(rules))
-            self._agreement.go_by(settings.default_ratio, settings.calculation)
-            if self._announcing is not None and settings.announcements is not None:
-                self._announcing.change(settings.announcements)
+            self._rules_agreement.apply_rules(settings.default_ratio, settings.calculation)
+            if self._alerts is not None and settings.announcements is not None:
+                self._alerts.change(settings.announcements)
             results.append(None)
         return results
 
@@ -340,13 +334,13 @@ class SchedulerManager:
         return [None] * len(messages)
 
     def _seen(self, query: PoolQuery) -> tuple[pool_views.Picture, Request | None]:
-        """Return what there is to be seen now, and what the pools that are asked for must have."""
+        """Return a picture of all pools, and the request whose requirements the selected pools meet, if any."""
         wanted = None if query.volume_type is None else self._request(resolution.type_probe(query.volume_type))
-        # Only the copying is done in the decision thread, however many pools there are to show.
+        # The decision thread only copies, however many pools there are to show.
         return self._thread.call(self._pictures, None), wanted
 
     def _pictures(self, items: Sequence[None]) -> list[pool_views.Picture | Exception]:
-        return [pool_views.picture(self._hosts, self._clock(), self._auditing.found)] * len(items)
+        return [pool_views.picture(self._hosts, self._clock(), self._audit.found)] * len(items)
 
     def _snapshots(self, items: Sequence[None]) -> list[Snapshot | Exception]:
         return [self._decisions.snapshot()] * len(items)

@@ -69,14 +69,14 @@ _Manager: TypeAlias = "extension.ExtensionManager[Any]"
 
 
 def load_filters(conf: cfg.ConfigOpts) -> FilterChain:
-    """Return the enabled filters, and last of all the limits of the ledger if CapacityFilter is none of them.
+    """Return the enabled filters, followed by the limits of the ledger unless CapacityFilter is among them.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a name that is unknown or cannot be loaded.
     """
     conf.register_opts(OPTIONS)
     filters: Iterable[Filter] = _load(conf, FILTERS, "scheduler_default_filters", Filter)  # type: ignore[type-abstract]
     chain, calculation = list(filters), _calculation(conf)
-    # One that only extends it may be less strict.
+    # A subclass of CapacityFilter may be less strict.
     if not any(type(each) is CapacityFilter for each in chain):
         chain.append(LedgerFilter(SimpleNamespace(over_provisioning_calculation=calculation)))
     return FilterChain(chain, calculation)
@@ -120,7 +120,7 @@ def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
 
 
 def _load(conf: cfg.ConfigOpts, namespace: str, option: str, kind: type[PluginT]) -> Iterator[PluginT]:
-    """Yield one instance of each plugin that the option names, in its order."""
+    """Yield one instance of each plug-in that the option names, in its order."""
     nothing: _Manager = named.NamedExtensionManager(namespace, [])
     known = f"known are {', '.join(sorted(set(nothing.entry_points_names())))}"
     for name in dict.fromkeys(_read(conf, option)):
@@ -146,12 +146,12 @@ def _load(conf: cfg.ConfigOpts, namespace: str, option: str, kind: type[PluginT]
 
 
 def _found(namespace: str, name: str) -> list[object]:
-    """Return what is installed under a name. Whatever goes wrong when it is loaded is raised."""
+    """Return the plug-ins that are installed under a name. Raises any error of loading them."""
 
     def fail(_manager: _Manager, _entry_point: EntryPoint, error: BaseException) -> None:
         raise error
 
-    # One at a time: stevedore tells of some errors, and of others, as sys.exit, it does not say whose they are.
+    # One at a time: for some errors, such as sys.exit, stevedore does not tell which plug-in raised them.
     manager: _Manager = named.NamedExtensionManager(
         namespace, [name], on_load_failure_callback=fail, on_missing_entrypoints_callback=None
     )
@@ -159,7 +159,7 @@ def _found(namespace: str, name: str) -> list[object]:
 
 
 def _values(conf: cfg.ConfigOpts, plugin: type[Filter] | type[Weigher]) -> SimpleNamespace:
-    """Return the values of the plugin's own options and of the calculation, which judges capacity everywhere."""
+    """Return the values of the plug-in's own options and of the calculation, which all plug-ins share."""
     group, options = plugin.options_group, _options(plugin)
     conf.register_opts(options, group=group)
     values: dict[str, Any] = {opt.dest: _read(conf, opt.dest, group) for opt in options}
@@ -167,7 +167,7 @@ def _values(conf: cfg.ConfigOpts, plugin: type[Filter] | type[Weigher]) -> Simpl
 
 
 def _options(plugin: type[Filter] | type[Weigher]) -> list[cfg.Opt]:
-    """Return the options of a plugin, each as one that can change: the plugin is made anew with what it is then."""
+    """Return the options of a plug-in as mutable ones: the plug-in is made again with changed values."""
     options = [copy.copy(option) for option in plugin.options]
     for option in options:
         option.mutable = True

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ledger could not hold, or no request can be known by: refused before anything is looked up."""
+"""Validation of requests: values that the ledger cannot store, and unusable request ids."""
 
 import uuid
 
@@ -11,7 +11,7 @@ _LONGEST_REQUEST_ID = 64
 
 
 def check_new_volume(message: CreateVolume) -> None:
-    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for what the ledger could not hold."""
+    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for values that the ledger cannot store."""
     if not 1 <= message.size_gb <= units.MAX_SIZE_GB:
         raise errors.InvalidInput(f"size is {message.size_gb}: it takes 1 to {units.MAX_SIZE_GB} GiB")
     check_uuid(message.volume_id)
@@ -21,7 +21,7 @@ def check_new_volume(message: CreateVolume) -> None:
 
 
 def check_request_id(request_id: str) -> None:
-    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for what no request can be known by."""
+    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for an unusable request id."""
     if not request_id or len(request_id) > _LONGEST_REQUEST_ID or "\0" in request_id:
         raise errors.InvalidInput(
             f"request_id is {request_id[:40]!r}: it takes 1 to {_LONGEST_REQUEST_ID} characters, none of them NUL, and "
@@ -40,7 +40,7 @@ def check_uuid(volume_id: str) -> None:
 
 
 def check_length(name: str, value: str, most: int) -> None:
-    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for text that is too long, or that no database keeps."""
+    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for text that is too long or cannot be stored."""
     if len(value) > most or "\0" in value or any("\ud800" <= each <= "\udfff" for each in value):
         raise errors.InvalidInput(
             f"{name} is {value[:40]!r}...: it takes at most {most} characters of Unicode text, none of them NUL"

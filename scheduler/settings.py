@@ -19,9 +19,9 @@ from tonnage.weighers.chain import WeigherChain
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a scheduler goes by. ``default_ratio`` is a number, or ``auto``; times are seconds.
+    """The settings of a scheduler. ``default_ratio`` is a number, or ``auto``; times are seconds.
 
-    Without ``quotas`` there are no limits but those that were set through the API.
+    Without ``quotas`` there are only the limits that were set through the API.
     """
 
     host: str
@@ -38,9 +38,9 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class Mutable:
-    """All that can change while a scheduler runs, as a whole: what decides where volumes go, and what is announced.
+    """The settings that can change while a scheduler runs, all together: those of decisions, and of announcements.
 
-    Without ``announcements`` these stay as they are.
+    Without ``announcements`` those stay as they are.
     """
 
     filters: FilterChain
@@ -51,7 +51,7 @@ class Mutable:
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the options of the scheduler; those of plugins are registered when they are loaded."""
+    """Register the options of the scheduler; those of plug-ins are registered when the plug-ins are loaded."""
     conf.register_opts(options.OPTIONS)
     conf.register_opts(plugins.OPTIONS)
     conf.register_opts(service_options.OPTIONS)
@@ -60,7 +60,7 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 
 def validate(conf: cfg.ConfigOpts) -> None:
-    """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for what a scheduler could not start with."""
+    """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for options that keep a scheduler from starting."""
     from_conf(conf)
     mutable(conf)
     nova.from_conf(conf)
@@ -69,9 +69,9 @@ def validate(conf: cfg.ConfigOpts) -> None:
 
 
 def mutable(conf: cfg.ConfigOpts) -> Mutable:
-    """Return what of the configuration decides where volumes go, with the plugins that it names.
+    """Return the settings that decisions depend on, with the plug-ins that the configuration names.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot be used.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable options.
     """
     return Mutable(
         plugins.load_filters(conf),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions of backends that nobody reads, as the plugin that would is not enabled. Belongs to the decision thread."""
+"""Functions of backends without effect, because the plug-in that reads them is not enabled."""
 
 import logging
 from collections.abc import Sequence
@@ -12,19 +12,19 @@ from tonnage.weighers.chain import WeigherChain
 
 LOG = logging.getLogger(__name__)
 
-#: Most backends that one line names.
+#: Most backends that one line of the log names.
 _MOST = 5
 
 
 class UnreadFunctions:
-    """Warns of each once."""
+    """Logs a warning once for each function and backend. Belongs to the decision thread."""
 
     def __init__(self, hosts: HostManager) -> None:
         self._hosts = hosts
         self._warned: dict[str, set[str]] = {}
 
     def look(self, filters: FilterChain, weighers: WeigherChain) -> None:
-        """Warn of functions that neither these filters nor these weighers read."""
+        """Log the functions that neither these filters nor these weighers read."""
         if not any(isinstance(each, driver.DriverFilter) for each in filters.filters):
             self._tell(driver.FUNCTION, driver.DriverFilter.__name__, "scheduler_default_filters")
         if not any(isinstance(each, goodness.GoodnessWeigher) for each in weighers.weighers):

@@ -173,8 +173,8 @@ MUTATIONS = (
     Mutation(
         "A check before a refusal keeps the claims of its batch.",
         "scheduler/decisions/placer.py",
-        "            if not self._freshness.catch_up(",
-        "            self._forget()\n            if not self._freshness.catch_up(",
+        "            if not self._cache_refresh.refresh_candidates(",
+        "            self._forget()\n            if not self._cache_refresh.refresh_candidates(",
         (CAPACITY_RELEASED_BEFORE_BOOKING,),
     ),
     Mutation(
@@ -200,7 +200,7 @@ MUTATIONS = (
     ),
     Mutation(
         "A scheduler reads all counters when it becomes the only one.",
-        "scheduler/claims/periodic_tasks.py",
+        "scheduler/claims/sweep.py",
         "everything=not was_alone",
         "everything=False",
         (PERIODIC_TASKS,),
@@ -575,10 +575,17 @@ MUTATIONS = (
     Mutation(
         "A check before a refusal reads the counters before the figures.",
         "scheduler/reports/cache_refresh.py",
-        "        return self.take_over(session) or changed\n",
-        "        changed |= self.take_over(session)\n"
-        "        self._read_counters(session, requests, filters)\n"
+        "        return self.refresh(session) or changed\n",
+        "        changed |= self.refresh(session)\n"
+        "        self.refresh_counters(session, ids)\n"
         "        return changed\n",
+        (TWO_SCHEDULERS,),
+    ),
+    Mutation(
+        "The figures of a pool that was written since the cached report are read again.",
+        "scheduler/host_manager.py",
+        " and mark.covers < (known.epoch, known.covers)",
+        "",
         (TWO_SCHEDULERS,),
     ),
     Mutation(
@@ -674,14 +681,14 @@ MUTATIONS = (
         quick=True,
     ),
     Mutation(
-        "A report without a stamp of a shared storage contains no claims of other backends.",
+        "A report without a stamp of a shared storage contains no claim of other backends.",
         "ledger/inventory/reports.py",
         "claim.end_stamp > report.stamps.get(storage_id, 0)",
         "claim.end_stamp > report.stamps.get(storage_id, 2**62)",
         (POOL_COUNTERS,),
     ),
     Mutation(
-        "A claim that ends gets the stamp of the next report.",
+        "An ended claim gets the stamp of the next report.",
         "ledger/claims/settlement.py",
         "self.stamps.get(storage_id, 0) + 1",
         "self.stamps.get(storage_id, 0)",
@@ -756,8 +763,8 @@ MUTATIONS = (
     Mutation(
         "An agent executes one operation at a time for each volume.",
         "agent/operations.py",
-        "if self._held or not queue or volume_id in self._running or self._epoch is None:",
-        "if self._held or not queue or self._epoch is None:",
+        "if self._suspended or not queue or volume_id in self._running or self._epoch is None:",
+        "if self._suspended or not queue or self._epoch is None:",
         (OPERATIONS,),
     ),
     Mutation(
@@ -777,14 +784,14 @@ MUTATIONS = (
     Mutation(
         "An agent repeats an outcome until a scheduler confirms it.",
         "agent/outbox.py",
-        "                    self._enqueue(letter, time.monotonic() + self._pauses.after(letter.attempts))\n",
-        "                    del self._letters[letter.outcome.claim_id]\n",
+        "                    self._enqueue(queued, time.monotonic() + self._backoff.after(queued.attempts))\n",
+        "                    del self._outcomes[queued.outcome.claim_id]\n",
         (OUTBOX,),
     ),
     Mutation(
         "An agent creates nothing for a deleted volume.",
         "agent/operations.py",
-        "        elif command in self._gone:\n",
+        "        elif command in self._removals:\n",
         "        elif False:\n",
         (OPERATIONS,),
     ),
@@ -798,17 +805,17 @@ MUTATIONS = (
     Mutation(
         "An agent waits for short operations before a snapshot.",
         "agent/snapshots.py",
-        "operations.drained(self._quiet_wait if operations.brief(self._quiet_wait) else 0.0)",
-        "operations.drained(0.0)",
+        "operations.wait_idle(self._quiet_wait if operations.end_within(self._quiet_wait) else 0.0)",
+        "operations.wait_idle(0.0)",
         (BACKEND_AGENT,),
     ),
     Mutation(
         "An agent on shared storage asks for stamps before the snapshot.",
         "agent/snapshots.py",
-        "stamps = self._stamp(shared) if shared else {}\n"
-        "        return dataclasses.replace(self._look(epoch), stamps=dict(stamps))",
-        "report = self._look(epoch)\n"
-        "        return dataclasses.replace(report, stamps=dict(self._stamp(shared) if shared else {}))",
+        "stamps = self._request_stamps(shared) if shared else {}\n"
+        "        return dataclasses.replace(self._collect(epoch), stamps=dict(stamps))",
+        "report = self._collect(epoch)\n"
+        "        return dataclasses.replace(report, stamps=dict(self._request_stamps(shared) if shared else {}))",
         (BACKEND_AGENT,),
     ),
 )

@@ -40,10 +40,10 @@ class HttpBasic:
         try:
             name, password = basic_auth.parse_token(basic_auth.parse_header(req.env))
             # A name with "#" would match a line that is commented out.
-            known = not name.startswith("#") and basic_auth.authenticate(self._file, name, password)
+            valid = not name.startswith("#") and basic_auth.authenticate(self._file, name, password)
         except (webob.exc.HTTPException, ValueError):
             # bcrypt raises ValueError for a password that is longer than it compares.
-            known = False
-        if not known:
+            valid = False
+        if not valid:
             raise request_context.Unauthenticated(request_context.REQUIRED, _CHALLENGE)
         return request_context.administrator(req, user_id=name, project_id=project_id or req.get_header("X-Project-Id"))

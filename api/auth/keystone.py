@@ -63,11 +63,11 @@ class Keystone:
         try:
             self._middleware(req.env, answer.start)
         except exceptions.ClientException as error:
-            raise errors.Unavailable(f"Keystone cannot be asked whose a token is: {error}") from None
+            raise errors.Unavailable(f"Keystone cannot validate a token: {error}") from None
         if answer.status == 401:
             raise request_context.Unauthenticated(request_context.REQUIRED, answer.challenge)
         if answer.status != _ACCEPTED:
-            raise errors.Unavailable(f"Keystone cannot be asked whose a token is ({answer.status})")
+            raise errors.Unavailable(f"Keystone cannot validate a token ({answer.status})")
         # The tokens are not needed any more. The context drops them, so that they cannot leak.
         identity = RequestContext.from_environ(
             req.env, request_id=request_context.request_id(req), auth_token=None, service_token=None

@@ -113,8 +113,8 @@ def _explain(text: str, data: Any) -> str:
         except (KeyError, IndexError, TypeError):
             # msgspec writes "[...]" for the keys of a mapping.
             value = {}
-    shown = "" if isinstance(value, dict) else f"{_show(value)}: "
-    return f"Invalid input for {path}: {shown}{problem}."
+    prefix = "" if isinstance(value, dict) else f"{_show(value)}: "
+    return f"Invalid input for {path}: {prefix}{problem}."
 
 
 def _show(value: Any) -> str:

@@ -12,7 +12,7 @@ from tonnage.api.auth import enforcement, request_context
 from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
 from tonnage.k8s.capacity import driver_rows
-from tonnage.ledger.catalog import group_types, qos_specs, type_access, volume_types
+from tonnage.ledger.catalog import qos_specs, type_access, type_catalog
 from tonnage.ledger.db.db_errors import loudness
 
 LOG = logging.getLogger(__name__)
@@ -34,9 +34,8 @@ _NAMES = {
 
 #: Statuses by error class. If an error is an instance of several classes, the first of them counts.
 _STATUSES: Mapping[type[errors.TonnageError], int] = {
-    volume_types.NameTaken: 409,
+    type_catalog.NameTaken: 409,
     driver_rows.VersionConflict: 409,
-    group_types.NameTaken: 409,
     qos_specs.NameTaken: 409,
     type_access.NotApplicable: 409,
     errors.InvalidInput: 400,

@@ -55,16 +55,16 @@ class MicroversionMiddleware:
         try:
             version = microversion_parse.extract_version(headers, SERVICE_TYPE, SUPPORTED)
         except TypeError:
-            asked = microversion_parse.get_version(headers, SERVICE_TYPE)
+            requested = microversion_parse.get_version(headers, SERVICE_TYPE)
             raise falcon.HTTPBadRequest(
-                description=f"API version {asked!r} is malformed: expected MAJOR.MINOR or latest."
+                description=f"API version {requested!r} is malformed: expected MAJOR.MINOR or latest."
             ) from None
         except ValueError:
-            asked = microversion_parse.get_version(headers, SERVICE_TYPE)
+            requested = microversion_parse.get_version(headers, SERVICE_TYPE)
             faults.write(
                 resp,
                 406,
-                f"Version {asked} is not supported by the API. Minimum is {MINIMUM} and maximum is {MAXIMUM}.",
+                f"Version {requested} is not supported by the API. Minimum is {MINIMUM} and maximum is {MAXIMUM}.",
             )
             resp.complete = True
             return

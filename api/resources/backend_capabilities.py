@@ -44,14 +44,14 @@ _DRIVER_PROPERTIES = "properties"
 _KNOWN: Mapping[str, tuple[str, str]] = {
     "thin_provisioning_support": (
         "Thin provisioning support",
-        "Whether the backend supports thin volumes: '<is> True' requires it.",
+        "Whether thin volumes can be made: '<is> True' asks for it.",
     ),
     "thick_provisioning_support": (
         "Thick provisioning support",
-        "Whether the backend supports thick volumes: '<is> True' requires it.",
+        "Whether thick volumes can be made: '<is> True' asks for it.",
     ),
-    request.PROVISIONING_SPEC: ("Provisioning type", "The provisioning of volumes. It selects no pool by itself."),
-    "volume_backend_name": ("Backend name", "The name of the backend in the configuration."),
+    request.PROVISIONING_SPEC: ("Provisioning type", "How volumes are made. It picks no pool by itself."),
+    "volume_backend_name": ("Backend name", "The name that the configuration gives the backend."),
 }
 
 #: Keys of a report that control filters, weighers or drivers, and that extra specs cannot require.
@@ -125,7 +125,7 @@ def _extra_specs(report: Mapping[str, Any], scope: str = "") -> Iterator[tuple[s
 
 
 def _property(key: str, values: Sequence[Any]) -> Property:
-    title, description = _KNOWN.get(key, (key.replace("_", " ").replace(":", " "), "Reported by the driver."))
+    title, description = _KNOWN.get(key, (key.replace("_", " ").replace(":", " "), "As the driver reports it."))
     kinds = {_TYPES[type(value)] for value in values}
     if len(kinds) > 1:
         return Property(title, description, "string", sorted({str(value) for value in values}))

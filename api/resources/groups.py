@@ -76,9 +76,9 @@ class Groups(_Resource):
             volume_type_ids={self._reader.type_id(name, identity) for name in sent.volume_types},
             availability_zone=sent.availability_zone or None,
         )
-        made = quota.create(context.database, self._settings, wanted)
+        created = quota.create(context.database, self._settings, wanted)
         resp.status = falcon.HTTP_202
-        resp.media = bodies.OneGroupSummary(bodies.GroupSummary(id=made.id, name=made.name))
+        resp.media = bodies.OneGroupSummary(bodies.GroupSummary(id=created.id, name=created.name))
 
     @operation({200: bodies.GroupSummaries}, query=_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:

@@ -46,10 +46,10 @@ class QosSpecsCollection(_Resource):
         context = self._context
         context.policy.require(req.context.identity, policies.QOS_CREATE)
         sent = context.bodies.read(req, type_bodies.CreateQosSpecs)
-        made = context.database.run(
+        created = context.database.run(
             qos_specs.create, sent.name, sent.consumer or qos_specs.Consumer.BACK_END, sent.specs
         )
-        resp.media = type_bodies.OneQosSpecs(views.qos_specs(made), views.links(req, "qos-specs", made.id))
+        resp.media = type_bodies.OneQosSpecs(views.qos_specs(created), views.links(req, "qos-specs", created.id))
 
 
 class QosSpecsItem(_Resource):

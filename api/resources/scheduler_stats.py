@@ -14,7 +14,7 @@ from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import response_bodies, simulation_bodies
 from tonnage.api.volume_requests import RequestReader
 from tonnage.capacity import errors
-from tonnage.rpc.messages import PoolQuery, SpelledPoolQuery, WhatIf
+from tonnage.rpc.messages import PoolListQuery, PoolQuery, WhatIf
 
 _QUERY = Query(
     flags=("detail",),
@@ -47,14 +47,14 @@ class Pools:
         volume_type = given.pop("volume_type", None)
         if not req.at_least(microversions.GET_POOLS_VOLUME_TYPE):
             volume_type = None
-        query = SpelledPoolQuery(
+        query = PoolListQuery(
             name=given.pop("name", None),
             volume_type=volume_type,
             capabilities=given,
             detail=detail,
             factors=detail and req.at_least(microversions.CAPACITY_FACTORS),
         )
-        pools = self._context.scheduler.spelled_pools(query)
+        pools = self._context.scheduler.get_pool_list(query)
         if not pools:
             self._require_known(query.capabilities)
         _send(resp, b'{"pools":[', *_with_commas(pools), b"]}")

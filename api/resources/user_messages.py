@@ -30,7 +30,7 @@ class Messages:
         with context.database.reading() as session:
             found = user_messages.page(session, identity.project_id, _QUERY.select_filters(given), page)
         resp.media = response_bodies.Messages(
-            [views.message(req, told) for told in found], context.paginator.links(req, page, found)
+            [views.message(req, row) for row in found], context.paginator.links(req, page, found)
         )
 
 
@@ -45,9 +45,9 @@ class Message:
         """Show a message."""
         context, identity = self._context, req.context.identity
         with context.database.reading() as session:
-            told = user_messages.get(session, message_id, context.policy.visible_project(identity))
-        context.policy.require(identity, policies.MESSAGE_GET, told.project_id)
-        resp.media = response_bodies.OneMessage(views.message(req, told))
+            row = user_messages.get(session, message_id, context.policy.visible_project(identity))
+        context.policy.require(identity, policies.MESSAGE_GET, row.project_id)
+        resp.media = response_bodies.OneMessage(views.message(req, row))
 
     @operation({204: None})
     def on_delete(self, req: Request, resp: falcon.Response, message_id: str) -> None:
@@ -55,7 +55,7 @@ class Message:
         context, identity = self._context, req.context.identity
         reach = context.policy.visible_project(identity)
         with context.database.reading() as session:
-            told = user_messages.get(session, message_id, reach)
-        context.policy.require(identity, policies.MESSAGE_DELETE, told.project_id)
+            row = user_messages.get(session, message_id, reach)
+        context.policy.require(identity, policies.MESSAGE_DELETE, row.project_id)
         context.database.remove(user_messages.delete, message_id, reach)
         resp.status = falcon.HTTP_204

@@ -19,7 +19,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, volumes
 from tonnage.ledger.db import filter_values
-from tonnage.rpc.batching.call_batcher import Convoy
+from tonnage.rpc.batching.call_batcher import CallBatcher
 from tonnage.rpc.messages import CreateGroup, CreateVolume, DeleteVolume
 
 _PATTERNS = {"metadata": filter_values.PATTERN}
@@ -47,7 +47,7 @@ class Volumes:
     def __init__(self, context: ResourceContext, reader: RequestReader) -> None:
         self._context, self._reader = context, reader
         # Volumes that are placed at about the same time are read in one query.
-        self._created: Convoy[str, models.Volume | None] = Convoy(self._read, flights=1)
+        self._created: CallBatcher[str, models.Volume | None] = CallBatcher(self._read, max_in_flight=1)
 
     @operation(
         {202: (response_bodies.Volume, response_bodies.MadeVolumes)},

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from tonnage.api.http.fields import Flag, Key, Name, SpecKey, Text, at_least_one_of, json_schema, parse_flag
 from tonnage.api.schemas.response_bodies import Link
+from tonnage.api.schemas.type_bodies import TypeChanges
 from tonnage.ledger.catalog import groups
 
 _SEPARATED = ","
@@ -96,20 +97,8 @@ class CreateGroupType(Struct):
     group_type: NewGroupType
 
 
-class GroupTypeChanges(Struct):
+class GroupTypeChanges(TypeChanges):
     """The changes of a group type."""
-
-    name: Name | None = None
-    description: Text | None = None
-    is_public: Flag = None
-
-    def __post_init__(self) -> None:
-        if self.name is not None:
-            self.name = self.name.strip()
-        if self.is_public is not None:
-            self.is_public = parse_flag("is_public", self.is_public)
-        if self.name is None and self.description is None and self.is_public is None:
-            raise ValueError("expected at least one of name, description, is_public")
 
 
 class UpdateGroupType(Struct):

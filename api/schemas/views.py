@@ -16,7 +16,6 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, user_messages
 from tonnage.ledger.claims.managed_volumes import Manageable
 from tonnage.ledger.inventory import heartbeats
-from tonnage.rpc import messages as rpc_messages
 
 
 def links(req: Request, collection: str, item_id: str) -> list[response_bodies.Link]:
@@ -161,16 +160,6 @@ def volume_type(
     )
 
 
-def pool(shown: rpc_messages.PoolView, query: rpc_messages.SpelledPoolQuery) -> response_bodies.Pool:
-    """Return a pool with the requested details."""
-    view = response_bodies.Pool(shown.name)
-    if query.detail:
-        view.capabilities = shown.capabilities
-        if query.factors:
-            view.capacity_factors = shown.capacity_factors
-    return view
-
-
 def service(row: heartbeats.ServiceRow, down_time: int, *, backend_state: bool) -> service_bodies.Service:
     """Return a scheduler or a backend. Its state is down if it was silent for more than ``down_time`` seconds."""
     state = "up" if row.up(down_time) else "down"
@@ -215,17 +204,17 @@ def manageable(found: Manageable, *, detail: bool) -> response_bodies.Manageable
     return view
 
 
-def message(req: Request, told: models.Message) -> response_bodies.Message:
+def message(req: Request, row: models.Message) -> response_bodies.Message:
     """Return a user message."""
     return response_bodies.Message(
-        id=told.id,
-        event_id=told.event,
-        user_message=told.text,
-        message_level=told.level,
-        created_at=time(told.created_at),
-        guaranteed_until=time(told.created_at + datetime.timedelta(days=user_messages.KEPT_DAYS)),
-        request_id=told.request_id,
-        resource_type=told.resource_type,
-        resource_uuid=told.resource_id,
-        links=links(req, "messages", told.id),
+        id=row.id,
+        event_id=row.event,
+        user_message=row.text,
+        message_level=row.level,
+        created_at=time(row.created_at),
+        guaranteed_until=time(row.created_at + datetime.timedelta(days=user_messages.KEPT_DAYS)),
+        request_id=row.request_id,
+        resource_type=row.resource_type,
+        resource_uuid=row.resource_id,
+        links=links(req, "messages", row.id),
     )

@@ -2,9 +2,9 @@
 """Bookings of decisions: counters, volume, claim and request key change in one transaction, together or not at all."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -36,22 +36,47 @@ class PoolsChanged(Exception):
         super().__init__(f"pools {sorted(self.pool_ids)} changed meanwhile")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewVolume:
-    """The row of a volume that is booked for the first time."""
+class NewVolume(Protocol):
+    """The description of a volume that is booked for the first time, as its message gives it."""
 
-    id: str
+    @property
+    def volume_id(self) -> str: ...
+
+    @property
+    def size_gb(self) -> int: ...
+
+    @property
+    def project_id(self) -> str: ...
+
+    @property
+    def user_id(self) -> str: ...
+
+    @property
+    def name(self) -> str | None: ...
+
+    @property
+    def description(self) -> str | None: ...
+
+    @property
+    def source_volume_id(self) -> str | None: ...
+
+    @property
+    def metadata(self) -> Mapping[str, str]: ...
+
+    @property
+    def hints(self) -> Mapping[str, Any]: ...
+
+    @property
+    def group_id(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceVolume:
+    """The source of a clone or a migration, and its pool."""
+
+    volume_id: str
+    pool_name: str
     size_gb: int
-    project_id: str
-    user_id: str
-    name: str | None
-    description: str | None
-    volume_type_id: str | None
-    requested_zone: str | None
-    source_volume_id: str | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    hints: Mapping[str, Any] = field(default_factory=dict)
-    group_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +89,22 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booking:
-    """One claim to book on one pool, in GiB; ``generation`` is the pool's generation that the decision read.
+    """One claim to book on one pool, in GiB, and to send to its agent after the commit.
 
-    ``volume`` is the row to insert for a new volume; without it an existing volume is placed (again), extended or
-    moved. ``storage_id`` names the storage that the pool shares with others, ``sharing`` the known ids of those other
-    pools. ``source_pool_id`` is the pool that a moved volume leaves, ``volume_type_id`` the new type of a volume that
-    is retyped. ``clone_of`` is the source volume of a clone. ``group_id`` is the group whose backend a placed volume
-    must be on.
+    ``generation`` is the pool's generation that the decision read. ``volume`` is the description of a new volume, which
+    is asked for in ``requested_zone``; without it an existing volume is placed (again), extended or moved.
+    ``storage_id`` names the storage that the pool shares with others, ``sharing`` the known ids of those other pools.
+    ``source`` is the volume that the content comes from, in the pool ``source_pool_id``; ``clone_of`` is the source
+    volume of a clone. ``volume_type_id`` is the type of a new volume, or the new type of one that is retyped.
+    ``group_id`` is the group whose backend a placed volume must be on.
     """
 
-    claim_id: str
+    id: str
     request_id: str
     volume_id: str
     verb: str
     pool_id: int
+    pool_name: str
     backend_id: int
     generation: int
     size_gb: int
@@ -86,12 +113,19 @@ class Booking:
     provisioning: Provisioning
     availability_zone: str = ""
     volume: NewVolume | None = None
+    requested_zone: str | None = None
     storage_id: str | None = None
     sharing: Sequence[int] = ()
+    source: SourceVolume | None = None
     source_pool_id: int | None = None
     clone_of: str | None = None
     volume_type_id: str | None = None
     group_id: str | None = None
+
+    @property
+    def reference(self) -> str | None:
+        """The name on the storage of a volume to adopt: none, as nothing is booked for one."""
+        return None
 
 
 def book(
@@ -156,7 +190,7 @@ def _sources(bookings: Sequence[Booking], seen: Mapping[str, Seen]) -> dict[str,
 
 def _claim(booking: Booking) -> dict[str, Any]:
     return {
-        "id": booking.claim_id,
+        "id": booking.id,
         "volume_id": booking.volume_id,
         "backend_id": booking.backend_id,
         "pool_id": booking.pool_id,
@@ -168,7 +202,8 @@ def _claim(booking: Booking) -> dict[str, Any]:
         "provisioning": booking.provisioning.value,
         "everywhere": booking.storage_id is None,
         "source_pool_id": booking.source_pool_id,
-        "volume_type_id": booking.volume_type_id,
+        # The type that a volume gets by a move; a new volume has its type in its own row.
+        "volume_type_id": booking.volume_type_id if booking.volume is None else None,
         "request_id": booking.request_id,
     }
 
@@ -403,16 +438,16 @@ _CHANGE = {
 
 def _row(booking: Booking, volume: NewVolume) -> dict[str, Any]:
     return {
-        "id": volume.id,
+        "id": volume.volume_id,
         "name": volume.name,
         "description": volume.description,
         "project_id": volume.project_id,
         "user_id": volume.user_id,
         "size_gb": volume.size_gb,
         "status": "creating",
-        "volume_type_id": volume.volume_type_id,
+        "volume_type_id": booking.volume_type_id,
         "availability_zone": booking.availability_zone,
-        "requested_zone": volume.requested_zone,
+        "requested_zone": booking.requested_zone,
         "pool_id": booking.pool_id,
         "provisioning": booking.provisioning.value,
         "metadata": dict(volume.metadata),

@@ -4,7 +4,7 @@
 import datetime
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -47,11 +47,11 @@ class BackendRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolRow:
-    """One pool: its last figures as the driver reported them, its counters, and the limits computed from both.
+    """One pool: its last figures as the driver reported them, its counters, and the ratio and limit computed from both.
 
-    ``thin_limit_gb`` limits the sum of provisioned and in-flight capacity; None is no limit. ``figures_age`` is the
-    number of seconds since the driver began to collect the figures, if its backend's last report had no usable figures
-    of the pool; None if they are from that report.
+    ``thin_limit_gb`` is the limit of provisioned plus in-flight capacity; None is no limit. ``figures_age`` is how many
+    seconds ago the driver began to collect the figures, if its backend's last report had no usable ones for the pool;
+    None if they are as old as that report.
     """
 
     id: int
@@ -65,13 +65,21 @@ class PoolRow:
     figures_age: float | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceVolume:
-    """The source of a clone or a migration, and its pool."""
+class PoolMark(NamedTuple):
+    """The part of a pool's row that tells whether cached figures are current, with its counters.
 
-    volume_id: str
-    pool_name: str
-    size_gb: int
+    ``generation`` counts the changes that decisions depend on. ``covers`` are epoch and tick of the report that the
+    figures, or only what they contain, were last written by: a report writes no lower ones. ``figures_age`` is as in
+    :class:`PoolRow`.
+    """
+
+    id: int
+    backend_id: int
+    name: str
+    generation: int
+    covers: tuple[int, int]
+    counters: pool_counters.Counters
+    figures_age: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +99,7 @@ class PendingClaim:
     target_size_gb: int
     provisioning: str
     request_id: str
-    source: SourceVolume | None = None
+    source: bookings.SourceVolume | None = None
     reference: str | None = None
     age: float = 0.0
 
@@ -189,6 +197,39 @@ def load_pools(
     ]
 
 
+def load_pool_marks(session: orm.Session, backend_ids: Collection[int]) -> list[PoolMark]:
+    """Return the marks of the pools that were in the last reports of these backends."""
+    pool = models.Pool
+    statement = (
+        sa.select(
+            pool.id,
+            pool.backend_id,
+            pool.name,
+            pool.generation,
+            pool.covers_epoch,
+            pool.covers_tick,
+            models.utcnow(),
+            KEPT_SINCE,
+            *pool_counters.COLUMNS,
+        )
+        .join(models.Backend, models.Backend.id == pool.backend_id)
+        .where(pool.present.is_(True))
+    )
+    return [
+        PoolMark(
+            id=row[0],
+            backend_id=row[1],
+            name=row[2],
+            generation=int(row[3]),
+            covers=(int(row[4]), int(row[5])),
+            figures_age=models.age(row[6], row[7]),
+            counters=pool_counters.of_row(row[8:]),
+        )
+        for some in chunks.cut(backend_ids)
+        for row in session.execute(statement.where(pool.backend_id.in_(some)))
+    ]
+
+
 def load_pending(
     session: orm.Session, *, backend_id: int | None = None, ids: Collection[str] | None = None
 ) -> list[PendingClaim]:
@@ -224,10 +265,10 @@ def load_pending(
     ]
 
 
-def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, SourceVolume]:
+def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, bookings.SourceVolume]:
     """Return the sources of claims by claim id: the old copy for a migration, the source volume for a clone."""
     volume, pool = models.Volume, models.Pool
-    sources: dict[str, SourceVolume] = {}
+    sources: dict[str, bookings.SourceVolume] = {}
     moves = {claim.id: claim for claim in claims if claim.source_pool_id is not None}
     if not moves:
         return sources
@@ -247,7 +288,9 @@ def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, 
         # The source volume may have been deleted or unmanaged meanwhile; the claim has the size that is to be copied.
         size = size or claim.physical_gb or claim.target_size_gb
         pool_name = names.get(claim.source_pool_id or 0, "a pool that is gone")
-        sources[claim.id] = SourceVolume(volume_id=volume_id or claim.volume_id, pool_name=pool_name, size_gb=size)
+        sources[claim.id] = bookings.SourceVolume(
+            volume_id=volume_id or claim.volume_id, pool_name=pool_name, size_gb=size
+        )
     return sources
 
 

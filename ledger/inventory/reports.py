@@ -40,7 +40,7 @@ class PoolFigures(NamedTuple):
 class Report:
     """A report of one backend: ``figures`` of the pools that changed, ``vanished`` for pools no longer reported.
 
-    Pools in ``unheard`` (those with unusable figures) keep their old figures, and their claims stay contained or
+    Pools in ``unusable`` keep their old figures, and their claims stay contained or
     uncontained as they are. ``stamps`` are the stamps of the storages, taken before the look; ``storages`` are all
     storages of the backend's pools. ``base`` is the number of the report that ``figures`` were compared with: all other
     pools are unchanged since that report. ``rules`` is the generation of the rules from which the limits were computed.
@@ -54,7 +54,7 @@ class Report:
     covers: int
     rules: int
     figures: Sequence[PoolFigures]
-    unheard: Collection[int] = ()
+    unusable: Collection[int] = ()
     vanished: Collection[int] = ()
     stamps: Mapping[str, int] = field(default_factory=dict)
     storages: Collection[str] = ()
@@ -74,7 +74,7 @@ class Applied:
     counters: Mapping[int, pool_counters.Counters]
 
 
-class _Heard(NamedTuple):
+class _LastReport(NamedTuple):
     """The time of a backend's previous report, and the further age of its figures in seconds."""
 
     at: datetime.datetime | None
@@ -87,7 +87,7 @@ def apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied | Non
     The result is None for a report that was not applied: its epoch is over, it was not compared with the last report
     that was applied, or its limits follow from outdated rules.
     """
-    heard = _hear(session, reports)
+    heard = _record(session, reports)
     results: list[Applied | None] = [None] * len(reports)
     applied = _apply(session, [reports[number] for number in heard], list(heard.values()))
     for number, each in zip(heard, applied, strict=True):
@@ -95,7 +95,7 @@ def apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied | Non
     return results
 
 
-def _hear(session: orm.Session, reports: Sequence[Report]) -> dict[int, _Heard]:
+def _record(session: orm.Session, reports: Sequence[Report]) -> dict[int, _LastReport]:
     """Record reports in the rows of their backends, and return the previous report for each that is accepted.
 
     The keys of the result are indexes of ``reports``.
@@ -115,10 +115,10 @@ def _hear(session: orm.Session, reports: Sequence[Report]) -> dict[int, _Heard]:
         .order_by(backend.id)
         .with_for_update()
     )
-    last = {row[0]: (row[1], int(row[2]), int(row[3]), int(row[4]), _Heard(row[5], row[6])) for row in rows}
-    heard: dict[int, _Heard] = {}
+    last = {row[0]: (row[1], int(row[2]), int(row[3]), int(row[4]), _LastReport(row[5], row[6])) for row in rows}
+    heard: dict[int, _LastReport] = {}
     for number, report in enumerate(reports):
-        epoch, seq, covers, rules, before = last.get(report.backend_id, (0, 0, 0, 0, _Heard(None, 0.0)))
+        epoch, seq, covers, rules, before = last.get(report.backend_id, (0, 0, 0, 0, _LastReport(None, 0.0)))
         known = (epoch, seq, rules) == (report.epoch, report.base, report.rules)
         if known and seq < report.seq and covers <= report.covers:
             heard[number] = before
@@ -127,17 +127,17 @@ def _hear(session: orm.Session, reports: Sequence[Report]) -> dict[int, _Heard]:
         for report in (reports[number] for number in heard)
     ]
     if given:
-        session.connection().execute(_HEAR, sorted(given, key=lambda each: each["of"]))
+        session.connection().execute(_RECORD, sorted(given, key=lambda each: each["of"]))
     return heard
 
 
-def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_Heard]) -> list[Applied]:
+def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_LastReport]) -> list[Applied]:
     pool, claim = models.Pool, models.Claim
     ids = [
         {figure.name: figure.id for figure in report.figures if figure.id is not None} | _insert(session, report)
         for report in reports
     ]
-    unheard = {pool_id for report in reports for pool_id in report.unheard}
+    unusable = {pool_id for report in reports for pool_id in report.unusable}
     vanished = {pool_id for report in reports for pool_id in report.vanished}
     waiting = {
         (row[0], row[1])
@@ -146,7 +146,7 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_He
             .where(claim.backend_id.in_([report.backend_id for report in reports]), claim.contained.is_(False))
             .distinct()
         )
-        if row[1] not in unheard
+        if row[1] not in unusable
     }
     written = {pool_id for each in ids for pool_id in each.values()}
     heard = {pool_id for _, pool_id in waiting}
@@ -162,19 +162,19 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_He
                 pool.backend_id.in_([report.backend_id for report in reports]), pool.storage_id.in_(storages)
             )
         )
-        backend_of.update({row[0]: row[1] for row in found if row[0] not in unheard})
+        backend_of.update({row[0]: row[1] for row in found if row[0] not in unusable})
         heard |= backend_of.keys()
     on_storage: Mapping[int, str | None] = {}
     # If more than capacities has changed, a pool may have left its storage, and the other pools there must stop
     # counting it.
     moved = any(figure.changes_decisions for report in reports for figure in report.figures)
-    if waiting or storages or vanished or moved or unheard:
-        locked = pool_counters.lock(session, written | heard | vanished | unheard, storages)
+    if waiting or storages or vanished or moved or unusable:
+        locked = pool_counters.lock(session, written | heard | vanished | unusable, storages)
         on_storage = locked.storages
         storages |= locked.shared()
     _write(session, reports, ids)
     for report, last in zip(reports, before, strict=True):
-        _keep(session, report.unheard, last)
+        _keep(session, report.unusable, last)
     # Pools with unchanged figures are not written, except for their coverage where a claim waits for it.
     of_backend = {report.backend_id: report for report in reports}
     _cover(session, {pool_id: of_backend[backend_of[pool_id]] for pool_id in heard - written}, on_storage)
@@ -191,27 +191,6 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_He
     result = _result(session, written | {pool_id for _, pool_id in waiting} | others)
     # Each result has the counters of all pools, as any report may change the shared in-flight counters of the others.
     return [Applied(each, result.generations, result.counters) for each in ids]
-
-
-def marks(session: orm.Session, backend_ids: Collection[int]) -> dict[int, Applied]:
-    """Return the effects of each backend's last report, for a scheduler that already has the figures."""
-    pool = models.Pool
-    rows = session.execute(
-        sa.select(pool.backend_id, pool.name, pool.id, pool.generation, *pool_counters.COLUMNS).where(
-            pool.backend_id.in_(backend_ids)
-        )
-    ).all()
-    found: dict[int, Applied] = {backend_id: Applied({}, {}, {}) for backend_id in backend_ids}
-    ids: dict[int, dict[str, int]] = {backend_id: {} for backend_id in backend_ids}
-    generations: dict[int, dict[int, int]] = {backend_id: {} for backend_id in backend_ids}
-    values: dict[int, dict[int, pool_counters.Counters]] = {backend_id: {} for backend_id in backend_ids}
-    for backend_id, name, pool_id, generation, *counts in rows:
-        ids[backend_id][name] = int(pool_id)
-        generations[backend_id][pool_id] = int(generation)
-        values[backend_id][pool_id] = pool_counters.of_row(counts)
-    for backend_id in found:
-        found[backend_id] = Applied(ids[backend_id], generations[backend_id], values[backend_id])
-    return found
 
 
 def shared_storages(session: orm.Session, backend_id: int) -> list[str]:
@@ -304,7 +283,7 @@ def _write(session: orm.Session, reports: Sequence[Report], ids: Sequence[Mappin
             )
 
 
-def _keep(session: orm.Session, pool_ids: Collection[int], before: _Heard) -> None:
+def _keep(session: orm.Session, pool_ids: Collection[int], before: _LastReport) -> None:
     """Record that pools keep their figures, and when these were collected.
 
     The figures are of the previous report, if that had usable figures, else of an earlier one.
@@ -355,12 +334,12 @@ def _cover(session: orm.Session, reports: Mapping[int, Report], storages: Mappin
 def _contain(session: orm.Session, reports: Sequence[Report]) -> None:
     """Mark the claims that the reports contain; delete released claims that no other pool has to see."""
     for of_all in (_DROP, _CONTAIN):
-        heard = [_ended(report) for report in reports if not report.unheard]
+        heard = [_ended(report) for report in reports if not report.unusable]
         if heard:
             session.connection().execute(of_all, heard)
         for report in reports:
-            if report.unheard:
-                but_for = of_all.where(_CLAIM.c.pool_id.not_in(sorted(report.unheard)))
+            if report.unusable:
+                but_for = of_all.where(_CLAIM.c.pool_id.not_in(sorted(report.unusable)))
                 session.connection().execute(but_for, _ended(report))
 
 
@@ -388,7 +367,7 @@ _BACKEND, _POOL = models.table(models.Backend), models.table(models.Pool)
 
 _SHARED = ("shared_allocated_gb", "shared_in_flight_gb", "shared_in_flight_physical_gb")
 
-_HEAR = (
+_RECORD = (
     sa.update(_BACKEND)
     .where(_BACKEND.c.id == sa.bindparam("of"))
     .values(

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands to agents, and keeping at it until they have answered.
+"""The dispatcher of commands to agents. It sends a command again until its agent has answered.
 
-A claim that is booked is carried out, whatever gets lost on the way: a command that has not been heard of for a lease
-is sent again. Agents run each claim at most once in an epoch and answer a repeated command from their record, so
-sending once more is how to ask.
+So a booked claim is carried out although messages may be lost: a command without news for a lease is sent again. Agents
+run each claim at most once in an epoch and answer a repeated command from their record, so a repeated command asks for
+the outcome.
 """
 
 import math
@@ -14,22 +14,23 @@ from tonnage.capacity.arithmetic import DEFAULT_RATIO
 from tonnage.capacity.names import backend_of, short_name
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger.claims import bookings
+from tonnage.ledger.claims.bookings import Booking
 from tonnage.ledger.inventory.backends import PendingClaim
 from tonnage.rpc.messages import Command, Source, Verb
 from tonnage.scheduler.host_manager import HostManager
 
 
-class Courier(Protocol):
-    """What carries commands to agents; it never makes its caller wait."""
+class CommandQueue(Protocol):
+    """The queues of commands to agents. The caller never waits."""
 
     def run(self, backend: str, command: Command) -> None: ...
 
 
 class Dispatcher:
-    """Sends commands and remembers which ones are out. Belongs to the decision thread."""
+    """Sends commands and remembers those without an answer. Belongs to the decision thread."""
 
-    def __init__(self, courier: Courier, hosts: HostManager, lease: float, clock: Callable[[], float]) -> None:
-        self._courier = courier
+    def __init__(self, commands: CommandQueue, hosts: HostManager, lease: float, clock: Callable[[], float]) -> None:
+        self._commands = commands
         self._hosts = hosts
         self._lease = lease
         self._clock = clock
@@ -37,16 +38,16 @@ class Dispatcher:
         self._out: dict[str, float] = {}
         self._caught_up = False
 
-    def send(self, claim: PendingClaim) -> None:
+    def send(self, claim: Booking | PendingClaim) -> None:
         """Send the command of a claim to its agent. If the bus fails, the command is sent again later."""
         backend = self._hosts.backend(backend_of(claim.pool_name))
         if backend is None or not backend.up:
-            # Until its agent reports again the messages would only pile up. Then catch_up() finds that none is out.
+            # Messages would only pile up until its agent reports again. Then catch_up() sends the command.
             self._out.pop(claim.id, None)
             return
         self._out[claim.id] = self._clock()
         row = self._hosts.table.get(claim.pool_name)
-        self._courier.run(
+        self._commands.run(
             backend.name,
             Command(
                 claim_id=claim.id,
@@ -55,7 +56,7 @@ class Dispatcher:
                 volume_id=claim.volume_id,
                 pool=short_name(claim.pool_name),
                 size_gb=claim.target_size_gb,
-                # Of what is taken over nobody knows it.
+                # It is unknown for a volume that is adopted.
                 provisioning=Provisioning(claim.provisioning or Provisioning.THIN),
                 ratio=DEFAULT_RATIO if row is None else row.ratio,
                 calculation=self._hosts.calculation,
@@ -71,24 +72,24 @@ class Dispatcher:
             self._out.pop(claim_id, None)
 
     def undelivered(self, claim_ids: Iterable[str]) -> None:
-        """Note that the bus did not take these commands: they are sent again at the next opportunity."""
+        """Note that the bus did not accept these commands: they are sent again at the next opportunity."""
         for claim_id in claim_ids:
             if claim_id in self._out:
                 self._out[claim_id] = -math.inf
 
     def renew(self, claim_ids: Iterable[str]) -> None:
-        """Note that an agent has these in hand."""
+        """Renew the leases of claims that an agent has in hand."""
         now = self._clock()
         for claim_id in claim_ids:
             if claim_id in self._out:
                 self._out[claim_id] = now
 
     def catch_up(self, pending: Iterable[PendingClaim]) -> None:
-        """Compare with all pending claims of the ledger: forget what is settled, send what is overdue.
+        """Compare with all pending claims of the ledger: forget settled claims and send overdue commands.
 
-        What another scheduler has just booked it also sends; so a claim that is unknown here gets its lease before it
-        is sent from here, but for the first time, when this scheduler may be the only one, and for orders that none
-        has sent.
+        The scheduler that booked a claim also sends its command; so a claim that is unknown here gets a lease before it
+        is sent from here. Exceptions are the first call, when this scheduler may be the only one, and purges, which no
+        scheduler has sent.
         """
         claims = {claim.id: claim for claim in pending}
         self.done([claim_id for claim_id in self._out if claim_id not in claims])
@@ -101,7 +102,7 @@ class Dispatcher:
                 self.send(claim)
         self._caught_up = True
 
-    def _source(self, claim: PendingClaim) -> Source | None:
+    def _source(self, claim: Booking | PendingClaim) -> Source | None:
         if claim.source is None:
             return None
         row = self._hosts.table.get(claim.source.pool_name)

@@ -1,27 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of claims: what the ledger makes of it, and what has to be seen to then. Belongs to the decision thread."""
+"""The handler of outcomes: the end of claims and the work that follows. Belongs to the decision thread."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 from tonnage.capacity import errors
 from tonnage.ledger.claims import operation_outcomes
 from tonnage.ledger.claims.settlement import Ending, Result
-from tonnage.ledger.db.database import Database
+from tonnage.ledger.db.database import Database, storable_text
 from tonnage.ledger.inventory import backends
+from tonnage.rpc.messages import Outcome
 from tonnage.scheduler.claims.dispatcher import Dispatcher
+from tonnage.scheduler.decisions.placement_requests import Move, Retry
 from tonnage.scheduler.host_manager import HostManager
 
 LOG = logging.getLogger(__name__)
 
-#: How many claims are remembered to have ended.
+#: Number of ended claims that are remembered.
 _REMEMBERED = 10_000
 
+#: Most characters of an agent's message that are kept.
+_MESSAGE = 4000
 
-class Concluding:
+
+class PlacementQueue(Protocol):
+    """Placements that no client waits for."""
+
+    def place_later(self, work: Retry | Move) -> None:
+        """Queue a placement behind the work that waits already."""
+
+
+class OutcomeHandler:
     """Ends claims in the ledger, and then in the host manager and the dispatcher.
 
-    ``place_again`` is called with volumes that their pool could not make; a request is given ``max_attempts`` pools.
+    Volumes that could not be made in their pool go to ``placement_queue``; each request gets ``max_attempts`` pools.
     """
 
     def __init__(
@@ -30,22 +44,30 @@ class Concluding:
         hosts: HostManager,
         dispatcher: Dispatcher,
         max_attempts: int,
-        place_again: Callable[[str], None],
+        placement_queue: PlacementQueue,
     ) -> None:
         self._database = database
         self._hosts = hosts
         self._dispatcher = dispatcher
         self._max_attempts = max_attempts
-        self._place_again = place_again
-        # Claims that are known to have ended, so that outcomes that come again cost nothing.
+        self._placement_queue = placement_queue
+        # Ended claims, so that a repeated outcome costs nothing.
         self._ended: dict[str, None] = {}
 
-    def end(self, ended: Sequence[Ending]) -> dict[str, Exception]:
-        """Apply endings and return the errors, by claim, of those that could not be: they keep no others from it.
+    def renew(self, claim_ids: Iterable[str]) -> None:
+        """Renew the leases of claims that an agent has in hand."""
+        self._dispatcher.renew(claim_ids)
+
+    def end(self, outcomes: Iterable[Outcome]) -> dict[str, Exception]:
+        """Apply outcomes and return the errors of those that could not be applied, by claim; all others are applied.
 
         Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger is away.
         """
-        fresh = {ending.claim_id: ending for ending in ended if ending.claim_id not in self._ended}
+        return self._end(
+            {outcome.claim_id: _ending(outcome) for outcome in outcomes if outcome.claim_id not in self._ended}
+        )
+
+    def _end(self, fresh: dict[str, Ending]) -> dict[str, Exception]:
         if not fresh:
             return {}
         try:
@@ -56,20 +78,20 @@ class Concluding:
             if len(fresh) == 1:
                 LOG.exception("The outcome of claim %s could not be taken in", *fresh)
                 return dict.fromkeys(fresh, error)
-            halves = list(fresh.values())
-            middle = len(halves) // 2
-            return self.end(halves[:middle]) | self.end(halves[middle:])
+            items = list(fresh.items())
+            middle = len(items) // 2
+            return self._end(dict(items[:middle])) | self._end(dict(items[middle:]))
         self._settle(result, {id: ending for id, ending in fresh.items() if id not in result.past})
         return {}
 
     def abandon(self, claim_ids: Sequence[str]) -> None:
-        """Let requests move on whose agents stay away."""
+        """Let requests continue in other pools although their agents, which stay away, have not answered."""
         result = self._database.run(operation_outcomes.abandon, claim_ids, self._max_attempts)
         self._dispatcher.done(claim_ids)
         self._settle(result, {})
 
     def _settle(self, result: Result, ended: Mapping[str, Ending]) -> None:
-        """After the commit: take over the counters, and see to what comes next."""
+        """After the commit: take over the counters, send the commands that follow, and place volumes again."""
         self._hosts.set_counters(result.counters)
         self._dispatcher.done(ended)
         self._ended.update(dict.fromkeys(ended))
@@ -79,9 +101,22 @@ class Concluding:
             if not ended[claim_id].ok:
                 LOG.warning("Claim %s failed: %s", claim_id, ended[claim_id].message)
         for volume_id in result.unplaced:
-            self._place_again(volume_id)
+            self._placement_queue.place_later(Retry(volume_id))
         if result.ordered:
             with self._database.reading() as session:
                 orders = backends.load_pending(session, ids=list(result.ordered))
             for order in orders:
                 self._dispatcher.send(order)
+
+
+def _ending(outcome: Outcome) -> Ending:
+    return Ending(
+        claim_id=outcome.claim_id,
+        ok=outcome.ok,
+        epoch=outcome.epoch,
+        tick=outcome.end_tick,
+        # A wrong figure or text of a driver must not keep a claim from ending.
+        size_gb=outcome.size_gb if math.isfinite(outcome.size_gb) else 0.0,
+        clean=outcome.clean,
+        message=storable_text(outcome.message)[:_MESSAGE],
+    )

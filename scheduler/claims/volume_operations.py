@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that place nothing: a volume is deleted, taken over or let go of; the state of a backend is set."""
+"""Requests that place nothing: deletion, adoption and release of volumes, and the state of backends."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -20,21 +20,22 @@ from tonnage.quotas.quota_budget import Demand, QuotaTaken, Used
 from tonnage.rpc.messages import BackendState, DeleteVolume, ManageVolume, SetBackendState, UnmanageVolume
 from tonnage.scheduler import request_validation
 from tonnage.scheduler.claims.dispatcher import Dispatcher
+from tonnage.scheduler.claims.sweep import SweepTimer
 from tonnage.scheduler.host_manager import HostManager
 
 LOG = logging.getLogger(__name__)
 
-#: How often a request is tried that finds its quota changed by others.
+#: Number of attempts for a request whose quota others keep changing.
 _ROUNDS = 5
 
 Message = TypeVar("Message")
 Result = TypeVar("Result")
 
 
-class Verbs:
-    """Handlers of the decision thread. Each returns for each request None, or the error that its sender shall have.
+class VolumeOperations:
+    """Handlers of the decision thread. Each returns for each request None, or the error for its sender.
 
-    ``changed`` is called when a backend has got another state.
+    ``sweep_timer`` has a sweep made soon after the state of a backend has changed.
     """
 
     def __init__(
@@ -42,13 +43,13 @@ class Verbs:
         database: Database,
         hosts: HostManager,
         dispatcher: Dispatcher,
-        changed: Callable[[], None],
+        sweep_timer: SweepTimer,
         quotas: quota_options.Settings | None = None,
     ) -> None:
         self._database = database
         self._hosts = hosts
         self._dispatcher = dispatcher
-        self._changed = changed
+        self._sweep_timer = sweep_timer
         self._quotas = quotas or quota_options.Settings()
 
     def delete(self, messages: Sequence[DeleteVolume]) -> list[Exception | None]:
@@ -69,11 +70,11 @@ class Verbs:
         return results
 
     def manage(self, messages: Sequence[ManageVolume]) -> list[Exception | None]:
-        """Have agents take over what is on their storage."""
+        """Have agents adopt volumes that are on their storage."""
         return [_answered(self._manage, message) for message in messages]
 
     def unmanage(self, messages: Sequence[UnmanageVolume]) -> list[Exception | None]:
-        """Forget volumes and leave them on their storage."""
+        """Remove volumes from the ledger and leave them on their storage."""
         return [_answered(self._unmanage, message) for message in messages]
 
     def set_backend_state(self, messages: Sequence[SetBackendState]) -> list[Exception | None]:
@@ -103,9 +104,9 @@ class Verbs:
         raise errors.Unavailable(f"other requests were faster on the quota of project {volume.project_id}; try again")
 
     def _begin(self, session: orm.Session, request_id: str, volume: managed_volumes.TakenOver, reference: str) -> str:
-        """Begin to take a volume over, if its project may have one more of the size that was last listed.
+        """Begin to adopt a volume, if the quota of its project permits the size that was last listed.
 
-        That counts until the agent has told what it really has.
+        That size counts until the agent has reported the real one.
         """
         if not request_keys.find(session, [request_id]):
             size = managed_volumes.listed_gb(session, volume.pool, reference)
@@ -122,7 +123,7 @@ class Verbs:
                 )
             ]
             given = reservations.hold(session, self._quotas, demanded, contested=True).allowance()
-            # The same request may have taken effect while the counters were waited for, and count already.
+            # While this waited for the counters the same request may have taken effect, so that it counts already.
             if not request_keys.find(session, [request_id]):
                 if (excess := given.excess(demanded)) is not None:
                     raise errors.OverQuota(excess.sentence)
@@ -137,7 +138,7 @@ class Verbs:
         LOG.info("[%s] volume %s: let go of, and left on the storage", message.request_id, message.volume_id)
 
     def _once(self, key: request_keys.Key, work: Callable[..., Result], *args: Any) -> Result:
-        """Run the transaction of a request, and keep the answer of one that is refused as things are."""
+        """Run the transaction of a request, and keep a final refusal as its answer."""
         try:
             return run_over(self._database, work, *args)
         except request_keys.FINAL as error:
@@ -145,7 +146,7 @@ class Verbs:
             try:
                 self._database.run(request_keys.keep, [refused])
             except db_exc.DBDuplicateEntry:
-                # It has an answer already, of before or by another scheduler just now.
+                # It has an answer already, an earlier one or one of another scheduler just now.
                 return run_over(self._database, work, *args)
             raise
 
@@ -157,8 +158,8 @@ class Verbs:
             draining=message.state is BackendState.DRAINING,
             reason=message.reason,
         )
-        self._hosts.refresh_backend(row)
-        self._changed()
+        self._hosts.apply_backend_state(row)
+        self._sweep_timer.request()
         LOG.info("Backend %s is %s (%s)", message.backend, message.state, message.reason or "no reason given")
 
     def _send(self, claim_ids: Sequence[str | None]) -> None:
@@ -172,7 +173,7 @@ class Verbs:
 
 
 def run_over(database: Database, work: Callable[..., Result], *args: Any) -> Result:
-    """Run a transaction, and once more if another scheduler has made the same row just then."""
+    """Run a transaction, and run it once more if another scheduler has just inserted the same row."""
     try:
         return database.run(work, *args)
     except db_exc.DBDuplicateEntry:
@@ -180,7 +181,7 @@ def run_over(database: Database, work: Callable[..., Result], *args: Any) -> Res
 
 
 def _answered(work: Callable[[Message], None], message: Message) -> Exception | None:
-    """Return None or, so that others go on, the error that the sender shall have."""
+    """Do the work and return None or, so that other requests are handled, the error for the sender."""
     try:
         work(message)
     except errors.TonnageError as error:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The schedulers beside this one: who is there, and whose turn it is."""
+"""The membership of schedulers: which ones are up, and which one applies the reports of a backend."""
 
 import logging
 from collections.abc import Sequence
@@ -17,29 +17,29 @@ from tonnage.scheduler.settings import Settings
 
 LOG = logging.getLogger(__name__)
 
-#: How many signs of life a scheduler may miss before its turns go to the others.
+#: Number of missed heartbeats after which the turns of a scheduler go to the others.
 _MISSED = 3
 
-#: After how many seconds without a sign of life another scheduler is believed to be gone for good. One that is only
-#: silent may have been suspended, or all of them cut off from the database, and decides again before it is heard.
+#: Seconds without a heartbeat after which another scheduler counts as gone for good. After a shorter silence it may
+#: have been suspended, or cut off from the database with all others, and decides again before its next heartbeat.
 _GONE = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
-    """Rules that others have gone over to while a scheduler was away."""
+class MissedRules:
+    """Rules that the other schedulers have adopted while this one was away."""
 
     default_ratio: float | str
     calculation: Calculation
     generation: int
 
 
-class Peers:
-    """What is known of other schedulers. ``interval`` are the seconds between two signs of life.
+class Membership:
+    """The schedulers that share a ledger, as one of them sees them. ``interval`` is the seconds between heartbeats.
 
-    ``generation`` is that of the rules that this one goes by, with all others.
-    ``alone`` tells whether there is no other one, which is not assumed before :meth:`look`. ``listening`` is to be set
-    once this one hears agents: the silence of backends counts only while one did.
+    The rules, the default ratio and the calculation, are the same for all; ``generation`` is theirs in the ledger.
+    ``alone`` tells whether there is no other scheduler; it is false before the first :meth:`refresh`. ``listening`` has
+    to be set once this scheduler receives reports: the silence of backends counts only while a scheduler does.
     """
 
     def __init__(self, settings: Settings, database: Database, interval: float) -> None:
@@ -53,9 +53,9 @@ class Peers:
         self.listening = False
 
     def join(self) -> None:
-        """Say that this scheduler is there, and by which rules it goes.
+        """Register this scheduler and its rules.
 
-        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if others go by other rules.
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers apply other rules.
         """
         me = self._me(self._settings)
         self.generation = self._database.run(scheduling_rules.join, me, self._settings.service_down_time)
@@ -63,10 +63,10 @@ class Peers:
     def propose(
         self, default_ratio: float | str, calculation: Calculation, *, last: bool
     ) -> Sequence[scheduling_rules.Difference]:
-        """Say that this scheduler is to go by other rules, and return who of the others does not say so yet.
+        """Propose other rules, and return the schedulers that have not proposed the same yet.
 
-        Once nobody differs these are the rules. Until then nothing may be decided here. ``last`` withdraws the proposal
-        where somebody does.
+        Once all have, these are the rules. Until then this scheduler must not decide anything. ``last`` withdraws the
+        proposal unless all agree.
         """
         wanted = replace(self._settings, default_ratio=default_ratio, calculation=calculation)
         before = self._me(self._settings) if last else None
@@ -75,10 +75,10 @@ class Peers:
             self._settings, self.generation = wanted, vote.generation
         return vote.differences
 
-    def missed(self) -> Missed | None:
-        """Return the rules that the others have gone over to while this scheduler was away; None if they have not.
+    def find_missed_rules(self) -> MissedRules | None:
+        """Return the rules that the others have adopted while this scheduler was away, None if there are none.
 
-        Raises :class:`~tonnage.capacity.errors.Unavailable` for rules that it cannot go by.
+        Raises :class:`~tonnage.capacity.errors.Unavailable` for rules that this scheduler does not know.
         """
         with self._database.reading() as session:
             found = scheduling_rules.find(session)
@@ -92,10 +92,10 @@ class Peers:
                 f"over_provisioning_calculation = {found.calculation}, and scheduler {self._settings.host} cannot: "
                 "stop it, or install the release of the others"
             ) from error
-        return Missed(ratio, calculation, found.generation)
+        return MissedRules(ratio, calculation, found.generation)
 
-    def follow(self, missed: Missed) -> None:
-        """Go by what was missed, as all others do."""
+    def adopt_rules(self, missed: MissedRules) -> None:
+        """Adopt the rules that all others apply."""
         mine = self._settings
         self._settings = replace(mine, default_ratio=missed.default_ratio, calculation=missed.calculation)
         self.generation = missed.generation
@@ -113,38 +113,38 @@ class Peers:
                 )
 
     def leave(self) -> None:
-        """Say that this scheduler ends."""
+        """Note in the ledger that this scheduler ends."""
         self._database.run(heartbeats.leave, heartbeats.SCHEDULER, self._settings.host)
 
     def heartbeat(self) -> None:
-        """Give a sign of life."""
+        """Note in the ledger that this scheduler is up."""
         self._database.run(heartbeats.heartbeat, replace(self._me(self._settings), listening=self.listening))
 
-    def look(self, session: orm.Session) -> None:
-        """Look who is there."""
+    def refresh(self, session: orm.Session) -> None:
+        """Read which schedulers are up."""
         schedulers = [row for row in heartbeats.load(session) if row.binary == heartbeats.SCHEDULER]
         others = [row for row in schedulers if row.host != self._settings.host]
         self.alone = not any(row.up(_GONE) for row in others)
         self._others = frozenset(row.host for row in others if row.up(_MISSED * self._interval))
         there = self._others | {self._settings.host}
-        # Operators take turns from schedulers that they have disabled; if all are, somebody has to do it.
+        # A disabled scheduler has no turns, unless all are disabled.
         enabled = {row.host for row in schedulers if row.enabled and row.host in there}
         self._in_turn = frozenset(enabled or there)
 
     def is_alone(self, session: orm.Session) -> bool:
-        """Tell whether no other scheduler is there, also none that has come since the last look."""
+        """Tell whether there is no other scheduler, also none that has come since the last refresh."""
         if not self.alone:
             return False
         silence = heartbeats.unheard_others(session, heartbeats.SCHEDULER, self._settings.host)
         return silence is None or silence > _GONE
 
     @property
-    def number(self) -> int:
-        """How many schedulers there are, this one among them."""
+    def scheduler_count(self) -> int:
+        """The number of schedulers, this one included."""
         return 1 + len(self._others)
 
     def has_turn(self, backend: str) -> bool:
-        """Tell whether it is this scheduler that applies a backend's reports as they come: each is one's turn."""
+        """Tell whether it is this scheduler's turn to apply the reports of a backend at once."""
         if len(self._in_turn) == 1:
             return self._settings.host in self._in_turn
         return max(self._in_turn, key=lambda host: stable_hash(f"{host} {backend}")) == self._settings.host

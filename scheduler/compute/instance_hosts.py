@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the instances run that hints name, found out before anything is decided.
+"""The hosts of the instances that hints name, looked up before a request is decided.
 
-Whoever asks waits in a thread of its own: decisions do not, and neither do requests without the hint. Nothing is
-remembered, as instances move.
+The threads of the requests wait for Nova; the decision thread does not, and neither do requests without the hint.
+Nothing is cached, because instances move.
 """
 
 import logging
@@ -22,60 +22,60 @@ from tonnage.scheduler.decisions.placement_requests import LocalVolume, Move, Re
 
 LOG = logging.getLogger(__name__)
 
-#: How many instances Nova is asked about at a time.
-_AT_ONCE = 8
+#: Number of instances that Nova is asked about at a time.
+_THREADS = 8
 
-#: How many requests may wait for Nova. The server of the RPC has 64 threads, and the others need some as well.
+#: Number of requests that may wait for Nova. The RPC server has 64 threads, and other requests need some of them.
 _WAITING = 32
 
-#: Why a volume that waits for another pool goes on waiting: nothing is known yet that speaks against it.
-_PASSING = (nova.UNAVAILABLE, nova.NOT_PERMITTED)
+#: Codes with which a volume that waits for another pool goes on waiting: the next answer may be another.
+_TRANSIENT = (nova.UNAVAILABLE, nova.NOT_PERMITTED)
 
 _FIELDS = [field.name for field in fields(CreateVolume)]
 
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """An instance, and the project for which it is asked about."""
+    """An instance, and the project whose request names it."""
 
     project_id: str
     instance: str
 
 
-class Localities:
-    """Asks about instances, if there is anybody to ask. Safe to use from many threads."""
+class InstanceHosts:
+    """Looks up the hosts of instances, if there is a Nova. Many threads may use it."""
 
     def __init__(self, database: Database, compute: nova.Nova | None = None) -> None:
         self._database = database
         self._nova = compute
         self._patience = 0.0 if compute is None else compute.timeout
-        self._seats = threading.BoundedSemaphore(_WAITING)
-        self._asking = futures.ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="nova")
+        self._slots = threading.BoundedSemaphore(_WAITING)
+        self._lookups = futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="nova")
         self._located_later: set[str] = set()
-        self._retrying = futures.ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="retry")
+        self._retrying = futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="retry")
 
     def located(self, messages: Sequence[Any]) -> list[Any]:
-        """Return messages in whose new volumes it is told where the instances run that their hints name.
+        """Return the messages with the hosts of the instances that the hints of their new volumes name.
 
-        It takes at most as long as Nova is given, however many there are.
+        All look-ups together take no longer than the timeout of Nova.
         """
         volumes = [volume for message in messages for volume in _new_volumes(message)]
         found = self._find({wanted for each in volumes if (wanted := _wanted(each.project_id, each.hints))})
         return [_told(message, found) for message in messages] if found else list(messages)
 
     def locate_later(self, work: Retry | Move, submit: Callable[[Retry | Move], object]) -> None:
-        """Submit what nobody waits for; a volume that needs another pool once it is known where its instance runs."""
+        """Submit work without a client; a volume that needs another pool waits for the host of its instance."""
         if self._nova is None or isinstance(work, Move):
             submit(work)
         elif work.volume_id not in self._located_later:
-            # What waits is handed over again with each sweep, which may be sooner than Nova lets go of it.
+            # Each sweep hands the volume over again, maybe before Nova has answered.
             self._located_later.add(work.volume_id)
             self._retrying.submit(self._retry, work, submit)
 
     def stop(self) -> None:
-        """Ask about nothing more."""
+        """Cancel the look-ups."""
         self._retrying.shutdown(wait=False, cancel_futures=True)
-        self._asking.shutdown(wait=False, cancel_futures=True)
+        self._lookups.shutdown(wait=False, cancel_futures=True)
 
     def _retry(self, item: Retry, submit: Callable[[Retry], object]) -> None:
         try:
@@ -83,13 +83,13 @@ class Localities:
                 located = self._located_again(item)
             finally:
                 self._located_later.discard(item.volume_id)
-            if located.locality is None or located.locality.code not in _PASSING:
+            if located.locality is None or located.locality.code not in _TRANSIENT:
                 submit(located)
                 return
             problem = located.locality.problem
         except Exception as error:
             problem = str(error)
-        # The sweep for volumes that wait for a pool takes it up again.
+        # The next sweep hands it over again.
         LOG.warning("Volume %s goes on waiting for another pool: %s", item.volume_id, problem)
 
     def _located_again(self, item: Retry) -> Retry:
@@ -100,17 +100,17 @@ class Localities:
     def _find(self, instances: set[_Wanted]) -> dict[_Wanted, Locality]:
         if self._nova is None or not instances:
             return {}
-        if not self._seats.acquire(blocking=False):
+        if not self._slots.acquire(blocking=False):
             problem = f"Nova is slow to answer, and {_WAITING} other requests wait for it already"
             return dict.fromkeys(instances, Locality(code=nova.UNAVAILABLE, problem=problem))
         try:
             asked = {
-                each: self._asking.submit(self._nova.locality, each.instance, each.project_id) for each in instances
+                each: self._lookups.submit(self._nova.locality, each.instance, each.project_id) for each in instances
             }
             futures.wait(asked.values(), self._patience)
             return {each: self._said(each.instance, answer) for each, answer in asked.items()}
         finally:
-            self._seats.release()
+            self._slots.release()
 
     def _said(self, instance: str, answer: "futures.Future[Locality]") -> Locality:
         if not answer.done():

@@ -37,10 +37,10 @@ OPTIONS = [
     ),
 ]
 
-#: Seconds that Nova is given unless the option ``timeout`` says otherwise; what Cinder gives it.
+#: Default of the option ``timeout`` in seconds, as in Cinder.
 _TIMEOUT = 5
 
-#: Codes of localities: Keystone or Nova does not answer, or not this account. Neither says anything of the instance.
+#: Codes of localities: Keystone or Nova does not answer, or refuses this account. The instance may exist.
 UNAVAILABLE = "compute_unavailable"
 NOT_PERMITTED = "compute_not_permitted"
 
@@ -49,7 +49,7 @@ _VARIABLES = f"OS_{GROUP.upper()}__"
 
 
 class _Server(msgspec.Struct):
-    """An instance as Nova shows it; without the host where the account may not know that, null where it has none."""
+    """An instance as Nova shows it. The host is missing if the account may not see it, and null if there is none."""
 
     host: str | msgspec.UnsetType | None = msgspec.field(name="OS-EXT-SRV-ATTR:host", default=msgspec.UNSET)
     tenant_id: str | None = None
@@ -57,7 +57,7 @@ class _Server(msgspec.Struct):
 
     @property
     def owners(self) -> set[str]:
-        """The project that it is of, under the old name and the new one; they had better be the same."""
+        """The project of the instance, by the old name of the field and by the new one."""
         return {each for each in (self.tenant_id, self.project_id) if each}
 
 
@@ -66,17 +66,17 @@ class _Shown(msgspec.Struct):
 
 
 class Nova:
-    """Asks Nova. Safe to use from many threads. ``timeout`` are the seconds that it is given."""
+    """A client of Nova that many threads may use. ``timeout`` is the seconds that Nova has for an answer."""
 
     def __init__(self, adapter: "Adapter", timeout: float) -> None:
         self._adapter = adapter
         self.timeout = timeout
 
     def locality(self, instance: str, project_id: str) -> Locality:
-        """Return where an instance of a project runs or, whatever goes wrong, why that is not known.
+        """Return the host of an instance of a project or, for any problem, the reason why it is unknown.
 
-        The account sees the instances of all projects. To one, those of others are not there: it is told neither that
-        they are nor, by where its volume goes, on which host. Why Nova cannot be asked is for the log.
+        The account sees the instances of all projects. A project must learn neither that an instance of another project
+        exists nor, by the place of its volume, on which host. The log has the details of a failure.
         """
         from keystoneauth1 import exceptions
 
@@ -121,7 +121,7 @@ class Nova:
 
 
 def cannot_be_asked(instance: str, code: str = UNAVAILABLE) -> Locality:
-    """Return what users read of all that is wrong between Tonnage, Keystone and Nova."""
+    """Return the one message that users get for all problems between Tonnage, Keystone and Nova."""
     return Locality(code=code, problem=f"the compute service (Nova) cannot be asked where instance {instance} runs")
 
 
@@ -130,9 +130,9 @@ def _not_found(instance: str) -> Locality:
 
 
 def from_conf(conf: cfg.ConfigOpts) -> Nova | None:
-    """Return what asks Nova, None where the section ``[nova]`` names no account to ask it as.
+    """Return a client of Nova, None if the section ``[nova]`` names no account.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a section that cannot be used.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable section.
     """
     if GROUP not in conf.list_all_sections() and not any(name.startswith(_VARIABLES) for name in os.environ):
         return None
@@ -158,7 +158,7 @@ def from_conf(conf: cfg.ConfigOpts) -> Nova | None:
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the options that are Tonnage's own, for the sample configuration."""
+    """Return Tonnage's own options, for the sample configuration."""
     return [(GROUP, list(OPTIONS))]
 
 

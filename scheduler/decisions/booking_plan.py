@@ -12,11 +12,10 @@ from tonnage.capacity.request import Request
 from tonnage.ledger.catalog import volumes
 from tonnage.ledger.claims.bookings import Booking
 from tonnage.ledger.claims.request_keys import FINAL, Key
-from tonnage.ledger.inventory import backends
 from tonnage.quotas.quota_budget import Allowance
 from tonnage.rpc.messages import Answer, CreateGroup, GroupAnswer
 from tonnage.scheduler.decisions.decider import RequestDecision
-from tonnage.scheduler.decisions.placement_requests import Retry, Work, answered, key_of, purpose
+from tonnage.scheduler.decisions.placement_requests import Retry, Work, answered_key, key_of, purpose
 from tonnage.scheduler.decisions.pool_selection import physical_gb
 from tonnage.scheduler.decisions.request_spec import NotNow, RequestSpec
 from tonnage.scheduler.host_manager import HostManager
@@ -37,7 +36,6 @@ class BookingPlan:
     answers: dict[int, Answer | GroupAnswer | Exception] = field(default_factory=dict, init=False)
     bookings: list[Booking] = field(default_factory=list, init=False)
     keys: list[Key] = field(default_factory=list, init=False)
-    commands: list[backends.PendingClaim] = field(default_factory=list, init=False)
     decisions: list[tuple[RequestSpec, Decision]] = field(default_factory=list, init=False)
     retyped: list[volumes.Retyped] = field(default_factory=list, init=False)
     doubtful: list[Request] = field(default_factory=list, init=False)
@@ -64,7 +62,7 @@ class BookingPlan:
                 self.decisions.append((spec, placement))
         answer = _answer(item, decided)
         if key_of(item):
-            self.keys.append(answered(item, answer))
+            self.keys.append(answered_key(item, answer))
         return answer
 
     def fail(self, item: Work, error: errors.TonnageError) -> errors.TonnageError:
@@ -85,47 +83,37 @@ class BookingPlan:
         self.decisions += [(spec, refusal) for spec in decided.specs]
 
     def _book(self, spec: RequestSpec, placement: Placement) -> None:
-        """Add the claim of a placement, and the command that carries it out."""
+        """Add the claim of a placement."""
         hosts = self.hosts
         entry = hosts.entries[placement.pool]
         backend = hosts.backend(backend_of(placement.pool))
         if backend is None:
             raise errors.NotFound(f"the backend of pool {placement.pool} has gone")
         sharing = self._sharing(placement.pool)
-        booking = Booking(
-            claim_id=str(uuid.uuid4()),
-            request_id=spec.request.request_id,
-            volume_id=spec.volume_id,
-            verb=spec.request.operation.value,
-            pool_id=entry.id,
-            backend_id=backend.id,
-            generation=entry.generation,
-            size_gb=spec.request.size_gb,
-            physical_gb=physical_gb(placement, spec.request, spec.copied_gb),
-            target_size_gb=spec.target_size_gb,
-            provisioning=placement.provisioning,
-            availability_zone=backend.availability_zone,
-            volume=spec.new_volume,
-            storage_id=entry.stats.storage_id,
-            sharing=[hosts.entries[name].id for name in sharing] if len(sharing) > 1 else (),
-            source_pool_id=spec.source_pool_id,
-            clone_of=spec.clone_of,
-            volume_type_id=spec.volume_type_id,
-            group_id=None if spec.group is None else spec.group.id,
-        )
-        self.bookings.append(booking)
-        self.commands.append(
-            backends.PendingClaim(
-                id=booking.claim_id,
-                backend_id=booking.backend_id,
-                pool_id=booking.pool_id,
+        self.bookings.append(
+            Booking(
+                id=str(uuid.uuid4()),
+                request_id=spec.request.request_id,
+                volume_id=spec.volume_id,
+                verb=spec.request.operation.value,
+                pool_id=entry.id,
                 pool_name=placement.pool,
-                volume_id=booking.volume_id,
-                verb=booking.verb,
-                target_size_gb=booking.target_size_gb,
-                provisioning=booking.provisioning.value,
-                request_id=booking.request_id,
+                backend_id=backend.id,
+                generation=entry.generation,
+                size_gb=spec.request.size_gb,
+                physical_gb=physical_gb(placement, spec.request, spec.copied_gb),
+                target_size_gb=spec.target_size_gb,
+                provisioning=placement.provisioning,
+                availability_zone=backend.availability_zone,
+                volume=spec.new_volume,
+                requested_zone=spec.request.availability_zone,
+                storage_id=entry.stats.storage_id,
+                sharing=[hosts.entries[name].id for name in sharing] if len(sharing) > 1 else (),
                 source=spec.source,
+                source_pool_id=spec.source_pool_id,
+                clone_of=spec.clone_of,
+                volume_type_id=spec.volume_type_id,
+                group_id=None if spec.group is None else spec.group.id,
             )
         )
 

@@ -33,7 +33,7 @@ from tonnage.quotas import usage_counters as quota_counters
 from tonnage.quotas.quota_budget import QuotaTaken
 from tonnage.rpc.messages import Answer, GroupAnswer
 from tonnage.scheduler.claims.dispatcher import Dispatcher
-from tonnage.scheduler.cluster.rules_agreement import Changeover
+from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
 from tonnage.scheduler.decisions import lookups, quota_demands
 from tonnage.scheduler.decisions.booking_plan import BookingPlan
 from tonnage.scheduler.decisions.decider import Decider
@@ -41,15 +41,15 @@ from tonnage.scheduler.decisions.decision_thread import DecisionThread
 from tonnage.scheduler.decisions.placement_requests import (
     Retry,
     Work,
-    answer_before,
+    by_volume,
+    kept_answer,
     key_of,
     purpose,
-    taken_apart,
 )
 from tonnage.scheduler.decisions.pool_selection import set_volume_numbers
 from tonnage.scheduler.decisions.request_spec import Lookup, NotFirst
 from tonnage.scheduler.decisions.rules_in_force import RulesInForce
-from tonnage.scheduler.reports.cache_refresh import Freshness
+from tonnage.scheduler.reports.cache_refresh import CacheRefresh
 
 LOG = logging.getLogger(__name__)
 
@@ -67,19 +67,19 @@ class Placer:
     def __init__(
         self,
         database: Database,
-        freshness: Freshness,
+        cache_refresh: CacheRefresh,
         rules: RulesInForce,
         dispatcher: Dispatcher,
         quotas: quota_options.Settings | None = None,
-        agreement: Changeover | None = None,
+        agreement: RulesAgreement | None = None,
         thread: DecisionThread | None = None,
     ) -> None:
         self.rules = rules
         self.quotas = quotas or quota_options.Settings()
         self.agreement = agreement
         self._database = database
-        self._hosts = freshness.hosts
-        self._freshness = freshness
+        self._hosts = cache_refresh.hosts
+        self._cache_refresh = cache_refresh
         self._dispatcher = dispatcher
         self._thread = thread
         #: The names of the pools in which placements are counted that are not booked yet.
@@ -154,7 +154,7 @@ class Placer:
         unsure = [self._hosts.entries[name].id for name in self._tentative if name in self._hosts.entries]
         self._forget()
         known = request_keys.find(session, [key for item in work if (key := key_of(item))])
-        lookup = lookups.read_references(session, taken_apart(work))
+        lookup = lookups.read_references(session, by_volume(work))
         # In the one order: quotas before backends and pools.
         held = None
         if limit_rows.limit_volumes(session, self.quotas.defaults):
@@ -163,10 +163,10 @@ class Placer:
             held = reservations.hold(session, self.quotas, wanted, contested=hurried or bool(contested))
         locked = None
         if contested:
-            locked = self._freshness.look_again(session, contested)
+            locked = self._cache_refresh.lock_and_refresh(session, contested)
             # The rows that tell the quotas may have changed while the locks were waited for.
             session.expunge_all()
-            lookup = lookups.read_references(session, taken_apart(work))
+            lookup = lookups.read_references(session, by_volume(work))
         numbers = volumes.per_pool(session) if self.rules.current.counts_volumes else None
 
         def decide() -> BookingPlan:
@@ -191,7 +191,7 @@ class Placer:
             session, plan.bookings, plan.keys, self._hosts.calculation, generation, seen, plan.hint_targets, others
         )
         # Pools that were locked before the decision have not changed since.
-        if locked is None and plan.doubtful and self._freshness.outgrown(session, booked):
+        if locked is None and plan.doubtful and self._cache_refresh.has_outgrown(session, booked):
             # While the booking waited there came more room than the decision saw: a refused request may fit beside the
             # booked ones.
             raise bookings.PoolsChanged(chosen)
@@ -227,7 +227,7 @@ class Placer:
             key = key_of(item)
             try:
                 if key in known:
-                    plan.answers[number] = answer_before(item, known[key])
+                    plan.answers[number] = kept_answer(item, known[key])
                     continue
                 if key and key in first:
                     Key(key, *purpose(work[first[key]])).require(*purpose(item))
@@ -262,7 +262,7 @@ class Placer:
         final: list[Request] = []
         # Others may be refused in the next round, whose pools have not been read yet.
         while (doubtful := _further(plan.doubtful, final)) and not self._is_alone(session):
-            if not self._freshness.catch_up(session, doubtful, self.rules.current.filters):
+            if not self._cache_refresh.refresh_candidates(session, doubtful, self.rules.current.filters):
                 # The claims of this batch stay counted: bookings are compared with them.
                 break
             self._forget()
@@ -284,8 +284,8 @@ class Placer:
     def _settle(self, plan: BookingPlan, changed: Mapping[int, Counters]) -> None:
         """Take over the counters of a commit, send the commands, and log one line for each decision."""
         self._hosts.set_counters(changed)
-        for claim in plan.commands:
-            self._dispatcher.send(claim)
+        for booking in plan.bookings:
+            self._dispatcher.send(booking)
         if self.rules.log is not None:
             self.rules.log.write()
         retyped = {one.volume_id for one in plan.retyped}

@@ -14,8 +14,8 @@ from tonnage.capacity import errors
 from tonnage.capacity.request import Request, asked_provisioning
 from tonnage.ledger import models
 from tonnage.ledger.claims import bookings
+from tonnage.ledger.claims.bookings import SourceVolume
 from tonnage.ledger.claims.group_backends import GroupPlace
-from tonnage.ledger.inventory.backends import SourceVolume
 from tonnage.scheduler.decisions.steps.affinity_order import AffinityOrder
 
 
@@ -56,7 +56,7 @@ class RequestSpec:
     #: How many GiB of a thin volume are written when it is made.
     copied_gb: int = 0
     clone_of: str | None = None
-    #: The type that the volume has after a move, if it gets another one.
+    #: The type of a new volume, or the other type that a volume gets by a move.
     volume_type_id: str | None = None
     group: Group | None = None
     #: Of a volume that is tried again: a volume that its hints name and that may still go elsewhere. Until that one is

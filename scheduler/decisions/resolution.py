@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from tonnage.capacity import errors, units
 from tonnage.capacity.request import Operation, Provisioning, Request
-from tonnage.ledger.claims import bookings
 from tonnage.rpc.messages import CreateGroup, CreateVolume, ExtendVolume, RetypeVolume
 from tonnage.scheduler import request_validation
 from tonnage.scheduler.decisions.placement_requests import Move, Retry, Work
@@ -50,25 +49,12 @@ def resolve_create(message: CreateVolume, lookup: Lookup) -> RequestSpec:
         availability_zone=message.availability_zone,
         hints=message.hints,
     )
-    row = bookings.NewVolume(
-        id=message.volume_id,
-        size_gb=message.size_gb,
-        project_id=message.project_id,
-        user_id=message.user_id,
-        name=message.name,
-        description=message.description,
-        volume_type_id=None if volume_type is None else volume_type.id,
-        requested_zone=message.availability_zone,
-        source_volume_id=message.source_volume_id,
-        metadata=message.metadata,
-        hints=message.hints,
-        group_id=message.group_id,
-    )
     spec = RequestSpec(
         request=request if volume_type is None else with_type(request, volume_type),
         volume_id=message.volume_id,
         target_size_gb=message.size_gb,
-        new_volume=row,
+        new_volume=message,
+        volume_type_id=None if volume_type is None else volume_type.id,
     )
     return _refined(spec, message, lookup)
 

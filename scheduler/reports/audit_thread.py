@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has every report, and listings, looked at for what drivers break, on a thread of its own.
+"""The thread that audits the reports and listings of drivers.
 
-Whoever hands one over only leaves it here. Of several reports of a backend the last one counts, and there is a pause
+Callers only leave a report or listing here. The last report of a backend replaces those before it, and there is a pause
 between two rounds, so that neither many reports nor long ones take time from decisions. Listings are few.
 """
 
@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from tonnage.capacity import errors
 from tonnage.ledger.db.db_errors import loudness
-from tonnage.rpc.batching.command_sender import Messenger
+from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.rpc.messages import BackendReport, Listing
-from tonnage.scheduler.reports.driver_audit import Compared, Inspector
+from tonnage.scheduler.reports.driver_audit import Compared, DriverAudit
+from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
@@ -33,85 +34,80 @@ _SOON = 3.0
 
 @dataclass(slots=True)
 class _Doubt:
-    """When a backend was asked for a listing, and how many seconds after that it will be again.
+    """The last request to a backend for a listing: its time, and the seconds until the next one.
 
-    ``heard`` is when one came since, and ``soon`` how many seconds after that it may be asked again already.
+    ``answered`` is when a listing came since, and ``soon`` how many seconds after that the next request may be made.
     """
 
     asked: float
     wait: float = _WAIT
-    heard: float | None = None
+    answered: float | None = None
     soon: float = _SOON
 
     def ask(self, now: float) -> None:
         """Note that it is asked again."""
-        self.asked, self.heard = now, None
+        self.asked, self.answered = now, None
 
 
-class Auditing:
+class AuditThread:
     """``agents`` are asked for listings. Thread-safe, but for :meth:`work`."""
 
-    def __init__(self, inspector: Inspector, agents: Messenger, clock: Callable[[], float]) -> None:
-        self._inspector = inspector
+    def __init__(self, driver_audit: DriverAudit, agents: AgentMessages, clock: Callable[[], float]) -> None:
+        self._driver_audit = driver_audit
         self._agents = agents
         self._clock = clock
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._reports: dict[str, tuple[int, BackendReport]] = {}
         self._listings: dict[str, tuple[int, Listing]] = {}
-        self._stopping = False
         self._doubts: dict[str, _Doubt] = {}
         # When to ask once more for listings of those in which something was found for the first time.
         self._again: dict[str, float] = {}
         self._pauses: dict[str, float] = {}
         self._refresh_due = clock()
-        self._thread = threading.Thread(target=self._main, name="auditing", daemon=True)
+        self._worker = Worker("auditing", self._audit_waiting, _REFRESH)
 
     @property
     def found(self) -> Mapping[str, Mapping[str, str]]:
-        """What pools break, by their full names, with the figures that show it."""
-        return self._inspector.found
+        """The findings of pools by full name: the figures that show them, by the definition that they break."""
+        return self._driver_audit.found
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
-        """End; what waits is dropped."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify_all()
-        if self._thread.is_alive():
-            self._thread.join()
+        """End; waiting reports and listings are dropped."""
+        self._worker.stop()
 
     def report(self, backend_id: int, message: BackendReport) -> None:
-        """Have a report looked at that has been applied."""
-        with self._changed:
+        """Have an applied report audited."""
+        with self._lock:
             self._reports[message.backend] = backend_id, message
-            self._changed.notify_all()
+        self._worker.wake()
 
     def listing(self, backend_id: int, message: Listing) -> None:
-        """Have a listing looked at."""
-        with self._changed:
+        """Have a listing audited."""
+        with self._lock:
             self._listings[message.backend] = backend_id, message
-            self._changed.notify_all()
+        self._worker.wake()
 
     def work(self) -> None:
-        """Look at what has come since the last round."""
-        with self._changed:
+        """Audit the reports and listings since the last round."""
+        with self._lock:
             reports, self._reports = self._reports, {}
             listings, self._listings = self._listings, {}
         now = self._clock()
         if listings or now >= self._refresh_due:
-            self._inspector.refresh()
+            self._driver_audit.refresh()
             self._refresh_due = now + _REFRESH
         for backend_id, report in reports.values():
             with _alone(report.backend):
-                self._inspector.inspect(backend_id, report)
+                self._driver_audit.inspect(backend_id, report)
         for backend_id, listing in listings.values():
             if (doubt := self._doubts.get(listing.backend)) is not None:
-                doubt.heard = now
+                doubt.answered = now
             with _alone(listing.backend):
-                self._look_again(listing.backend, self._inspector.compare(backend_id, listing), now)
+                self._look_again(listing.backend, self._driver_audit.compare(backend_id, listing), now)
         for name in [name for name, due in self._again.items() if due <= now]:
             del self._again[name]
             self._agents.list_now(name)
@@ -125,15 +121,15 @@ class Auditing:
             self._pauses[name] = min(2 * pause, _LONGEST_WAIT)
 
     def _ask(self, backends: Mapping[int, str], now: float) -> None:
-        """Have those listed whose figures are in doubt and which have not been lately."""
-        doubtful = self._inspector.doubtful(backends)
+        """Ask backends with doubtful figures for a listing, unless they were asked lately."""
+        doubtful = self._driver_audit.doubtful(backends)
         for name in self._doubts.keys() & set(backends.values()) - doubtful.keys():
             del self._doubts[name]
         for name, soon in doubtful.items():
             doubt = self._doubts.get(name)
             if doubt is None:
                 self._doubts[name] = _Doubt(now)
-            elif soon and doubt.heard is not None and now >= doubt.heard + doubt.soon:
+            elif soon and doubt.answered is not None and now >= doubt.answered + doubt.soon:
                 doubt.ask(now)
                 doubt.soon = min(2 * doubt.soon, _LONGEST_WAIT)
             elif now >= doubt.asked + doubt.wait:
@@ -143,27 +139,20 @@ class Auditing:
                 continue
             self._agents.list_now(name)
 
-    def _main(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self._stopping or self._reports or self._listings, _SOON if self._again else _REFRESH
-                )
-                if self._stopping:
-                    return
-            try:
-                self.work()
-            except errors.Unavailable as error:
-                LOG.log(loudness(error), "What drivers have reported is not audited: %s", error.message)
-            except Exception:
-                LOG.exception("What drivers report could not be audited")
-            with self._changed:
-                self._changed.wait_for(lambda: self._stopping, _PAUSE)
+    def _audit_waiting(self) -> float | None:
+        try:
+            self.work()
+        except errors.Unavailable as error:
+            LOG.log(loudness(error), "What drivers have reported is not audited: %s", error.message)
+        except Exception:
+            LOG.exception("What drivers report could not be audited")
+        self._worker.pause(_PAUSE)
+        return _SOON if self._again else None
 
 
 @contextlib.contextmanager
 def _alone(backend: str) -> Iterator[None]:
-    """Keep what goes wrong with a backend, which may have just been removed, from the others."""
+    """Keep errors of a backend, which may have just been removed, from the others."""
     try:
         yield
     except errors.Unavailable:

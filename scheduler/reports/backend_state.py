@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a scheduler remembers of a backend and of a pool."""
+"""The entries of the cache for a backend and for a pool."""
 
 import datetime
 import math
@@ -14,23 +14,27 @@ from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.inventory.backends import BackendRow
 from tonnage.weighers import goodness
 
-#: What pools may say that a plugin reads which is not enabled unless it is asked for.
+#: Capabilities that only one plug-in reads, which is not enabled by default.
 FUNCTIONS = (driver.FUNCTION, goodness.FUNCTION)
 
 
 @dataclass(slots=True)
-class Backend:
-    """One backend. ``heard`` is when it last reported, by this process's monotonic clock, or later where it was not
-    heard for want of somebody to hear it; ``reported`` is when it began to collect what it did, which a slow driver
-    takes a while for.
+class BackendEntry:
+    """One backend. Times are seconds of this process's monotonic clock.
 
-    ``seq`` and ``covers`` are those of the report that the pools' figures here are from, or of an older one, and
-    ``begun`` is when it began to collect that one. ``kept`` are the pools of which that one had no figures that could
-    be used, each with when it began to collect those that are here.
+    ``last_seen`` is the time of the last report. Time in which no scheduler listened is not counted as silence: it
+    moves ``last_seen`` forward. ``last_collected`` is when the driver began to collect that report, which takes a slow
+    driver a while.
 
-    ``reported_here`` is true once this scheduler has applied one of its reports. ``lifetimes`` are for how many seconds
-    after a report figures may be used, of pools that set a limit; ``expired`` are the pools whose may not be any more.
-    ``functions`` are the pools that have each of :data:`FUNCTIONS`.
+    ``seq`` and ``covers`` belong to the report that the cached figures are from; figures of some pools may be newer.
+    ``figures_collected`` is when the driver began to collect that report. ``stale_since`` maps each pool without usable
+    figures in it to the time when the driver began to collect the pool's cached figures.
+
+    ``reported_at`` is when the driver collected the last report, by UTC. ``reported_here`` is true once a report of the
+    backend has come to this scheduler. ``lifetimes`` maps pools that limit the age of their figures to that limit in
+    seconds, ``shortest`` is at most the least of these limits, and ``expired`` are the pools with older figures.
+    ``functions`` are the pools that have each of :data:`FUNCTIONS`. ``warned`` are the pools and fields that a warning
+    was logged for.
     """
 
     id: int
@@ -41,39 +45,38 @@ class Backend:
     epoch: int
     seq: int
     covers: int
-    heard: float
+    last_seen: float
     up: bool = True
     draining: bool = False
-    reported: float = -math.inf
-    begun: float = -math.inf
+    last_collected: float = -math.inf
+    figures_collected: float = -math.inf
     reported_here: bool = False
     reported_at: datetime.datetime | None = None
     pools: set[str] = field(default_factory=set)
     warned: set[tuple[str, str]] = field(default_factory=set)
     lifetimes: dict[str, float] = field(default_factory=dict)
     expired: set[str] = field(default_factory=set)
-    kept: dict[str, float] = field(default_factory=dict)
-    #: At most the least of the lifetimes.
+    stale_since: dict[str, float] = field(default_factory=dict)
     shortest: float = math.inf
     functions: dict[str, set[str]] = field(default_factory=lambda: {function: set() for function in FUNCTIONS})
 
-    def hear(self, row: BackendRow, now: float) -> None:
-        """Take over when any scheduler has heard it last, by the ledger."""
+    def update_last_seen(self, row: BackendRow, now: float) -> None:
+        """Take over from the ledger when any scheduler received the last report."""
         if row.silence is not None:
-            self.heard = max(self.heard, now - row.silence)
-            self.reported = max(self.reported, now - row.silence - row.report_age)
+            self.last_seen = max(self.last_seen, now - row.silence)
+            self.last_collected = max(self.last_collected, now - row.silence - row.report_age)
 
-    def collected(self, pool: str) -> float:
-        """Return when it began to collect the figures of a pool."""
-        return self.kept.get(pool, self.reported)
+    def collected_at(self, pool: str) -> float:
+        """Return when the driver began to collect the figures of a pool."""
+        return self.stale_since.get(pool, self.last_collected)
 
-    def renew(self, begun: float, unheard: Iterable[str]) -> None:
-        """Take over when it began to collect a report, which has no figures of ``unheard`` pools that can be used."""
-        self.kept = {pool: self.kept.get(pool, self.begun) for pool in unheard}
-        self.reported = self.begun = begun
+    def set_collected(self, collected: float, unusable: Iterable[str]) -> None:
+        """Note when the driver began to collect a report, which has no usable figures of the ``unusable`` pools."""
+        self.stale_since = {pool: self.stale_since.get(pool, self.figures_collected) for pool in unusable}
+        self.last_collected = self.figures_collected = collected
 
-    def put(self, pool: str, capabilities: Mapping[str, Any]) -> None:
-        """Take over a pool that it has, with what that reports."""
+    def add_pool(self, pool: str, capabilities: Mapping[str, Any]) -> None:
+        """Add a pool with the capabilities that it reports, or update it."""
         self.pools.add(pool)
         seconds = lifetime(capabilities)
         if seconds < math.inf:
@@ -87,28 +90,29 @@ class Backend:
             else:
                 pools.add(pool)
 
-    def drop(self, pool: str) -> None:
-        """Forget a pool."""
+    def remove_pool(self, pool: str) -> None:
+        """Remove a pool."""
         self.pools.discard(pool)
         self.lifetimes.pop(pool, None)
         self.expired.discard(pool)
-        self.kept.pop(pool, None)
+        self.stale_since.pop(pool, None)
         for pools in self.functions.values():
             pools.discard(pool)
 
-    def expire(self, now: float) -> set[str]:
-        """Note whose figures are too old, and return the pools of which that is new."""
+    def update_expired(self, now: float) -> set[str]:
+        """Find the pools whose figures are too old, and return the pools for which that has changed."""
         before = self.expired
-        if now - self.reported <= self.shortest and not before and not self.kept:
+        if now - self.last_collected <= self.shortest and not before and not self.stale_since:
             return set()
-        self.expired = {pool for pool, seconds in self.lifetimes.items() if now - self.collected(pool) > seconds}
+        self.expired = {pool for pool, seconds in self.lifetimes.items() if now - self.collected_at(pool) > seconds}
         return (before ^ self.expired) & self.pools
 
 
 class PoolEntry(NamedTuple):
-    """What lies behind a row of the table: the ledger's id and counters, and the figures as they were reported.
+    """The facts from which a row of the pool table is made.
 
-    ``ratio`` is the over-subscription ratio that counts, worked out when the report was applied.
+    ``id``, ``generation`` and ``counters`` are the ledger's, ``raw`` is the last report of the pool and ``stats`` the
+    same validated. ``ratio`` is the effective over-subscription ratio, computed when the report was applied.
     """
 
     id: int

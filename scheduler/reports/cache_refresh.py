@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bringing memory up to the ledger in the middle of a decision, where others have been faster."""
+"""The refresh of the cache from the ledger, where other schedulers, operators or agents have changed that."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 from sqlalchemy import orm
@@ -11,61 +12,94 @@ from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.claims import pool_counters
 from tonnage.ledger.inventory import backends
+from tonnage.ledger.inventory.backends import BackendRow, PoolMark, PoolRow
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.reports import pool_figures
 
+_OfPool = TypeVar("_OfPool", PoolMark, PoolRow)
 
-class Freshness:
-    """Belongs to the decision thread."""
+
+class CacheRefresh:
+    """Reads rows of the ledger and applies them to the host manager. Belongs to the decision thread.
+
+    The rows are read in one order: counters that a caller wants, rows of backends, marks of pools, rows of pools whose
+    figures the cache does not have. Each read sees at least what those before it saw, so a pool's figures and counters
+    are of one moment, and figures may be newer than the report that the cache has for their backend, but not older. A
+    later report is compared with the cache only if the ledger's last report is the cached one, see
+    :func:`tonnage.ledger.inventory.reports.apply`; so the order is enough, and no snapshot is needed.
+    """
 
     def __init__(self, hosts: HostManager, clock: Callable[[], float]) -> None:
         self.hosts = hosts
         self._clock = clock
 
-    def catch_up(self, session: orm.Session, requests: Sequence[Request], filters: FilterChain) -> bool:
-        """Take over what others have changed of the pools that these requests may go to; tell whether anything has."""
-        # Counters before figures: of a backend that has not reported by the second look both are of one moment, those
-        # of another are taken over with its figures. The other way round a claim that is in the room which a report
-        # has just shown would be held against the room of before.
-        before, counted = self._read_counters(session, requests, filters)
-        changed = any(before.get(id) != value for id, value in counted.items())
-        return self.take_over(session) or changed
+    def refresh(self, session: orm.Session, rows: Sequence[BackendRow] | None = None, *, absence: float = 0.0) -> bool:
+        """Bring backends and their pools up to the ledger; tell whether anything has changed that decisions see.
 
-    def take_over(self, session: orm.Session) -> bool:
-        """Take over reports that others have applied, and what operators have said; tell whether anything was new."""
-        changed, now = False, self._clock()
-        for row in backends.load_backends(session):
-            known = self.hosts.backend(row.name)
-            if known is None or (known.epoch, known.seq) != (row.epoch, row.report_seq):
-                self.hosts.take_over(row, backends.load_pools(session, backend=row.name), now)
-                changed = True
-            elif known.enabled != row.enabled:
-                # An operator has told another scheduler. Its pools may not have been among those looked at.
-                self.hosts.refresh_backend(row)
-                self.hosts.load(backends.load_pools(session, backend=row.name))
-                changed = True
-        return changed
+        ``rows`` are those of the backends, just read; without them it is all backends, and the cache forgets those that
+        have been removed. ``absence`` is for how many seconds no scheduler listened to agents before this one started.
+        """
+        changed = False
+        if rows is None:
+            rows = backends.load_backends(session)
+            changed = self.hosts.forget_missing(rows)
+        now = self._clock()
+        outdated = {row.id: row for row in rows if self.hosts.is_outdated(row)}
+        for row in rows:
+            if row.id not in outdated:
+                changed |= self.hosts.apply_silence(row, now)
+        if not outdated:
+            return changed
+        marks = backends.load_pool_marks(session, outdated)
+        missing = [mark.id for mark in marks if not self.hosts.has_figures(mark, outdated[mark.backend_id])]
+        pools = backends.load_pools(session, ids=missing)
+        marks_of, pools_of = _by_backend(marks), _by_backend(pools)
+        for row in outdated.values():
+            self.hosts.apply_rows(row, marks_of.get(row.id, []), pools_of.get(row.id, []), now, absence)
+        return True
 
-    def _read_counters(
-        self, session: orm.Session, requests: Sequence[Request], filters: FilterChain
-    ) -> tuple[dict[int, pool_counters.Counters], dict[int, pool_counters.Counters]]:
-        """Take over the counters of the pools that requests may go to; return what was known of them, and what is."""
+    def refresh_counters(self, session: orm.Session, pool_ids: Collection[int]) -> bool:
+        """Take over the counters of pools; tell whether any has changed."""
+        before = {id: self.hosts.entries[name].counters for id in pool_ids for name in self.hosts.names([id])}
+        current = pool_counters.read(session, pool_ids)
+        self.hosts.set_counters(current)
+        return any(before.get(id) != value for id, value in current.items())
+
+    def refresh_candidates(self, session: orm.Session, requests: Sequence[Request], filters: FilterChain) -> bool:
+        """Refresh all that may decide whether these requests are refused; tell whether anything has changed."""
+        # Counters before figures: the counters of a backend that has not reported by the second read are of the moment
+        # of its figures, those of another are read again with its figures. In the other order a claim in the headroom
+        # that a report has just brought would be compared with the headroom before.
         table = self.hosts.table
         admitted = np.zeros(len(table), dtype=np.bool_)
         for request in requests:
             admitted |= filters.admitted(table, request)
         ids = {self.hosts.entries[table.names[index]].id for index in np.flatnonzero(admitted).tolist()}
-        before = {id: self.hosts.entries[name].counters for id in ids for name in self.hosts.names([id])}
-        now_there = pool_counters.read(session, ids)
-        self.hosts.set_counters(now_there)
-        return before, now_there
+        changed = self.refresh_counters(session, ids)
+        return self.refresh(session) or changed
 
-    def outgrown(self, session: orm.Session, booked: Mapping[int, pool_counters.Counters]) -> bool:
-        """Tell whether pools have more room, or may have it, than the decision saw that was just booked.
+    def lock_and_refresh(self, session: orm.Session, contested: Collection[int]) -> set[int]:
+        """Lock contested pools and refresh them, so that what is decided now can also be booked; return the locked ids.
 
-        That comes by a report or, where a counter is less, by a claim that ended, until the booking had locked them.
-        ``booked`` are the counters of all pools that were booked on or share a storage with one, with what was booked.
-        The table has to count that tentatively.
+        This differs from :meth:`refresh` because locks hold the rows: only these pools are read, whole and whether
+        their backends have reported or not, and what the cache has of the other pools of these backends stays as old as
+        the cached report.
+        """
+        locked = pool_counters.lock(session, contested)
+        ids = sorted(locked.backends)
+        for row in backends.load_backends(session, ids=set(locked.backends.values())):
+            self.hosts.apply_backend_state(row)
+        pools = backends.load_pools(session, ids=ids)
+        self.hosts.forget_pools(self.hosts.names((set(contested) | set(ids)) - {pool.id for pool in pools}))
+        self.hosts.apply_pools(pools)
+        return set(ids)
+
+    def has_outgrown(self, session: orm.Session, booked: Mapping[int, pool_counters.Counters]) -> bool:
+        """Tell whether booked pools have, or may have, more headroom than the decision saw.
+
+        Until the booking locked them a report may have come or, where a counter is lower, a claim ended. ``booked`` has
+        the counters after the booking of all pools that were booked on or share a storage with such a pool. The table
+        has to contain the placements.
         """
         names = self.hosts.names(booked)
         known = {each.id: each for each in map(self.hosts.backend, {backend_of(name) for name in names}) if each}
@@ -79,16 +113,9 @@ class Freshness:
             for counter, seen in pool_figures.counters_of(pool).items()
         )
 
-    def look_again(self, session: orm.Session, contested: Collection[int]) -> set[int]:
-        """Lock pools that others were faster on and read them, so that what is decided now also fits when booked.
 
-        Returns the pools that are locked.
-        """
-        locked = pool_counters.lock(session, contested)
-        ids = sorted(locked.backends)
-        for backend in backends.load_backends(session, ids=set(locked.backends.values())):
-            self.hosts.refresh_backend(backend)
-        rows = backends.load_pools(session, ids=ids)
-        self.hosts.forget_pools(self.hosts.names((set(contested) | set(ids)) - {row.id for row in rows}))
-        self.hosts.load(rows)
-        return set(ids)
+def _by_backend(rows: Iterable[_OfPool]) -> dict[int, list[_OfPool]]:
+    found: dict[int, list[_OfPool]] = {}
+    for row in rows:
+        found.setdefault(row.backend_id, []).append(row)
+    return found

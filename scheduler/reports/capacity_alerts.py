@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Announcing what reports bring. Belongs to the decision thread, whom it keeps from nothing: others send."""
+"""Alerts about pools that hold too much, found while reports are applied.
+
+The module belongs to the decision thread; other threads send the alerts.
+"""
 
 import datetime
 import functools
@@ -7,7 +10,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TypeAlias
 
 import numpy as np
 from sqlalchemy import orm
@@ -24,54 +26,52 @@ from tonnage.notifications.usage_sender import UsageReport
 from tonnage.rpc.messages import BackendReport
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.reports import pool_figures
-from tonnage.scheduler.reports.backend_state import Backend, PoolEntry
-from tonnage.scheduler.reports.report_diff import Examined
+from tonnage.scheduler.reports.backend_state import PoolEntry
+from tonnage.scheduler.reports.report_diff import ReportDiff
 
 LOG = logging.getLogger(__name__)
 
-#: A report, the backend that it is of, and what is new in it.
-Look: TypeAlias = tuple[BackendReport, Backend, Examined]
-
 
 @dataclass(frozen=True, slots=True)
-class _Judged:
-    """A report with the over-subscription ratios that count, by pool, and how its pools stand."""
+class _Classified:
+    """A report with the effective over-subscription ratios of its pools, by name, and the states of the pools."""
 
-    look: Look
+    diff: ReportDiff
     ratios: dict[str, float]
-    judgement: threshold_crossings.PoolStates
+    states: threshold_crossings.PoolStates
 
 
-class Announcing:
-    """Finds out, while reports are applied, which pools begin or cease to hold more than they should.
+class CapacityAlerts:
+    """Finds the pools that begin or cease to hold too much while reports are applied.
 
-    That is written in the same transaction, so that there is no report applied whose crossings are not announced.
+    Their alerts are written in the transaction that applies the report, so there is no crossing without an alert.
+    ``active`` tells whether anything is announced.
     """
 
     def __init__(self, hosts: HostManager, announcer: Announcer) -> None:
         self._hosts = hosts
         self._announcer = announcer
-        #: Those that the last transaction has found.
+        self.active = announcer.enabled or announcer.sends_usage
+        #: The crossings that the last transaction has found.
         self._found: list[payloads.ThresholdCrossing] = []
 
-    def writer(self, looks: Sequence[Look]) -> Callable[[orm.Session], list[Applied | None]]:
-        """Return what applies reports in a transaction."""
+    def writer(self, diffs: Sequence[ReportDiff]) -> Callable[[orm.Session], list[Applied | None]]:
+        """Return a function that applies reports in a transaction."""
         if not self._announcer.enabled:
-            return functools.partial(reports.apply, reports=[look[2].report for look in looks])
-        judged = [self._judge(look) for look in looks]
+            return functools.partial(reports.apply, reports=[diff.report for diff in diffs])
+        classified = [self._classify(diff) for diff in diffs]
 
         def write(session: orm.Session) -> list[Applied | None]:
-            self._found = []  # should it have been rolled back and run again
-            applied = reports.apply(session, [each.look[2].report for each in judged])
-            self._announce(
-                session, [(each, what) for each, what in zip(judged, applied, strict=True) if what is not None]
-            )
+            self._found = []  # in case a transaction was rolled back and runs again
+            applied = reports.apply(session, [each.diff.report for each in classified])
+            results = zip(classified, applied, strict=True)
+            self._announce(session, [(each, result) for each, result in results if result is not None])
             return applied
 
         return write
 
-    def applied(self, looks: Sequence[Look]) -> None:
-        """Announce reports that were applied here and have been taken over."""
+    def applied(self, diffs: Sequence[ReportDiff]) -> None:
+        """Announce reports that were applied here and are in the cache."""
         if self._found:
             _log(self._found)
             self._found = []
@@ -79,28 +79,29 @@ class Announcing:
         if not self._announcer.sends_usage:
             return
         table = self._hosts.table
-        for _, backend, examined in looks:
-            rows = [row for row in map(table.index, examined.stats) if row is not None]
-            if rows and backend.reported_at is not None:
+        for diff in diffs:
+            rows = [row for row in map(table.index, diff.stats) if row is not None]
+            if rows and diff.backend.reported_at is not None:
                 pools = table.take(np.array(rows, dtype=np.intp))
                 self._announcer.send_usage(
-                    UsageReport(backend.name, pools, self._hosts.calculation, backend.reported_at)
+                    UsageReport(diff.backend.name, pools, self._hosts.calculation, diff.backend.reported_at)
                 )
 
-    def change(self, plan: AnnouncerConfig) -> None:
-        """Go by another configuration from the next report on."""
-        self._announcer.reconfigure(plan)
+    def change(self, config: AnnouncerConfig) -> None:
+        """Use another configuration from the next report on."""
+        self._announcer.reconfigure(config)
+        self.active = self._announcer.enabled or self._announcer.sends_usage
 
     def purge(self) -> None:
-        """Drop what nobody takes."""
+        """Delete notifications that no recipient takes."""
         self._announcer.purge()
 
-    def _judge(self, look: Look) -> _Judged:
-        stats = look[2].stats
+    def _classify(self, diff: ReportDiff) -> _Classified:
+        stats = diff.stats
         names = list(stats)
         columns = StatsColumns.of(list(stats.values()))
         entries = self._hosts.entries
-        ratios = {figure.name: figure.ratio for figure in look[2].report.figures}
+        ratios = {figure.name: figure.ratio for figure in diff.report.figures}
         ratios.update((name, entries[name].ratio) for name in names if name not in ratios)
         held = columns.provisioned.copy()
         for row in np.flatnonzero(np.isnan(held)).tolist():
@@ -114,56 +115,56 @@ class Announcing:
             ratio=np.fromiter(map(ratios.__getitem__, names), dtype=np.float64, count=len(names)),
             thin=columns.thin,
         )
-        judgement = threshold_crossings.classify(
-            names, pools, held, self._hosts.calculation, self._announcer.thresholds
-        )
-        return _Judged(look, ratios, judgement)
+        states = threshold_crossings.classify(names, pools, held, self._hosts.calculation, self._announcer.thresholds)
+        return _Classified(diff, ratios, states)
 
-    def _announce(self, session: orm.Session, applied: Sequence[tuple[_Judged, Applied]]) -> None:
+    def _announce(self, session: orm.Session, applied: Sequence[tuple[_Classified, Applied]]) -> None:
         if not applied:
             return
-        known = notification_outbox.exceeded(session, [judged.look[1].id for judged, _ in applied])
-        for judged, result in applied:
-            judgement, stats = judged.judgement, judged.look[2].stats
-            begin = [name for name in judgement.exceeded if name not in known]
+        known = notification_outbox.exceeded(session, [each.diff.backend.id for each, _ in applied])
+        for each, result in applied:
+            states, stats = each.states, each.diff.stats
+            begin = [name for name in states.exceeded if name not in known]
             end = [
                 name
                 for name in known
-                if name in stats and name not in judgement.exceeded and name not in judgement.in_hysteresis
+                if name in stats and name not in states.exceeded and name not in states.in_hysteresis
             ]
             if begin or end:
                 ids = {name: self._id(name, result) for name in (*begin, *end)}
                 notification_outbox.mark(
                     session, exceeded=[ids[name] for name in begin], recovered=[ids[name] for name in end]
                 )
-                found = self._crossings(judged, result, ids, known)
+                found = self._crossings(each, result, ids, known)
                 self._found += found
-                self._announcer.put(session, found, _moment(judged.look[0]))
+                self._announcer.put(session, found, _reported_at(each.diff.message))
 
     def _id(self, name: str, applied: Applied) -> int:
         known = applied.ids.get(name)
         return self._hosts.entries[name].id if known is None else known
 
     def _crossings(
-        self, judged: _Judged, applied: Applied, ids: dict[str, int], known: dict[str, notification_outbox.Exceeded]
+        self,
+        classified: _Classified,
+        applied: Applied,
+        ids: dict[str, int],
+        known: dict[str, notification_outbox.Exceeded],
     ) -> list[payloads.ThresholdCrossing]:
-        _, backend, examined = judged.look
+        diff = classified.diff
         entries = []
         for name, pool_id in ids.items():
             entry = self._hosts.entries.get(name)
             counters = applied.counters.get(pool_id, Counters() if entry is None else entry.counters)
-            entries.append(
-                PoolEntry(pool_id, 0, examined.stats[name], examined.raw[name], counters, judged.ratios[name])
-            )
+            entries.append(PoolEntry(pool_id, 0, diff.stats[name], diff.raw[name], counters, classified.ratios[name]))
         pools = PoolTable()
-        pools.put_columns(list(ids), pool_figures.columns(entries, [backend] * len(entries)))
+        pools.put_columns(list(ids), pool_figures.columns(entries, [diff.backend] * len(entries)))
         return [
             payloads.ThresholdCrossing(
                 usage=usage,
                 used_percent=float(used),
                 limit=float(limit),
                 ratio=float(ratio),
-                reasons=judged.judgement.exceeded.get(usage.name, ()),
+                reasons=classified.states.exceeded.get(usage.name, ()),
                 since=known[usage.name].since if usage.name in known else None,
             )
             for usage, used, limit, ratio in zip(
@@ -194,6 +195,6 @@ def _log(found: Sequence[payloads.ThresholdCrossing]) -> None:
             )
 
 
-def _moment(message: BackendReport) -> datetime.datetime:
+def _reported_at(message: BackendReport) -> datetime.datetime:
     """Return when a report was made."""
     return datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=message.age)

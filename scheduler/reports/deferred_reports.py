@@ -1,61 +1,135 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports that it is another scheduler's turn to apply, kept until that one has."""
+"""Reports that it is another scheduler's turn to apply. Belongs to the decision thread.
 
-from collections.abc import Iterator
+All schedulers receive each report, and one of them applies it at once. The others wait until the ledger has it and
+refresh their caches from there. If no scheduler applies it for a while, they do.
+"""
+
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tonnage.capacity import errors
+from tonnage.ledger.db.database import Database
+from tonnage.ledger.inventory import backends
 from tonnage.rpc.batching.packed_reports import PackedReport
+from tonnage.rpc.messages import BackendReport
+from tonnage.scheduler.reports.cache_refresh import CacheRefresh
+from tonnage.scheduler.reports.registration import Registration, UnknownEpoch
+from tonnage.scheduler.reports.report_handler import ReportHandler
+
+LOG = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    message: PackedReport
-    since: float
+@dataclass(slots=True)
+class _Deferred:
+    """The deferred reports of a backend: the first and the newest, each with the time at which it came.
 
-
-class Aside:
-    """Reports by backend, with the time at which each came, in seconds of any clock.
-
-    All of a backend are kept, not only the newest: while that is on its way into the ledger, the one before it is what
-    the ledger has.
+    Only the newest is kept: it has all that those before it have, and repeats the outcomes that are not acknowledged.
     """
 
-    #: Of one backend; whoever has its turn is far behind then.
-    MOST = 8
+    first: tuple[int, int]
+    since: float
+    newest: PackedReport
+    came: float
 
-    def __init__(self) -> None:
-        self._kept: dict[str, list[_Kept]] = {}
 
-    def put(self, message: PackedReport, now: float) -> None:
-        """Keep one."""
-        kept = self._kept.setdefault(message.backend, [])
-        kept.append(_Kept(message, now))
-        kept.sort(key=lambda each: (each.message.epoch, each.message.seq))
-        # What came first stays, as it tells for how long nobody has applied any.
-        del kept[1 : -(self.MOST - 1)]
+class DeferredReports:
+    """Takes over or, after ``patience`` seconds, applies the reports whose turn another scheduler has."""
 
-    def newest(self) -> Iterator[PackedReport]:
-        """Return of each backend the newest."""
-        return iter([kept[-1].message for kept in self._kept.values()])
+    def __init__(
+        self,
+        database: Database,
+        cache_refresh: CacheRefresh,
+        registration: Registration,
+        report_handler: ReportHandler,
+        clock: Callable[[], float],
+        patience: float,
+    ) -> None:
+        self._database = database
+        self._cache_refresh = cache_refresh
+        self._registration = registration
+        self._report_handler = report_handler
+        self._clock = clock
+        self._patience = patience
+        self._deferred: dict[str, _Deferred] = {}
 
-    def find(self, backend: str, epoch: int, seq: int) -> PackedReport | None:
-        """Return a certain report, or None if it is not here."""
-        kept = self._kept.get(backend, [])
-        return next((each.message for each in kept if (each.message.epoch, each.message.seq) == (epoch, seq)), None)
+    def put(self, messages: Sequence[PackedReport]) -> list[Exception | None]:
+        """Defer reports."""
+        now = self._clock()
+        for message in messages:
+            number = (message.epoch, message.seq)
+            known = self._deferred.get(message.backend)
+            if known is None:
+                self._deferred[message.backend] = _Deferred(number, now, message, now)
+            elif number > (known.newest.epoch, known.newest.seq):
+                known.newest, known.came = message, now
+        return [None] * len(messages)
 
-    def drop(self, backend: str, epoch: int, seq: int) -> None:
-        """Forget that report and all before it."""
-        left = [each for each in self._kept.get(backend, []) if (each.message.epoch, each.message.seq) > (epoch, seq)]
-        if left:
-            self._kept[backend] = left
-        else:
-            self._kept.pop(backend, None)
+    def run(self) -> None:
+        """Take over the reports that the ledger has, and apply those that wait for too long.
 
-    def take(self, backend: str) -> list[PackedReport]:
-        """Return all of a backend, which are kept no longer."""
-        return [each.message for each in self._kept.pop(backend, [])]
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger is away; all reports stay deferred.
+        """
+        if not self._deferred:
+            return
+        try:
+            self._take_over()
+        except errors.Unavailable:
+            raise
+        except Exception:
+            LOG.exception("Reports that other schedulers apply could not be taken over and stay deferred")
 
-    def since(self, backend: str) -> float | None:
-        """Return when the first of a backend came that is still here; None if there is none."""
-        kept = self._kept.get(backend)
-        return min(each.since for each in kept) if kept else None
+    def _take_over(self) -> None:
+        ids = self._current_backends()
+        now = self._clock()
+        with self._database.reading() as session:
+            rows = backends.load_backends(session, ids=ids)
+            self._cache_refresh.refresh(session, rows)
+        late = []
+        for row in rows:
+            self._settle(row.name, (row.epoch, row.report_seq))
+            waiting = self._deferred.get(row.name)
+            if waiting is not None and now - waiting.since >= self._patience:
+                del self._deferred[row.name]
+                late.append(waiting)
+        opened = [(each, message) for each in late for message in _opened(each.newest)]
+        results = self._report_handler.reports([message for _, message in opened])
+        for (waiting, message), result in zip(opened, results, strict=True):
+            if isinstance(result, errors.Unavailable):
+                self._deferred.setdefault(message.backend, waiting)
+
+    def _current_backends(self) -> list[int]:
+        """Return the ids of the backends that reports of current epochs wait for; the other reports are dropped."""
+        ids = []
+        for name, waiting in list(self._deferred.items()):
+            message = waiting.newest
+            try:
+                backend = self._registration.current(name, message.epoch)
+            except UnknownEpoch as error:
+                LOG.warning("%s", error.message)
+                backend = None
+            if backend is None:
+                del self._deferred[name]
+            else:
+                backend.reported_here = True
+                self._report_handler.renew(message.in_hand)
+                ids.append(backend.id)
+        return ids
+
+    def _settle(self, name: str, applied: tuple[int, int]) -> None:
+        """Forget the reports of a backend up to the one that the ledger has."""
+        waiting = self._deferred[name]
+        if (waiting.newest.epoch, waiting.newest.seq) <= applied:
+            del self._deferred[name]
+        elif waiting.first <= applied:
+            waiting.first, waiting.since = (waiting.newest.epoch, waiting.newest.seq), waiting.came
+
+
+def _opened(message: PackedReport) -> list[BackendReport]:
+    """Return a report unpacked; nothing if it is malformed."""
+    try:
+        return [message.unpack()]
+    except errors.InvalidInput as error:
+        LOG.warning("%s", error.message)
+        return []

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports and listings held against the definitions of what drivers report, and against the ledger's claims.
+"""The audit of drivers: a comparison of reports and listings with the definitions of the reported figures.
 
-A report shows by itself most of what can be wrong with it. Whether its provisioned capacity is the sum of the volumes
-only a list of them can tell that is of the same moment. So a listing has with it what the driver reported meanwhile, as
-far as nothing has changed in between. Not every driver can tell for certain, so what is found so is told if the next
-listing shows it too.
+Most faults show in the report itself. Only a listing of the same moment can tell whether the provisioned capacity is
+the sum of the volumes. So a listing contains the figures that the driver reported meanwhile, for the pools in which
+nothing changed in between. Some drivers cannot exclude a change, so such a finding counts once the next listing shows
+it too.
 """
 
 import enum
@@ -22,44 +22,44 @@ from tonnage.capacity.reports.audit_rules import Auditor, Breach, Volumes
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import audit_findings
 from tonnage.ledger.inventory.audit_findings import Key, Seen
-from tonnage.rpc.messages import BackendReport, Listing, Tally
+from tonnage.rpc.messages import AuditSnapshot, BackendReport, Listing
 
 LOG = logging.getLogger(__name__)
 
-#: So many pools that break the same definition are named in the log; a driver that breaks it usually does for all.
+#: Most pools with the same finding that the log names; a driver usually breaks a definition in all its pools.
 _NAMED = 10
 
 
 class Compared(enum.Enum):
-    """What came of holding a listing against the figures in it."""
+    """The result of the comparison of a listing with the figures in it."""
 
-    #: All that could be told has been.
+    #: All findings are final.
     DONE = enum.auto()
-    #: Something was found for the first time, and is to be looked at again.
+    #: A finding is new, and needs another listing.
     ONCE = enum.auto()
 
 
 @dataclass(slots=True)
 class _Memory:
-    """What is remembered of a backend: its figures, and what was listed last, by pool."""
+    """The earlier figures of a backend, and the GiB that the last listing showed in each pool."""
 
     auditor: Auditor = field(default_factory=lambda: Auditor(supports_auto=True))
     listed: dict[str, float] = field(default_factory=dict)
 
 
-class Inspector:
-    """Belongs to one thread, but for ``found``, which is replaced as a whole."""
+class DriverAudit:
+    """Belongs to one thread; only ``found`` may be read by others, as it is replaced as a whole."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._memories: dict[str, _Memory] = {}
         self._known: dict[str, dict[Key, Seen]] = {}
         self._mark: tuple[object, ...] = ()
-        #: What pools break, by their full names.
+        #: The findings of pools by full name: the figures that show them, by the definition that they break.
         self.found: Mapping[str, Mapping[str, str]] = {}
 
     def refresh(self) -> None:
-        """Take over what other schedulers have found."""
+        """Take over the findings of other schedulers."""
         with self._database.reading() as session:
             mark = audit_findings.mark(session)
             if mark == self._mark:
@@ -73,7 +73,7 @@ class Inspector:
         self._show()
 
     def inspect(self, backend_id: int, message: BackendReport) -> None:
-        """Look at what a report shows by itself."""
+        """Record the findings that a report alone shows."""
         found: dict[Key, Seen] = {}
         for pool in message.pools:
             if broken := audit_rules.check_report(pool, message.supports_auto_ratio):
@@ -94,9 +94,9 @@ class Inspector:
         )
 
     def doubtful(self, backends: Mapping[int, str]) -> dict[str, bool]:
-        """Return the names of those backends of which a listing is wanted, and whether that is soon.
+        """Return the names of the backends that need a listing, each with whether it is needed soon.
 
-        It is where something was found once, and where something that was found may have been mended.
+        These have findings that another listing may confirm, or show to be repaired.
         """
         with self._database.reading() as session:
             doubtful = {backends[backend_id] for backend_id in audit_findings.doubtful(session, backends)}
@@ -109,14 +109,14 @@ class Inspector:
         return wanted
 
     def compare(self, backend_id: int, listing: Listing) -> Compared:
-        """Hold the figures in a listing against its volumes."""
-        settled, busy = _apart(listing.tallies)
+        """Compare the figures in a listing with its volumes."""
+        settled, busy = _by_settledness(listing.audit_snapshots)
         memory = self._memories.setdefault(listing.backend, _Memory())
         broken = {
             **memory.auditor.check_volumes(_figures(settled), _volumes(settled, memory.listed)),
             **Auditor(supports_auto=True).check_volumes(_figures(busy), _volumes(busy, {})),
         }
-        memory.listed = {**memory.listed, **{name: tally.least_gb for name, tally in settled.items()}}
+        memory.listed = {**memory.listed, **{name: snapshot.least_gb for name, snapshot in settled.items()}}
         known = self._known.get(listing.backend, {})
         found = {
             (name, breach.value): _seen(breach, text, known.get((name, breach.value)), listing.tick)
@@ -128,7 +128,7 @@ class Inspector:
         return Compared.DONE if all(seen.once is None for seen in found.values()) else Compared.ONCE
 
     def _settle(self, backend: str, backend_id: int, found: Mapping[Key, Seen], judged: Collection[Key]) -> None:
-        """Have the ledger say what was found, and the log what of it is new."""
+        """Record findings in the ledger, and log the new ones."""
         known = self._known.get(backend, {})
         same = all(key in known and known[key].once == seen.once for key, seen in found.items())
         if same and found.keys() >= set(judged):
@@ -154,8 +154,8 @@ class Inspector:
 
 
 def _seen(breach: Breach, text: str, before: Seen | None, tick: int) -> Seen:
-    """Return how a breach showed in the listing of that tick: it is sure if another one had it too."""
-    if breach is Breach.STANDS_STILL:  # that is nothing that could show in one
+    """Return the finding of a breach in the listing of that tick: it is final if another listing had it too."""
+    if breach is Breach.STANDS_STILL:  # it takes several listings to show
         return Seen(text)
     if before is None:
         return Seen(text, tick)
@@ -178,30 +178,32 @@ def _tell(backend: str, new: Mapping[Key, str]) -> None:
             )
 
 
-def _apart(tallies: Sequence[Tally]) -> tuple[dict[str, Tally], dict[str, Tally]]:
-    """Return those of settled pools and those of busy ones, in which something changed meanwhile, by their names.
+def _by_settledness(
+    audit_snapshots: Sequence[AuditSnapshot],
+) -> tuple[dict[str, AuditSnapshot], dict[str, AuditSnapshot]]:
+    """Return the audit snapshots of settled pools and of busy ones, in which something changed meanwhile, by pool name.
 
-    Pools of one storage may have its figures, and are busy together.
+    Pools of one storage may share its figures, and are busy together.
     """
-    storages = {tally.figures.get("storage_id") for tally in tallies if tally.all_gb is None} - {None}
-    apart: tuple[dict[str, Tally], dict[str, Tally]] = {}, {}
-    for tally in tallies:
-        is_busy = tally.all_gb is None or tally.figures.get("storage_id") in storages
-        apart[is_busy][audit_findings.stored_name(audit_rules.reported_name(tally.figures))] = tally
+    storages = {snapshot.figures.get("storage_id") for snapshot in audit_snapshots if snapshot.all_gb is None} - {None}
+    apart: tuple[dict[str, AuditSnapshot], dict[str, AuditSnapshot]] = {}, {}
+    for snapshot in audit_snapshots:
+        is_busy = snapshot.all_gb is None or snapshot.figures.get("storage_id") in storages
+        apart[is_busy][audit_findings.stored_name(audit_rules.reported_name(snapshot.figures))] = snapshot
     return apart
 
 
-def _figures(tallies: Mapping[str, Tally]) -> list[Mapping[str, Any]]:
-    return [{**tally.figures, "pool_name": name} for name, tally in tallies.items()]
+def _figures(audit_snapshots: Mapping[str, AuditSnapshot]) -> list[Mapping[str, Any]]:
+    return [{**snapshot.figures, "pool_name": name} for name, snapshot in audit_snapshots.items()]
 
 
-def _volumes(tallies: Mapping[str, Tally], before: Mapping[str, float]) -> dict[str, Volumes]:
-    """Return what is known of the volumes of pools; ``before`` is what had been listed before."""
+def _volumes(audit_snapshots: Mapping[str, AuditSnapshot], before: Mapping[str, float]) -> dict[str, Volumes]:
+    """Return the sums of the volumes of pools; ``before`` has the sums of the listing before, in GiB."""
     return {
         name: Volumes(
-            least_gb=tally.least_gb,
-            all_gb=tally.all_gb,
-            moved_gb=round(tally.least_gb - before.get(name, tally.least_gb), 6),
+            least_gb=snapshot.least_gb,
+            all_gb=snapshot.all_gb,
+            moved_gb=round(snapshot.least_gb - before.get(name, snapshot.least_gb), 6),
         )
-        for name, tally in tallies.items()
+        for name, snapshot in audit_snapshots.items()
     }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures of a pool: from what a driver reports to what decisions read and what the ledger keeps."""
+"""The figures of a pool, converted from a driver's report to the columns of the pool table and of the ledger."""
 
 import math
 import operator
@@ -18,9 +18,9 @@ from tonnage.capacity.reports.pool_stats import PoolStats, StatsColumns
 from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.db.database import storable_text
 from tonnage.ledger.inventory import reports
-from tonnage.scheduler.reports.backend_state import Backend, PoolEntry
+from tonnage.scheduler.reports.backend_state import BackendEntry, PoolEntry
 
-#: Fields of a row of the pool table, and where they are found in a pool's counters and its backend.
+#: Fields of a row of the pool table, each with the name of the counter or of the attribute of the backend behind it.
 _COUNTED = {
     "allocated": "allocated",
     "claimed": "in_flight",
@@ -36,7 +36,7 @@ _state = operator.attrgetter(*_STATE)
 
 
 def ratio(stats: PoolStats, counters: Counters, default: float | str) -> float:
-    """Return the over-subscription ratio that counts: what is reported, else ``default``; ``auto`` is worked out."""
+    """Return the effective over-subscription ratio: the reported one, else ``default``; ``auto`` is computed."""
     wanted = default if stats.ratio is None else stats.ratio
     if wanted == AUTO:
         allocated = counters.allocated + counters.shared_allocated + counters.external
@@ -44,8 +44,8 @@ def ratio(stats: PoolStats, counters: Counters, default: float | str) -> float:
     return float(wanted)
 
 
-def columns(entries: Sequence[PoolEntry], backends: Sequence[Backend]) -> dict[str, Any]:
-    """Return pools as decisions read them, as columns of the pool table; there is at least one."""
+def columns(entries: Sequence[PoolEntry], backends: Sequence[BackendEntry]) -> dict[str, Any]:
+    """Return pools as columns of the pool table; there is at least one pool."""
     reported = StatsColumns.of([entry.stats for entry in entries]).by_field()
     counted = zip(*(_counted(entry.counters) for entry in entries), strict=True)
     state = zip(*map(_state, backends), strict=True)
@@ -58,16 +58,16 @@ def columns(entries: Sequence[PoolEntry], backends: Sequence[Backend]) -> dict[s
 
 
 def counters_of(pool: Pool) -> dict[str, float]:
-    """Return what is counted in a row of the pool table, tentative claims and all, by the names of the counters."""
+    """Return the counters in a row of the pool table, with tentative placements, by the names of the counters."""
     return {counter: getattr(pool, figure) for figure, counter in _COUNTED.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class News:
-    """Pools of a backend of which something is new, each by its place in all of these.
+class Changes:
+    """Pools of a backend that have changed; a pool has the same index in all of these lists.
 
-    ``raw`` is what was reported and ``stats`` the same validated, ``known`` what is remembered of the pool, if it is,
-    and ``ratios`` are the over-subscription ratios that count.
+    ``raw`` is the report of the pool and ``stats`` the same validated, ``known`` its entry in the cache, None for a new
+    pool, and ``ratios`` are the effective over-subscription ratios.
     """
 
     names: Sequence[str]
@@ -77,28 +77,31 @@ class News:
     ratios: Sequence[float]
 
 
-def for_ledger(news: News, calculation: arithmetic.Calculation) -> list[reports.PoolFigures]:
-    """Return what the ledger keeps of pools."""
-    if not news.names:
+def for_ledger(changes: Changes, calculation: arithmetic.Calculation) -> list[reports.PoolFigures]:
+    """Return the columns that the ledger keeps of pools."""
+    if not changes.names:
         return []
-    columns = StatsColumns.of(news.stats)
+    columns = StatsColumns.of(changes.stats)
     figures: Any = SimpleNamespace(
-        total=columns.total, reserved_percentage=columns.reserved_percentage, ratio=np.array(news.ratios)
+        total=columns.total, reserved_percentage=columns.reserved_percentage, ratio=np.array(changes.ratios)
     )
     limits = arithmetic.provisioning_limit(figures, calculation)
     rows = zip(
-        (None if entry is None else entry.id for entry in news.known),
-        news.names,
+        (None if entry is None else entry.id for entry in changes.known),
+        changes.names,
         _finite(columns.total),
         _finite(columns.free),
         _finite(columns.provisioned),
-        news.ratios,
+        changes.ratios,
         _finite(limits),
         _finite(columns.free - arithmetic.reserve(figures)),
         columns.storage_id,
         _finite(columns.storage_free),
-        (entry is None or _differ(entry.stats, stats) for entry, stats in zip(news.known, news.stats, strict=True)),
-        map(_storable, news.raw),
+        (
+            entry is None or _differ(entry.stats, stats)
+            for entry, stats in zip(changes.known, changes.stats, strict=True)
+        ),
+        map(_storable, changes.raw),
         strict=True,
     )
     return list(map(reports.PoolFigures._make, rows))
@@ -112,19 +115,19 @@ def _finite(column: Any) -> list[float | None]:
 
 
 def _storable(raw: Mapping[str, Any]) -> Any:
-    """Return what was reported as every database takes it in JSON: no nan, no infinity, no broken text."""
+    """Return a report as JSON that every database accepts: without nan, infinity and broken text."""
     try:
         encoded = msgspec.json.encode(raw)
         if b"null" in encoded:  # a field that is null is a field that is missing
             encoded = msgspec.json.encode({key: value for key, value in raw.items() if value is not None})
-    except (OverflowError, TypeError, ValueError):  # large numbers, or text that UTF-8 cannot say
+    except (OverflowError, TypeError, ValueError):  # large numbers, or text that UTF-8 cannot express
         return mended(raw)
-    # What JSON cannot say has become null.
+    # A value that JSON cannot express has become null.
     return mended(raw) if b"null" in encoded or b"\\u0000" in encoded else msgspec.Raw(encoded)
 
 
 def mended(value: Any) -> Any:
-    """Return what was reported as JSON can say it: no nan, no infinity, no broken text, no NUL."""
+    """Return a report without values that JSON cannot express: nan, infinity, broken text, NUL."""
     if isinstance(value, float):
         return units.to_wire(value)
     if isinstance(value, str):
@@ -137,14 +140,14 @@ def mended(value: Any) -> Any:
 
 
 def _differ(known: PoolStats, stats: PoolStats) -> bool:
-    """Tell whether something of a pool is new that decisions depend on, beside the limits that its row has."""
+    """Tell whether figures of a pool differ that decisions depend on and that the limits in its row do not express."""
     return (
         known.thin != stats.thin
         or known.thick != stats.thick
         or known.storage_id != stats.storage_id
         or math.isfinite(known.storage_free) != math.isfinite(stats.storage_free)
         or known.capabilities != stats.capabilities
-        # Whether thin volumes are taken at all, and whether the figures permit a decision; see arithmetic.sound().
+        # They tell whether the pool takes thin volumes, and whether its figures permit a decision: arithmetic.sound().
         or known.ratio != stats.ratio
         or known.reserved_percentage != stats.reserved_percentage
         or math.isfinite(known.total) != math.isfinite(stats.total)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at a report: what is wrong with it, what is new in it, and what of it has to be written."""
+"""The comparison of a report with the cache: faults of the report, new figures, and the rows to be written."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -15,21 +15,25 @@ from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.inventory import reports
 from tonnage.rpc.messages import BackendReport
 from tonnage.scheduler.reports import pool_figures
-from tonnage.scheduler.reports.backend_state import Backend, PoolEntry
+from tonnage.scheduler.reports.backend_state import BackendEntry, PoolEntry
 
 LOG = logging.getLogger(__name__)
 
-#: More seconds than any figures may be used.
+#: An age in seconds at which no figures may be used any more.
 _AGES = 1e9
 
 
 @dataclass(frozen=True, slots=True)
-class Examined:
-    """A report, looked at: what has to be written, and what each pool will look like.
+class ReportDiff:
+    """The result of a comparison.
 
-    ``unstamped`` are storages that other backends share and of which the report carries no stamp.
+    ``stats`` and ``raw`` are the usable figures of the report by pool, validated and as reported. ``vanished`` are the
+    cached pools that are no longer reported, ``report`` is what the ledger has to apply. ``unstamped`` are the storages
+    that other backends share and of which the report carries no stamp.
     """
 
+    backend: BackendEntry
+    message: BackendReport
     stats: Mapping[str, PoolStats]
     raw: Mapping[str, Mapping[str, Any]]
     vanished: Collection[str]
@@ -37,10 +41,10 @@ class Examined:
     unstamped: Collection[str] = ()
 
 
-class Examiner:
-    """Compares reports with what is remembered: ``table`` and ``entries``, which it does not change.
+class ReportDiffer:
+    """Compares reports with the cache, of which it reads ``table`` and ``entries``.
 
-    ``rules`` is the generation of the rules that ``default_ratio`` and ``calculation`` are.
+    ``rules`` is the generation of ``default_ratio`` and ``calculation`` in the ledger.
     """
 
     def __init__(
@@ -57,8 +61,8 @@ class Examiner:
         self._calculation = calculation
         self._rules = rules
 
-    def examine(self, backend: Backend, message: BackendReport) -> Examined:
-        """Validate a report and find what is new in it. Nothing is changed but the record of what was warned about."""
+    def diff(self, backend: BackendEntry, message: BackendReport) -> ReportDiff:
+        """Validate a report and find its changes. Only the record of the warnings about the backend changes."""
         fresh: list[Mapping[str, Any]] = []
         stats: dict[str, PoolStats] = {}
         raw: dict[str, Mapping[str, Any]] = {}
@@ -99,7 +103,9 @@ class Examiner:
             del stats[name], raw[name]
         bad = reported - stats.keys()
         gone = backend.pools - stats.keys() - bad
-        return Examined(
+        return ReportDiff(
+            backend=backend,
+            message=message,
             stats=stats,
             raw=raw,
             vanished=gone,
@@ -110,8 +116,8 @@ class Examiner:
                 base=backend.seq,
                 covers=message.covers,
                 rules=self._rules,
-                figures=pool_figures.for_ledger(self._news(stats, raw), self._calculation),
-                unheard=[self._entries[name].id for name in bad if name in self._entries],
+                figures=pool_figures.for_ledger(self._changes(stats, raw), self._calculation),
+                unusable=[self._entries[name].id for name in bad if name in self._entries],
                 vanished=[self._entries[name].id for name in gone],
                 stamps=message.stamps,
                 storages=storages - unstamped,
@@ -121,23 +127,23 @@ class Examiner:
         )
 
     def _is_unstamped(self, storage_id: str, message: BackendReport) -> bool:
-        """Return whether a storage is shared and no stamp tells what of other backends the figures contain."""
+        """Tell whether a storage is shared and the report carries no stamp of it."""
         if storage_id in message.stamps:
             return False
         return any(backend != message.backend for backend in self._table.backends_on(storage_id))
 
-    def _warn_once(self, backend: Backend, pool: str, what: str, message: object) -> None:
-        self._log_once(logging.WARNING, backend, pool, what, message)
+    def _warn_once(self, backend: BackendEntry, pool: str, field: str, message: object) -> None:
+        self._log_once(logging.WARNING, backend, pool, field, message)
 
     @staticmethod
-    def _log_once(level: int, backend: Backend, pool: str, what: str, message: object) -> None:
-        """Log what is wrong with a pool once; with other figures the next time it is no news."""
-        if (pool, what) not in backend.warned:
-            backend.warned.add((pool, what))
+    def _log_once(level: int, backend: BackendEntry, pool: str, field: str, message: object) -> None:
+        """Log a remark on a pool's field once, also if the field has another such value in the next report."""
+        if (pool, field) not in backend.warned:
+            backend.warned.add((pool, field))
             LOG.log(level, "Backend %s: %s", backend.name, message)
 
-    def _news(self, stats: Mapping[str, PoolStats], raw: Mapping[str, Mapping[str, Any]]) -> pool_figures.News:
-        """Return the pools of which something is new."""
+    def _changes(self, stats: Mapping[str, PoolStats], raw: Mapping[str, Mapping[str, Any]]) -> pool_figures.Changes:
+        """Return the pools whose figures or ratio have changed."""
         found = []
         for name, one in stats.items():
             entry = self._entries.get(name)
@@ -146,9 +152,9 @@ class Examiner:
             if entry is None or entry.raw is not raw[name] or entry.ratio != ratio:
                 found.append((name, one, raw[name], entry, ratio))
         names, new, reported, known, ratios = zip(*found, strict=True) if found else ((),) * 5
-        return pool_figures.News(names=names, stats=new, raw=reported, known=known, ratios=ratios)
+        return pool_figures.Changes(names=names, stats=new, raw=reported, known=known, ratios=ratios)
 
 
 def _age(message: BackendReport) -> float:
-    """Return how old figures were when they were sent. What is no such time is the age of what nobody should use."""
+    """Return the age in seconds of figures when they were sent; an impossible age makes them unusable."""
     return max(0.0, message.age) if message.age < _AGES else _AGES

@@ -110,7 +110,7 @@ class DecisionLog:
         self._told_rules = False
 
     def start_batch(self) -> None:
-        """Forget decisions that were not booked. What was noted of pools counts."""
+        """Drop decisions that were not booked. Records of pools stay valid."""
         self._lines = [line for line in self._lines if not isinstance(line, Decided)]
         if self._rests() or self._lines:
             return
@@ -162,7 +162,7 @@ class DecisionLog:
         )
 
     def write(self) -> None:
-        """Write what was decided. A full disk is logged, and keeps nobody from deciding."""
+        """Write the records of a batch. A full disk is logged and stops no decision."""
         lines, self._lines = self._lines, []
         if not lines:
             return

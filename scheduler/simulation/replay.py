@@ -22,7 +22,7 @@ from tonnage.scheduler.simulation.log_records import Decided
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A decision as it was made, and what is decided now: pools volume by volume, or the refusal."""
+    """A recorded decision, and the decision now: pools volume by volume, or the refusal."""
 
     recorded: Decided
     pools: tuple[str, ...]

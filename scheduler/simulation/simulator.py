@@ -16,7 +16,7 @@ from tonnage.quotas.quota_budget import Demand
 from tonnage.rpc.messages import Asked, MigrateVolume, Outlook, WhatIf
 from tonnage.scheduler.decisions import lookups, quota_demands
 from tonnage.scheduler.decisions.decider import Decider
-from tonnage.scheduler.decisions.placement_requests import Move, Work, taken_apart
+from tonnage.scheduler.decisions.placement_requests import Move, Work, by_volume
 from tonnage.scheduler.decisions.pool_selection import Rules, set_volume_numbers
 from tonnage.scheduler.decisions.request_spec import Lookup
 from tonnage.scheduler.ignored_hints import IgnoredHints
@@ -114,7 +114,7 @@ class Simulator:
 
     def _requests(self, question: WhatIf, work: Sequence[Work], snapshot: Snapshot) -> SimulatedRequests:
         with self._database.reading() as session:
-            lookup = lookups.read_references(session, taken_apart(work))
+            lookup = lookups.read_references(session, by_volume(work))
             demands: list[list[Demand]] = [[] for _ in work]
             held = None
             if limit_rows.limit_volumes(session, self._quotas.defaults):

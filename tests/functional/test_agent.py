@@ -116,7 +116,7 @@ def start_reported_operation(client: AgentClient, scheduler: fakes.Scheduler, ba
             return any(claim in report.in_hand for report in scheduler.reports)  # noqa: B023
 
         def seen() -> bool:
-            return reported() or any(outcome.claim_id == claim for outcome in scheduler.told)  # noqa: B023
+            return reported() or any(outcome.claim_id == claim for outcome in scheduler.outcomes_received)  # noqa: B023
 
         eventually(seen)
         if reported():
@@ -210,7 +210,9 @@ def test_outcomes_are_sent_after_a_restart_of_the_bus(
         rabbitmq_server.kill()
         rabbitmq_server.start()
         # Both sides reconnect within half a minute.
-        wait_for(lambda: any(each.claim_id == claim for each in scheduler.told), "the outcome has arrived", 200)
+        wait_for(
+            lambda: any(each.claim_id == claim for each in scheduler.outcomes_received), "the outcome has arrived", 200
+        )
         assert scheduler.outcome_of(claim).ok
         daemon.terminate()
         assert daemon.wait(fakes.DEADLINE) == 0

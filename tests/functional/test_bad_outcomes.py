@@ -41,16 +41,16 @@ def test_an_absurd_size_puts_only_its_volume_in_error(ledger: sa.Engine) -> None
         end_tick=world.agent.next_tick(),
         size_gb=2.0 * 2**30,
     )
-    receipts = world.intake.outcomes([outcome, world.agent.work()])
+    receipts = world.report_handler.outcomes([outcome, world.agent.work()])
     assert [receipt.accepted for receipt in receipts] == [True, True]
     assert sorted(world.rows("SELECT status FROM volumes")) == [("available",), ("error_managing",)]
-    assert world.intake.reports([world.agent.look()]) == [None]
+    assert world.report_handler.reports([world.agent.look()]) == [None]
 
 
 def test_long_error_messages_of_many_pools_are_stored(ledger: sa.Engine) -> None:
     pools = {f"p{number}": StoragePool(100, 2.0, thin=True, thick=False) for number in range(6)}
     world = World(pools, engine=ledger).started()
-    world.concluding._max_attempts = 6
+    world.outcome_handler._max_attempts = 6
     world.create(5)
     for _ in pools:
         outcome = replace(world.agent.work(fails=True, clean=True), message="\N{CJK UNIFIED IDEOGRAPH-5B58}" * 4000)
@@ -75,7 +75,7 @@ def test_an_outcome_that_the_ledger_rejects_does_not_affect_others(
         confirm(work, claim, volume, ending)  # type: ignore[arg-type]
 
     monkeypatch.setitem(operation_outcomes._APPLY, "create", created)
-    receipts = world.intake.outcomes(outcomes)
+    receipts = world.report_handler.outcomes(outcomes)
     assert [type(receipt).__name__ for receipt in receipts] == [
         "Receipt",
         "ValueError",
@@ -84,5 +84,5 @@ def test_an_outcome_that_the_ledger_rejects_does_not_affect_others(
         "Receipt",
     ]
     assert f"The outcome of claim {outcomes[1].claim_id} could not be taken in" in caplog.text
-    assert world.intake.reports([world.agent.look()]) == [None]
+    assert world.report_handler.reports([world.agent.look()]) == [None]
     assert world.rows("SELECT COUNT(*) FROM volumes WHERE status = 'available'") == [(4,)]

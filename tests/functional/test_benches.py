@@ -171,14 +171,17 @@ def test_ratios_compare_medians(bench: Callable[[str], ModuleType]) -> None:
     ("stack", "stage"),
     [
         (
-            ("_work (tonnage/scheduler/decision_thread.py:9)", "Intake.reports (tonnage/scheduler/intake.py:1)"),
+            ("_work (tonnage/scheduler/manager.py:9)", "reports (tonnage/scheduler/reports/report_handler.py:1)"),
             "reports",
         ),
         (
-            ("Placer.place (tonnage/scheduler/placement.py:1)", "run (tonnage/filters/chain.py:3)"),
+            ("Placer.place (tonnage/scheduler/decisions/placer.py:1)", "run (tonnage/filters/chain.py:3)"),
             "filters and weighers",
         ),
-        (("Placer.place (tonnage/scheduler/placement.py:1)", "book (tonnage/ledger/bookings.py:3)"), "ledger"),
+        (
+            ("Placer.place (tonnage/scheduler/decisions/placer.py:1)", "book (tonnage/ledger/claims/bookings.py:3)"),
+            "ledger",
+        ),
         (("run (threading.py:1)", "consume (oslo_messaging/_drivers/impl_rabbit.py:2)"), "message bus"),
         (("run (threading.py:1)",), "else"),
     ],

@@ -149,7 +149,7 @@ def test_the_findings_of_a_listing_are_recorded(engine: sa.Engine, pools: dict[s
     for name in ("Orphan", "orphan", "or\0phan", "orphan "):
         pools["p0"].volumes[name] = (1, Provisioning.THIN)
     for _ in range(2):
-        [receipt] = world.intake.listings([world.agent.listing()])
+        [receipt] = world.registration.listings([world.agent.listing()])
         assert not isinstance(receipt, Exception)
         found = consistency_check.check(database.Database(engine))
         assert {(one.cause.value, one.subject) for one in found.drift} == {("lost", lost), ("size", grown)}
@@ -157,7 +157,7 @@ def test_the_findings_of_a_listing_are_recorded(engine: sa.Engine, pools: dict[s
         assert named == {"Orphan", "orphan", "'or\\x00phan'", "'orphan '"}
         assert world.rows("SELECT SUM(external_gb) FROM pools") == [(4.0,)]
     del pools["p0"].volumes["Orphan"]
-    world.intake.listings([world.agent.listing()])
+    world.registration.listings([world.agent.listing()])
     with database.Database(engine).reading() as session:
         assert "Orphan" not in {one.name for one in orphans.load(session)}
     assert kept
@@ -172,7 +172,7 @@ def test_an_orphan_whose_name_equals_a_volume_in_the_database_is_not_purged(
     twin = volume_id.upper()
     pools["p0"].volumes[twin] = (1, Provisioning.THIN)
     for _ in range(2):
-        world.intake.listings([world.agent.listing()])
+        world.registration.listings([world.agent.listing()])
     with database.Database(engine).reading() as session:
         assert [one.name for one in orphans.load(session)] == [twin]
         same = session.scalar(sa.text("SELECT COUNT(*) FROM claims WHERE volume_id = :name"), {"name": twin})

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from tonnage.capacity import errors
 from tonnage.ledger import models
-from tonnage.ledger.catalog import type_access, user_messages, volume_types, volumes
+from tonnage.ledger.catalog import type_access, type_catalog, user_messages, volume_types, volumes
 from tonnage.ledger.db import database, paging, schema
 from tonnage.ledger.inventory import heartbeats
 
@@ -67,10 +67,10 @@ def test_types_are_created_listed_changed_and_deleted(ledger: database.Database)
     with pytest.raises(errors.NotFound, match="has no extra specs with key b"):
         ledger.run(volume_types.unset_spec, kind.id, "b")
     ledger.run(volume_types.create, "Gold")
-    with pytest.raises(volume_types.NameTaken, match="gold already exists"):
+    with pytest.raises(type_catalog.NameTaken, match="gold already exists"):
         ledger.run(volume_types.create, "gold")
-    with pytest.raises(volume_types.NameTaken):
-        ledger.run(volume_types.update, kind.id, volume_types.Changes(name="Gold"))
+    with pytest.raises(type_catalog.NameTaken):
+        ledger.run(volume_types.update, kind.id, type_catalog.Changes(name="Gold"))
     volume_id = add_volume(ledger, volume_type_id=kind.id)
     with pytest.raises(errors.Conflict, match="in use by 1 volume"):
         ledger.run(volume_types.delete, kind.id)
@@ -79,14 +79,14 @@ def test_types_are_created_listed_changed_and_deleted(ledger: database.Database)
     with pytest.raises(errors.NotFound):
         ledger.run(volume_types.delete, kind.id)
     with ledger.reading() as session:
-        assert [left.name for left in volume_types.page(session, volume_types.Query(), paging.Page(10))] == ["Gold"]
+        assert [left.name for left in volume_types.page(session, type_catalog.Query(), paging.Page(10))] == ["Gold"]
         assert session.scalar(sa.select(sa.func.count()).select_from(models.ExtraSpec)) == 0
 
 
 def test_concurrent_creations_of_a_type_name_have_one_winner(ledger: database.Database) -> None:
-    results = run_on_threads(lambda number: ledger.run(volume_types.create, "gold", extra_specs={"n": str(number)}))
+    results = run_on_threads(lambda number: ledger.run(volume_types.create, "gold", specs={"n": str(number)}))
     assert sum(isinstance(result, models.VolumeType) for result in results) == 1
-    assert sum(isinstance(result, volume_types.NameTaken) for result in results) == THREADS - 1
+    assert sum(isinstance(result, type_catalog.NameTaken) for result in results) == THREADS - 1
 
 
 def test_concurrent_changes_of_extra_specs_are_all_kept(ledger: database.Database) -> None:
@@ -185,11 +185,11 @@ def test_volumes_are_found_by_metadata_and_host(ledger: database.Database) -> No
 
 
 def test_private_types_are_visible_to_granted_projects(ledger: database.Database) -> None:
-    kind = ledger.run(volume_types.create, "secret", is_public=False, extra_specs={"a": "1", "b": "2"})
-    ledger.run(volume_types.create, "open", extra_specs={"a": "1"})
+    kind = ledger.run(volume_types.create, "secret", is_public=False, specs={"a": "1", "b": "2"})
+    ledger.run(volume_types.create, "open", specs={"a": "1"})
 
     def seen(project_id: str | None, **filters: str) -> list[str]:
-        query, part = volume_types.Query(filters=filters), paging.Page(10, order=[paging.Order("name")])
+        query, part = type_catalog.Query(filters=filters), paging.Page(10, order=[paging.Order("name")])
         with ledger.reading() as session:
             return [each.name for each in volume_types.page(session, query, part, project_id)]
 

@@ -19,7 +19,7 @@ from tonnage.capacity.request import Provisioning
 from tonnage.ledger import models
 from tonnage.ledger.db import database, schema
 from tonnage.ledger.inventory import heartbeats
-from tonnage.rpc.messages import Tally
+from tonnage.rpc.messages import AuditSnapshot
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -151,11 +151,11 @@ def test_the_audit_command_shows_wrong_reports(run: Run, world: World) -> None:
         seen, listing = world.agent.look(), world.agent.listing()
         seen.pools[0].update(lies)
         world.deliver(seen)
-        world.auditing.work()
+        world.audit.work()
         held = sum(volume.size_gb for volume in listing.volumes)
-        tally = Tally(figures=audit_rules.comparable_figures(seen.pools[0]), least_gb=held, all_gb=held)
-        world.intake.listings([dataclasses.replace(listing, tallies=[tally])])
-        world.auditing.work()
+        snapshot = AuditSnapshot(figures=audit_rules.comparable_figures(seen.pools[0]), least_gb=held, all_gb=held)
+        world.registration.listings([dataclasses.replace(listing, audit_snapshots=[snapshot])])
+        world.audit.work()
 
     volume_id = world.made(3)
     look()
@@ -230,7 +230,7 @@ def test_drift_is_found_and_repaired(run: Run, world: World) -> None:
 def test_repair_leaves_findings_that_need_an_operator(run: Run, world: World) -> None:
     volume_id = world.made(3)
     del world.pools["p0"].volumes[volume_id]
-    world.intake.listings([world.agent.listing()])
+    world.registration.listings([world.agent.listing()])
     told = run("tonnage-manage", "ledger", "repair", status=3).stdout
     assert "Left, as only a person can decide it" in told
     assert volume_id in told
@@ -257,7 +257,7 @@ def test_a_check_that_cannot_run_fails(run: Run, world: World, tmp_path: pathlib
 @on_one_database
 def test_an_orphan_is_purged_after_confirmation(run: Run, world: World) -> None:
     world.pools["p0"].volumes["of-others"] = (5, Provisioning.THIN)
-    world.intake.listings([world.agent.listing()])
+    world.registration.listings([world.agent.listing()])
     [row] = json.loads(run("tonnage-manage", "orphan", "list", "--json").stdout)
     assert (row["pool"], row["name"], row["size_gb"]) == (f"{BACKEND}#p0", "of-others", 5)
     run("tonnage-manage", "ledger", "check")
@@ -269,7 +269,7 @@ def test_an_orphan_is_purged_after_confirmation(run: Run, world: World) -> None:
     assert "of-others" not in run("tonnage-manage", "orphan", "list").stdout
     world.settle()
     assert "of-others" not in world.pools["p0"].volumes
-    world.intake.listings([world.agent.listing()])
+    world.registration.listings([world.agent.listing()])
     assert json.loads(run("tonnage-manage", "orphan", "list", "--json").stdout) == []
     assert world.rows("SELECT external_gb FROM pools") == [(0,)]
     run("tonnage-manage", "ledger", "check", "--strict")

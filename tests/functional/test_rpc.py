@@ -16,8 +16,8 @@ from tests.unit.rpc import bus as message_bus
 from tonnage.capacity import errors
 from tonnage.rpc import messages, serialization, transport
 from tonnage.rpc.agent_client import AgentClient
-from tonnage.rpc.batching import request_batch as rpc_orders
-from tonnage.rpc.batching.command_sender import Courier
+from tonnage.rpc.batching import request_batch as batches
+from tonnage.rpc.batching.command_sender import CommandSender
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 # kombu leaves the socket of a connection that broke to the garbage collector.
@@ -33,10 +33,10 @@ class Scheduler:
     def __init__(self) -> None:
         self.sizes: list[int] = []
 
-    def orders(self, context: Any, message: Any) -> Any:
-        return rpc_orders.serve(message, self._answer)
+    def request_batch(self, context: Any, message: Any) -> Any:
+        return batches.serve(message, self._answer)
 
-    def _answer(self, requests: list[rpc_orders.Order]) -> Sequence[object]:
+    def _answer(self, requests: list[batches.BatchedRequest]) -> Sequence[object]:
         self.sizes.append(len(requests))
         return [messages.Answer(volume_id=request.volume_id) for request in requests]
 
@@ -105,7 +105,9 @@ def test_requests_of_many_threads_survive_a_kill_of_the_broker(
     for each in threads:
         each.join()
     assert wrong == []
-    assert [message for message in failed if "orders" not in message] == []  # other errors of calls that were lost
+    assert [
+        message for message in failed if "request_batch" not in message
+    ] == []  # other errors of calls that were lost
     server.stop()
     server.wait()
 
@@ -117,10 +119,10 @@ def test_commands_do_not_wait_for_a_dead_bus_and_are_returned_unsent(
     server = transport.server(server_bus, transport.TOPIC_AGENT, BACKEND, agent)
     server.start(override_pool_size=1)
     lost: list[str] = []
-    courier = Courier(AgentClient(client_bus), lost.extend)
-    courier.start()
+    sender = CommandSender(AgentClient(client_bus), lost.extend)
+    sender.start()
     for number in range(500):
-        courier.run(BACKEND, command(f"c{number}", f"v{number}"))
+        sender.run(BACKEND, command(f"c{number}", f"v{number}"))
     wait_for(lambda: len(agent.claims) == 500, "all commands have arrived")
     assert agent.claims == [f"c{number}" for number in range(500)]
     assert agent.messages < 250
@@ -128,20 +130,20 @@ def test_commands_do_not_wait_for_a_dead_bus_and_are_returned_unsent(
     rabbitmq_server.kill()
     began = time.monotonic()
     for number in range(500, 1000):
-        courier.run(BACKEND, command(f"c{number}", f"v{number}"))
+        sender.run(BACKEND, command(f"c{number}", f"v{number}"))
     assert time.monotonic() - began < 20
     wait_for(lambda: lost, "the sender returns unsent commands")
     rabbitmq_server.start()
 
     def sent_again() -> bool:
         missing = {f"c{number}" for number in range(1000)} - set(agent.claims)
-        if missing and courier.idle(0):
+        if missing and sender.wait_idle(0):
             for claim in sorted(missing, key=lambda name: int(name[1:])):
-                courier.run(BACKEND, command(claim, f"v{claim[1:]}"))
+                sender.run(BACKEND, command(claim, f"v{claim[1:]}"))
         return not missing
 
     wait_for(sent_again, "all commands have arrived")
-    courier.stop()
+    sender.stop()
     server.stop()
     server.wait()
 

@@ -58,7 +58,7 @@ class Held:
             message = self._world.agent.look()
             backend = self._world.hosts.backend(message.backend)
             assert backend is not None
-            assert apply(session, [self._world.hosts.examine(backend, message).report]) != [None]
+            assert apply(session, [self._world.hosts.diff_report(backend, message).report]) != [None]
             self._done.set()
             assert self._commit.wait(60)
 
@@ -85,7 +85,7 @@ def test_a_report_that_waited_for_a_change_of_the_rules_is_not_applied(world: Wo
     change.commit()
     late.result(60)
     assert world.rows("SELECT total_capacity_gb, thin_limit_gb FROM pools") == before
-    world.hosts.go_by(3.0, world.calculation, 1)
+    world.hosts.apply_rules(3.0, world.calculation, 1)
     world.report()
     assert world.rows("SELECT total_capacity_gb, thin_limit_gb FROM pools") == [(11.0, 22.0)]
 
@@ -100,7 +100,7 @@ def test_a_booking_that_waited_for_a_change_of_the_rules_is_repeated(
             return book(*given)  # type: ignore[arg-type]
         except scheduling_rules.RulesChanged as error:
             seen.append(error)
-            world.hosts.go_by(3.0, world.calculation, 1)
+            world.hosts.apply_rules(3.0, world.calculation, 1)
             raise
 
     monkeypatch.setattr(bookings, "book", watched)

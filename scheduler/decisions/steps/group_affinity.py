@@ -35,19 +35,15 @@ class GroupMembership:
         :class:`~tonnage.capacity.errors.InvalidInput` for a group that the volume cannot be in.
         """
         group = _group(volume.group_id or "", volume.project_id, lookup)
-        if isinstance(volume, CreateVolume) and spec.new_volume is not None:
-            type_id = spec.new_volume.volume_type_id
+        if isinstance(volume, CreateVolume):
+            type_id = spec.volume_type_id
             if type_id is None or all(kind.id != type_id for kind in group.volume_types):
                 raise errors.InvalidInput(
                     f"volume type is {volume.volume_type!r}: a volume of group {group.id} takes one that the group is "
                     f"for, {', '.join(kind.name for kind in group.volume_types)}"
                 )
             zone = group.availability_zone or volume.availability_zone
-            spec = replace(
-                spec,
-                request=replace(spec.request, availability_zone=zone),
-                new_volume=replace(spec.new_volume, requested_zone=zone),
-            )
+            spec = replace(spec, request=replace(spec.request, availability_zone=zone))
         return replace(spec, group=_requirements(group))
 
 

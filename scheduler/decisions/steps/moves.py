@@ -11,7 +11,7 @@ from tonnage.capacity.topology import requirements
 from tonnage.filters import storage_class
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups
-from tonnage.ledger.inventory.backends import SourceVolume
+from tonnage.ledger.claims.bookings import SourceVolume
 from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.decisions.request_spec import Lookup, RequestSpec, request_of, with_type
 

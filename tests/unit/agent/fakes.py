@@ -128,9 +128,9 @@ class Scheduler:
         self.hellos: list[messages.Hello] = []
         self.listings: list[messages.Listing] = []
         self.reports: list[messages.BackendReport] = []
-        self.told: list[messages.Outcome] = []
-        #: The number of outcomes of each call.
-        self.companies: list[int] = []
+        self.outcomes_received: list[messages.Outcome] = []
+        #: Number of outcomes in each call.
+        self.batch_sizes: list[int] = []
         self.queries: list[messages.StampQuery] = []
         self.shared_storages: list[str] = []
         self.epoch = 0
@@ -164,8 +164,8 @@ class Scheduler:
     def outcomes(self, context: Any, message: Any) -> list[messages.Receipt]:
         outcomes = serialization.unpack(message, messages.Outcomes).outcomes
         self._fail("outcomes")
-        self.companies.append(len(outcomes))
-        self.told += outcomes
+        self.batch_sizes.append(len(outcomes))
+        self.outcomes_received += outcomes
         if any(outcome.epoch > self.epoch for outcome in outcomes):
             self.unknown()
             raise errors.Unavailable("the ledger does not know that epoch")
@@ -178,13 +178,13 @@ class Scheduler:
         return dict.fromkeys(query.storage_ids, len(self.queries))
 
     def report(self, context: Any, message: Any) -> None:
-        self.reports.append(serialization.unpack(message, PackedReport).opened())
+        self.reports.append(serialization.unpack(message, PackedReport).unpack())
 
     def outcome_of(self, claim_id: str) -> messages.Outcome:
         """Wait for the outcome of a claim."""
 
         def arrived() -> messages.Outcome | None:
-            return next((outcome for outcome in self.told if outcome.claim_id == claim_id), None)
+            return next((outcome for outcome in self.outcomes_received if outcome.claim_id == claim_id), None)
 
         found = eventually(arrived, f"outcome of {claim_id}")
         assert isinstance(found, messages.Outcome)

@@ -365,7 +365,7 @@ def build(ledger: database.Database, kube: KubeApi, folder: pathlib.Path, **opti
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"extender_listen": "192.0.2.1"}, "may be reached from other machines"),
         ({"extender_cert_file": "/nowhere"}, "extender_key_file is not set"),
@@ -378,9 +378,9 @@ def build(ledger: database.Database, kube: KubeApi, folder: pathlib.Path, **opti
     ],
 )
 def test_an_unusable_configuration_is_refused_at_start(
-    ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path, options: dict[str, Any], words: str
+    ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path, options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(errors.ConfigurationError, match=words):
+    with pytest.raises(errors.ConfigurationError, match=message):
         build(ledger, kube, tmp_path, extender=True, **options)
     assert build(ledger, kube, tmp_path, **options) is None
 

@@ -80,7 +80,7 @@ def test_auto_by_default(tmp_path: Path) -> None:
     for kind, more in ((AutoRatioDriver, ""), (ArrayDriver, "max_over_subscription_ratio = 3"), (ArrayDriver, OWN)):
         driver(kind, tmp_path, AUTO, more)
     site = Site(driver(AutoRatioDriver, tmp_path, AUTO))
-    site.hosts.go_by("auto", site.calculation, 0)
+    site.hosts.apply_rules("auto", site.calculation, 0)
     site.made(6)
     assert shown(site) == (7.0, "default", "1 + 6 / (40 - 40 + 1)")
 

@@ -15,7 +15,7 @@ from sqlalchemy.orm import attributes
 from tests.unit.ledger.claims import test_managed_volumes
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.capacity import errors
-from tonnage.ledger.catalog import volume_types, volume_usage
+from tonnage.ledger.catalog import type_catalog, volume_types, volume_usage
 from tonnage.ledger.claims import deletions, operation_outcomes
 from tonnage.quotas import limit_rows, options, usage_counters
 from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
@@ -237,7 +237,8 @@ def test_without_limits_only_the_limits_are_read() -> None:
 def test_a_batch_of_requests_needs_one_update() -> None:
     world = limited(gigabytes=100)
     world.create(1)
-    assert statements(world, lambda: world.create(*[1] * 20)) == ["SELECT", "SELECT", "UPDATE"]
+    # Whether there is any limit, the limits, the counters, and these again with more in them.
+    assert statements(world, lambda: world.create(*[1] * 20)) == ["SELECT", "SELECT", "SELECT", "UPDATE"]
 
 
 def test_a_quota_refusal_is_stored_as_the_answer_of_the_request() -> None:
@@ -352,7 +353,7 @@ def test_limits_belong_to_the_id_of_a_type() -> None:
     world = limited()
     kind = world.database.run(volume_types.create, "fast")
     limit(world, PROJECT, {Item(Resource.VOLUMES, kind.id): 0})
-    world.database.run(volume_types.update, kind.id, volume_types.Changes(name="rapid"))
+    world.database.run(volume_types.update, kind.id, type_catalog.Changes(name="rapid"))
     [answer] = world.place([replace(world.create_message(1), volume_type="rapid")])
     assert isinstance(answer, Answer)
     assert answer.refusal is not None

@@ -70,11 +70,11 @@ def core(ledger: database.Database, settings: Settings, clock: Clock) -> Iterato
 
 
 @pytest.fixture
-def keep_house(core: SchedulerManager) -> Callable[[], None]:
+def run_periodic_tasks(core: SchedulerManager) -> Callable[[], None]:
     """Return what has the thread keep house now."""
 
     def work(items: Sequence[None]) -> list[None]:
-        core._housekeeper.keep_house()
+        core._periodic_tasks.run()
         return [None] * len(items)
 
     return lambda: core._thread.call(work, None)

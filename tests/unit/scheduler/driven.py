@@ -89,14 +89,14 @@ class DriverAgent(world.Agent):
 
     def listing(self) -> Listing:
         """List all volumes now, with the figures of now."""
-        volumes, tallies = audit_snapshot.tallied(self._driver, lambda: not self.commands)
+        volumes, audit_snapshots = audit_snapshot.take(self._driver, lambda: not self.commands)
         return Listing(
             backend=world.BACKEND,
             epoch=self.epoch,
             tick=self.next_tick(),
             volumes=[ListedVolume(volume_id=stored.id, pool=stored.pool, size_gb=stored.size_gb) for stored in volumes],
             in_hand=[command.claim_id for command in self.commands],
-            tallies=tallies,
+            audit_snapshots=audit_snapshots,
         )
 
 
@@ -122,10 +122,10 @@ class Site(world.World):
             availability_zone="nova",
             driver="test",
         )
-        [welcome] = self.intake.hellos([hello])
+        [welcome] = self.registration.hellos([hello])
         assert not isinstance(welcome, Exception)
         self.agent.epoch = welcome.epoch
-        self.intake.listings([self.agent.listing()])
+        self.registration.listings([self.agent.listing()])
 
     def report_now(self, backend: str) -> None:
         """Note that a report is asked for."""
@@ -175,9 +175,9 @@ class Site(world.World):
             if "report" in asked:
                 self.deliver(self.agent.look())
             if "listing" in asked:
-                self.intake.listings([self.agent.listing()])
-            self.auditing.work()
+                self.registration.listings([self.agent.listing()])
+            self.audit.work()
             self.now += 4.0
             if not self._asked:
                 break
-        return {name.rpartition("#")[2]: set(found) for name, found in self.auditing.found.items()}
+        return {name.rpartition("#")[2]: set(found) for name, found in self.audit.found.items()}

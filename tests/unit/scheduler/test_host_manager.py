@@ -41,7 +41,7 @@ def test_a_pool_that_another_scheduler_saw_vanish_is_forgotten(world: World, oth
     other.deliver(report)
     world.deliver(report)
     assert world.hosts.table.names == [f"{BACKEND}#p0"]
-    world.hosts.watch(world.now + 3600)
+    world.hosts.update_statuses(world.now + 3600)
     world.report()
     assert len(world.hosts.table) == 2
 

@@ -20,7 +20,7 @@ from tonnage.notifications.announcer import Announcer, AnnouncerConfig
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import Asked, CreateVolume, ManageVolume, PoolQuery, WhatIf
 from tonnage.scheduler.manager import SchedulerManager
-from tonnage.scheduler.reports.capacity_alerts import Announcing
+from tonnage.scheduler.reports.capacity_alerts import CapacityAlerts
 from tonnage.scheduler.settings import Mutable
 from tonnage.weighers.chain import WeigherChain
 
@@ -63,7 +63,7 @@ def test_settings_change_as_a_whole_or_not_at_all(core: SchedulerManager, ledger
     [factors] = core.get_pools(PoolQuery())[0].capacity_factors
     other = heartbeats.Myself(binary=heartbeats.SCHEDULER, host="other", default_ratio="20.0", calculation="cinder")
     ledger.run(heartbeats.heartbeat, other)
-    core._agreement._patience = 0.0
+    core._rules_agreement._patience = 0.0
     with pytest.raises(errors.ConfigurationError, match=r"is standard here and cinder on scheduler other, which is up"):
         core.change(Mutable(nowhere, WeigherChain([]), Calculation.STANDARD, 20.0))
     assert core.explain(message).pool is not None
@@ -84,14 +84,14 @@ def test_announcements_change_with_all_else_or_not_at_all(core: SchedulerManager
         return AnnouncerConfig(options.Settings("here", [], False, options.Thresholds(percent), []))
 
     announcer = Announcer(ledger, wanted(90.0), None)
-    core._announcing = Announcing(core._hosts, announcer)
+    core._alerts = CapacityAlerts(core._hosts, announcer)
     mutable = Mutable(FilterChain([]), WeigherChain([]), Calculation.CINDER, 20.0, wanted(80.0))
     core.change(mutable)
     assert announcer.thresholds.percent == 80.0
     core.change(replace(mutable, announcements=None))
     other = heartbeats.Myself(binary=heartbeats.SCHEDULER, host="other", default_ratio="20.0", calculation="cinder")
     ledger.run(heartbeats.heartbeat, other)
-    core._agreement._patience = 0.0
+    core._rules_agreement._patience = 0.0
     with pytest.raises(errors.ConfigurationError, match="on scheduler other"):
         core.change(replace(mutable, default_ratio=3.0, announcements=wanted(70.0)))
     assert announcer.thresholds.percent == 80.0
@@ -100,7 +100,7 @@ def test_announcements_change_with_all_else_or_not_at_all(core: SchedulerManager
 def test_schedulers_share_how_often_they_take_up_what_agents_tell(core: SchedulerManager) -> None:
     pauses = []
     for others in (0, 1, 3, 50):
-        core._peers._others = frozenset(f"other{number}" for number in range(others))
+        core._membership._others = frozenset(f"other{number}" for number in range(others))
         pauses.append(core._pause())
     assert pauses == [0.25, 0.5, 1.0, 1.0]
 

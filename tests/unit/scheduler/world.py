@@ -6,7 +6,6 @@ ticks by the letter.
 """
 
 import itertools
-import time
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -37,17 +36,18 @@ from tonnage.rpc.messages import (
     Verb,
 )
 from tonnage.scheduler.claims.dispatcher import Dispatcher
-from tonnage.scheduler.claims.outcome_handler import Concluding
+from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
 from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
-from tonnage.scheduler.decisions.placement_requests import Retry, Work
+from tonnage.scheduler.decisions.placement_requests import Move, Retry, Work
 from tonnage.scheduler.decisions.placer import Placer
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.decisions.rules_in_force import RulesInForce
 from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.reports.audit_thread import Auditing
-from tonnage.scheduler.reports.cache_refresh import Freshness
-from tonnage.scheduler.reports.driver_audit import Inspector
-from tonnage.scheduler.reports.report_handler import Intake
+from tonnage.scheduler.reports.audit_thread import AuditThread
+from tonnage.scheduler.reports.cache_refresh import CacheRefresh
+from tonnage.scheduler.reports.driver_audit import DriverAudit
+from tonnage.scheduler.reports.registration import Registration
+from tonnage.scheduler.reports.report_handler import ReportHandler
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
 
@@ -222,25 +222,30 @@ class World:
         self.dispatcher = Dispatcher(self, self.hosts, LEASE, lambda: self.now)
         self.filters = FilterChain([BackendStateFilter(lambda name: 0.0, 60.0), CapacityFilter(conf)], self.calculation)
         self.weighers = WeigherChain([CapacityWeigher(conf)])
+        self.cache_refresh = CacheRefresh(self.hosts, lambda: self.now)
         self.rules = RulesInForce(Rules(self.filters, self.weighers, self.calculation))
-        self.placer = Placer(self.database, Freshness(self.hosts, time.monotonic), self.rules, self.dispatcher)
-        self.auditing = Auditing(Inspector(self.database), self, lambda: self.now)
-        self.concluding = Concluding(self.database, self.hosts, self.dispatcher, 3, self.waiting.append)
-        self.intake = Intake(
+        self.placer = Placer(self.database, self.cache_refresh, self.rules, self.dispatcher)
+        self.audit = AuditThread(DriverAudit(self.database), self, lambda: self.now)
+        self.outcome_handler = OutcomeHandler(self.database, self.hosts, self.dispatcher, 3, self)
+        self.registration = Registration(self.database, self.cache_refresh, self.dispatcher, self, self.audit)
+        self.report_handler = ReportHandler(
             self.database,
-            self.hosts,
-            self.dispatcher,
-            self,
-            self.concluding,
+            self.cache_refresh,
+            self.registration,
+            self.outcome_handler,
             lambda: self.now,
-            auditing=self.auditing,
+            audit=self.audit,
         )
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Bring the scheduler's cache up to the ledger."""
         with self.database.reading() as session:
-            rows, pools = backends.load_backends(session), backends.load_pools(session)
-        for row in rows:
-            self.hosts.put_backend(row, self.now)
-        for pool in pools:
-            self.hosts.put_pool(pool)
+            self.cache_refresh.refresh(session)
+
+    def place_later(self, work: Retry | Move) -> None:
+        assert isinstance(work, Retry)
+        self.waiting.append(work.volume_id)
 
     def start_agent(self) -> None:
         """Start an agent process on the storage as it is: hello, listing."""
@@ -251,10 +256,10 @@ class World:
             availability_zone="nova",
             driver="memory",
         )
-        welcome = self.intake.hellos([hello])[0]
+        welcome = self.registration.hellos([hello])[0]
         assert not isinstance(welcome, Exception)
         self.agent.epoch = welcome.epoch
-        self.intake.listings([self.agent.listing()])
+        self.registration.listings([self.agent.listing()])
 
     def started(self) -> Self:
         """Start the agent and let it report; return this world."""
@@ -298,9 +303,9 @@ class World:
     def deliver(self, *messages: Outcome | BackendReport) -> None:
         for message in messages:
             if isinstance(message, Outcome):
-                self.intake.outcomes([message])
+                self.report_handler.outcomes([message])
             else:
-                self.intake.reports([message])
+                self.report_handler.reports([message])
 
     def report(self) -> None:
         self.deliver(self.agent.look())
@@ -325,12 +330,22 @@ class World:
         """Let a lease pass and have the scheduler look for claims that nobody works on."""
         self.now += LEASE
         for backend in self.hosts.backends():
-            backend.heard = self.now
-        self.hosts.watch(self.now)
+            backend.last_seen = self.now
+        self.hosts.update_statuses(self.now)
         with self.database.reading() as session:
             pending, unplaced = backends.load_pending(session), backends.unplaced_volumes(session)
         self.dispatcher.catch_up(pending)
         return pending, unplaced
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass for the scheduler and, as far as reports are concerned, in the ledger."""
+        self.now += seconds
+        columns = {"backends": ["last_report_at"], "pools": ["unheard_at", "figures_at"]}
+        with self.engine.begin() as connection:
+            for table, names in columns.items():
+                for name in names:
+                    earlier = f"strftime('%Y-%m-%d %H:%M:%f', {name}, '-{seconds} seconds')"
+                    connection.execute(sa.text(f"UPDATE {table} SET {name} = {earlier}"))
 
     def rows(self, statement: str) -> list[tuple[Any, ...]]:
         """Read the ledger with plain SQL."""

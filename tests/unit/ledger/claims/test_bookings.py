@@ -59,7 +59,7 @@ def test_a_pool_sees_what_another_scheduler_claimed_on_its_storage() -> None:
 def test_no_booking_on_a_backend_that_another_scheduler_disabled_or_drains(state: BackendState) -> None:
     world = shared_storage(count=1)
     first, second = world.schedulers
-    first.core._verbs.set_backend_state([SetBackendState(backend="host0@b", state=state)])
+    first.core._operations.set_backend_state([SetBackendState(backend="host0@b", state=state)])
     # A report carries the pools' generations, and nothing of the backend.
     agent = world.agents["host0@b"]
     assert agent is not None
@@ -188,11 +188,12 @@ def test_a_volume_that_was_moved_meanwhile_is_not_moved_or_extended(verb: str) -
         f"SELECT id, backend_id, generation FROM pools WHERE name <> '{made.pool}' ORDER BY id LIMIT 1"
     )
     booking = bookings.Booking(
-        claim_id="c",
+        id="c",
         request_id="r",
         volume_id=made.volume_id,
         verb=verb,
         pool_id=elsewhere,
+        pool_name="elsewhere",
         backend_id=backend,
         generation=generation,
         size_gb=5,

@@ -24,7 +24,7 @@ def with_files(sizes: dict[str, float], kind: Provisioning = THIN, reports_provi
         pool.volumes[name] = (size, THIN)  # type: ignore[assignment]
     world.report()
     for _ in range(2):
-        world.intake.listings([world.agent.listing()])
+        world.registration.listings([world.agent.listing()])
     return world
 
 
@@ -83,7 +83,7 @@ def test_a_fractional_size_is_counted_once_after_a_report_and_a_listing(reports_
     assert counted(world) == 11.5
     manage(world, "image", 2)
     world.report()
-    world.intake.listings([world.agent.listing()])
+    world.registration.listings([world.agent.listing()])
     assert counted(world) == 12
 
 
@@ -185,7 +185,7 @@ def test_an_unlisted_copy_does_not_lower_external_capacity(reports_provisioned: 
 def test_a_listing_during_a_manage_keeps_the_copy_counted(ok: bool) -> None:
     world = with_files({"image": 10, "other": 20}, reports_provisioned=False)
     volume_id, claim_id = begin(world, "image")
-    world.intake.listings([world.agent.listing()])
+    world.registration.listings([world.agent.listing()])
     assert counted(world) == 30
     if ok:
         finish(world, claim_id, volume_id, "image", 10)
@@ -193,7 +193,7 @@ def test_a_listing_during_a_manage_keeps_the_copy_counted(ok: bool) -> None:
         world.deliver(failed(world, claim_id))
     assert counted(world) == 30
     world.report()
-    world.intake.listings([world.agent.listing()])
+    world.registration.listings([world.agent.listing()])
     assert counted(world) == 30
 
 
@@ -220,7 +220,7 @@ def test_a_copy_stays_counted_until_its_purge_has_ended() -> None:
     claim_id = world.database.run(orphans.purge, f"{BACKEND}#p0", "image")
     world.deliver(failed(world, claim_id))
     for _ in range(3):
-        world.intake.listings([world.agent.listing()])
+        world.registration.listings([world.agent.listing()])
     assert counted(world) == 30
 
 

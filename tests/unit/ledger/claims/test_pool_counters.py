@@ -99,11 +99,11 @@ def place_on_first(bench: Bench, size: int) -> str:
     """Place a volume on the first pool, while the second pool's backend is disabled."""
     with bench.world.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE backends SET enabled = false WHERE name = 'host1@b'")
-    bench.scheduler.keep_house()
+    bench.scheduler.run_periodic_tasks()
     volume = bench.place(size)
     with bench.world.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE backends SET enabled = true WHERE name = 'host1@b'")
-    bench.scheduler.keep_house()
+    bench.scheduler.run_periodic_tasks()
     return volume
 
 
@@ -162,7 +162,7 @@ def test_an_outdated_report_changes_nothing_even_with_a_wrong_cache(change: dict
     # The ledger compares the report itself, even if the scheduler's cache is wrong.
     backend = bench.scheduler.hosts.backend("host0@b")
     assert backend is not None
-    examined = bench.scheduler.hosts.examine(backend, report).report
+    examined = bench.scheduler.hosts.diff_report(backend, report).report
     applied = bench.scheduler.core._database.run(reports.apply, [replace(examined, base=backend.seq)])
     assert applied == [None]
     assert bench.world.rows("SELECT ratio FROM pools") == [(2.0,)]
@@ -173,7 +173,7 @@ def test_a_report_compared_with_an_older_report_changes_nothing() -> None:
     backend = bench.scheduler.hosts.backend("host0@b")
     assert backend is not None
     bench.world.pools["host0@b#p"].ratio = 1.0
-    examined = bench.scheduler.hosts.examine(backend, bench.agent().look()).report
+    examined = bench.scheduler.hosts.diff_report(backend, bench.agent().look()).report
     applied = bench.scheduler.core._database.run(reports.apply, [replace(examined, base=backend.seq - 1)])
     assert applied == [None]
 
@@ -194,7 +194,7 @@ def test_a_repeated_outcome_counts_once_without_the_schedulers_cache() -> None:
     bench.place(5)
     failed = bench.work(fate=Fate(fails=True))
     bench.deliver(failed)
-    bench.scheduler.core._intake._concluding._ended.clear()
+    bench.scheduler.core._report_handler._outcome_handler._ended.clear()
     bench.scheduler.thread.jobs.clear()
     bench.deliver(failed)
     assert bench.counters()[:2] == (0, 5)
@@ -237,17 +237,17 @@ def test_a_backend_that_joins_a_storage_without_a_stamp_contains_nothing_of_the_
     early = bench.agent(1).look()
     assert early.stamps == {}
     place_on_first(bench, 5)
-    bench.tell(bench.work())
+    bench.deliver(bench.work())
     bench.report(0)
     assert bench.counters(0)[:2] == (5, 0)
     with monkeypatch.context() as patched:
         # A scheduler that has not read yet that another backend is on the storage.
         patched.setattr(PoolTable, "backends_on", lambda self, storage_id: ())
-        bench.tell(early)
+        bench.deliver(early)
     assert bench.counters(1) == (0, 0, 5, 5)
     bench.report(1)
     assert bench.counters(1) == (0, 0, 5, 5), "without a stamp, which the agent has just been told to take"
-    bench.tell(*bench.sent())
+    bench.deliver(*bench.sent())
     bench.report(1)
     assert bench.counters(1) == (0, 0, 0, 0)
 
@@ -259,7 +259,7 @@ def test_a_backend_is_told_when_another_one_joins_its_storage() -> None:
     while not again.joined:
         bench.world.join(again, bench.scheduler)
     assert again.look().stamps.keys() == {"array"}, "the answer to its hello names the storage"
-    bench.agent(1).looks._shared = frozenset()
+    bench.agent(1).snapshots._shared_storages = frozenset()
     bench.report(1)
     [told] = bench.sent()
     assert (told.content, told.to) == (SharedStorages(storage_ids=["array"]), "host1@b")
@@ -288,7 +288,7 @@ def test_an_unmanaged_volume_counts_for_the_other_pools_too() -> None:
     bench.deliver(bench.work())
     bench.report(0)
     bench.report(1)
-    bench.scheduler.core._verbs.unmanage([UnmanageVolume(request_id="req-go", volume_id=volume)])
+    bench.scheduler.core._operations.unmanage([UnmanageVolume(request_id="req-go", volume_id=volume)])
     checks.check(bench.world)
     assert bench.world.rows("SELECT external_gb, shared_allocated_gb FROM pools ORDER BY name") == [(5, 0), (0, 5)]
 
@@ -303,7 +303,7 @@ def test_an_abandoned_claim_stays_counted_until_its_copy_is_purged() -> None:
     for _ in range(8):
         bench.world.pass_time(20)
         bench.report(1 - number)
-        bench.scheduler.keep_house()
+        bench.scheduler.run_periodic_tasks()
     assert bench.counters(number)[:2] == (5, 5)
     there = f"SELECT c.state, c.verb FROM claims c JOIN pools p ON p.id = c.pool_id WHERE p.name = '{first}'"
     assert sorted(bench.world.rows(there)) == [("abandoned", "create"), ("pending", "purge")]
@@ -342,7 +342,7 @@ def test_a_pool_that_joins_a_storage_counts_the_claims_its_figures_lack() -> Non
         while not agent.joined:
             world.join(agent, scheduler)
     world.deliver(Letter(agents[0].look(), "s0"), scheduler)
-    agents[1].looks.share(["array"])
+    agents[1].snapshots.add_shared_storages(["array"])
     early = agents[1].look()
     [answer] = world.place(scheduler, world.create_message(5))
     assert answer.pool == "host0@b#p"
@@ -371,7 +371,7 @@ def test_claims_are_not_kept_for_an_unreported_pool_and_count_again_at_its_retur
     assert bench.counters(1) == (0, 0, 5, 5)
     bench.deliver(replace(bench.agent(1).look(), pools=[]))
     assert bench.world.rows("SELECT contained, everywhere FROM claims") == [(1, 1)]
-    bench.scheduler.core._verbs.delete([DeleteVolume(request_id="req-d", volume_id=volume)])
+    bench.scheduler.core._operations.delete([DeleteVolume(request_id="req-d", volume_id=volume)])
     bench.deliver(bench.work())
     bench.report(0)
     # Otherwise each claim of a deleted volume would be kept for good, and read with each report.
@@ -388,9 +388,9 @@ def test_no_claims_are_kept_after_a_pool_has_left_the_storage(unmanage: bool) ->
     left = bench.agent(0).look()
     bench.deliver(replace(left, pools=[{**pool, "storage_id": None} for pool in left.pools]))
     if unmanage:
-        bench.scheduler.core._verbs.unmanage([UnmanageVolume(request_id="req-go", volume_id=volume)])
+        bench.scheduler.core._operations.unmanage([UnmanageVolume(request_id="req-go", volume_id=volume)])
     else:
-        bench.scheduler.core._verbs.delete([DeleteVolume(request_id="req-d", volume_id=volume)])
+        bench.scheduler.core._operations.delete([DeleteVolume(request_id="req-d", volume_id=volume)])
         bench.deliver(bench.work())
     assert bench.world.rows("SELECT verb, state FROM claims") == []
 

@@ -22,7 +22,7 @@ def world() -> World:
 
 
 def record(world: World, listing: Listing | None = None) -> None:
-    [receipt] = world.intake.listings([listing or world.agent.listing()])
+    [receipt] = world.registration.listings([listing or world.agent.listing()])
     assert not isinstance(receipt, Exception)
 
 

@@ -56,7 +56,7 @@ def listed_volume(world: World, size: int = 3) -> str:
 
 
 def record_listing(world: World) -> None:
-    [receipt] = world.intake.listings([world.agent.listing()])
+    [receipt] = world.registration.listings([world.agent.listing()])
     assert not isinstance(receipt, Exception)
 
 

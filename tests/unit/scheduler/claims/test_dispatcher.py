@@ -8,8 +8,8 @@ def test_what_a_backend_missed_while_it_was_down_is_sent_when_it_is_back_and_not
     world.start_agent()
     world.report()
     world.create(3)
-    world.now += 61
-    world.hosts.watch(world.now)
+    world.pass_time(61)
+    world.hosts.update_statuses(world.now)
     world.start_agent()
     assert not world.agent.commands
     world.report()

@@ -25,9 +25,9 @@ from tonnage.weighers.chain import WeigherChain
 
 
 @pytest.fixture(autouse=True)
-def at_home(keep_house: Callable[[], None]) -> None:
+def at_home(run_periodic_tasks: Callable[[], None]) -> None:
     """Everybody has looked around once."""
-    keep_house()
+    run_periodic_tasks()
 
 
 def state(core: SchedulerManager) -> Any:
@@ -42,14 +42,14 @@ def forget_reports(ledger: database.Database) -> None:
 
 
 def test_no_backend_is_down_because_the_scheduler_did_not_listen(
-    core: SchedulerManager, settings: Settings, clock: Clock, keep_house: Callable[[], None]
+    core: SchedulerManager, settings: Settings, clock: Clock, run_periodic_tasks: Callable[[], None]
 ) -> None:
     def stall(items: Sequence[None]) -> list[None]:
         clock.now += settings.service_down_time + 30
         return [None] * len(items)
 
     core._thread.call(stall, None)
-    keep_house()
+    run_periodic_tasks()
     assert state(core) == "up"
 
 
@@ -57,7 +57,7 @@ def test_no_backend_is_down_because_the_scheduler_did_not_listen(
 def test_who_is_alone_hears_of_what_was_mended_by_hand(
     core: SchedulerManager,
     ledger: database.Database,
-    keep_house: Callable[[], None],
+    run_periodic_tasks: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
     alone_before: bool,
 ) -> None:
@@ -65,7 +65,7 @@ def test_who_is_alone_hears_of_what_was_mended_by_hand(
     agent = Agent({f"p{number}": StoragePool(20, 2.0, thin=True, thick=False) for number in range(3)})
     hello = Hello(backend=BACKEND, nonce="another", availability_zone="nova", driver="memory")
     agent.epoch = core.hello(hello).epoch
-    core._thread.call(core._intake.reports, agent.look())
+    core._thread.call(core._report_handler.reports, agent.look())
     monkeypatch.setattr(chunks, "AT_A_TIME", 2)
 
     def allocated() -> list[Any]:
@@ -76,13 +76,13 @@ def test_who_is_alone_hears_of_what_was_mended_by_hand(
         ledger.run(lambda session: session.execute(mended) and None)
 
     def sweep() -> list[Any]:
-        core._housekeeper.sweep_soon()
-        keep_house()
+        core._sweep_timer.request()
+        run_periodic_tasks()
         return allocated()
 
-    core._peers.alone = False
+    core._membership.alone = False
     assert sweep() == [0, 0, 0]
-    core._peers.alone = alone_before
+    core._membership.alone = alone_before
     mend(7)
     assert allocated() == [0, 0, 0]
     if alone_before:
@@ -98,7 +98,7 @@ def test_no_backend_is_down_because_the_database_was_away(
     settings: Settings,
     ledger: database.Database,
     clock: Clock,
-    keep_house: Callable[[], None],
+    run_periodic_tasks: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     forget_reports(ledger)
@@ -110,43 +110,51 @@ def test_no_backend_is_down_because_the_database_was_away(
         patched.setattr(ledger, "run", away)
         patched.setattr(ledger, "reading", away)
         # What another thread has begun before may end well yet.
-        patched.setattr(ledger._reach, "regained", lambda: None)
-        ledger._reach.lose(OSError("no route"))
+        patched.setattr(ledger._connectivity, "record_answer", lambda: None)
+        ledger._connectivity.record_loss(OSError("no route"))
         while clock.now <= settings.service_down_time + 30:
             clock.now += 1
-            keep_house()
-    ledger._reach.regained()
-    keep_house()
+            run_periodic_tasks()
+    ledger._connectivity.record_answer()
+    run_periodic_tasks()
     assert state(core) == "up"
 
 
 def test_no_backend_is_down_because_the_database_was_away_for_a_moment(
-    core: SchedulerManager, settings: Settings, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
+    core: SchedulerManager,
+    settings: Settings,
+    ledger: database.Database,
+    clock: Clock,
+    run_periodic_tasks: Callable[[], None],
 ) -> None:
     """Reports that came meanwhile wait behind requests."""
     forget_reports(ledger)
     while clock.now < settings.service_down_time - 2:
         clock.now += 1
-        keep_house()
+        run_periodic_tasks()
     clock.now += 4
-    ledger._reach.miss(OSError("it is restarted"))
-    ledger._reach.regained()
-    keep_house()
+    ledger._connectivity.record_failure(OSError("it is restarted"))
+    ledger._connectivity.record_answer()
+    run_periodic_tasks()
     assert state(core) == "up"
     while clock.now < 2 * settings.service_down_time:
         clock.now += 1
-        keep_house()
+        run_periodic_tasks()
     assert state(core) == "down"
 
 
 def test_a_backend_that_is_silent_while_the_scheduler_listens_is_down(
-    core: SchedulerManager, settings: Settings, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
+    core: SchedulerManager,
+    settings: Settings,
+    ledger: database.Database,
+    clock: Clock,
+    run_periodic_tasks: Callable[[], None],
 ) -> None:
     forget_reports(ledger)
     while clock.now <= settings.service_down_time:
         assert state(core) == "up"
         clock.now += 4
-        keep_house()
+        run_periodic_tasks()
     assert state(core) == "down"
 
 
@@ -178,7 +186,7 @@ def test_only_while_a_scheduler_could_hear_is_a_backend_silent(
     first = start()
     if listened:
         first.ask_for_reports()
-    first._peers.heartbeat()
+    first._membership.heartbeat()
     first.stop()
     again = start()
     assert state(again) == ("down" if listened else "up")
@@ -186,34 +194,34 @@ def test_only_while_a_scheduler_could_hear_is_a_backend_silent(
 
 
 def test_a_backend_that_another_scheduler_has_heard_is_not_down(
-    core: SchedulerManager, settings: Settings, clock: Clock, keep_house: Callable[[], None]
+    core: SchedulerManager, settings: Settings, clock: Clock, run_periodic_tasks: Callable[[], None]
 ) -> None:
     # The ledger's clock has not moved: by it the backend has just reported, to whomever.
     while clock.now <= settings.service_down_time + 30:
         clock.now += 4
-        keep_house()
+        run_periodic_tasks()
     assert state(core) == "up"
 
 
 def test_a_report_that_is_anothers_turn_is_applied_a_moment_later(
-    core: SchedulerManager, clock: Clock, keep_house: Callable[[], None]
+    core: SchedulerManager, clock: Clock, run_periodic_tasks: Callable[[], None]
 ) -> None:
-    core._peers._in_turn = frozenset(f"other{number}" for number in range(50))
+    core._membership._in_turn = frozenset(f"other{number}" for number in range(50))
     agent = Agent({"p0": StoragePool(77, 2.0, thin=True, thick=False)})
     agent.epoch, agent.seq, agent.tick = 1, 10, 10
     core.report(PackedReport.of(agent.look()))
-    keep_house()
+    run_periodic_tasks()
     [pool] = core.get_pools(PoolQuery())
     assert pool.capabilities["total_capacity_gb"] == 20, "the one whose turn it is has some time for it"
     clock.now += 3
-    keep_house()
+    run_periodic_tasks()
     [pool] = core.get_pools(PoolQuery())
     assert pool.capabilities["total_capacity_gb"] == 77
 
 
 def test_a_database_that_does_not_answer_is_one_line_in_the_log(
     core: SchedulerManager,
-    keep_house: Callable[[], None],
+    run_periodic_tasks: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -221,9 +229,9 @@ def test_a_database_that_does_not_answer_is_one_line_in_the_log(
         raise errors.Unavailable("the database does not answer: no route")
 
     with monkeypatch.context() as patched:
-        patched.setattr(core._peers, "heartbeat", away)
-        core._housekeeper.sweep_soon()
-        keep_house()
+        patched.setattr(core._membership, "heartbeat", away)
+        core._sweep_timer.request()
+        run_periodic_tasks()
     [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert record.getMessage() == "Housekeeping goes on later: the database does not answer: no route"
     assert record.exc_info is None
@@ -231,7 +239,7 @@ def test_a_database_that_does_not_answer_is_one_line_in_the_log(
 
 def test_of_a_database_that_is_away_nothing_more_is_said_each_round(
     core: SchedulerManager,
-    keep_house: Callable[[], None],
+    run_periodic_tasks: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -239,22 +247,22 @@ def test_of_a_database_that_is_away_nothing_more_is_said_each_round(
         raise db_errors.Away("the database does not answer: no route")
 
     with monkeypatch.context() as patched:
-        patched.setattr(core._peers, "heartbeat", away)
+        patched.setattr(core._membership, "heartbeat", away)
         for _ in range(3):
-            core._housekeeper.sweep_soon()
-            keep_house()
+            core._sweep_timer.request()
+            run_periodic_tasks()
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 def test_rules_that_the_others_have_gone_over_to_are_followed_in_the_next_sweep(
-    core: SchedulerManager, ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
+    core: SchedulerManager, ledger: database.Database, clock: Clock, run_periodic_tasks: Callable[[], None]
 ) -> None:
     away = sa.update(models.Service).values(last_seen_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
     ledger.run(lambda session: session.execute(away) and None)
     other = heartbeats.Myself(binary=heartbeats.SCHEDULER, host="other", default_ratio="3.0", calculation="standard")
     assert not ledger.run(scheduling_rules.propose, other, 60.0).differences
     clock.now += 30
-    keep_house()
+    run_periodic_tasks()
     with ledger.reading() as session:
         [mine] = [row for row in heartbeats.load(session) if row.host == "here"]
     assert (mine.default_ratio, mine.calculation) == ("3.0", "standard")
@@ -263,7 +271,7 @@ def test_rules_that_the_others_have_gone_over_to_are_followed_in_the_next_sweep(
 
 
 def test_what_users_were_told_long_ago_goes(
-    ledger: database.Database, clock: Clock, keep_house: Callable[[], None]
+    ledger: database.Database, clock: Clock, run_periodic_tasks: Callable[[], None]
 ) -> None:
     days = {"new": 29, "old": 31}
 
@@ -277,6 +285,6 @@ def test_what_users_were_told_long_ago_goes(
 
     ledger.run(tell)
     clock.now += 3600
-    keep_house()
+    run_periodic_tasks()
     with ledger.reading() as session:
         assert session.scalars(sa.select(models.Message.id)).all() == ["new"]

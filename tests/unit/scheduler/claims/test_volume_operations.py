@@ -17,14 +17,17 @@ from tonnage.quotas.limits import Scope
 from tonnage.quotas.quota_budget import QuotaTaken
 from tonnage.rpc.messages import Answer, ManageVolume
 from tonnage.scheduler.claims import volume_operations as scheduler_verbs
-from tonnage.scheduler.claims.volume_operations import Verbs
+from tonnage.scheduler.claims.sweep import SweepTimer
+from tonnage.scheduler.claims.volume_operations import VolumeOperations
 
 
-def with_files(gigabytes: int, **sizes: float) -> tuple[World, Verbs]:
+def with_files(gigabytes: int, **sizes: float) -> tuple[World, VolumeOperations]:
     """Return a world with files that may be taken over, and a project that may have so many GiB."""
     world = test_managed_volumes.with_files(sizes)
     limit(world, PROJECT, {GIGABYTES: gigabytes})
-    return world, Verbs(world.database, world.hosts, world.dispatcher, lambda: None, options.Settings())
+    return world, VolumeOperations(
+        world.database, world.hosts, world.dispatcher, SweepTimer(10.0, lambda: world.now), options.Settings()
+    )
 
 
 def asked(world: World, reference: str) -> ManageVolume:
@@ -56,7 +59,7 @@ def test_what_could_not_be_taken_over_leaves_its_size_to_others() -> None:
     world, verbs = with_files(100, image=90)
     verbs.manage([asked(world, "image")])
     [(claim_id,)] = world.rows("SELECT id FROM claims")
-    world.deliver(test_managed_volumes.failed(world, claim_id))
+    world.deliver(test_managed_volumes.failed_outcome(world, claim_id))
     [answer] = world.create(20)
     assert isinstance(answer, Answer)
     assert answer.refusal is None

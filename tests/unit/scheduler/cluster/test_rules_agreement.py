@@ -3,7 +3,6 @@
 
 import pathlib
 import threading
-import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -21,12 +20,11 @@ from tonnage.ledger.db import database
 from tonnage.ledger.inventory import backends, heartbeats
 from tonnage.rpc.messages import Answer
 from tonnage.scheduler.cluster import rules_agreement
-from tonnage.scheduler.cluster.membership import Peers
-from tonnage.scheduler.cluster.rules_agreement import Changeover
+from tonnage.scheduler.cluster.membership import Membership
+from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
 from tonnage.scheduler.decisions.placer import Placer
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.decisions.rules_in_force import RulesInForce
-from tonnage.scheduler.reports.cache_refresh import Freshness
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.chain import WeigherChain
 
@@ -37,7 +35,7 @@ CINDER, STANDARD = Calculation.CINDER, Calculation.STANDARD
 UNSET: Any = None
 
 
-def peers(world: World, host: str, ratio: float, calculation: Calculation) -> Peers:
+def membership(world: World, host: str, ratio: float, calculation: Calculation) -> Membership:
     settings = Settings(
         host=host,
         availability_zone="nova",
@@ -48,9 +46,9 @@ def peers(world: World, host: str, ratio: float, calculation: Calculation) -> Pe
         batch_size=64,
         claim_lease=60,
     )
-    peers = Peers(settings, world.database, 10.0)
-    peers.join()
-    return peers
+    membership = Membership(settings, world.database, 10.0)
+    membership.join()
+    return membership
 
 
 class Scheduler:
@@ -58,23 +56,23 @@ class Scheduler:
 
     def __init__(self, world: World, host: str, patience: float) -> None:
         self.world = world
-        self.peers = peers(world, host, 20.0, CINDER)
-        world.hosts.go_by(20.0, CINDER, self.peers.generation)
-        self.changeover = Changeover(world.database, world.hosts, self.peers, patience=patience)
+        self.membership = membership(world, host, 20.0, CINDER)
+        world.hosts.apply_rules(20.0, CINDER, self.membership.generation)
+        self.rules_agreement = RulesAgreement(world.database, world.cache_refresh, self.membership, patience=patience)
         world.rules = RulesInForce(Rules(self._filters(CINDER), WeigherChain([]), CINDER))
         world.placer = Placer(
             world.database,
-            Freshness(world.hosts, time.monotonic),
+            world.cache_refresh,
             world.rules,
             world.dispatcher,
-            agreement=self.changeover,
+            agreement=self.rules_agreement,
         )
 
-    def go_by(self, ratio: float | str, calculation: Calculation, by: Changeover | None = None) -> None:
-        by = by or self.changeover
+    def apply_rules(self, ratio: float | str, calculation: Calculation, by: RulesAgreement | None = None) -> None:
+        by = by or self.rules_agreement
         by.agree(ratio, calculation)
         self.decide_by(calculation)
-        by.go_by(ratio, calculation)
+        by.apply_rules(ratio, calculation)
 
     def decide_by(self, calculation: Calculation) -> None:
         self.world.placer.rules.apply(Rules(self._filters(calculation), WeigherChain([]), calculation))
@@ -133,7 +131,7 @@ def asleep(scheduler: Scheduler) -> None:
     """Let a scheduler have been away for long, stopped or on a host that was suspended, without knowing it."""
     with scheduler.world.engine.begin() as connection:
         long_ago = sa.text("UPDATE services SET last_seen_at = '2020-01-01 00:00:00' WHERE host = :host")
-        connection.execute(long_ago, {"host": scheduler.peers._settings.host})
+        connection.execute(long_ago, {"host": scheduler.membership._settings.host})
 
 
 def limits(world: World) -> dict[str, tuple[float, float, int]]:
@@ -149,7 +147,7 @@ def said(world: World) -> dict[str, tuple[str, str]]:
 def test_alone_it_goes_over_at_once_and_the_ledger_with_it(one: Scheduler) -> None:
     before = limits(one.world)
     assert before[POOL][:2] == (20.0, 200.0)
-    one.go_by(3.0, CINDER)
+    one.apply_rules(3.0, CINDER)
     assert one.ratio() == 3.0
     # One that has a ratio of its own stays as it is, so decisions that saw it hold.
     assert limits(one.world) == {POOL: (3.0, 30.0, before[POOL][2] + 1), OWN: before[OWN]}
@@ -165,7 +163,7 @@ def test_the_calculation_changes_the_limits_of_every_pool_with_a_reserve(one: Sc
         pool.reserved = 50
     one.world.report()
     assert {name: limit for name, (_, limit, _) in limits(one.world).items()} == {POOL: 200.0, OWN: 8.0}
-    one.go_by(20.0, STANDARD)
+    one.apply_rules(20.0, STANDARD)
     assert {name: limit for name, (_, limit, _) in limits(one.world).items()} == {POOL: 100.0, OWN: 4.0}
     # Reports that bring the same figures leave it so.
     one.world.report()
@@ -174,24 +172,24 @@ def test_the_calculation_changes_the_limits_of_every_pool_with_a_reserve(one: Sc
 
 def test_auto_is_worked_out_of_what_was_reported(one: Scheduler) -> None:
     one.world.made(5)
-    one.go_by("auto", CINDER)
+    one.apply_rules("auto", CINDER)
     provisioned = 5.0 if one.world.pools["p0"].volumes else 0.0
     assert one.ratio() == limits(one.world)[POOL][0] == (1 + provisioned / 1 if provisioned else 20.0)
 
 
 def test_while_another_goes_by_the_old_rules_nothing_changes(one: Scheduler, two: Scheduler) -> None:
     before = limits(one.world)
-    hasty = Changeover(one.world.database, one.world.hosts, one.peers, patience=0.3)
+    hasty = RulesAgreement(one.world.database, one.world.cache_refresh, one.membership, patience=0.3)
     with pytest.raises(
         errors.ConfigurationError,
         match=r"option max_over_subscription_ratio is 3.0 here and 20.0 on scheduler two, which is up; it has to be "
         r"the same for all: signal all schedulers within 0.3 s, or stop the others first",
     ):
-        one.go_by(3.0, CINDER, hasty)
+        one.apply_rules(3.0, CINDER, hasty)
     assert (limits(one.world), one.ratio()) == (before, 20.0)
     assert said(one.world) == dict.fromkeys(("one", "two"), ("20.0", "cinder"))
-    two.peers.leave()
-    one.go_by(3.0, CINDER, hasty)
+    two.membership.leave()
+    one.apply_rules(3.0, CINDER, hasty)
     assert one.ratio() == 3.0
 
 
@@ -205,7 +203,7 @@ def test_what_the_database_does_not_answer_is_asked_again(one: Scheduler, monkey
 
     monkeypatch.setattr(one.world.database, "run", flaky)
     monkeypatch.setattr(rules_agreement, "_PAUSE", 0.01)
-    one.go_by(3.0, CINDER)
+    one.apply_rules(3.0, CINDER)
     assert next(answers, None) is None, "it was asked until it had answered twice"
     assert limits(one.world)[POOL][:2] == (3.0, 30.0)
     assert said(one.world) == {"one": ("3.0", "cinder")}
@@ -215,17 +213,17 @@ def test_who_ends_does_not_wait_for_a_database_that_is_away(one: Scheduler, monk
     def away(*given: Any, **more: Any) -> Any:
         raise errors.Unavailable("the database is away")
 
-    monkeypatch.setattr(one.peers, "propose", away)
-    one.changeover.stop()
+    monkeypatch.setattr(one.membership, "propose", away)
+    one.rules_agreement.stop()
     with pytest.raises(errors.Unavailable):
-        one.changeover.agree(3.0, CINDER)
+        one.rules_agreement.agree(3.0, CINDER)
 
 
 def test_together_they_go_over_and_nobody_decides_before_all_do(one: Scheduler, two: Scheduler) -> None:
     done = threading.Event()
 
     def change() -> None:
-        one.go_by(3.0, CINDER)
+        one.apply_rules(3.0, CINDER)
         done.set()
 
     thread = threading.Thread(target=change)
@@ -236,7 +234,7 @@ def test_together_they_go_over_and_nobody_decides_before_all_do(one: Scheduler, 
         # The first one waits, the second decides by the old rules.
         assert two.places(100)
         assert not done.is_set()
-        two.go_by(3.0, CINDER)
+        two.apply_rules(3.0, CINDER)
     finally:
         thread.join(130)
     assert done.is_set()
@@ -249,10 +247,10 @@ def test_together_they_go_over_and_nobody_decides_before_all_do(one: Scheduler, 
 
 
 def test_what_others_have_restated_is_taken_over(one: Scheduler, two: Scheduler) -> None:
-    two.peers.leave()
-    one.go_by(3.0, CINDER)
+    two.membership.leave()
+    one.apply_rules(3.0, CINDER)
     generation = limits(one.world)[POOL][2]
-    two.go_by(3.0, CINDER)
+    two.apply_rules(3.0, CINDER)
     assert limits(one.world)[POOL] == (3.0, 30.0, generation)
     assert two.world.hosts.entries[POOL].generation == generation
     assert two.places(5)
@@ -260,25 +258,25 @@ def test_what_others_have_restated_is_taken_over(one: Scheduler, two: Scheduler)
 
 def test_limits_from_before_all_were_stopped_are_restated_at_the_start(world: World) -> None:
     world.made(2)
-    world.hosts.go_by(4.0, STANDARD, 0)
+    world.hosts.apply_rules(4.0, STANDARD, 0)
     with world.database.reading() as session:
         rows = backends.load_pools(session)
-    world.hosts.load(rows)
+    world.hosts.apply_pools(rows)
     assert world.hosts.entries[POOL].ratio == 20.0
-    Changeover(world.database, world.hosts, peers(world, "one", 4.0, STANDARD)).restate(rows)
+    RulesAgreement(world.database, world.cache_refresh, membership(world, "one", 4.0, STANDARD)).restate(rows)
     assert limits(world)[POOL][:2] == (4.0, 40.0)
     assert world.hosts.entries[POOL].ratio == 4.0
     with world.database.reading() as session:
-        assert world.hosts.misstated(backends.load_pools(session)) == []
+        assert world.hosts.find_wrong_limits(backends.load_pools(session)) == []
         assert [row.host for row in heartbeats.load(session) if row.binary == heartbeats.SCHEDULER] == ["one"]
 
 
 def test_who_was_asleep_has_no_limits_written_by_the_old_rules(one: Scheduler, two: Scheduler) -> None:
     asleep(two)
-    one.go_by(3.0, CINDER)
+    one.apply_rules(3.0, CINDER)
     assert limits(one.world)[POOL][:2] == (3.0, 30.0)
     # It gives signs of life and gets the same reports as all others, before it has looked around.
-    two.peers.heartbeat()
+    two.membership.heartbeat()
     one.world.pools["p0"].total = 11
     look = one.world.agent.look()
     two.world.deliver(look)
@@ -296,42 +294,42 @@ def test_who_was_asleep_decides_by_the_rules_of_the_others(
     one: Scheduler, two: Scheduler, caplog: pytest.LogCaptureFixture
 ) -> None:
     asleep(two)
-    one.go_by(3.0, CINDER)
+    one.apply_rules(3.0, CINDER)
     assert not two.places(100), "it would have booked by the old ones"
     assert (
         "While this scheduler was away the others have gone over to max_over_subscription_ratio = 3.0, and it follows; "
         "it was 20.0 here: correct that in its configuration, or it does not start again"
     ) in caplog.messages
-    two.peers.heartbeat()
+    two.membership.heartbeat()
     assert said(one.world) == dict.fromkeys(("one", "two"), ("3.0", "cinder"))
     asleep(two)
-    one.go_by(20.0, CINDER)
+    one.apply_rules(20.0, CINDER)
     assert two.places(100), "it would have refused by the old ones"
 
 
 def test_who_was_asleep_decides_by_the_calculation_of_the_others(one: Scheduler, two: Scheduler) -> None:
     """Without a reserve the limits are the same by both, and no row of a pool tells."""
     asleep(two)
-    one.go_by(20.0, STANDARD)
+    one.apply_rules(20.0, STANDARD)
     before = one.world.rows("SELECT generation FROM pools")
     assert two.places(5)
     assert (two.world.rules.current.calculation, two.world.hosts.calculation) == (STANDARD, STANDARD)
     assert one.world.rows("SELECT generation FROM pools") == before
-    two.peers.heartbeat()
+    two.membership.heartbeat()
     assert said(one.world)["two"] == ("20.0", "standard")
 
 
 def test_rules_that_are_the_same_again_are_followed(one: Scheduler, two: Scheduler) -> None:
     asleep(two)
-    one.go_by(3.0, CINDER)
-    one.go_by(20.0, CINDER)
+    one.apply_rules(3.0, CINDER)
+    one.apply_rules(20.0, CINDER)
     assert two.places(100)
-    assert two.peers.generation == two.world.hosts.rules_generation == 2
+    assert two.membership.generation == two.world.hosts.rules_generation == 2
 
 
 def test_rules_that_a_scheduler_cannot_go_by_are_not_gone_by(one: Scheduler, two: Scheduler) -> None:
     asleep(two)
-    one.go_by(3.0, CINDER)
+    one.apply_rules(3.0, CINDER)
     with one.world.engine.begin() as connection:
         connection.execute(sa.update(models.Rules).values(calculation="newer"))
     for size in (1, 1000):
@@ -341,29 +339,29 @@ def test_rules_that_a_scheduler_cannot_go_by_are_not_gone_by(one: Scheduler, two
             "all schedulers go by max_over_subscription_ratio = 3.0 and over_provisioning_calculation = newer, and "
             "scheduler two cannot: stop it, or install the release of the others"
         )
-    assert (two.ratio(), two.peers.generation) == (20.0, 0)
+    assert (two.ratio(), two.membership.generation) == (20.0, 0)
 
 
 def test_limits_are_not_restated_by_rules_that_are_others_by_now(one: Scheduler, two: Scheduler) -> None:
     """It was stopped while it went over."""
     asleep(two)
-    one.go_by(3.0, CINDER)
+    one.apply_rules(3.0, CINDER)
     with two.world.database.reading() as session:
         rows = backends.load_pools(session)
-    two.world.hosts.load(rows)
-    two.changeover.restate(rows)
+    two.world.hosts.apply_pools(rows)
+    two.rules_agreement.restate(rows)
     assert limits(one.world)[POOL][:2] == (3.0, 30.0)
 
 
 def test_what_one_has_taken_for_agreed_no_other_withdraws(one: Scheduler, two: Scheduler) -> None:
     three = another(one.world, "three")
     asleep(three)
-    assert one.peers.propose(3.0, CINDER, last=False)  # it waits for two
-    two.go_by(3.0, CINDER)
-    three.peers.heartbeat()  # it wakes up before one looks again, whose patience is over
-    assert not one.peers.propose(3.0, CINDER, last=True)
-    one.changeover.go_by(3.0, CINDER)
+    assert one.membership.propose(3.0, CINDER, last=False)  # it waits for two
+    two.apply_rules(3.0, CINDER)
+    three.membership.heartbeat()  # it wakes up before one looks again, whose patience is over
+    assert not one.membership.propose(3.0, CINDER, last=True)
+    one.rules_agreement.apply_rules(3.0, CINDER)
     three.catch_up()
     assert [each.ratio() for each in (one, two, three)] == [3.0, 3.0, 3.0]
-    three.peers.heartbeat()
+    three.membership.heartbeat()
     assert set(said(one.world).values()) == {("3.0", "cinder")}

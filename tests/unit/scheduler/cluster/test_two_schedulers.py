@@ -28,7 +28,7 @@ from tonnage.ledger.repair import backend_removal
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import Answer, BackendReport, CreateGroup, GroupAnswer, MigrationPolicy, RetypeVolume
 from tonnage.scheduler.decisions.pool_selection import Rules
-from tonnage.scheduler.reports.deferred_reports import Aside
+from tonnage.scheduler.reports.deferred_reports import DeferredReports
 
 POOL = f"{BACKEND}#p0"
 
@@ -110,11 +110,9 @@ def test_who_is_refused_after_a_look_for_another_is_not_refused_by_what_one_reme
     one, two = world.schedulers
     for name, wanted in (("thin", "<is> True"), ("thick", "<is> False")):
         specs = {"thin_provisioning_support": wanted}
-        one.core._database.run(
-            lambda session, name=name, specs=specs: volume_types.create(session, name, extra_specs=specs)
-        )
+        one.core._database.run(lambda session, name=name, specs=specs: volume_types.create(session, name, specs=specs))
     world.settle()
-    two.keep_house()  # knows all reports
+    two.run_periodic_tasks()  # knows all reports
 
     def ask(*wanted: tuple[int, str]) -> list[str | None]:
         answers = world.place(two, *(world.create_message(size, volume_type=kind) for size, kind in wanted))
@@ -142,8 +140,7 @@ def test_a_backend_that_was_enabled_elsewhere_has_the_room_that_came_meanwhile(o
     heard_of(12, one, two)
     two.create(6)
     switch(False)
-    with two.database.reading() as session:
-        two.hosts.meet(backends.load_backends(session), two.now)
+    two.refresh()
     outcome = one.agent.work(fails=True, clean=True)
     assert outcome is not None
     one.deliver(outcome)  # now there is room for 8, and the second scheduler remembers 2, on a disabled backend
@@ -192,18 +189,18 @@ def test_a_report_that_another_has_applied_is_followed(one: World, two: World) -
     assert two.hosts.backend(BACKEND).seq == report.seq  # type: ignore[union-attr]
 
 
-def test_figures_that_were_refused_leave_the_old_ones_as_old_for_every_scheduler(one: World, two: World) -> None:
+def test_refused_figures_leave_the_age_of_the_old_ones_in_every_scheduler(one: World, two: World) -> None:
     first = one.agent.look()
     one.deliver(first)
     two.deliver(first)
-    for now in (10.0, 20.0):
-        one.now = two.now = now
+    for _ in range(2):
+        one.pass_time(10)
+        two.now = one.now
         look = one.agent.look()
         look = replace(look, pools=[{**look.pools[0], "free_capacity_gb": "many"}])
         one.deliver(look)
-        with two.database.reading() as session:
-            # The second one sees in the ledger that it was heard, before it gets the report.
-            two.hosts.meet(backends.load_backends(session), now)
+        # The second scheduler finds it in the ledger before it gets the report.
+        two.refresh()
         two.deliver(look)
     assert two.hosts.backend(BACKEND).seq == one.hosts.backend(BACKEND).seq  # type: ignore[union-attr]
     assert [round(world.hosts.age(POOL, 20.0)) for world in (one, two)] == [20, 20]
@@ -260,7 +257,7 @@ def typed(world: World, name: str, pool: str) -> str:
     """Return the id of a new type for volumes of one pool."""
 
     def make(session: orm.Session) -> str:
-        return volume_types.create(session, name, extra_specs={"pool_name": pool}).id
+        return volume_types.create(session, name, specs={"pool_name": pool}).id
 
     return world.database.run(make)
 
@@ -338,7 +335,7 @@ def test_a_backend_that_was_enabled_again_elsewhere_is_no_reason_to_refuse(one: 
     for enabled in (False, True):
         row = one.database.run(backends.set_state, BACKEND, enabled=enabled, draining=False, reason=None)
         if not enabled:
-            two.hosts.refresh_backend(row)
+            two.hosts.apply_backend_state(row)
     assert placed(two.create(5)[0])
 
 
@@ -396,69 +393,124 @@ def test_a_pool_that_leaves_its_storage_counts_alone_and_is_counted_no_more(engi
     assert sorted(row[1:] for row in shared()) == [(0, 0), (3, 3)]
 
 
-def aside(*reports: BackendReport | PackedReport) -> Aside:
-    kept = Aside()
+def deferred(world: World, *reports: BackendReport, patience: float = 10.0) -> DeferredReports:
+    """Return these reports deferred by a scheduler, as they came one second after another."""
+    found = DeferredReports(
+        world.database, world.cache_refresh, world.registration, world.report_handler, lambda: world.now, patience
+    )
+    before = world.now
     for number, report in enumerate(reports):
-        kept.put(report if isinstance(report, PackedReport) else PackedReport.of(report), float(number))
-    return kept
+        world.now = before + number
+        found.put([PackedReport.of(report)])
+    world.now = before
+    return found
 
 
-def test_who_waits_for_another_applies_what_nobody_has_applied_for_too_long(one: World, two: World) -> None:
+def test_a_report_is_applied_out_of_turn_once_it_has_waited_for_too_long(one: World, two: World) -> None:
     one.create(5)
     one.agent.work()
     report = one.agent.look()
-    kept = aside(report)
+    waiting = deferred(two, report, patience=2.0)
     two.now = 1.0
-    two.intake.follow(kept, patience=2.0)
+    waiting.run()
     assert provisioned(one) == 0
     two.now = 2.0
-    two.intake.follow(kept, patience=2.0)
+    waiting.run()
     assert provisioned(one) == 5
-    one.intake.follow(aside(report), patience=2.0)
+    deferred(one, report).run()
     for world in (one, two):
         row = world.hosts.table.get(POOL)
         assert row is not None
         assert (row.provisioned, world.hosts.backend(BACKEND).seq) == (5, report.seq)  # type: ignore[union-attr]
 
 
-def test_who_waits_for_another_takes_over_what_it_has_applied(one: World, two: World) -> None:
+def test_a_deferred_report_is_taken_over_from_the_ledger(one: World, two: World) -> None:
     one.create(5)
     one.agent.work()
     reports = [one.agent.look(), one.agent.look(), one.agent.look()]
-    kept = aside(*reports)
+    waiting = deferred(two, *reports)
     one.deliver(*reports[:2])
-    two.intake.follow(kept, patience=10.0)
-    assert two.hosts.backend(BACKEND).seq == reports[1].seq  # type: ignore[union-attr]
+    waiting.run()
+    backend = two.hosts.backend(BACKEND)
+    assert backend is not None
+    assert (backend.seq, backend.reported_here) == (reports[1].seq, True)
     row = two.hosts.table.get(POOL)
     assert row is not None
     assert (row.provisioned, row.allocated) == (5, 5)
-    assert [each.seq for each in kept.newest()] == [reports[2].seq]
     one.deliver(reports[2])
-    two.intake.follow(kept, patience=10.0)
-    assert two.hosts.backend(BACKEND).seq == reports[2].seq  # type: ignore[union-attr]
-    assert not list(kept.newest())
+    waiting.run()
+    assert backend.seq == reports[2].seq
 
 
-def test_what_another_has_applied_need_not_have_come_here(one: World, two: World) -> None:
+def test_a_deferred_report_waits_from_the_last_progress_on(one: World, two: World) -> None:
+    one.create(5)
+    one.agent.work()
+    reports = [one.agent.look(), one.agent.look()]
+    waiting = deferred(two, *reports, patience=10.0)
+    one.deliver(reports[0])
+    two.now = 10.5
+    waiting.run()
+    assert one.rows("SELECT report_seq FROM backends") == [(reports[0].seq,)]
+    two.now = 11.0
+    waiting.run()
+    assert one.rows("SELECT report_seq FROM backends") == [(reports[1].seq,)]
+
+
+def test_of_deferred_reports_the_newest_is_applied_in_whatever_order_they_came(one: World, two: World) -> None:
+    reports = [one.agent.look(), one.agent.look(), one.agent.look()]
+    waiting = deferred(two, reports[1], reports[2], reports[0], patience=0.0)
+    two.now = 3.0
+    waiting.run()
+    assert one.rows("SELECT report_seq FROM backends") == [(reports[2].seq,)]
+
+
+def test_a_newer_report_than_the_deferred_one_is_taken_over_as_well(one: World, two: World) -> None:
     one.create(5)
     one.agent.work()
     reports = [one.agent.look(), one.agent.look()]
     one.deliver(*reports)
-    kept = aside(reports[0])
-    two.intake.follow(kept, patience=10.0)
-    assert two.hosts.backend(BACKEND).seq < reports[0].seq, "the newer one comes here as well"  # type: ignore[union-attr]
-    assert not list(kept.newest())
-    later = one.agent.look()
-    two.intake.follow(aside(later), patience=0.0)
+    deferred(two, reports[0]).run()
     row = two.hosts.table.get(POOL)
     assert row is not None
-    assert (row.provisioned, row.allocated, two.hosts.backend(BACKEND).seq) == (5, 5, later.seq)  # type: ignore[union-attr]
+    assert (row.provisioned, row.allocated, two.hosts.backend(BACKEND).seq) == (5, 5, reports[1].seq)  # type: ignore[union-attr]
 
 
-def test_what_cannot_be_written_now_stays_aside(one: World, two: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_pools_that_were_written_are_read_again(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    pools = {name: StoragePool(20, 1.0, thin=True, thick=False) for name in ("p0", "p1", "p2")}
+    one, two = World(pools, engine=engine).started(), World(pools, engine=engine)
+    two.agent = one.agent
+    one.report()
+    two.refresh()
+    load, read = backends.load_pools, []
+
+    def counted(session: orm.Session, **given: Any) -> list[backends.PoolRow]:
+        rows = load(session, **given)
+        read.extend(row.name for row in rows)
+        return rows
+
+    monkeypatch.setattr(backends, "load_pools", counted)
+    one.pools["p1"].total = 30
+    one.report()
+    one.report()
+    two.refresh()
+    assert read == [f"{BACKEND}#p1"]
+    assert [(pool.name, pool.total) for pool in map(two.hosts.table.get, two.hosts.table.names) if pool] == [
+        (f"{BACKEND}#p0", 20),
+        (f"{BACKEND}#p1", 30),
+        (f"{BACKEND}#p2", 20),
+    ]
+    # The next report changes one pool, by the comparison with a cache that is up to date.
+    one.pools["p2"].total = 40
+    two.deliver(one.agent.look())
+    assert two.rows("SELECT total_capacity_gb FROM pools ORDER BY name") == [(20,), (30,), (40,)]
+
+
+def test_a_report_that_cannot_be_written_now_stays_deferred(
+    one: World, two: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one.create(5)
     one.agent.work()
-    kept = aside(one.agent.look())
+    waiting = deferred(two, one.agent.look(), patience=0.0)
 
     def away(*_: object, **__: object) -> object:
         raise errors.Unavailable("the database does not answer")
@@ -466,26 +518,29 @@ def test_what_cannot_be_written_now_stays_aside(one: World, two: World, monkeypa
     with monkeypatch.context() as patch:
         patch.setattr(two.database, "reading", away)
         with pytest.raises(errors.Unavailable):
-            two.intake.follow(kept, patience=0.0)
+            waiting.run()
         patch.undo()
         patch.setattr(two.database, "run", away)
-        two.intake.follow(kept, patience=0.0)
+        waiting.run()
     assert provisioned(one) == 0
-    two.intake.follow(kept, patience=0.0)
+    waiting.run()
     assert provisioned(one) == 5
 
 
-def test_a_report_that_cannot_be_taken_over_keeps_no_others_from_it(
+def test_a_malformed_report_does_not_keep_deferred_ones_from_being_taken_over(
     one: World, two: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     report = one.agent.look()
+    waiting = deferred(two, patience=0.0)
+    waiting.put([replace(PackedReport.of(report), pools="rubbish")])
+    waiting.run()
+    assert two.hosts.backend(BACKEND).seq < report.seq  # type: ignore[union-attr]
+    assert "its pools cannot be read" in caplog.text or "malformed" in caplog.text
     one.deliver(report)
-    kept = aside(replace(PackedReport.of(report), pools="rubbish"))
-    two.intake.follow(kept, patience=10.0)
-    assert "its pools cannot be read" in caplog.text
-    monkeypatch.setattr(two.hosts, "examine", lambda *_: 1 // 0)
-    two.intake.follow(aside(report), patience=10.0)
+    waiting.put([PackedReport.of(report)])
+    monkeypatch.setattr(two.cache_refresh, "refresh", lambda *_: 1 // 0)
+    waiting.run()
     assert "could not be taken over" in caplog.text
     monkeypatch.undo()
-    two.intake.follow(aside(report), patience=10.0)
+    waiting.run()
     assert two.hosts.backend(BACKEND).seq == report.seq  # type: ignore[union-attr]

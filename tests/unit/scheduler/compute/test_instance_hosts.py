@@ -22,7 +22,7 @@ from tonnage.ledger import models
 from tonnage.ledger.db import database
 from tonnage.rpc.messages import Asked, CreateGroup, CreateVolume, WhatIf
 from tonnage.scheduler.compute import instance_hosts
-from tonnage.scheduler.compute.instance_hosts import Localities
+from tonnage.scheduler.compute.instance_hosts import InstanceHosts
 from tonnage.scheduler.decisions.placement_requests import LocalVolume, Move, Retry
 from tonnage.scheduler.manager import SchedulerManager
 
@@ -132,7 +132,7 @@ def test_nova_is_away_and_nobody_else_waits(local: SchedulerManager, nova: Compu
 
 
 def test_only_so_many_wait(local: SchedulerManager, nova: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local._decisions.instance_hosts, "_seats", threading.BoundedSemaphore(1))
+    monkeypatch.setattr(local._decisions.instance_hosts, "_slots", threading.BoundedSemaphore(1))
     nova.away.set()
     with futures.ThreadPoolExecutor() as threads:
         waiting = threads.submit(local.place, create(HERE))
@@ -163,7 +163,7 @@ def test_what_is_no_id_is_asked_of_nobody(local: SchedulerManager, nova: Compute
 
 
 def test_without_nova_messages_are_what_they_were(ledger: database.Database) -> None:
-    nobody = Localities(ledger)
+    nobody = InstanceHosts(ledger)
     message = create(HERE)
     [same] = nobody.located([message])
     assert same is message
@@ -176,7 +176,7 @@ def test_without_nova_messages_are_what_they_were(ledger: database.Database) -> 
 @pytest.fixture
 def later(ledger: database.Database, nova: Any) -> Iterator[Callable[..., Any]]:
     """Submit what nobody waits for, and return it as it was submitted."""
-    asking = Localities(ledger, nova)
+    asking = InstanceHosts(ledger, nova)
     add_volume(ledger, "local", "p", HERE)
     add_volume(ledger, "plain", "p")
     add_volume(ledger, "other", "q", HERE)
@@ -215,7 +215,7 @@ def test_a_volume_that_waits_for_nova_is_not_asked_about_once_more(nova: Any, le
     """The sweep hands volumes over again and again, faster than a Nova that is away lets them go."""
     nova.away.set()
     add_volume(ledger, "local", "p", HERE)
-    asking = Localities(ledger, nova)
+    asking = InstanceHosts(ledger, nova)
     submitted: queue.SimpleQueue[object] = queue.SimpleQueue()
     for _ in range(3):
         asking.locate_later(Retry("local"), submitted.put)

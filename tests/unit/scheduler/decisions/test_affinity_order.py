@@ -121,7 +121,7 @@ def test_who_fails_first_waits_for_what_becomes_of_the_other(first: int) -> None
     world = world_of(50, 40)
     ids = ask(world, "same_host", [[1], [0]])
     fail(world, ids[first])
-    world.schedulers[0].keep_house()
+    world.schedulers[0].run_periodic_tasks()
     world.schedulers[0].thread.turn()
     fail(world)
     world.settle()

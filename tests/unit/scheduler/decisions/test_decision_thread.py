@@ -104,11 +104,11 @@ def test_what_is_no_exception_reaches_its_caller_as_one_and_the_thread_goes_on(
 def test_housekeeping_comes_round_and_may_fail(kind: type[BaseException]) -> None:
     rounds = threading.Semaphore(0)
 
-    def keep_house() -> None:
+    def run_periodic_tasks() -> None:
         rounds.release()
         raise kind("the database is away")
 
-    thread = DecisionThread(batch_size=1, housekeeping=keep_house, period=0.01)
+    thread = DecisionThread(batch_size=1, housekeeping=run_periodic_tasks, period=0.01)
     thread.start()
     for _ in range(3):
         assert rounds.acquire(timeout=30)

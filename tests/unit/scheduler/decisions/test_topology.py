@@ -92,7 +92,7 @@ class World:
         self.core._thread.call(self._keep_house, None)
 
     def _keep_house(self, items: Sequence[None]) -> list[None]:
-        self.core._housekeeper.keep_house()
+        self.core._periodic_tasks.run()
         return [None] * len(items)
 
     def shown_age(self, backend: str) -> float:

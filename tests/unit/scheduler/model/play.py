@@ -80,7 +80,7 @@ class Play:
         self.scheduler = self.world.schedulers[0]
         for name, specs in TYPES.items():
             self.world.schedulers[0].core._database.run(
-                lambda session, name=name, specs=specs: volume_types.create(session, name, extra_specs=specs)
+                lambda session, name=name, specs=specs: volume_types.create(session, name, specs=specs)
             )
         for backend in self.world.agents:
             if self.draw.random() < 0.8:
@@ -103,7 +103,7 @@ class Play:
             self.deliver: 36,
             self.lose: 1,
             self.resend: 4,
-            self.keep_house: 4,
+            self.run_periodic_tasks: 4,
             self.turn: 4,
             self.join: 3,
             self.agent_dies: 1,
@@ -350,7 +350,7 @@ class Play:
         backend = self.draw.choice(list(self.world.agents))
         state = self.draw.choice([BackendState.ENABLED, BackendState.ENABLED, *BackendState])
         message = SetBackendState(backend=backend, state=state)
-        self._plainly(self.scheduler, self.scheduler.core._verbs.set_backend_state, message)
+        self._plainly(self.scheduler, self.scheduler.core._operations.set_backend_state, message)
 
     def repeat(self) -> None:
         """A request arrives once more, at any scheduler: the answer is the same, and nothing else happens."""
@@ -384,7 +384,7 @@ class Play:
 
     def _order(self, verb: str, message: Any) -> None:
         def ask(scheduler: Scheduler) -> Any:
-            return self._plainly(scheduler, getattr(scheduler.core._verbs, verb), message)
+            return self._plainly(scheduler, getattr(scheduler.core._operations, verb), message)
 
         self._note(ask, ask(self.scheduler))
 
@@ -443,7 +443,7 @@ class Play:
         """Just before a driver looks, others go on; operations too, if the look has taken long."""
         if agent.looking and self.draw.random() < 0.3:
             if self.draw.random() < 0.5:
-                agent.operations.release()
+                agent.operations.resume()
             self.meanwhile()
 
     def join(self) -> None:
@@ -481,7 +481,7 @@ class Play:
             self.world.pass_time((DOWN_TIME + LEASE) / 3)
             for scheduler in self.world.schedulers:
                 if not scheduler.busy:
-                    scheduler.keep_house()
+                    scheduler.run_periodic_tasks()
 
     # The bus, and schedulers.
 
@@ -523,9 +523,9 @@ class Play:
         if agent is not None:
             self.world.bus += [Letter(outcome) for outcome in agent.operations.unacknowledged()]
 
-    def keep_house(self) -> None:
+    def run_periodic_tasks(self) -> None:
         self.world.pass_time(self.draw.choice([5, LEASE]))
-        self.scheduler.keep_house()
+        self.scheduler.run_periodic_tasks()
 
     def turn(self) -> None:
         self.scheduler.thread.turn()

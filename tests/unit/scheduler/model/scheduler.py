@@ -17,7 +17,7 @@ from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db.database import Database
-from tonnage.rpc.batching.command_sender import Messenger
+from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
@@ -79,7 +79,7 @@ class Scheduler:
         host: str,
         engine: sa.Engine,
         calculation: Calculation,
-        agents: Messenger,
+        agents: AgentMessages,
         clock: Callable[[], float],
         interruptions: Interruptions | None = None,
         attempts: int = 3,
@@ -116,7 +116,7 @@ class Scheduler:
             thread=self.thread,
         )
         # Nothing is audited: a ledger in memory belongs to one thread, and is lost with the connections of others.
-        self.core._auditing._thread = threading.Thread()
+        self.core._audit._worker._thread = threading.Thread()
         self.core.start()
 
     @property
@@ -128,13 +128,13 @@ class Scheduler:
     def hosts(self) -> Any:
         return self.core._hosts
 
-    def keep_house(self) -> None:
+    def run_periodic_tasks(self) -> None:
         """Look for claims that nobody works on, and do what else is to be done now and then."""
-        self.core._housekeeper.sweep_soon()
+        self.core._sweep_timer.request()
         # It has been listening all the time.
-        self.core._housekeeper._last_round = self.clock()
+        self.core._backend_monitor.last_round = self.clock()
         self.thread.busy = True
         try:
-            self.core._housekeeper.keep_house()
+            self.core._periodic_tasks.run()
         finally:
             self.thread.busy = False

@@ -112,7 +112,7 @@ class World:
         if agent.epoch is None:
             welcome = scheduler.core.hello(agent.hello())
             if self.agents[agent.backend] is agent:
-                agent.looks.share(welcome.shared_storages)
+                agent.snapshots.add_shared_storages(welcome.shared_storages)
                 agent.welcome(welcome.epoch)
         elif agent.listing is None:
             agent.listing = agent.list()
@@ -148,7 +148,7 @@ class World:
         elif isinstance(content, SharedStorages):
             agent = self.agents[letter.to]
             if agent is not None:
-                agent.looks.share(content.storage_ids)
+                agent.snapshots.add_shared_storages(content.storage_ids)
         elif isinstance(content, BackendReport):
             host = next(each for each in self.schedulers if each.host == letter.to)
             host.core.report(PackedReport.of(content))
@@ -231,7 +231,7 @@ class World:
                 self.bus.append(Letter(agent.list()))
             self._flush()
             for scheduler in self.schedulers:
-                scheduler.keep_house()
+                scheduler.run_periodic_tasks()
                 scheduler.thread.turn()
             self._flush()
             before.append(self.rows("SELECT id, pool_id, status FROM volumes ORDER BY id"))

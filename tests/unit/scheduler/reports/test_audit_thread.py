@@ -23,10 +23,10 @@ from tonnage.drivers.base import Driver
 from tonnage.drivers.filesystem import volume_files
 from tonnage.ledger.inventory import audit_findings
 from tonnage.ledger.repair import backend_removal
-from tonnage.rpc.batching.command_sender import Courier
+from tonnage.rpc.batching.command_sender import CommandSender
 from tonnage.rpc.messages import BackendReport, Listing
-from tonnage.scheduler.reports.audit_thread import Auditing
-from tonnage.scheduler.reports.driver_audit import Compared, Inspector
+from tonnage.scheduler.reports.audit_thread import AuditThread
+from tonnage.scheduler.reports.driver_audit import Compared, DriverAudit
 
 
 def memory(folder: Path, pools: str = "pool") -> Driver:
@@ -310,16 +310,19 @@ def test_honest_drivers_are_not_accused(
 def test_what_goes_wrong_with_one_backend_keeps_no_other_from_being_looked_at(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    inspector, agents = mock.create_autospec(Inspector, instance=True), mock.create_autospec(Courier, instance=True)
-    inspector.inspect.side_effect = [db_exc.DBReferenceError("t", "c", "k", "k_t"), None]
-    inspector.doubtful.return_value = {}
-    mine = Auditing(inspector, agents, lambda: 0.0)
+    driver_audit, agents = (
+        mock.create_autospec(DriverAudit, instance=True),
+        mock.create_autospec(CommandSender, instance=True),
+    )
+    driver_audit.inspect.side_effect = [db_exc.DBReferenceError("t", "c", "k", "k_t"), None]
+    driver_audit.doubtful.return_value = {}
+    mine = AuditThread(driver_audit, agents, lambda: 0.0)
     for number, name in enumerate(("h@gone", "h@here")):
         mine.report(number, BackendReport(backend=name, epoch=1, seq=1, covers=1, pools=[]))
     mine.work()
-    assert [call.args[1].backend for call in inspector.inspect.call_args_list] == ["h@gone", "h@here"]
+    assert [call.args[1].backend for call in driver_audit.inspect.call_args_list] == ["h@gone", "h@here"]
     assert "What the driver of h@gone reports could not be audited" in caplog.text
-    inspector.inspect.side_effect = errors.Unavailable("the database is away")
+    driver_audit.inspect.side_effect = errors.Unavailable("the database is away")
     mine.report(0, BackendReport(backend="h@here", epoch=1, seq=2, covers=2, pools=[]))
     with pytest.raises(errors.Unavailable):
         mine.work()
@@ -328,10 +331,13 @@ def test_what_goes_wrong_with_one_backend_keeps_no_other_from_being_looked_at(
 def test_what_was_found_once_is_looked_at_again_soon() -> None:
     """Not with the next report, which may be a minute away."""
     now = 0.0
-    inspector, agents = mock.create_autospec(Inspector, instance=True), mock.create_autospec(Courier, instance=True)
-    mine = Auditing(inspector, agents, lambda: now)
+    driver_audit, agents = (
+        mock.create_autospec(DriverAudit, instance=True),
+        mock.create_autospec(CommandSender, instance=True),
+    )
+    mine = AuditThread(driver_audit, agents, lambda: now)
     for outcome, asked in ((Compared.ONCE, [mock.call(BACKEND)]), (Compared.DONE, [])):
-        inspector.compare.return_value = outcome
+        driver_audit.compare.return_value = outcome
         agents.list_now.reset_mock()
         mine.listing(1, Listing(backend=BACKEND, epoch=1, tick=2, volumes=[]))
         mine.work()
@@ -345,10 +351,13 @@ def test_what_was_found_once_is_looked_at_again_soon() -> None:
 def test_a_listing_that_takes_long_is_not_asked_for_back_to_back() -> None:
     """Where something that was found may have been mended, or is found once and another time something else."""
     now = 0.0
-    inspector, agents = mock.create_autospec(Inspector, instance=True), mock.create_autospec(Courier, instance=True)
-    inspector.doubtful.return_value = {BACKEND: True}
-    inspector.compare.return_value = Compared.DONE
-    mine = Auditing(inspector, agents, lambda: now)
+    driver_audit, agents = (
+        mock.create_autospec(DriverAudit, instance=True),
+        mock.create_autospec(CommandSender, instance=True),
+    )
+    driver_audit.doubtful.return_value = {BACKEND: True}
+    driver_audit.compare.return_value = Compared.DONE
+    mine = AuditThread(driver_audit, agents, lambda: now)
     asked: list[float] = []
     agents.list_now.side_effect = lambda name: asked.append(now)
     for second in range(200):
@@ -359,8 +368,8 @@ def test_a_listing_that_takes_long_is_not_asked_for_back_to_back() -> None:
         mine.work()
     assert asked == [0, 8, 19, 36, 65, 95, 148], "from then on half a minute, a minute and so on are sooner"
     asked.clear()
-    inspector.doubtful.return_value = {}
-    inspector.compare.return_value = Compared.ONCE
+    driver_audit.doubtful.return_value = {}
+    driver_audit.compare.return_value = Compared.ONCE
     came = now
     mine.listing(1, Listing(backend=BACKEND, epoch=1, tick=2, volumes=[]))
     for second in range(100):
@@ -376,15 +385,15 @@ def test_what_is_known_is_read_again_when_there_is_something_new(monkeypatch: py
     [(backend_id,)] = world.rows("SELECT id FROM backends")
     loads = mock.Mock(side_effect=audit_findings.load)
     monkeypatch.setattr(audit_findings, "load", loads)
-    inspector, name = Inspector(world.database), f"{BACKEND}#p"
+    driver_audit, name = DriverAudit(world.database), f"{BACKEND}#p"
 
     def settled(*found: tuple[audit_findings.Key, audit_findings.Seen]) -> Mapping[str, Mapping[str, str]]:
         world.database.run(audit_findings.settle, backend_id, dict(found), lambda key: True)
-        inspector.refresh()
+        driver_audit.refresh()
         before = loads.call_count
-        inspector.refresh()
+        driver_audit.refresh()
         assert loads.call_count == before
-        return inspector.found
+        return driver_audit.found
 
     first, second = ("p", "one"), ("p", "two")
     assert settled() == {}

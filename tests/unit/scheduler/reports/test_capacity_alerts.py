@@ -17,7 +17,7 @@ from tonnage.ledger.catalog import notification_outbox
 from tonnage.ledger.db import database
 from tonnage.notifications import options
 from tonnage.notifications.announcer import NOTIFICATIONS, Announcer, AnnouncerConfig
-from tonnage.scheduler.reports.capacity_alerts import Announcing
+from tonnage.scheduler.reports.capacity_alerts import CapacityAlerts
 
 POOL = f"{BACKEND}#p0"
 EXCEEDED, RECOVERED = "capacity.pool.exceeded", "capacity.pool.recovered"
@@ -44,7 +44,7 @@ def announcer(world: World, *, percent: float = 90.0, hysteresis: float = 5.0) -
         alert_urls=[],
     )
     made = Announcer(world.database, AnnouncerConfig(wanted), Recorder())  # type: ignore[arg-type]
-    world.intake._announcing = Announcing(world.hosts, made)
+    world.report_handler._alerts = CapacityAlerts(world.hosts, made)
     return made
 
 
@@ -195,7 +195,7 @@ def test_where_nobody_is_to_be_told_nothing_is_looked_for(world: World, pool: St
     nobody = options.Settings(
         host="here", drivers=[], only_changes=False, thresholds=options.Thresholds(), alert_urls=[]
     )
-    world.intake._announcing = Announcing(world.hosts, Announcer(world.database, AnnouncerConfig(nobody), None))
+    world.report_handler._alerts = CapacityAlerts(world.hosts, Announcer(world.database, AnnouncerConfig(nobody), None))
     fill(pool, 95)
     world.report()
     assert world.rows("SELECT free_capacity_gb, exceeded_at FROM pools") == [(5.0, None)]

@@ -5,11 +5,11 @@ from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.reports.pool_stats import PoolStats
 from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.scheduler.reports import pool_figures
-from tonnage.scheduler.reports.backend_state import Backend, PoolEntry
+from tonnage.scheduler.reports.backend_state import BackendEntry, PoolEntry
 
 
 def test_columns_say_what_rows_say() -> None:
-    backend = Backend(
+    backend = BackendEntry(
         id=1,
         name="h@b",
         availability_zone="west",
@@ -18,7 +18,7 @@ def test_columns_say_what_rows_say() -> None:
         epoch=1,
         seq=1,
         covers=1,
-        heard=0.0,
+        last_seen=0.0,
         up=False,
     )
     entries = {}
@@ -44,7 +44,7 @@ def test_columns_say_what_rows_say() -> None:
     assert len({repr(pool) for pool in columns}) == 3
 
 
-def _row(name: str, entry: PoolEntry, backend: Backend) -> Pool:
+def _row(name: str, entry: PoolEntry, backend: BackendEntry) -> Pool:
     stats, counters = entry.stats, entry.counters
     return Pool(
         name=name,

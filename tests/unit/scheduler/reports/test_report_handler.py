@@ -98,26 +98,26 @@ def test_new_capabilities_make_decisions_that_saw_the_old_ones_void(world: World
 
 def test_the_same_hello_twice_is_one_epoch_and_a_new_process_is_another(world: World) -> None:
     hello = Hello(backend=BACKEND, nonce=world.agent.nonce, availability_zone="nova", driver="memory")
-    assert [answer.epoch for answer in world.intake.hellos([hello, hello])] == [1, 1]  # type: ignore[union-attr]
-    [welcome] = world.intake.hellos([replace(hello, nonce="another")])
+    assert [answer.epoch for answer in world.registration.hellos([hello, hello])] == [1, 1]  # type: ignore[union-attr]
+    [welcome] = world.registration.hellos([replace(hello, nonce="another")])
     assert welcome.epoch == 2  # type: ignore[union-attr]
     past = Outcome(backend=BACKEND, epoch=1, claim_id="x", ok=True, end_tick=1)
-    assert [receipt.accepted for receipt in world.intake.outcomes([past])] == [False]  # type: ignore[union-attr]
+    assert [receipt.accepted for receipt in world.report_handler.outcomes([past])] == [False]  # type: ignore[union-attr]
 
 
 def test_an_epoch_that_the_ledger_does_not_know_asks_for_a_hello(world: World) -> None:
     asked: list[str] = []
     world.rejoin = asked.append  # type: ignore[method-assign]
     world.deliver(replace(world.agent.look(), epoch=9))
-    [refused] = world.intake.outcomes([Outcome(backend=BACKEND, epoch=9, claim_id="x", ok=True, end_tick=1)])
+    [refused] = world.report_handler.outcomes([Outcome(backend=BACKEND, epoch=9, claim_id="x", ok=True, end_tick=1)])
     assert isinstance(refused, errors.Unavailable)
     assert asked == [BACKEND, BACKEND]
 
 
 def test_a_backend_that_falls_silent_goes_down_and_comes_back(world: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    world.now += 61
-    world.hosts.watch(world.now)
+    world.pass_time(61)
+    world.hosts.update_statuses(world.now)
     refused = place(world, 1).refusal
     assert refused is not None
     assert "BackendStateFilter refused 2" in refused.message
@@ -151,7 +151,7 @@ def test_what_a_driver_says_never_keeps_a_claim_from_ending(world: World) -> Non
         size_gb=float("nan"),
         message="\0\ud800" + "x" * 100_000,
     )
-    [receipt] = world.intake.outcomes([odd])
+    [receipt] = world.report_handler.outcomes([odd])
     assert receipt.accepted  # type: ignore[union-attr]
     [(status, reason)] = world.rows("SELECT status, status_reason FROM volumes")
     assert status == "error_extending"
@@ -162,29 +162,29 @@ def test_what_a_driver_says_never_keeps_a_claim_from_ending(world: World) -> Non
 def test_one_report_that_cannot_be_taken_in_does_not_keep_the_others(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    examine = world.hosts.examine
+    examine = world.hosts.diff_report
 
     def fail_once(*given: Any) -> Any:
-        monkeypatch.setattr(world.hosts, "examine", examine)
+        monkeypatch.setattr(world.hosts, "diff_report", examine)
         raise RecursionError("too deep")
 
-    monkeypatch.setattr(world.hosts, "examine", fail_once)
-    [failed] = world.intake.reports([world.agent.look()])
+    monkeypatch.setattr(world.hosts, "diff_report", fail_once)
+    [failed] = world.report_handler.reports([world.agent.look()])
     assert isinstance(failed, RecursionError)
-    [taken] = world.intake.reports([changed(world.agent.look(), "p0", total_capacity_gb=33)])
+    [taken] = world.report_handler.reports([changed(world.agent.look(), "p0", total_capacity_gb=33)])
     assert taken is None
     assert world.hosts.table.get(f"{BACKEND}#p0").total == 33  # type: ignore[union-attr]
 
 
 def test_of_reports_that_come_together_the_newest_counts(world: World) -> None:
     old, new = world.agent.look(), changed(world.agent.look(), "p0", total_capacity_gb=33)
-    assert world.intake.reports([new, old]) == [None, None]
+    assert world.report_handler.reports([new, old]) == [None, None]
     assert world.hosts.table.get(f"{BACKEND}#p0").total == 33  # type: ignore[union-attr]
 
 
 def test_a_moved_backend_is_in_its_new_zone(world: World) -> None:
     hello = Hello(backend=BACKEND, nonce=world.agent.nonce, availability_zone="west", driver="memory")
-    world.intake.hellos([hello])
+    world.registration.hellos([hello])
     assert set(world.hosts.table.zones) == {"west"}
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many volumes a pool has, counted where a weigher wants to know."""
 
-import time
 from collections import Counter
 from types import SimpleNamespace
 
@@ -17,7 +16,6 @@ from tonnage.rpc.messages import Answer, CreateGroup, ExtendVolume, GroupAnswer
 from tonnage.scheduler.decisions.placer import Placer
 from tonnage.scheduler.decisions.pool_selection import Rules, set_volume_numbers
 from tonnage.scheduler.decisions.rules_in_force import RulesInForce
-from tonnage.scheduler.reports.cache_refresh import Freshness
 from tonnage.weighers.chain import WeigherChain
 from tonnage.weighers.volume_number import VolumeNumberWeigher
 
@@ -32,7 +30,7 @@ def world() -> World:
     conf = SimpleNamespace(over_provisioning_calculation=world.calculation, volume_number_multiplier=-1.0)
     world.placer = Placer(
         world.database,
-        Freshness(world.hosts, time.monotonic),
+        world.cache_refresh,
         RulesInForce(
             Rules(FilterChain([CapacityFilter(conf)]), WeigherChain([VolumeNumberWeigher(conf)]), world.calculation)
         ),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real Cinder to ask: its newest release in a process of its own, with the older one that calculated otherwise."""
+"""A process with real Cinder: its newest release, and the older release with the other capacity calculation."""
 
 import contextlib
 import itertools
@@ -15,26 +15,26 @@ from collections.abc import Generator, Iterable
 from dataclasses import asdict
 from typing import Any
 
-from beside_cinder import cases
+from cinder_comparison import cases
 
-#: The release whose capacity filter is ``cinder`` of ``over_provisioning_calculation``, before it became ``standard``.
+#: The last release with the capacity filter that ``over_provisioning_calculation = cinder`` follows.
 OLDER = "17.4.0"
 
-#: From 3.3 on, which Cinder's requirements let in, an expression with a name in it is an error to Cinder.
+#: The last usable release: with 3.3, which Cinder's requirements permit, Cinder rejects expressions that contain names.
 PARSER = "3.2.5"
 
 
 def unpack_older(cache: pathlib.Path) -> pathlib.Path:
-    """Return the folder with the older release's modules, fetched from the package index if it is not in the cache.
+    """Return the folder with the older release's modules, downloaded from the package index if not in the cache.
 
-    Raises RuntimeError if it is not to be had.
+    Raises RuntimeError if the download fails.
     """
     folder = cache / f"cinder-{OLDER}-modules"
     if folder.is_dir():
         return folder
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
-        # Its requirements are those of years ago; nothing of it is installed.
+        # Its requirements are years old, so it is unpacked and not installed.
         _pip("download", "--dest", scratch, f"cinder=={OLDER}")
         [wheel] = pathlib.Path(scratch).glob("*.whl")
         unpacked = pathlib.Path(scratch) / "unpacked"
@@ -45,9 +45,9 @@ def unpack_older(cache: pathlib.Path) -> pathlib.Path:
 
 
 def fetch_parser(cache: pathlib.Path) -> pathlib.Path:
-    """Return a folder with the parser that Cinder's language of expressions works with, fetched if it is not there.
+    """Return a folder with the parser for Cinder's expressions, downloaded if not in the cache.
 
-    Raises RuntimeError if it is not to be had.
+    Raises RuntimeError if the download fails.
     """
     folder = cache / f"pyparsing-{PARSER}"
     if not folder.is_dir():
@@ -60,20 +60,20 @@ def fetch_parser(cache: pathlib.Path) -> pathlib.Path:
 
 
 def _pip(command: str, *arguments: str) -> None:
-    """Run pip for one package; its last words are the error if it cannot."""
+    """Run pip for one package. Raises RuntimeError with the last line of pip's error output if it fails."""
     options = ["--quiet", "--no-deps", "--only-binary=:all:"]
     pip = [sys.executable, "-m", "pip", command, *options, *arguments]
     done = subprocess.run(pip, capture_output=True, text=True, check=False)
     if done.returncode:
         said = done.stderr.strip().rpartition("\n")[2]
-        raise RuntimeError(f"{arguments[-1]} is not to be had: {said}")
+        raise RuntimeError(f"{arguments[-1]} is not available: {said}")
 
 
 def answers(python: pathlib.Path, cache: pathlib.Path, asked: Iterable[cases.Case]) -> Generator[Any, None, None]:
-    """Yield what Cinder says to each case: a verdict for each pool, or weights.
+    """Yield Cinder's answer to each case: a verdict for each pool, or weights.
 
-    The cache is a folder for what is fetched from the package index. Raises RuntimeError if that is not to be had, or
-    if Cinder's process ends before it has answered all.
+    ``cache`` is a folder for downloads from the package index. Raises RuntimeError if a download fails, or if Cinder's
+    process ends before the last answer.
     """
     older, parser = unpack_older(cache), fetch_parser(cache)
     variables = {**os.environ, "PYTHONPATH": str(parser)}
@@ -86,7 +86,7 @@ def answers(python: pathlib.Path, cache: pathlib.Path, asked: Iterable[cases.Cas
             "instances": cases.INSTANCES,
         }
         with log.open("w") as said:
-            program = pathlib.Path(__file__).with_name("peer.py")
+            program = pathlib.Path(__file__).with_name("cinder_answers.py")
             pipe = subprocess.PIPE
             peer = subprocess.Popen([python, program], stdin=pipe, stdout=pipe, stderr=said, text=True, env=variables)
         writer = threading.Thread(target=_write, args=[peer, setting, asked], daemon=True)
@@ -106,7 +106,7 @@ def answers(python: pathlib.Path, cache: pathlib.Path, asked: Iterable[cases.Cas
 
 def _write(peer: "subprocess.Popen[str]", setting: object, asked: Iterable[cases.Case]) -> None:
     assert peer.stdin is not None
-    # Where it has ended nobody reads; whoever waits for its answers finds that out.
+    # If the process has ended, the reader of its answers raises the error.
     with contextlib.suppress(BrokenPipeError), peer.stdin as pipe:
         for line in itertools.chain([setting], map(asdict, asked)):
             pipe.write(json.dumps(line) + "\n")

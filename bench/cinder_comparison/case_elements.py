@@ -1,32 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What random cases are made of: pools as drivers report them, most of them sound, and what types ask for."""
+"""The elements of random cases: pools as drivers report them, most of them consistent, and requests with types."""
 
 import random
 from collections.abc import Callable
 from typing import Any
 
-from beside_cinder.cases import PLACES, ZONES, PoolCase, Wish
+from cinder_comparison.cases import PLACES, ZONES, CaseRequest, PoolCase
 
-#: Protocols, some of them under several names.
-SPELLED = ["iSCSI", "iscsi", "FC", "fc", "fibre_channel", "NFS", "nfs", "NVMe-oF", "NVMeOF", "nvmeof", "NVMe-TCP"]
-PROTOCOLS: list[Any] = [*SPELLED, "ceph", ["iSCSI", "FC"]]
+#: Names of protocols. Some protocols have several names.
+PROTOCOL_NAMES = [
+    "iSCSI",
+    "iscsi",
+    "FC",
+    "fc",
+    "fibre_channel",
+    "NFS",
+    "nfs",
+    "NVMe-oF",
+    "NVMeOF",
+    "nvmeof",
+    "NVMe-TCP",
+]
+PROTOCOLS: list[Any] = [*PROTOCOL_NAMES, "ceph", ["iSCSI", "FC"]]
 
 
-def names(dice: random.Random, most: int) -> list[str]:
-    """Return the names of some pools."""
+def pool_names(dice: random.Random, most: int) -> list[str]:
+    """Return the names of 1 to ``most`` pools."""
     return dice.sample(PLACES, dice.randint(1, most))
 
 
 def _figure(dice: random.Random, low: float, high: float) -> float:
-    """Return a number as drivers report them: whole, or with two decimals, or with what a division left."""
+    """Return a figure as drivers report it: whole, with two decimals, or with all digits of a division."""
     number = dice.uniform(low, high)
     kind = dice.random()
     return round(number) if kind < 0.5 else round(number, 2) if kind < 0.9 else number
 
 
-def sound(dice: random.Random, *, extreme: float) -> dict[str, Any]:
-    """Return a report with figures that fit together, more or less, for any share of extremes."""
-    # A hundred and its like show best how a share of them is rounded.
+def consistent_report(dice: random.Random, *, extreme: float) -> dict[str, Any]:
+    """Return a report with mostly consistent figures. ``extreme`` is the share of reports with an extreme value."""
+    # Round totals show the rounding of percentages best.
     total = dice.choice([100, 200, 1000]) if dice.random() < 0.15 else _figure(dice, 0, dice.choice(_LARGEST))
     free = min(_figure(dice, 0, total), total)
     report: dict[str, Any] = {"total_capacity_gb": total, "free_capacity_gb": free}
@@ -47,7 +59,7 @@ def sound(dice: random.Random, *, extreme: float) -> dict[str, Any]:
 
 
 def two_decimals(report: dict[str, Any]) -> dict[str, Any]:
-    """Return its fractions as drivers report them."""
+    """Return the report's fractions, rounded to two decimals as drivers report them."""
     return {key: round(value, 2) for key, value in report.items() if type(value) is float}
 
 
@@ -67,16 +79,16 @@ _EXTREMES: list[Callable[[random.Random, float], dict[str, Any]]] = [
 ]
 
 
-def plain(dice: random.Random, most: int = 6) -> list[PoolCase]:
-    """Return pools of which only place and zone matter."""
+def simple_pools(dice: random.Random, most: int = 6) -> list[PoolCase]:
+    """Return pools that differ only in backend and zone."""
     report = {"total_capacity_gb": 100, "free_capacity_gb": 100, "thick_provisioning_support": True}
-    return [PoolCase(name, dice.choice([*ZONES, ""]), 0, dict(report)) for name in names(dice, most)]
+    return [PoolCase(name, dice.choice([*ZONES, ""]), 0, dict(report)) for name in pool_names(dice, most)]
 
 
-def rich(dice: random.Random) -> list[PoolCase]:
-    """Return pools with figures and capabilities that queries and functions may look at."""
+def detailed_pools(dice: random.Random) -> list[PoolCase]:
+    """Return pools with figures and capabilities for queries and functions."""
     pools = []
-    for name in names(dice, 5):
+    for name in pool_names(dice, 5):
         total = dice.randint(1, 1000)
         report = {
             "total_capacity_gb": total,
@@ -102,15 +114,15 @@ def rich(dice: random.Random) -> list[PoolCase]:
     return pools
 
 
-def provisioning(dice: random.Random) -> dict[str, str]:
-    """Return the spec of how a volume is to be made, if any."""
+def provisioning_specs(dice: random.Random) -> dict[str, str]:
+    """Return extra specs with the provisioning type, or none."""
     if dice.random() < 0.6:
         return {}
     return {"provisioning:type": dice.choices(["thin", "thick", " Thick", "THIN", "fat"], [45, 45, 4, 3, 3])[0]}
 
 
-def wish_of_type(dice: random.Random) -> Wish:
-    """Return a request whose type has specs that functions may look at."""
+def typed_request(dice: random.Random) -> CaseRequest:
+    """Return a request whose volume type has extra specs and QoS specs for functions."""
     specs = {"tier": dice.choice(["gold", "2"])} if dice.random() < 0.5 else {}
     qos = {"maxIOPS": dice.choice(["500", "1000"])} if dice.random() < 0.5 else {}
-    return Wish(dice.randint(1, 200), extra_specs=specs, qos_specs=qos)
+    return CaseRequest(dice.randint(1, 200), extra_specs=specs, qos_specs=qos)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where two answers to a case differ."""
+"""The differences between Tonnage's and Cinder's answers to a case."""
 
 import itertools
 import math
@@ -7,26 +7,27 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from beside_cinder import ours
-from beside_cinder.cases import WEIGHERS, Case, PoolCase
+from cinder_comparison import tonnage_answers
+from cinder_comparison.cases import WEIGHERS, Case, PoolCase
 
-#: Weights that are closer than this share of their size are the same: two ways to calculate one number.
+#: Relative tolerance for equal weights, which the two compute by different formulas.
 _NEAR = 1e-9
 
-#: What stands for a weigher's name where it is the order of the pools that differs.
+#: Replaces a weigher's name if the order of the pools differs.
 ORDER = "order"
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One thing that the two do not agree in.
+    """One difference between the two answers.
 
-    ``part`` is the filter or weigher, or :data:`ORDER`; ``place`` is that of the pool in the case. ``here`` and
-    ``there`` are verdicts or raw weights, or the error that Cinder failed with; of the order two pools, best first.
+    ``part`` is the filter or weigher, or :data:`ORDER`; ``place`` is the index of the pool in the case. ``here`` and
+    ``there`` are the verdicts or raw weights of Tonnage and of Cinder, or Cinder's error; for the order two pools, best
+    first.
     """
 
     case: Case
-    answer: ours.Answer
+    answer: tonnage_answers.Answer
     part: str
     place: int
     here: Any
@@ -34,17 +35,17 @@ class Difference:
 
     @property
     def pool(self) -> PoolCase:
-        """The pool that is judged differently."""
+        """The pool with the difference."""
         return self.case.pools[self.place]
 
     @property
     def failed(self) -> str:
-        """The type of the error that Cinder failed with, empty if it did not."""
+        """The type of Cinder's error, empty without an error."""
         return self.there.partition(":")[0] if isinstance(self.there, str) else ""
 
 
-def differences(case: Case, answer: ours.Answer, theirs: Any) -> Iterator[Difference]:
-    """Yield all differences of a case; ``theirs`` is what Cinder said."""
+def differences(case: Case, answer: tonnage_answers.Answer, theirs: Any) -> Iterator[Difference]:
+    """Yield all differences of a case; ``theirs`` is Cinder's answer."""
     if case.plugin != WEIGHERS:
         for place, (here, there) in enumerate(zip(answer.verdicts, theirs, strict=True)):
             if here != there:
@@ -55,7 +56,7 @@ def differences(case: Case, answer: ours.Answer, theirs: Any) -> Iterator[Differ
         yield from _of_weights(case, answer, theirs)
 
 
-def _of_weights(case: Case, answer: ours.Answer, theirs: Any) -> Iterator[Difference]:
+def _of_weights(case: Case, answer: tonnage_answers.Answer, theirs: Any) -> Iterator[Difference]:
     other: set[str] = set()
     for weigher, raw in answer.raw.items():
         for place, pool in enumerate(case.pools):
@@ -64,7 +65,7 @@ def _of_weights(case: Case, answer: ours.Answer, theirs: Any) -> Iterator[Differ
                 other.add(pool.name)
                 yield Difference(case, answer, weigher, place, here, there)
     if other and len(case.weighers) > 1:
-        return  # each weight is scaled by the others, so one that differs may move all
+        return  # weights are scaled together, so one different weight may change all totals
     ranks = {name: rank for rank, name in enumerate(answer.order)}
     for one, two in itertools.combinations([pool.name for pool in case.pools if pool.name not in other], 2):
         gap = theirs["totals"][one] - theirs["totals"][two]
@@ -75,5 +76,5 @@ def _of_weights(case: Case, answer: ours.Answer, theirs: Any) -> Iterator[Differ
 
 
 def same(one: float, two: float) -> bool:
-    """Tell whether two weights, or verdicts, are the same."""
+    """Return whether two weights, or verdicts, are equal."""
     return one == two or math.isclose(one, two, rel_tol=_NEAR, abs_tol=_NEAR)

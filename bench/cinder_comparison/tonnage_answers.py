@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Tonnage says to the cases of the differential test."""
+"""Tonnage's answers to the cases of the differential test."""
 
 import importlib.metadata
 from collections import Counter
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from beside_cinder.cases import FOREIGN, INSTANCES, VOLUMES, Case, PoolCase, Wish
+from cinder_comparison.cases import FOREIGN, INSTANCES, VOLUMES, Case, CaseRequest, PoolCase
 from tonnage.capacity import arithmetic, errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.over_subscription import AUTO
@@ -43,11 +43,11 @@ _VOLUMES_IN = Counter([*VOLUMES.values(), *FOREIGN.values()])
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What was made of a case.
+    """The answer to a case.
 
-    ``refused`` is why the request as a whole was refused, ``left_out`` why a pool's report was, by its place.
-    ``verdicts`` has whether each pool is accepted; of the weighers there are each one's raw weights, the totals and the
-    names in order instead.
+    ``verdicts`` has True for each accepted pool. ``refused`` is the reason for which the whole request is invalid,
+    ``left_out`` maps the index of a pool to the error in its report. A case of weighers has no verdicts: ``raw`` maps
+    each weigher to its weights by pool, ``totals`` has the total weights, and ``order`` the pools, best first.
     """
 
     verdicts: list[bool] = field(default_factory=list)
@@ -87,7 +87,7 @@ def answer(case: Case) -> Answer:
     if result.failures:
         raise AssertionError(f"{case.plugin} failed: {result.failures[0]}")
     if not np.array_equal(result.remaining, chain.candidates(table, request)):
-        raise AssertionError(f"{case.plugin} says one thing on the short way and another on the long one")
+        raise AssertionError(f"{case.plugin} accepts other pools with cached verdicts than without")
     accepted = {name for name, verdict in zip(table.names, result.remaining.tolist(), strict=True) if verdict}
     return Answer([one.name in accepted for one in case.pools], None, left_out)
 
@@ -113,7 +113,7 @@ def _weigh(case: Case, table: PoolTable, request: Request, left_out: dict[int, B
 
 
 def pool_of(case: PoolCase, default_ratio: float | str) -> Pool | BadField:
-    """Return a pool as the host manager keeps it after a report, or what was wrong with that."""
+    """Return a pool as the host manager stores it after a report, or the error in the report."""
     checked = validation.validate([{**case.report, "pool_name": case.name.partition("#")[2]}])
     if checked.errors:
         return checked.errors[0]
@@ -137,8 +137,8 @@ def pool_of(case: PoolCase, default_ratio: float | str) -> Pool | BadField:
     )
 
 
-def request_of(wish: Wish) -> Request:
-    """Return the request that the scheduler makes of a message, all looked up that it refers to."""
+def request_of(wish: CaseRequest) -> Request:
+    """Return the request that the scheduler resolves from a message."""
     specs = [models.ExtraSpec(key=key, value=value) for key, value in wish.extra_specs.items()]
     kind = models.VolumeType(id="t", name="t", specs=specs)
     message = CreateVolume(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules for capacity once more, pool by pool, with each step as it is here or as it is in Cinder.
+"""A second implementation of the capacity rules for one pool, with each step as in Tonnage or as in Cinder.
 
-A *departure* is one step at which the two go different ways. With none of them the rules are Tonnage's, with all of
-them Cinder's; so a difference belongs to the fewest departures that turn the one answer into the other.
+A *departure* is one step that the two compute differently. Without departures the rules are Tonnage's, with all of them
+Cinder's. The explanation of a difference is the smallest set of departures that turns one answer into the other.
 """
 
 import functools
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from beside_cinder.cases import CINDER, STANDARD, Case, PoolCase
+from cinder_comparison.cases import CINDER, STANDARD, Case, PoolCase
 
 FIGURES_ROUNDED = "Figures of two decimals"
 FREE_OVER_TOTAL = "More free than total"
@@ -36,7 +36,7 @@ DEPARTURES = {STANDARD: (*_BOTH, THICK_RESERVE), CINDER: (*_BOTH, NO_TOLERANCE)}
 _Departures = frozenset[str]
 _TOLERANCE = 1e-6
 
-#: So many departures are looked for in one difference.
+#: Largest number of departures that explain one difference.
 _MOST = 4
 
 
@@ -52,9 +52,9 @@ class _Figures:
 
 
 def explained_by(judge: Callable[[_Departures], float], case: Case, here: float, there: float) -> _Departures:
-    """Return the fewest departures that lead from one answer to the other; none where these rules say otherwise.
+    """Return the smallest set of departures between the two answers; empty if these rules give other answers.
 
-    An answer is a verdict or a weight, of which the last digit may have been rounded either way.
+    An answer is a verdict or a weight, whose last digit may be rounded up or down.
     """
     departures = DEPARTURES[case.calculation]
     if not (_equal(judge(frozenset()), here) and _equal(judge(frozenset(departures)), there)):
@@ -73,7 +73,7 @@ def _equal(one: float, two: float) -> bool:
 
 
 def admits(case: Case, pool: PoolCase, departures: _Departures) -> bool:
-    """Tell whether a pool is given the volume."""
+    """Return whether a pool accepts the volume."""
     figures, size = _read(case, pool, departures), case.request.takes
     if not math.isfinite(figures.free) and FREE_UNKNOWN in departures:
         return True
@@ -88,7 +88,7 @@ def admits(case: Case, pool: PoolCase, departures: _Departures) -> bool:
 
 
 def rank(case: Case, pool: PoolCase, departures: _Departures) -> float:
-    """Return what the capacity weigher ranks a pool by whose figures are known."""
+    """Return the capacity weigher's weight of a pool whose figures are known."""
     figures = _read(case, pool, departures)
     if case.calculation == STANDARD:
         free = _left(figures, departures)

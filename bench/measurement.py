@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the benchmarks of placements and of the REST API share: how a load is measured, and Cinder that may be missing.
+"""The measurement of a load, for the benchmarks of placements and of the REST API.
 
-The client of either is one that :func:`load.talk` speaks for.
+The client is a process that runs :func:`load.talk`. If Cinder is not available, there is no ratio.
 """
 
 import argparse
@@ -25,17 +25,17 @@ _Figures = TypeVar("_Figures")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A client that asks, and the processes that are kept busy by that, by the names of their groups."""
+    """A client that sends requests, and the process ids of the servers by group."""
 
     client: Any
     groups: Mapping[str, Sequence[int]]
     warm_up: float
     seconds: float
-    #: Reads how many volumes have been placed so far.
+    #: Returns the number of placed volumes.
     placed: Callable[[], int] = lambda: 0
 
     def measure(self, about: str) -> "Window":
-        """Have it ask, and look at what happens after it has warmed up. It goes on asking until it is stopped."""
+        """Start the load and measure it after the warm-up. The load continues until :meth:`stop`."""
         fsyncs = machine.fsyncs_per_second()
         usage = machine.Usage({**self.groups, "client": [self.client.pid]})
         command.progress(f"{about}: {self.warm_up:g} s to warm up, then {self.seconds:g} s")
@@ -55,17 +55,17 @@ class Trial:
         return Window(answered, elapsed, used, others, fsyncs, placed, before, after)
 
     def stop(self) -> dict[str, Any]:
-        """Have it ask no more; return all that it has counted."""
+        """Stop the load; return all its counts."""
         counts: dict[str, Any] = json.loads(machine.ask(self.client, "stop"))
         return counts
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What was seen between two marks. ``seconds`` are those of the answers, sorted.
+    """The figures between two marks. ``seconds`` are the sorted times of the answers.
 
-    ``used`` and ``others_cpus`` are numbers of processors: by groups of processes, and by what else the machine does.
-    ``before`` and ``after`` are what the client had counted.
+    ``used`` and ``others_cpus`` are numbers of processors: used by each group of processes, and by other work on the
+    machine. ``before`` and ``after`` are the client's counts at the two marks.
     """
 
     seconds: Sequence[float]
@@ -78,9 +78,9 @@ class Window:
     after: Mapping[str, Any]
 
     def require_answers(self, about: str) -> None:
-        """Raise :class:`~command.Wrong` if there was none."""
+        """Raise :class:`~command.BenchmarkError` if there was no answer."""
         if not self.seconds:
-            raise command.Wrong(f"{about}: nothing was answered in {self.elapsed:.0f} s")
+            raise command.BenchmarkError(f"{about}: nothing was answered in {self.elapsed:.0f} s")
 
     @property
     def rate(self) -> float:
@@ -89,21 +89,21 @@ class Window:
 
     @property
     def cpu_ms(self) -> dict[str, float]:
-        """Milliseconds of processor time for each answer, by groups of processes."""
+        """Milliseconds of processor time per answer, by group of processes."""
         return {name: share / self.rate * 1000 for name, share in self.used.items()}
 
     def quantile_ms(self, share: float) -> float:
-        """Return within how many milliseconds that share of the answers came."""
+        """Return the quantile of the answer times in milliseconds; ``share`` is 0 to 1."""
         return self.seconds[min(len(self.seconds) - 1, int(share * len(self.seconds)))] * 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser, variants: Sequence[str], each: str) -> None:
-    """Add the options that say what is measured, for how long and how often. ``each`` is what takes those seconds."""
+    """Add the options for variants, durations and rounds. ``each`` names the measured unit in the help."""
     known = list(variants)
-    parser.add_argument("--variants", type=command.listed(known), default=known, help=f"of {','.join(known)}")
-    parser.add_argument("--seconds", type=float, default=20.0, help=f"for how long {each} is measured")
-    parser.add_argument("--warm-up", type=float, default=5.0, help="seconds before that")
-    parser.add_argument("--rounds", type=int, default=1, help="how often; the ratios are those of the medians")
+    parser.add_argument("--variants", type=command.listed(known), default=known, help=f"list of {','.join(known)}")
+    parser.add_argument("--seconds", type=float, default=20.0, help=f"duration of the measurement of {each}")
+    parser.add_argument("--warm-up", type=float, default=5.0, help="seconds before the measurement")
+    parser.add_argument("--rounds", type=int, default=1, help="number of rounds; ratios use the medians")
     cinder_peer.add_arguments(parser)
 
 
@@ -111,19 +111,19 @@ def main(
     name: str,
     arguments: argparse.Namespace,
     *,
-    beside_cinder: bool,
+    with_cinder: bool,
     run: Callable[[], Iterable[_Figures]],
     in_short: Callable[[_Figures], str],
     as_data: Callable[[Sequence[_Figures]], dict[str, Any]],
     as_table: Callable[[Sequence[_Figures]], str],
 ) -> int:
-    """Look for Cinder where it is to be measured, then measure and print; return the exit status."""
+    """Find Cinder if it is requested, then measure and print; return the exit status."""
     missing = None
-    if beside_cinder:
-        # Before anything is measured, which takes minutes.
+    if with_cinder:
+        # Before the measurement, which takes minutes.
         try:
             arguments.cinder_python = cinder_peer.asked_for(arguments)
-        except machine.NotHere as error:
+        except machine.NotAvailable as error:
             if arguments.cinder_python is not None:
                 print(f"{name}: --cinder-python: {error}", file=sys.stderr)
                 return 2

@@ -25,7 +25,7 @@ _TEXTS = [
 ]
 _COMPARISONS = ["<", "<=", ">", ">=", "==", "!=", "<>"]
 
-#: What the two languages may take differently.
+#: Expressions that the two languages may evaluate differently.
 _ODD = [
     "{condition} and {condition} and {condition}",
     "{condition} or {condition} or {condition}",
@@ -78,12 +78,12 @@ _ODD = [
 
 
 def condition(dice: random.Random) -> str:
-    """Return an expression that is mostly a yes or no."""
+    """Return an expression whose result is mostly true or false."""
     return _odd(dice) if dice.random() < 0.2 else _condition(dice, dice.choice([0, 0, 1]), dice.choice([0, 1]))
 
 
 def rating(dice: random.Random) -> str:
-    """Return an expression that is mostly a number, often from 0 to 100."""
+    """Return an expression whose result is mostly a number, often from 0 to 100."""
     kind = dice.random()
     if kind < 0.1:
         return _odd(dice)
@@ -104,7 +104,10 @@ def _odd(dice: random.Random) -> str:
 
 
 def _condition(dice: random.Random, depth: int, of_numbers: int) -> str:
-    """Return one so deep, of numbers so deep. Cinder reads for seconds what has many parentheses."""
+    """Return a condition of this depth, with numbers of depth ``of_numbers``.
+
+    Depths are small, because Cinder needs seconds to parse many parentheses.
+    """
     kind = dice.random()
     if depth == 0:
         if kind < 0.3:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The intended differences from Cinder: the rows of the tables in ``docs/differences-from-cinder.rst``.
 
-Each row is a predicate that explains differences. Most of them put the question again, to Tonnage, with the one thing
-changed that the row is about: if the answer then is Cinder's, that was it.
+Each row is a predicate that explains differences. Most of them change one property of the case and ask Tonnage again:
+if the answer is then Cinder's, the row explains the difference.
 """
 
 import itertools
@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from beside_cinder import capacity_rules as rules
-from beside_cinder import ours
-from beside_cinder.cases import CINDER, STANDARD, VOLUMES, WEIGHERS, Case, PoolCase
-from beside_cinder.comparison import ORDER, Difference, same
+from cinder_comparison import capacity_rules as rules
+from cinder_comparison import tonnage_answers
+from cinder_comparison.cases import CINDER, STANDARD, VOLUMES, WEIGHERS, Case, PoolCase
+from cinder_comparison.comparison import ORDER, Difference, same
 from tonnage.capacity import storage_protocols
 from tonnage.capacity.expressions import evaluation
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
@@ -36,7 +36,7 @@ _FIGURES = {
     "max_over_subscription_ratio",
 }
 
-#: What a report may leave out and is a value here all the same.
+#: Fields that have a default value in Tonnage if a report omits them.
 _WITH_DEFAULTS = {
     "thin_provisioning_support",
     "thick_provisioning_support",
@@ -47,7 +47,7 @@ _WITH_DEFAULTS = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row: its name in the documentation, the filters and weighers that it is about, and what it explains."""
+    """One row: its name in the documentation, its filters and weighers, and the predicate for its differences."""
 
     name: str
     parts: Collection[str]
@@ -56,9 +56,9 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A row that is about one thing in a case: with that changed Tonnage says what Cinder says without.
+    """A row about one property of a case: with that property changed, Tonnage gives Cinder's answer.
 
-    ``change`` returns the case with that thing changed, None where it is not in it.
+    ``change`` returns the case with the property changed, None if the case does not have it.
     """
 
     name: str
@@ -73,7 +73,7 @@ def explaining(difference: Difference) -> set[str]:
 
 
 def _changes(difference: Difference) -> set[str]:
-    """Return the changes that turn the answer into Cinder's: those that do alone, or else two together."""
+    """Return the changes that turn the answer into Cinder's: single changes, or otherwise pairs of changes."""
     possible = [change for change in _CHANGES if difference.part in change.parts]
     for count in (1, 2):
         chosen = [some for some in itertools.permutations(possible, count) if _turned_by(difference, some)]
@@ -94,8 +94,8 @@ def _turned_by(difference: Difference, changes: Collection[Change]) -> bool:
 
 
 def _again(difference: Difference, case: Case) -> Any:
-    """Return what Tonnage says to a case that is a little other."""
-    answer = ours.answer(case)
+    """Return Tonnage's answer to a changed case, None if it is no verdict and no weight."""
+    answer = tonnage_answers.answer(case)
     if answer.refused is not None or answer.left_out:
         return None
     if case.plugin == WEIGHERS:
@@ -111,7 +111,7 @@ def _with_report(difference: Difference, changes: Mapping[str, Any]) -> Case:
 
 
 def _departures(difference: Difference) -> Collection[str]:
-    """Return the departures from the rules for capacity that make the difference."""
+    """Return the departures from the capacity rules that explain the difference."""
     case, pool, here, there = difference.case, difference.pool, difference.here, difference.there
     if difference.failed:
         return ()
@@ -123,7 +123,7 @@ def _departures(difference: Difference) -> Collection[str]:
 
 
 def _unranked(difference: Difference) -> bool:
-    """A pool that cannot be ranked counts -1 in Cinder, or more than any other where fewer is better."""
+    """In Cinder a pool without a rank has the weight -1, or the largest weight with a negative multiplier."""
     last = difference.there == -1 or difference.case.weighers[_WEIGHER] < 0
     return not _ranked(difference.pool) and math.isnan(difference.here) and last
 
@@ -139,7 +139,7 @@ def _ranked(pool: PoolCase) -> bool:
 
 
 def _noise(difference: Difference) -> bool:
-    """Two pools with the same room, which Cinder 17 calculates with other last digits."""
+    """Two pools have the same headroom, but Cinder 17 computes different last digits."""
     weights = difference.answer.raw.get(_WEIGHER)
     if weights is None or difference.case.calculation != CINDER:
         return False
@@ -164,7 +164,7 @@ def _divides_by_zero(difference: Difference) -> bool:
 
 
 def _asked(difference: Difference) -> dict[str, str]:
-    """Return the specs that are looked at, by the first key of their path."""
+    """Return the extra specs that the filter reads, by the first key of their path."""
     asked = {}
     for key, spec in difference.case.request.extra_specs.items():
         scope, *path = key.split(":")
@@ -185,7 +185,7 @@ def _has_default(difference: Difference) -> bool:
 
 
 def _truth_of_a_figure(difference: Difference) -> bool:
-    """``<is>`` reads 1 as yes, and 1.0 as no."""
+    """In Cinder ``<is>`` treats 1 as true and 1.0 as false."""
     return any(key in _FIGURES and spec.split()[:1] == ["<is>"] for key, spec in _asked(difference).items())
 
 
@@ -199,7 +199,7 @@ def _all_in(difference: Difference) -> bool:
 
 
 def _without_scope_alone(difference: Difference) -> Case | None:
-    """What is asked of all capabilities at once holds."""
+    """An extra spec with the scope alone always matches in Cinder."""
     wish = difference.case.request
     others = {key: spec for key, spec in wish.extra_specs.items() if key != "capabilities"}
     if others == wish.extra_specs:
@@ -208,7 +208,7 @@ def _without_scope_alone(difference: Difference) -> Case | None:
 
 
 def _with_spellings(difference: Difference) -> Case | None:
-    """In Cinder a protocol that has several names is a list of them, which equals none."""
+    """In Cinder a protocol with several names is the list of its names, which equals no single name."""
     names = storage_protocols.aliases(difference.pool.report.get("storage_protocol"))
     return _with_report(difference, {"storage_protocol": list(names)}) if isinstance(names, tuple) else None
 
@@ -219,7 +219,7 @@ def _named(difference: Difference) -> list[Any]:
 
 
 def _by_pool(difference: Difference) -> bool:
-    """Cinder looks at the very pools of those volumes, not at the backends."""
+    """Cinder compares the pools of the named volumes, not their backends."""
     named = [VOLUMES.get(volume, "") for volume in _named(difference)]
     on_pool = difference.pool.name in named
     on_backend = difference.pool.name.partition("#")[0] in [name.partition("#")[0] for name in named]
@@ -235,7 +235,7 @@ def _failing_query(difference: Difference) -> bool:
 
 
 def _query(difference: Difference) -> Any:
-    """Return the query, taken apart; None where there is none that Cinder does not fail with."""
+    """Return the parsed query; None without a query, or if Cinder fails with it."""
     text = difference.case.request.hints.get("query")
     return json.loads(text) if text and not difference.failed else None
 
@@ -280,7 +280,7 @@ def _with_whole_numbers(difference: Difference) -> Case | None:
 
 
 def _with_two_operands(difference: Difference) -> Case | None:
-    """``(a) and (b) and (c)``, ``a ? b : c ? d : e``: cut off what Cinder does not look at."""
+    """Cinder ignores the end of ``(a) and (b) and (c)`` and of ``a ? b : c ? d : e``; return the case without it."""
     part = r"\([^()]*(?:\([^()]*(?:\([^()]*\)[^()]*)*\)[^()]*)*\)"
     text = _function(difference)
     found = re.fullmatch(rf"({part} (and|or) {part}) \2 {part}", text)
@@ -289,7 +289,7 @@ def _with_two_operands(difference: Difference) -> Case | None:
 
 
 def _text(difference: Difference) -> bool:
-    """Cinder lets texts be added, multiplied and compared, and takes any but the empty one for true."""
+    """Cinder adds, multiplies and compares texts, and every text but the empty one is true."""
     if difference.answer.refused is not None:
         return False
     if difference.part == WEIGHERS:
@@ -299,16 +299,16 @@ def _text(difference: Difference) -> bool:
 
 
 def _is_text(case: Case, pool: PoolCase, function: str) -> bool:
-    answered = ours.pool_of(pool, case.ratio)
+    answered = tonnage_answers.pool_of(pool, case.ratio)
     if not isinstance(answered, Pool):
         return False
-    found = evaluation.results(PoolTable([answered]), ours.request_of(case.request), np.arange(1), function)
+    found = evaluation.results(PoolTable([answered]), tonnage_answers.request_of(case.request), np.arange(1), function)
     results = [result for _, each in found for result in each]
     return any(isinstance(result, str) or "which is no number" in str(result) for result in results)
 
 
 def _comma(difference: Difference) -> bool:
-    """``(a, b)`` is a list in Cinder, which is true, and no number."""
+    """In Cinder ``(a, b)`` is a list, which is true and not a number."""
     if difference.part == WEIGHERS:
         functions = [pool.report.get("goodness_function", "") for pool in difference.case.pools]
         return difference.failed == "TypeError" and any(map(_LIST.fullmatch, functions))
@@ -319,7 +319,7 @@ _LIST = re.compile(r"\([^()]+, 5\)")
 
 
 def _wider(difference: Difference) -> bool:
-    """What is an expression here and none there: Cinder's verdict is that of one that is wrong."""
+    """The text is a valid expression only in Tonnage; Cinder's verdict is its verdict for an invalid one."""
     odd = r"\^ -|[^&]&[^&]|[^|]\|[^|]|_gb2|\w\.\w+\.\w|\.\w+ (and|or) "
     return difference.there in (False, 0) and re.search(odd, _function(difference)) is not None
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pools and requests of the benchmarks of decisions and reports, the same for Tonnage and for Cinder.
 
-It imports nothing of either and runs with both Pythons.
+It imports neither of them and runs with both Pythons.
 """
 
 import gc
@@ -13,7 +13,7 @@ from typing import Any
 
 BACKENDS = 10
 
-#: What the volume type asks for; every second pool has it.
+#: Extra specs of the volume type; every second pool matches them.
 EXTRA_SPECS = {
     "volume_backend_name": "ssd",
     "storage_protocol": "<in> iSCSI",
@@ -22,7 +22,7 @@ EXTRA_SPECS = {
 
 
 def reports(pools: int, day: int = 0) -> dict[str, list[dict[str, Any]]]:
-    """Return so many pools as drivers report them, by backend; each day every pool has less free space."""
+    """Return the reports of ``pools`` pools, by backend. Each ``day`` every pool has less free capacity."""
     found: dict[str, list[dict[str, Any]]] = {f"volumes@b{number}": [] for number in range(BACKENDS)}
     for number in range(pools):
         total = 10_000 + 10 * (number % 997)
@@ -51,13 +51,13 @@ def reports(pools: int, day: int = 0) -> dict[str, list[dict[str, Any]]]:
 
 
 def sizes() -> Iterator[int]:
-    """Yield the sizes that are asked for, in GiB."""
+    """Yield the sizes of the requested volumes, in GiB."""
     while True:
         yield from range(1, 21)
 
 
-def held(once: Callable[[], object]) -> int:
-    """Return how many bytes more there are in objects after something was done, without what has been freed again."""
+def allocated_bytes(once: Callable[[], object]) -> int:
+    """Return the bytes of memory that ``once`` has allocated and not freed."""
     gc.collect()
     tracemalloc.start()
     once()
@@ -76,9 +76,10 @@ def timed(
     least: int = 5,
     most: int = 5000,
 ) -> dict[str, Any]:
-    """Run something for so long and return milliseconds: wall-clock median and 99th percentile, processor median.
+    """Run ``once`` repeatedly; return the median and 99th percentile of wall-clock ms, and the median of processor ms.
 
-    What is done ``before`` each run is not measured; ``clock`` tells processor time.
+    ``seconds`` is the duration, with at least ``least`` and at most ``most`` runs. ``before`` runs before each run and
+    is not measured; ``clock`` returns the processor time in seconds.
     """
     wall, processor = [], []
     end = time.perf_counter() + seconds

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random cases about what pools are capable of, and what types ask of that."""
+"""Random cases about capabilities of pools and extra specs of volume types."""
 
 import json
 import random
 from typing import Any
 
-from beside_cinder import parts
-from beside_cinder.cases import Case, PoolCase, Wish
+from cinder_comparison import case_elements
+from cinder_comparison.cases import Case, CaseRequest, PoolCase
 
 _MEDIA = ["ssd", "hdd", "SSD", "ssd nvme"]
 _VALUES: list[Any] = [
@@ -30,16 +30,16 @@ _KEYS = ["media", "tier", "nested", "storage_protocol", "QoS_support", "replicat
 def _capabilities(dice: random.Random) -> dict[str, Any]:
     found = {key: dice.choice(_VALUES) for key in dice.sample(_KEYS, dice.randint(3, len(_KEYS)))}
     if "storage_protocol" in found:
-        found["storage_protocol"] = dice.choice(parts.PROTOCOLS)
+        found["storage_protocol"] = dice.choice(case_elements.PROTOCOLS)
     if dice.random() < 0.6:
         found["nested"] = {"kind": dice.choice(_VALUES), "level": {"n": dice.choice(_VALUES)}}
     return found
 
 
 def _words(dice: random.Random, value: Any) -> str:
-    """Return a spec that has a chance to fit that value."""
+    """Return an extra spec that may match the value."""
     value = dice.choice(value) if isinstance(value, list) and value else value
-    word = str(dice.choice([value, value, dice.choice(_VALUES[:-5]), dice.choice(parts.PROTOCOLS)]))
+    word = str(dice.choice([value, value, dice.choice(_VALUES[:-5]), dice.choice(case_elements.PROTOCOLS)]))
     if dice.random() < 0.25:
         return word
     operator = dice.choice(_OPERATORS)
@@ -52,12 +52,12 @@ def _words(dice: random.Random, value: Any) -> str:
     )
 
 
-def typed(dice: random.Random) -> Case:
-    """Return a case about extra specs, many of which have a chance to fit."""
+def extra_specs(dice: random.Random) -> Case:
+    """Return a case about extra specs, many of which may match."""
     pools = []
-    for name in parts.names(dice, 6):
-        report = {**parts.sound(dice, extreme=0), **_capabilities(dice)}
-        report.update(parts.two_decimals(report))
+    for name in case_elements.pool_names(dice, 6):
+        report = {**case_elements.consistent_report(dice, extreme=0), **_capabilities(dice)}
+        report.update(case_elements.two_decimals(report))
         pools.append(PoolCase(name, "east", 7, report))
     known = dice.choice(pools).report
     specs = {}
@@ -77,24 +77,24 @@ def typed(dice: random.Random) -> Case:
         )
     if specs.get("provisioning:type") not in (None, "thin"):
         specs["provisioning:type"] = "thick"
-    return Case("CapabilitiesFilter", Wish(1, extra_specs=specs), pools)
+    return Case("CapabilitiesFilter", CaseRequest(1, extra_specs=specs), pools)
 
 
-def by_protocol(dice: random.Random) -> Case:
-    """Return a case about nothing but the names of protocols: a spec, a query or the function of a driver."""
-    wanted = dice.choice([*parts.SPELLED, *parts.SPELLED, "ceph", "ISCSI"])
-    pools = parts.plain(dice)
+def storage_protocol(dice: random.Random) -> Case:
+    """Return a case about the names of protocols in an extra spec, a query or a driver's function."""
+    wanted = dice.choice([*case_elements.PROTOCOL_NAMES, *case_elements.PROTOCOL_NAMES, "ceph", "ISCSI"])
+    pools = case_elements.simple_pools(dice)
     for pool in pools:
-        pool.report["storage_protocol"] = dice.choice([*parts.PROTOCOLS, [wanted]])
+        pool.report["storage_protocol"] = dice.choice([*case_elements.PROTOCOLS, [wanted]])
     asked = dice.choices(["spec", "query", "function"], [6, 1, 3])[0]
     if asked == "query":
         query = json.dumps(["=", dice.choice(["$storage_protocol", "$capabilities.storage_protocol"]), wanted])
-        return Case("JsonFilter", Wish(1, hints={"query": query}), pools)
+        return Case("JsonFilter", CaseRequest(1, hints={"query": query}), pools)
     if asked == "spec":
         key = dice.choice(["storage_protocol", "capabilities:storage_protocol"])
         spec = dice.choice([wanted, f"<or> ceph <or> {wanted}", f"<in> {wanted}", f"s== {wanted}", f"s!= {wanted}"])
-        return Case("CapabilitiesFilter", Wish(1, extra_specs={key: spec}), pools)
+        return Case("CapabilitiesFilter", CaseRequest(1, extra_specs={key: spec}), pools)
     for pool in pools:
         name, operator = dice.choice(["stats", "capabilities"]), dice.choice(["==", "!="])
         pool.report["filter_function"] = f"({name}.storage_protocol {operator} '{wanted}')"
-    return Case("DriverFilter", Wish(1), pools)
+    return Case("DriverFilter", CaseRequest(1), pools)

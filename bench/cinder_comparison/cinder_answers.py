@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Cinder says to the cases of the differential test; runs with the Python that Cinder is installed in.
+"""Cinder's answers to the cases of the differential test. It runs with the Python that Cinder is installed in.
 
-The first line of standard input is the setting: where things may be written, where the older release is unpacked, and
-which volumes and instances there are. Each further line is a case, and is answered by a line: a verdict for each pool,
-or weights. A verdict is true, false, or the error that the filter failed with.
+The first line of standard input is the setting: a folder for files, the folder of the older release, and the existing
+volumes and instances. Each further line is a case, and its answer is one line: a verdict for each pool, or weights. A
+verdict is true, false, or the error of the filter.
 
-All is Cinder's own: a report is applied by its host manager, volumes are rows of its database. Only Nova is stood in
-for, and of the older release there are the capacity filter and the capacity weigher alone, on pools as the newer one
-keeps them. What they take from a module of theirs that has changed since is loaded from the older release as well.
+All code is Cinder's own: its host manager applies the reports, and volumes are rows of its database. Only Nova is
+simulated. From the older release only the capacity filter and the capacity weigher are used, on the newer release's
+pools. A function of another module that they call is loaded from the older release too.
 """
 
 from __future__ import annotations  # Cinder's objects have their classes only later
@@ -88,13 +88,13 @@ _WEIGHERS = {
 
 
 class Older:
-    """The capacity filter and the capacity weigher of the older release, from where it is unpacked."""
+    """The capacity filter and the capacity weigher of the older release, loaded from its folder."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         scheduler = folder / "cinder" / "scheduler"
         self.capacity_filter = _load("older_capacity_filter", scheduler / "filters" / "capacity_filter.py")
         self.capacity_weights = _load("older_capacity_weights", scheduler / "weights" / "capacity.py")
-        # The weigher's formula was in a module that has become another one.
+        # The weigher's formula is in a module that the newer release has changed.
         text = (folder / "cinder" / "utils.py").read_text()
         wanted = "calculate_virtual_free_capacity"
         parts = [part for part in ast.parse(text).body if isinstance(part, ast.FunctionDef) and part.name == wanted]
@@ -111,18 +111,18 @@ def _load(name: str, path: pathlib.Path) -> types.ModuleType:
 
 
 class Nova:
-    """The compute service, as far as it is asked."""
+    """The simulated compute service."""
 
     hosts: dict[str, str] = {}  # noqa: RUF012
 
     def get_server(self, ctxt, instance_id, privileged_user=False, timeout=None):  # type: ignore[no-untyped-def]
-        """Return an instance, without a host where nobody may know it."""
+        """Return an instance. An unknown instance has no host."""
         host = self.hosts.get(instance_id)
         return types.SimpleNamespace(**({} if host is None else {instance_locality_filter.INSTANCE_HOST_PROP: host}))
 
 
-class Peer:
-    """Answers cases."""
+class CinderAnswers:
+    """Cinder with one database, which answers cases."""
 
     def __init__(self, setting: dict) -> None:
         conf = pathlib.Path(setting["folder"]) / "cinder.conf"
@@ -130,7 +130,7 @@ class Peer:
         CONF(["--config-file", str(conf)], project="cinder")
         rpc.init(CONF)
         migration.db_sync()
-        # Volumes are looked for in the project of the request.
+        # Cinder looks up volumes in the project of the request.
         self._context = context.RequestContext("u", "p", is_admin=True)
         self._older = Older(pathlib.Path(setting["older"]))
         kind = db.volume_type_get_by_name(self._context, "__DEFAULT__")["id"]
@@ -141,7 +141,7 @@ class Peer:
                 db.volume_create(self._context, {"id": volume_id, **owner, **place})
         Nova.hosts = setting["instances"]
         nova.API = Nova
-        # The weigher names the context, which this release's database takes by its place alone: it always fails.
+        # The weigher passes the context by keyword, and this release's database accepts it only by position.
         volume_number.db = types.SimpleNamespace(
             volume_data_get_for_host=lambda context, host, count_only: db.volume_data_get_for_host(
                 context, host, count_only=count_only
@@ -187,7 +187,7 @@ class Peer:
         return {"raw": raw, "totals": {each.obj.host: each.weight for each in ordered}}
 
     def _properties(self, request: dict) -> dict:
-        """Return what Cinder's scheduler hands to filters and weighers."""
+        """Return the properties that Cinder's scheduler passes to filters and weighers."""
         volume_type = {"extra_specs": request["extra_specs"]}
         properties = {
             "context": self._context,
@@ -210,9 +210,9 @@ class Peer:
 
 
 def _state(pool: dict) -> host_manager.PoolState:
-    """Return a pool as the scheduler has it after a report, and after what it has placed since."""
+    """Return the scheduler's state of a pool after a report and the later placements."""
     backend, _, name = pool["name"].partition("#")
-    # The volume manager adds what was placed to what a driver reports.
+    # The volume manager adds the allocated capacity to a driver's report.
     stats = {**pool["report"], "pool_name": name, "allocated_capacity_gb": pool["allocated"]}
     state = host_manager.BackendState(backend, None)
     capability = {"pools": [stats], "timestamp": datetime.datetime(2020, 1, 1)}  # noqa: DTZ001
@@ -228,9 +228,9 @@ def _failure(error: Exception) -> str:
 
 
 def main() -> None:
-    """Answer line by line."""
+    """Answer each line of standard input."""
     answers, sys.stdout = sys.stdout, sys.stderr
-    peer = Peer(json.loads(sys.stdin.readline()))
+    peer = CinderAnswers(json.loads(sys.stdin.readline()))
     for line in sys.stdin:
         answers.write(json.dumps(peer.answer(json.loads(line))) + "\n")
         answers.flush()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a measurement of Tonnage and the same of Cinder in one run, each in a process of its own."""
+"""The runner of the same measurement for Tonnage and for Cinder, each in a separate process."""
 
 import argparse
 import json
@@ -24,8 +24,8 @@ def parser(description: str | None) -> argparse.ArgumentParser:
     mine = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
-    mine.add_argument("--pools", type=int, nargs="+", default=[1_000, 10_000, 100_000], help="how many there are")
-    mine.add_argument("--seconds", type=float, default=5.0, help="for how long each figure is measured")
+    mine.add_argument("--pools", type=int, nargs="+", default=[1_000, 10_000, 100_000], help="numbers of pools")
+    mine.add_argument("--seconds", type=float, default=5.0, help="duration of the measurement of each figure")
     mine.add_argument("--json", action="store_true", help="print a line of JSON for each number of pools and no table")
     mine.add_argument("--peer", action="store_true", help="measure Cinder's own scheduler as well")
     mine.add_argument(
@@ -33,19 +33,19 @@ def parser(description: str | None) -> argparse.ArgumentParser:
         type=int,
         default=10_000,
         metavar="POOLS",
-        help="measure the scheduler with all that is around it up to so many pools (%(default)s)",
+        help="measure the whole scheduler up to this number of pools (%(default)s)",
     )
     cinder_peer.add_arguments(mine)
     return mine
 
 
 def run(name: str, arguments: argparse.Namespace, show: Callable[[Sequence[Figures]], str]) -> int:
-    """Measure what is called ``name`` in both, print it, and return the exit status: 2 if there is no Cinder."""
+    """Run the measurement ``name`` for both and print it; return the exit status: 2 if Cinder is not available."""
     python = missing = None
     if arguments.peer:
         try:
             python = cinder_peer.asked_for(arguments)
-        except machine.NotHere as error:
+        except machine.NotAvailable as error:
             if arguments.cinder_python is not None:
                 print(f"{name}: --cinder-python: {error}", file=sys.stderr)
                 return 2
@@ -74,20 +74,23 @@ def run(name: str, arguments: argparse.Namespace, show: Callable[[Sequence[Figur
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Return a table for people: numbers to the right, nothing where there is none."""
-    texts = [[*heads], *([_spelled(value) for value in row] for row in rows)]
+    """Return a table with right-aligned columns. None becomes an empty cell."""
+    texts = [[*heads], *([_text(value) for value in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
     lines = ["  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)) for line in texts]
     return "\n".join([lines[0], "-" * len(lines[0]), *lines[1:]])
 
 
 def ratio(peer: float | None, mine: float) -> float | None:
-    """Return how many times as much the other takes."""
+    """Return the ratio of Cinder's time to Tonnage's, as a whole number."""
     return None if peer is None else round(peer / mine)
 
 
 def _measured(python: str, script: str, *words: str) -> Figures:
-    """Return what a script prints. Raises :class:`~command.Wrong` with the end of what it says if it fails."""
+    """Return the figures that a script prints.
+
+    Raises :class:`~command.BenchmarkError` with the end of its error output if it fails.
+    """
     with tempfile.TemporaryDirectory(prefix="tonnage-bench-") as folder:
         done = subprocess.run(
             [python, "-W", "ignore", str(_HERE / script), *words],
@@ -98,12 +101,12 @@ def _measured(python: str, script: str, *words: str) -> Figures:
             check=False,
         )
     if done.returncode:
-        raise command.Wrong(f"{script} {' '.join(words)} failed: {done.stderr.strip()[-500:]}")
+        raise command.BenchmarkError(f"{script} {' '.join(words)} failed: {done.stderr.strip()[-500:]}")
     figures: Figures = json.loads(done.stdout.strip().rpartition("\n")[2])
     return figures
 
 
-def _spelled(value: object) -> str:
+def _text(value: object) -> str:
     if value is None:
         return ""
     if isinstance(value, float):

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random cases about queries of requests and functions of drivers."""
+"""Random cases about JSON queries of requests and functions of drivers."""
 
 import json
 import random
 from typing import Any
 
-from beside_cinder import expressions, parts
-from beside_cinder.cases import PLACES, Case, Wish
+from cinder_comparison import case_elements, expressions
+from cinder_comparison.cases import PLACES, Case, CaseRequest
 
 
-def queried(dice: random.Random) -> Case:
-    """Return a case about a query."""
-    pools = parts.rich(dice)
+def queries(dice: random.Random) -> Case:
+    """Return a case about a JSON query."""
+    pools = case_elements.detailed_pools(dice)
     query = _query(dice, dice.choice([1, 1, 2, 3, 3]))
     text: Any = json.dumps(query)
     odd = dice.random()
@@ -20,7 +20,7 @@ def queried(dice: random.Random) -> Case:
     elif odd < 0.04:
         text = dice.choice([query, "", None, "[]"])
     hints = {"query": text} if dice.random() < 0.95 else {}
-    return Case("JsonFilter", Wish(1, hints=hints), pools)
+    return Case("JsonFilter", CaseRequest(1, hints=hints), pools)
 
 
 def _query(dice: random.Random, depth: int) -> list[Any]:
@@ -51,10 +51,10 @@ def _operand(dice: random.Random) -> Any:
     )
 
 
-def functioned(dice: random.Random) -> Case:
-    """Return a case about functions of drivers."""
-    pools = parts.rich(dice)
+def filter_functions(dice: random.Random) -> Case:
+    """Return a case about ``filter_function`` of drivers."""
+    pools = case_elements.detailed_pools(dice)
     for pool in pools:
         if dice.random() < 0.95:
             pool.report["filter_function"] = expressions.condition(dice)
-    return Case("DriverFilter", parts.wish_of_type(dice), pools)
+    return Case("DriverFilter", case_elements.typed_request(dice), pools)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A temporary folder and the processes that work in it: gone when whoever made them is, however that ends."""
+"""A temporary folder and its processes, which are removed when the process that created them ends in any way."""
 
 import pathlib
 import shutil
@@ -15,8 +15,8 @@ from tests.servers import base
 _WATCHER = pathlib.Path(base.__file__).with_name("watcher.py")
 
 
-class Folder:
-    """A temporary folder, and the processes that work in it. However this process ends, they end and it is removed."""
+class ProcessFolder:
+    """A temporary folder and its processes. A separate watcher kills them and removes it when this process ends."""
 
     def __init__(self, prefix: str, keep: bool = False) -> None:
         self._prefix = prefix
@@ -39,11 +39,11 @@ class Folder:
         self._watcher.wait()
 
     def watch(self, pid: int) -> None:
-        """Have a process killed at the end."""
+        """Kill this process at the end."""
         self._tell(pid, signal.SIGKILL)
 
     def forget(self, pid: int) -> None:
-        """Note that a process and all of its group are gone: its id may soon be somebody else's."""
+        """Do not kill this process, because its group has ended and its id may be reused."""
         self._tell(pid, 0)
 
     def _tell(self, pid: int, number: int) -> None:

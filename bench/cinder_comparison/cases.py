@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cases: a request, and pools as drivers report them, with the volumes and instances that there are."""
+"""Cases of the differential test: a request, pools as drivers report them, and the existing volumes and instances."""
 
 import uuid
 from dataclasses import dataclass, field
@@ -13,21 +13,21 @@ PLACES = [f"h{host}@b{backend}#p{pool}" for host in (1, 2, 3) for backend in (1,
 
 _WITH_VOLUMES = [place for place in PLACES if not place.endswith("3")]
 
-#: Volumes that there are, by id, and the pool of each; there are pools without one.
+#: Existing volumes by id, with their pools. Some pools have no volume.
 VOLUMES = {str(uuid.UUID(int=number, version=4)): _WITH_VOLUMES[number * 7 % 12] for number in range(30)}
 NO_VOLUME = str(uuid.UUID(int=1000, version=4))
 
-#: Volumes of another project than the one that asks, and the pool of each.
+#: Volumes of another project than the request's, by id, with their pools.
 FOREIGN = {str(uuid.UUID(int=1100 + number, version=4)): _WITH_VOLUMES[number] for number in range(3)}
 
-#: Instances and the hosts that they run on; one of which nobody may know the host.
+#: Instances with their hosts, and an instance without a known host.
 INSTANCES = {str(uuid.UUID(int=2000 + number, version=4)): f"h{number}" for number in (1, 2, 9)}
 NO_INSTANCE = str(uuid.UUID(int=2100, version=4))
 
 
 @dataclass(frozen=True, slots=True)
 class PoolCase:
-    """A pool: what its driver reports, what was allocated by then, and the sizes of volumes placed there since."""
+    """A pool: its driver's report, the allocated capacity in GiB at the report, and the sizes of later volumes."""
 
     name: str
     zone: str
@@ -37,8 +37,8 @@ class PoolCase:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """A request. ``new_size`` is that of a volume that grows from ``size``, 0 where one is new."""
+class CaseRequest:
+    """A request. For the growth of a volume of ``size`` GiB ``new_size`` is the new size, for a new volume it is 0."""
 
     size: int
     new_size: int = 0
@@ -50,16 +50,19 @@ class Wish:
 
     @property
     def takes(self) -> int:
-        """The GiB that a pool would take on."""
+        """The GiB that the request adds to a pool."""
         return self.new_size - self.size if self.new_size else self.size
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One question to both: ``plugin`` is the name of a filter here, or ``weighers``, which have multipliers."""
+    """A request and pools for both schedulers.
+
+    ``plugin`` is the name of a filter in Tonnage, or ``weighers``. ``weighers`` maps their names to multipliers.
+    """
 
     plugin: str
-    request: Wish
+    request: CaseRequest
     pools: list[PoolCase]
     calculation: str = STANDARD
     ratio: float | str = 20.0

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The registration of agent processes: hello, epoch, and the listing that follows. Belongs to the decision thread."""
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from typing import TypeVar
+
+from oslo_db import exception as db_exc
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger.db.database import Database
+from tonnage.ledger.db.db_errors import loudness
+from tonnage.ledger.inventory import backends, listings, reports
+from tonnage.rpc.batching.command_sender import AgentMessages
+from tonnage.rpc.messages import Hello, Listing, Receipt, Welcome
+from tonnage.scheduler.claims.dispatcher import Dispatcher
+from tonnage.scheduler.reports.audit_thread import AuditThread
+from tonnage.scheduler.reports.backend_state import BackendEntry
+from tonnage.scheduler.reports.cache_refresh import CacheRefresh
+
+LOG = logging.getLogger(__name__)
+
+#: Most characters of the fields of a hello.
+_HELLO_LENGTHS = {"backend": 255, "availability_zone": 255, "driver": 255, "nonce": 64}
+
+Message = TypeVar("Message")
+Result = TypeVar("Result")
+
+
+class UnknownEpoch(errors.Unavailable):
+    """A message is of an epoch that the ledger does not know."""
+
+
+class Registration:
+    """Gives agent processes their epochs, records their listings, and tells which epochs are current.
+
+    ``audit`` compares listings with the reports of the drivers.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        cache_refresh: CacheRefresh,
+        dispatcher: Dispatcher,
+        agents: AgentMessages,
+        audit: AuditThread | None = None,
+    ) -> None:
+        self._database = database
+        self._cache_refresh = cache_refresh
+        self._dispatcher = dispatcher
+        self._agents = agents
+        self._audit = audit
+
+    def hellos(self, messages: Sequence[Hello]) -> list[Welcome | Exception]:
+        """Give each agent process its epoch."""
+        return [self._hello(message) for message in messages]
+
+    def listings(self, messages: Sequence[Listing]) -> list[Receipt | Exception]:
+        """Record the volumes on the storage, and send the commands of pending claims again."""
+        return [_result(self._listing, message) for message in messages]
+
+    def current(self, name: str, epoch: int) -> BackendEntry | None:
+        """Return the backend if that epoch is its current one, None if the epoch is over by the ledger.
+
+        An epoch that the cache does not know was given by another scheduler, or by a ledger that is lost; then the
+        agent is asked to say hello, and :class:`UnknownEpoch` raised. An epoch that seems to be over by the cache may
+        be that of a backend that was removed and has said hello again.
+        """
+        hosts = self._cache_refresh.hosts
+        backend = hosts.backend(name)
+        if backend is None or backend.epoch != epoch:
+            with self._database.reading() as session:
+                row = backends.find(session, name)
+                if row is not None:
+                    self._cache_refresh.refresh(session, [row])
+            if row is None or row.epoch < epoch:
+                self._agents.rejoin(name)
+                raise UnknownEpoch(f"the ledger does not know epoch {epoch} of backend {name}; it has to say hello")
+            backend = hosts.backend(name)
+        return backend if backend is not None and backend.epoch == epoch else None
+
+    def request_stamps(self, backend: str, storage_ids: Collection[str]) -> None:
+        """Ask an agent to take stamps of storages that another backend shares, before each of its reports."""
+        self._agents.take_stamps(backend, sorted(storage_ids))
+
+    def _hello(self, message: Hello) -> Welcome | Exception:
+        for name, most in _HELLO_LENGTHS.items():
+            value: str = getattr(message, name)
+            if len(value) > most or not value.isprintable():
+                return errors.InvalidInput(f"{name} is {value[:40]!r}: it takes at most {most} printable characters")
+        try:
+            row = self._database.run(_say_hello, message)
+        except db_exc.DBDuplicateEntry:  # its first hello reached two schedulers at once
+            row = self._database.run(_say_hello, message)
+        with self._database.reading() as session:
+            self._cache_refresh.refresh(session, [row])
+            shared = reports.shared_storages(session, row.id)
+        LOG.info("Backend %s (driver %s) said hello, epoch %d", row.name, message.driver, row.epoch)
+        return Welcome(epoch=row.epoch, shared_storages=shared)
+
+    def _listing(self, message: Listing) -> Receipt:
+        backend = self.current(message.backend, message.epoch)
+        if backend is None:
+            return Receipt(accepted=False)
+        with self._database.reading() as session:
+            pending = backends.load_pending(session, backend_id=backend.id)
+        # Only the agent can tell how an operation ended, whatever the listing shows: the command may be newer than the
+        # listing. A driver need not work for an operation that it has done already.
+        for claim in pending:
+            if claim.id not in message.in_hand:
+                self._dispatcher.send(claim)
+        self._database.run(listings.record, backend.id, message.epoch, message.tick, message.volumes, message.in_hand)
+        entries = self._cache_refresh.hosts.entries
+        with self._database.reading() as session:
+            self._cache_refresh.refresh_counters(session, [entries[name].id for name in backend.pools])
+        if self._audit is not None:
+            self._audit.listing(backend.id, message)
+        LOG.info("Backend %s holds %d volume(s); %d claim(s) wait", backend.name, len(message.volumes), len(pending))
+        return Receipt(accepted=True)
+
+
+def _result(work: Callable[[Message], Result], message: Message) -> Result | Exception:
+    """Return the result of the work or, so that other messages are handled, the error for the sender."""
+    try:
+        return work(message)
+    except errors.TonnageError as error:
+        LOG.log(loudness(error), "%s", error.message)
+        return error
+    except Exception as error:
+        LOG.exception("A message could not be taken in")
+        return error
+
+
+def _say_hello(session: orm.Session, message: Hello) -> backends.BackendRow:
+    return backends.hello(session, message.backend, message.nonce, message.availability_zone, message.driver)
