@@ -155,12 +155,13 @@ class ReportParts:
         self.deferred_reports = DeferredReports(
             database, cache_refresh, self.registration, self.report_handler, clock, patience
         )
+        self.backend_monitor = BackendMonitor(database, cache_refresh, clock)
         self.sweep_timer = SweepTimer(base.sweep, clock)
         recovery = ClaimRecovery(settings, hosts, dispatcher, outcome_handler, decisions, clock)
         self.periodic_tasks = PeriodicTasks(
             [
                 self.deferred_reports,
-                BackendMonitor(database, cache_refresh, clock),
+                self.backend_monitor,
                 Sweep(
                     database,
                     self.sweep_timer,

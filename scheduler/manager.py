@@ -100,7 +100,7 @@ class SchedulerManager:
         self._audit, self._alerts, self._registration = parts.audit, parts.alerts, parts.registration
         self._report_handler, self._deferred_reports = parts.report_handler, parts.deferred_reports
         self._periodic_tasks, self._operations = parts.periodic_tasks, parts.operations
-        self._sweep_timer = parts.sweep_timer
+        self._sweep_timer, self._backend_monitor = parts.sweep_timer, parts.backend_monitor
         self._pool_list_text = PoolListTextCache()
         self._node_fit = NodeFit(database)
         self._unread = UnreadFunctions(base.hosts)
