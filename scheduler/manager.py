@@ -50,7 +50,7 @@ from tonnage.scheduler.claims.dispatcher import Dispatcher
 from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
 from tonnage.scheduler.claims.periodic_tasks import PeriodicTasks, Purge
 from tonnage.scheduler.claims.sweep import ClaimRecovery, Sweep, SweepTimer
-from tonnage.scheduler.claims.volume_operations import VolumeOperations, run_over
+from tonnage.scheduler.claims.volume_operations import VolumeOperations
 from tonnage.scheduler.cluster.membership import Membership
 from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
 from tonnage.scheduler.compute.instance_hosts import InstanceHosts
@@ -264,7 +264,7 @@ class SchedulerCore:
 
     def stamps(self, query: StampQuery) -> dict[str, int]:
         """Give a look at storages that is about to begin its stamps."""
-        return run_over(self._database, reports.stamp, query.storage_ids)
+        return self._database.run_past_duplicates(reports.stamp, query.storage_ids)
 
     def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt]:
         """Take in how operations ended."""

@@ -31,7 +31,7 @@ from tonnage.capacity.reports.pool_stats import (
 )
 
 #: Pools with the same fields are validated column by column from so many on.
-_WORTHWHILE = 8
+WORTHWHILE = 8
 
 #: Fields that are remarked upon, or not passed through as they are.
 _ODD = frozenset({ALLOCATED, *SHOWN})
@@ -75,7 +75,7 @@ def validate(pools: Sequence[object]) -> list[Block]:
 
 def _layouts(pools: Sequence[object]) -> Iterator[tuple[Sequence[int], dict[str, list[Any]]]]:
     """Yield the places of pools that report the same fields, with these as columns, where that is worthwhile."""
-    if len(pools) < _WORTHWHILE:
+    if len(pools) < WORTHWHILE:
         return
     if columns := _columns(pools):
         yield range(len(pools)), columns
@@ -85,7 +85,7 @@ def _layouts(pools: Sequence[object]) -> Iterator[tuple[Sequence[int], dict[str,
         if type(raw) is dict:
             alike.setdefault(tuple(raw), []).append(place)
     for places in alike.values():
-        if len(places) >= _WORTHWHILE and (columns := _columns([pools[place] for place in places])):
+        if len(places) >= WORTHWHILE and (columns := _columns([pools[place] for place in places])):
             yield places, columns
 
 

@@ -55,7 +55,7 @@ def validate(pools: object) -> Report:
     """Validate the pools of a report, each a mapping as drivers send it. Never raises."""
     if not isinstance(pools, (list, tuple)):
         return Report(StatsColumns.of([]), (BadField("?", "pools", pools, "a report carries a list of pools"),))
-    blocks = column_validation.validate(pools)
+    blocks = column_validation.validate(pools) if len(pools) >= column_validation.WORTHWHILE else []
     if len(blocks) == 1 and blocks[0].plain.all() and len(set(blocks[0].columns.name)) == len(pools):
         return Report(blocks[0].columns)
     plain = {place: stats for block in blocks for place, stats in block.rows()}

@@ -49,12 +49,12 @@ def on_hangup(reload: Callable[[], object]) -> Callable[[], None]:
         if not ends():
             reload()
 
-    def look() -> None:
+    def check_terminal() -> None:
         if os.getpgrp() == os.getsid(0):
             ends()
 
     signal.signal(signal.SIGHUP, handle)
-    return look
+    return check_terminal
 
 
 def outlives() -> bool:

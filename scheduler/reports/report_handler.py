@@ -148,7 +148,8 @@ class ReportHandler:
             counters = result.counters
             if self._audit is not None:
                 self._audit.report(diff.backend.id, diff.message)
-        self._hosts.set_counters(counters)
+        if counters:
+            self._hosts.set_counters(counters)
         for message, _ in messages:
             if message.in_hand:
                 self._outcome_handler.renew(message.in_hand)

@@ -257,7 +257,7 @@ def alike(draw: st.DrawFn) -> list[object]:
 def test_pools_in_bulk_are_validated_as_each_by_itself(pools: list[object]) -> None:
     in_bulk = validation.validate(pools)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(column_validation, "_WORTHWHILE", math.inf)
+        patch.setattr(column_validation, "WORTHWHILE", math.inf)
         one_by_one = validation.validate(pools)
     assert repr(in_bulk) == repr(one_by_one)
     assert repr(in_bulk.pools) == repr(one_by_one.pools)

@@ -16,7 +16,6 @@ from tonnage.quotas import options, reservations
 from tonnage.quotas.limits import Scope
 from tonnage.quotas.quota_budget import QuotaTaken
 from tonnage.rpc.messages import Answer, ManageVolume
-from tonnage.scheduler.claims import volume_operations as scheduler_verbs
 from tonnage.scheduler.claims.sweep import SweepTimer
 from tonnage.scheduler.claims.volume_operations import VolumeOperations
 
@@ -134,13 +133,13 @@ def test_one_that_was_refused_for_a_quota_does_not_take_effect_once_there_is_mor
 def test_one_that_took_effect_elsewhere_while_it_was_refused_here_is_granted(monkeypatch: pytest.MonkeyPatch) -> None:
     world, verbs = with_files(100, image=9)
     message = asked(world, "image")
-    run_over = scheduler_verbs.run_over
+    run = world.database.run_past_duplicates
 
     def refused(*arguments: Any) -> None:
         monkeypatch.undo()
-        run_over(*arguments)
+        run(*arguments)
         raise errors.Conflict("it was in use")
 
-    monkeypatch.setattr(scheduler_verbs, "run_over", refused)
+    monkeypatch.setattr(world.database, "run_past_duplicates", refused)
     assert verbs.manage([message]) == [None]
     assert world.rows("SELECT id, status FROM volumes") == [(message.volume_id, "creating")]
