@@ -19,8 +19,8 @@ _RATE = 50
 Stages: TypeAlias = Sequence[tuple[str, str]]
 
 SCHEDULER: Stages = (
-    ("reports", r"ReportHandler\.reports|ReportHandler\._report|HostManager\.apply_report"),
-    ("outcomes", r"ReportHandler\.outcomes|ReportHandler\._end|\(.*ledger/endings\.py"),
+    ("reports", r"ReportHandler\.reports|ReportHandler\._apply|HostManager\.apply_report"),
+    ("outcomes", r"ReportHandler\.outcomes|OutcomeHandler\.|\(.*operation_outcomes\.py"),
     ("requests: filters and weighers", r"\(tonnage/(filters|weighers)/"),
     ("requests: ledger", r"\(tonnage/ledger/"),
     ("requests: commands to agents", r"Dispatcher\.|AgentClient\.|Courier|courier\.py"),

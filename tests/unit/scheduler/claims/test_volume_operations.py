@@ -40,7 +40,7 @@ def asked(world: World, reference: str) -> ManageVolume:
     )
 
 
-def test_what_is_being_taken_over_counts_with_its_listed_size_also_when_counted_anew() -> None:
+def test_an_adoption_counts_with_its_listed_size_also_after_a_recount() -> None:
     world, verbs = with_files(100, image=90)
     assert verbs.manage([asked(world, "image")]) == [None]
     # There is no room for it by the counter, so that the volumes are counted.
@@ -54,7 +54,7 @@ def test_what_is_being_taken_over_counts_with_its_listed_size_also_when_counted_
     assert answer.refusal is None
 
 
-def test_what_could_not_be_taken_over_leaves_its_size_to_others() -> None:
+def test_a_volume_that_could_not_be_adopted_gives_its_quota_back() -> None:
     world, verbs = with_files(100, image=90)
     verbs.manage([asked(world, "image")])
     [(claim_id,)] = world.rows("SELECT id FROM claims")
@@ -130,7 +130,7 @@ def test_one_that_was_refused_for_a_quota_does_not_take_effect_once_there_is_mor
     assert verbs.manage([asked(world, "image")]) == [None]
 
 
-def test_one_that_took_effect_elsewhere_while_it_was_refused_here_is_granted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_another_scheduler_granted_meanwhile_is_granted(monkeypatch: pytest.MonkeyPatch) -> None:
     world, verbs = with_files(100, image=9)
     message = asked(world, "image")
     run = world.database.run_past_duplicates

@@ -114,7 +114,7 @@ def test_an_instance_is_asked_about_for_the_project_of_the_volume(local: Schedul
     assert local.place(CreateGroup(request_id="g", volumes=both)).refusal is not None
 
 
-def test_nova_is_away_and_nobody_else_waits(local: SchedulerCore, nova: Compute) -> None:
+def test_while_nova_is_away_other_requests_do_not_wait(local: SchedulerCore, nova: Compute) -> None:
     nova.away.set()
     with futures.ThreadPoolExecutor() as threads:
         waiting = threads.submit(local.place, create(HERE))
@@ -155,14 +155,14 @@ def test_an_error_that_nobody_meant_refuses_that_request_alone(
 
 
 @pytest.mark.parametrize("value", ["web", 5, ["web"], {"id": HERE}])
-def test_what_is_no_id_is_asked_of_nobody(local: SchedulerCore, nova: Compute, value: Any) -> None:
+def test_an_invalid_instance_id_is_not_looked_up(local: SchedulerCore, nova: Compute, value: Any) -> None:
     refused = local.place(create(value)).refusal
     assert refused.nearest.rejection.code == "bad_hint"
     assert "is no id of an instance" in refused.message
     assert nova.asked == []
 
 
-def test_without_nova_messages_are_what_they_were(ledger: database.Database) -> None:
+def test_without_nova_messages_do_not_change(ledger: database.Database) -> None:
     nobody = InstanceHosts(ledger)
     message = create(HERE)
     [same] = nobody.located([message])
@@ -240,7 +240,7 @@ def test_the_decision_thread_may_retry_to_its_end(local: SchedulerCore) -> None:
         deadline = time.monotonic() + 10
         while not local._thread._stopping and time.monotonic() < deadline:
             time.sleep(0.01)
-        return [local._place_later(Retry("v")) for _ in items]
+        return [local.place_later(Retry("v")) for _ in items]
 
     ending = local._thread.submit(fails, None)
     local.stop()
