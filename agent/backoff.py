@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How to keep at something that fails: with growing pauses, and without a line in the log for each attempt."""
+"""Repetition of failing calls: growing pauses, and few log lines about a failure that lasts."""
 
 import logging
 import threading
@@ -16,19 +16,19 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Pauses:
-    """Pauses in seconds: ``first``, then twice as long each time, up to ``longest``."""
+class BackOff:
+    """Pauses between attempts in seconds: ``first``, then twice as long each time, up to ``longest``."""
 
     first: float = 0.5
     longest: float = 30.0
 
     def after(self, attempts: int) -> float:
-        """Return the pause after that many attempts."""
+        """Return the pause in seconds after that many attempts."""
         return float(min(self.longest, self.first * 2 ** min(attempts - 1, 32)))
 
 
-class Complaints:
-    """Warnings about a trouble that lasts: the first one, then when the text changes or after ``every`` seconds."""
+class FailureLog:
+    """Warnings about a failure that lasts: the first one, then one after a new text or after ``every`` seconds."""
 
     def __init__(self, log: logging.Logger, every: float = 60.0) -> None:
         self._log = log
@@ -36,8 +36,8 @@ class Complaints:
         self._lock = threading.Lock()
         self._last: tuple[str, float] | None = None
 
-    def about(self, text: str, with_traceback: bool = False) -> None:
-        """Log the text unless it was logged a moment ago."""
+    def failed(self, text: str, with_traceback: bool = False) -> None:
+        """Log the text as a warning, unless the same text was logged less than ``every`` seconds ago."""
         now = time.monotonic()
         with self._lock:
             if self._last is not None and self._last[0] == text and now - self._last[1] < self._every:
@@ -45,8 +45,8 @@ class Complaints:
             self._last = (text, now)
         self._log.warning("%s", text, exc_info=with_traceback)
 
-    def over(self, text: str) -> None:
-        """Log that the trouble is over, if there was one."""
+    def recovered(self, text: str) -> None:
+        """Log the text if there was a failure before."""
         with self._lock:
             if self._last is None:
                 return
@@ -54,22 +54,23 @@ class Complaints:
         self._log.info("%s", text)
 
 
-def until_done(
+def retry(
     attempt: Callable[[], T],
-    failed: Callable[[BaseException | None], None],
-    enough: threading.Event,
-    pauses: Pauses,
+    on_failure: Callable[[BaseException | None], None],
+    cancelled: threading.Event,
+    backoff: BackOff,
 ) -> T | None:
-    """Return what ``attempt`` returns once it raises nothing, or None if ``enough`` is set before.
+    """Return the result of ``attempt`` once it raises nothing, or None if ``cancelled`` is set before.
 
-    ``failed`` is told of each error. Only errors that Tonnage knows are tried again; others come through.
+    ``on_failure`` is called with each error. Only a :class:`~tonnage.capacity.errors.TonnageError` leads to another
+    attempt; other exceptions reach the caller.
     """
     attempts = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type(errors.TonnageError),
-        wait=tenacity.wait_exponential(multiplier=pauses.first, max=pauses.longest),
-        stop=tenacity.stop_when_event_set(enough),
-        sleep=tenacity.sleep_using_event(enough),
-        before_sleep=lambda state: failed(state.outcome.exception() if state.outcome else None),
+        wait=tenacity.wait_exponential(multiplier=backoff.first, max=backoff.longest),
+        stop=tenacity.stop_when_event_set(cancelled),
+        sleep=tenacity.sleep_using_event(cancelled),
+        before_sleep=lambda state: on_failure(state.outcome.exception() if state.outcome else None),
         retry_error_callback=lambda state: None,
     )
-    return None if enough.is_set() else attempts(attempt)
+    return None if cancelled.is_set() else attempts(attempt)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From the configuration to the backends of an agent."""
+"""Construction of an agent's backends from the configuration."""
 
 from oslo_config import cfg
 
@@ -14,14 +14,14 @@ from tonnage.drivers.options import WrongValue
 from tonnage.rpc import option_errors
 from tonnage.rpc.transport import Transport
 
-#: Acknowledged outcomes are remembered for so many times as long as a copy of their command can be on the bus.
+#: The time for which records of acknowledged outcomes are kept, in multiples of the time to live of a message.
 _RECORD_LIVES = 10
 
 
 def build(conf: cfg.ConfigOpts, transport: Transport) -> list[BackendAgent]:
     """Return the enabled backends, not yet started.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for the first one that cannot work as configured.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for the first backend that cannot work as configured.
     """
     return [build_one(conf, transport, section) for section in options.backends(conf)]
 
@@ -43,10 +43,10 @@ def build_one(conf: cfg.ConfigOpts, transport: Transport, section: str) -> Backe
 
 
 def validate(conf: cfg.ConfigOpts) -> list[str]:
-    """Return the sections of the enabled backends after a look at all of them, without touching any storage.
+    """Return the sections of the enabled backends after a check of all of them, without access to any storage.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what :func:`build` would refuse, and for a backend
-    that another process runs.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if :func:`build` would refuse
+    one, or if another process runs it.
     """
     sections = options.backends(conf)
     for section in sections:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a command to the driver, and from what the driver does to how it ended."""
+"""Execution of one command with the driver."""
 
 import logging
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from tonnage.rpc.messages import Command, Verb
 
 LOG = logging.getLogger(__name__)
 
-#: Verbs after which the volume is not in the pool any more.
+#: Verbs that remove the volume from the pool.
 REMOVING = frozenset({Verb.DELETE, Verb.PURGE})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """How an operation ended: the fields of an outcome that the driver knows of."""
+class OperationResult:
+    """The result of an operation: the fields of an outcome that depend on the driver."""
 
     ok: bool
     size_gb: float
@@ -25,10 +25,10 @@ class Ended:
     message: str = ""
 
 
-def execute(driver: Driver, command: Command) -> Ended:
-    """Have the driver do what the command says. Never raises: whatever goes wrong is an ending.
+def execute(driver: Driver, command: Command) -> OperationResult:
+    """Execute the command with the driver and return the result, also for a failure.
 
-    Not even what a library in a driver raises to end the process.
+    It raises nothing, not even an exception by which a library of the driver would end the process.
     """
     before = 0.0
     foreign = False
@@ -37,9 +37,9 @@ def execute(driver: Driver, command: Command) -> Ended:
             before = _size_before(driver, command)
         elif command.verb is Verb.MIGRATE:
             foreign = _stored_size(driver, command) is not None
-        return Ended(ok=True, size_gb=_VERBS[command.verb](driver, command, before))
+        return OperationResult(ok=True, size_gb=_VERBS[command.verb](driver, command, before))
     except errors.TonnageError as error:
-        # A driver that found no room has not begun, see Driver.create and those that are like it.
+        # A driver without room for the volume has not begun, see Driver.create and the methods like it.
         clean = isinstance(error, errors.CapacityExceeded) or (isinstance(error, errors.DriverError) and error.clean)
         message = error.message
     except plugin_errors.CAUGHT as error:
@@ -49,15 +49,15 @@ def execute(driver: Driver, command: Command) -> Ended:
             f"{command.verb} of volume {command.volume_id} failed on backend {driver.backend} with an internal error "
             f"({type(error).__name__}); the agent's log says more"
         )
-    # Clean speaks of what was to be made; a delete that failed leaves the volume in one state or another.
+    # Clean means that no new volume or size is left; a failed delete may leave the volume in any state.
     clean = clean and command.verb not in REMOVING
     if foreign:
-        # It was there before, so it is none of this order's: it may be the volume itself, or somebody else's, and must
-        # not be taken for a copy that has to go.
-        return Ended(ok=False, size_gb=_size_after(driver, command, before), clean=True, message=message)
+        # The copy was there before, so this command did not make it. It may be the volume itself, or another one, and
+        # must not be taken for a copy to delete.
+        return OperationResult(ok=False, size_gb=_size_after(driver, command, before), clean=True, message=message)
     size = before if clean and command.verb is Verb.EXTEND else _size_after(driver, command, before)
-    # A driver speaks of what it did now. A process before this one may have made the volume and died without telling.
-    return Ended(ok=False, size_gb=size, clean=clean and size <= before, message=message)
+    # The driver reports only this attempt. An earlier process may have made the volume and died before its outcome.
+    return OperationResult(ok=False, size_gb=size, clean=clean and size <= before, message=message)
 
 
 def _create(driver: Driver, command: Command, before: float) -> float:
@@ -136,7 +136,7 @@ def _size_before(driver: Driver, command: Command) -> float:
 
 
 def _size_after(driver: Driver, command: Command, before: float) -> float:
-    """Return what is there after a failure; if the storage cannot tell, what was there before."""
+    """Return the size in GiB of the volume after a failure; the size before it if the driver cannot list."""
     try:
         return _stored_size(driver, command) or 0.0
     except plugin_errors.CAUGHT as error:

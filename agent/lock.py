@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One process at a time per backend and machine."""
+"""The lock that keeps a second process on the machine from running the same backend."""
 
 import fcntl
 import os

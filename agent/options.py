@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from oslo_config import cfg
 
-from tonnage.agent.backoff import Pauses
+from tonnage.agent.backoff import BackOff
 from tonnage.capacity import errors
 
 OPTIONS = (
@@ -46,32 +46,33 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What steers one backend. Times are seconds."""
+    """The settings of one backend. Times are in seconds."""
 
     availability_zone: str
     driver_name: str
     lock_folder: str
     polling_interval: float = 60.0
     listing_interval: float = 300.0
-    #: A change after a quiet time is reported at once, further ones so much later together. Each report has every
-    #: scheduler do something.
+    #: A change after a quiet time is reported at once, further changes together after this time. Each report is work
+    #: for every scheduler.
     report_gap: float = 0.4
-    #: The same while operations run or follow each other.
+    #: The same while operations run or follow each other closely.
     busy_gap: float = 1.0
-    #: What that grows to where it goes on. What is not reported yet is in flight, so that nothing is promised twice.
+    #: The most to which that grows on a backend that stays busy. Unreported capacity counts as in flight meanwhile.
     longest_gap: float = 3.0
-    #: See :class:`tonnage.agent.snapshots.Looks`.
+    #: See :class:`tonnage.agent.snapshots.StorageSnapshots`.
     quiet_wait: float = 1.0
     quiet_look: float = 0.3
     threads: int = 8
-    #: How long acknowledged outcomes are remembered, see :class:`tonnage.agent.operations.Operations`.
+    #: The time for which acknowledged outcomes are kept, see :class:`tonnage.agent.operations.Operations`.
     record_seconds: float = 600.0
-    pauses: Pauses = field(default_factory=Pauses)
+    backoff: BackOff = field(default_factory=BackOff)
 
     def gap_after(self, busy_seconds: float) -> float:
-        """Return the seconds between two reports of a backend busy for so many: a fifth of them, within limits.
+        """Return the seconds between two reports of a backend that was busy for so many seconds.
 
-        Who polls often wants to hear often, and has a service_down_time to fit: at most a fifth of the interval.
+        It is a fifth of that time, within limits: an operator with a short polling interval expects frequent reports
+        and has a short service_down_time, so it is at most a fifth of the interval.
         """
         return max(self.busy_gap, min(busy_seconds / 5, self.polling_interval / 5, self.longest_gap))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Outcomes on their way to a scheduler. None is lost: each is sent until it was acknowledged.
+"""Delivery of outcomes to the schedulers: each outcome is sent until a scheduler has acknowledged it.
 
-What waits travels together. Where that fails, smaller companies try it, down to each alone, so that none keeps others
-from arriving; where it goes well they grow again.
+Waiting outcomes travel together in one call. After a failed call the batches become smaller, down to one outcome, so
+that no outcome keeps the others from arriving; after a successful call they grow again.
 """
 
 import heapq
@@ -13,25 +13,24 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from tonnage.agent.backoff import Complaints, Pauses
+from tonnage.agent.backoff import BackOff, FailureLog
 from tonnage.rpc.messages import Outcome
+from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
-#: A call that nobody answers takes some seconds; this many may do so before others have to wait.
-#: While they are under way, what else has ended gathers for the next.
-_THREADS = 2
+#: Number of calls in flight at a time. A call without an answer takes some seconds; new outcomes gather meanwhile.
+_WORKERS = 2
 
-#: Most outcomes that travel in one call.
-_MOST = 64
+#: Largest number of outcomes in one call.
+_MAX_BATCH = 64
 
-
-#: Seconds between two calls in which outcomes that end meanwhile gather. Nobody waits for them.
-_COMPANY = 0.2
+#: Seconds between two calls, in which new outcomes gather. No operation waits for them.
+_LINGER_SECONDS = 0.2
 
 
 @dataclass(slots=True)
-class _Letter:
+class _QueuedOutcome:
     outcome: Outcome
     due: float
     attempts: int = 0
@@ -39,113 +38,115 @@ class _Letter:
 
 
 class Outbox:
-    """Sends outcomes, the ones that fail again after growing pauses. ``send`` raises whatever keeps them back.
+    """Sends outcomes, and repeats failed calls after growing pauses. ``send`` raises an exception to keep its outcomes.
 
-    One after a quiet time goes at once; those that follow wait a moment for each other, as a call costs more than all
-    that it carries.
+    An outcome after a quiet time is sent at once. The following outcomes wait for each other for a moment, since a call
+    costs more than the outcomes in it.
     """
 
-    def __init__(self, backend: str, send: Callable[[Sequence[Outcome]], None], pauses: Pauses) -> None:
+    def __init__(self, backend: str, send: Callable[[Sequence[Outcome]], None], backoff: BackOff) -> None:
         self._backend = backend
         self._send = send
-        self._pauses = pauses
-        self._complaints = Complaints(LOG)
+        self._backoff = backoff
+        self._failure_log = FailureLog(LOG)
+        # Guards the fields below; notified when outcomes have left the outbox.
         self._changed = threading.Condition()
-        self._closed = False
-        self._most = _MOST
-        self._departed = -_COMPANY
-        self._letters: dict[str, _Letter] = {}
-        # (due, number, claim id); entries that the letter has outlived are passed over.
+        self._max_batch = _MAX_BATCH
+        self._last_sent = -_LINGER_SECONDS
+        self._outcomes: dict[str, _QueuedOutcome] = {}
+        # Entries (due, number, claim id); an entry whose outcome has another due time by now is ignored.
         self._queue: list[tuple[float, int, str]] = []
         self._numbers = itertools.count()
-        self._threads = [
-            threading.Thread(target=self._deliver, name=f"{backend} outbox {number}", daemon=True)
-            for number in range(_THREADS)
-        ]
+        self._workers = [Worker(f"{backend} outbox {number}", self._deliver) for number in range(_WORKERS)]
 
     def start(self) -> None:
         """Start the threads."""
-        for thread in self._threads:
-            thread.start()
+        for worker in self._workers:
+            worker.start()
 
     def put(self, outcome: Outcome) -> None:
-        """Send an outcome now; one that waits for its next attempt does not wait any longer."""
+        """Send an outcome now, also one that waits for its next attempt."""
         with self._changed:
-            letter = self._letters.get(outcome.claim_id)
-            if letter is None:
-                letter = self._letters[outcome.claim_id] = _Letter(outcome, 0.0)
-            if not letter.sending:
-                self._enqueue(letter, max(time.monotonic(), self._departed + _COMPANY))
+            queued = self._outcomes.get(outcome.claim_id)
+            if queued is None:
+                queued = self._outcomes[outcome.claim_id] = _QueuedOutcome(outcome, 0.0)
+            if not queued.sending:
+                self._enqueue(queued, max(time.monotonic(), self._last_sent + _LINGER_SECONDS))
+        self._wake()
 
     def clear(self) -> None:
-        """Forget all outcomes: their epoch is over."""
+        """Drop all outcomes: their epoch has ended."""
         with self._changed:
-            self._letters.clear()
+            self._outcomes.clear()
             self._queue.clear()
             self._changed.notify_all()
 
     def flush(self, timeout: float) -> bool:
-        """Wait until every outcome was acknowledged; tell whether that is so."""
+        """Wait at most ``timeout`` seconds until each outcome is acknowledged; return whether that is so."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._letters, timeout)
+            return self._changed.wait_for(lambda: not self._outcomes, timeout)
 
     def close(self) -> None:
         """Send nothing more. Calls that are under way end by themselves."""
+        for worker in self._workers:
+            worker.stop(timeout=0.0)
+
+    def _wake(self) -> None:
+        for worker in self._workers:
+            worker.wake()
+
+    def _enqueue(self, queued: _QueuedOutcome, due: float) -> None:
+        queued.due = due
+        heapq.heappush(self._queue, (due, next(self._numbers), queued.outcome.claim_id))
+
+    def _deliver(self) -> float | None:
+        """Send the outcomes that are due; return the seconds until others are, None if none wait."""
+        batch, pause = self._take_due()
+        if not batch:
+            return pause
+        failure: Exception | None = None
+        try:
+            self._send([queued.outcome for queued in batch])
+        except Exception as error:
+            failure = error
+        self._settle(batch, failure)
+        return 0.0
+
+    def _take_due(self) -> tuple[list[_QueuedOutcome], float | None]:
+        """Return the outcomes that are due or, if none is, the seconds until one will be."""
+        batch: list[_QueuedOutcome] = []
         with self._changed:
-            self._closed = True
-            self._changed.notify_all()
+            now = time.monotonic()
+            while self._queue and len(batch) < self._max_batch:
+                due, _, claim_id = self._queue[0]
+                if due > now:
+                    break
+                heapq.heappop(self._queue)
+                queued = self._outcomes.get(claim_id)
+                if queued is not None and not queued.sending and queued.due == due:
+                    queued.sending = True
+                    batch.append(queued)
+            if batch:
+                self._last_sent = now
+            return batch, self._queue[0][0] - now if self._queue else None
 
-    def _enqueue(self, letter: _Letter, due: float) -> None:
-        letter.due = due
-        heapq.heappush(self._queue, (due, next(self._numbers), letter.outcome.claim_id))
-        self._changed.notify_all()
-
-    def _deliver(self) -> None:
-        while letters := self._next():
-            failure: Exception | None = None
-            try:
-                self._send([letter.outcome for letter in letters])
-            except Exception as error:
-                failure = error
-            self._settle(letters, failure)
-
-    def _next(self) -> list[_Letter]:
-        """Wait for letters that are due and return them; none once closed."""
+    def _settle(self, batch: Sequence[_QueuedOutcome], failure: Exception | None) -> None:
         with self._changed:
-            while not self._closed:
-                letters: list[_Letter] = []
-                now = time.monotonic()
-                pause = None
-                while self._queue and len(letters) < self._most:
-                    due, _, claim_id = self._queue[0]
-                    if due > now:
-                        pause = due - now
-                        break
-                    heapq.heappop(self._queue)
-                    letter = self._letters.get(claim_id)
-                    if letter is not None and not letter.sending and letter.due == due:
-                        letter.sending = True
-                        letters.append(letter)
-                if letters:
-                    self._departed = now
-                    return letters
-                self._changed.wait(pause)
-            return []
-
-    def _settle(self, letters: list[_Letter], failure: Exception | None) -> None:
-        with self._changed:
-            self._most = min(_MOST, self._most * 2) if failure is None else max(1, len(letters) // 8)
-            for letter in letters:
-                letter.sending = False
-                letter.attempts += 1
-                if self._letters.get(letter.outcome.claim_id) is not letter:
+            self._max_batch = min(_MAX_BATCH, self._max_batch * 2) if failure is None else max(1, len(batch) // 8)
+            for queued in batch:
+                queued.sending = False
+                queued.attempts += 1
+                if self._outcomes.get(queued.outcome.claim_id) is not queued:
                     continue
                 if failure is None:
-                    del self._letters[letter.outcome.claim_id]
+                    del self._outcomes[queued.outcome.claim_id]
                 else:
-                    self._enqueue(letter, time.monotonic() + self._pauses.after(letter.attempts))
+                    self._enqueue(queued, time.monotonic() + self._backoff.after(queued.attempts))
             self._changed.notify_all()
         if failure is None:
-            self._complaints.over(f"Backend {self._backend}: outcomes arrive again")
+            self._failure_log.recovered(f"Backend {self._backend}: outcomes are delivered again")
         else:
-            self._complaints.about(f"Backend {self._backend}: an outcome could not be delivered and is kept: {failure}")
+            self._wake()
+            self._failure_log.failed(
+                f"Backend {self._backend}: an outcome could not be delivered and is kept: {failure}"
+            )

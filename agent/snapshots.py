@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a backend tells of its storage: reports of its figures and lists of its volumes, each with its place in time."""
+"""Reports and listings of a backend's storage, each with its place among the operations of the epoch."""
 
 import contextlib
 import dataclasses
@@ -15,53 +15,57 @@ from tonnage.drivers.base import Driver
 from tonnage.rpc import messages
 
 
-class Looks:
-    """Has the driver look. ``stamp`` asks the schedulers for stamps of storages, and returns none where it cannot.
+class StorageSnapshots:
+    """Makes reports and listings with the driver.
 
-    Each operation shall be either wholly in a report's figures or not at all. ``quiet_wait`` is how many seconds a
-    report waits for running operations to end, if they are of a kind that takes less; ``quiet_look`` how many others
-    wait for the report to have looked.
+    An operation should be either wholly in a report's figures or not at all. ``quiet_wait`` is how many seconds a
+    report waits for running operations to end, if recent operations took less; ``quiet_look`` how many seconds new
+    operations wait for the driver to collect the figures.
+
+    ``request_stamps`` asks the schedulers for stamps of storages and returns none if it cannot. Stamps are taken only
+    of storages that other backends share: a report contains a claim of another backend only if its stamp tells so, and
+    a report without a stamp contains none. Schedulers tell which storages are shared.
     """
 
     def __init__(
         self,
         driver: Driver,
         operations: Operations,
-        stamp: Callable[[Collection[str]], Mapping[str, int]],
+        request_stamps: Callable[[Collection[str]], Mapping[str, int]],
         quiet_wait: float,
         quiet_look: float,
     ) -> None:
         self._driver = driver
         self._operations = operations
-        self._stamp = stamp
+        self._request_stamps = request_stamps
         self._quiet_wait = quiet_wait
         self._quiet_look = quiet_look
-        self._storages: frozenset[str] = frozenset()
+        self._sharing = threading.Lock()
+        self._shared_storages: frozenset[str] = frozenset()
+
+    def add_shared_storages(self, storage_ids: Collection[str]) -> bool:
+        """Take stamps of these storages before each report from now on; return whether one of them is new."""
+        with self._sharing:
+            before = self._shared_storages
+            self._shared_storages = before.union(storage_ids)
+            return self._shared_storages != before
 
     def report(self, epoch: Epoch) -> messages.BackendReport:
-        """Return a report of this moment.
-
-        Stamps are of a moment before the look, and what to ask them for only a look can tell. So where that shows
-        another storage than the one before it, the driver looks once more.
-        """
-        stamps = self._stamps(self._storages)
-        report = self._look(epoch)
-        found = _storages(report)
-        if not found <= self._storages and (stamps := self._stamps(found)):
-            report = self._look(epoch)
-        self._storages = found
-        return dataclasses.replace(report, stamps={name: stamps[name] for name in sorted(found) if name in stamps})
+        """Return a report of this moment, with stamps of a moment before it."""
+        shared = self._shared_storages
+        stamps = self._request_stamps(shared) if shared else {}
+        return dataclasses.replace(self._collect(epoch), stamps=dict(stamps))
 
     def listing(self, epoch: Epoch, with_figures: bool) -> messages.Listing:
-        """Return a list of all volumes, if wanted with figures to hold it against.
+        """Return a listing of all volumes, if wanted with figures to compare it with.
 
-        Operations go on meanwhile. Those that did so at any moment of it are named as in hand: the list may show them
-        or not. Raises :class:`~tonnage.capacity.errors.DriverError` if the driver cannot tell.
+        Operations continue meanwhile. The listing names those that ran at any moment of it, since it may show their
+        effect or not. Raises :class:`~tonnage.capacity.errors.DriverError` if the driver cannot list.
         """
         began = epoch.tick()
         try:
-            volumes, tallies = (
-                audit_snapshot.tallied(self._driver, lambda: not self._operations.in_hand(since=began))
+            volumes, snapshots = (
+                audit_snapshot.take(self._driver, lambda: not self._operations.in_hand(since=began))
                 if with_figures
                 else (self._driver.list_volumes(), [])
             )
@@ -69,7 +73,7 @@ class Looks:
             raise
         except plugin_errors.CAUGHT as error:
             raise errors.DriverError(f"the driver cannot list volumes: {plugin_errors.described(error)}") from error
-        # The tick first: what ends after it was in hand while the driver looked, or began later.
+        # The tick first: an operation that ends after it ran during the listing, or began later.
         return messages.Listing(
             backend=self._driver.backend,
             epoch=epoch.number,
@@ -79,31 +83,28 @@ class Looks:
                 for stored in volumes
             ],
             in_hand=self._operations.in_hand(since=began),
-            tallies=tallies,
+            audit_snapshots=snapshots,
         )
 
-    def _stamps(self, storages: frozenset[str]) -> Mapping[str, int]:
-        return self._stamp(storages) if storages else {}
+    def _collect(self, epoch: Epoch) -> messages.BackendReport:
+        """Return a report without stamps, of a moment without operations if there is one soon.
 
-    def _look(self, epoch: Epoch) -> messages.BackendReport:
-        """Have the driver look, at a moment without operations if there is one soon.
-
-        An operation that ends while the driver looks may show in the figures and has a later tick all the same, so it
-        would count twice until the next report. That is safe, if stingy: long operations are not waited for, and none
-        has to wait for a long look.
+        An operation that ends while the driver collects the figures may be in them and has a later tick, so it counts
+        twice until the next report. That is safe, though it wastes room for a moment: so a report does not wait for
+        long operations, and operations do not wait for a long report.
         """
         operations = self._operations
-        operations.hold()
+        operations.suspend()
         try:
-            if not operations.drained(self._quiet_wait if operations.brief(self._quiet_wait) else 0.0):
-                operations.release()
+            if not operations.wait_idle(self._quiet_wait if operations.end_within(self._quiet_wait) else 0.0):
+                operations.resume()
             seq, covers = epoch.begin_report()
             ended = operations.unacknowledged()
             began = time.monotonic()
-            with self._released_if_long():
+            with self._resumed_if_long():
                 pools = [dict(pool) for pool in self._driver.report()]
         finally:
-            operations.release()
+            operations.resume()
         return messages.BackendReport(
             backend=self._driver.backend,
             epoch=epoch.number,
@@ -117,17 +118,12 @@ class Looks:
         )
 
     @contextlib.contextmanager
-    def _released_if_long(self) -> Iterator[None]:
-        """Let operations begin again where the driver takes long."""
-        patience = threading.Timer(self._quiet_look, self._operations.release)
-        patience.start()
+    def _resumed_if_long(self) -> Iterator[None]:
+        """Let operations begin again if the driver takes longer than ``quiet_look`` seconds."""
+        timer = threading.Timer(self._quiet_look, self._operations.resume)
+        timer.start()
         try:
             yield
         finally:
-            patience.cancel()
-            patience.join()
-
-
-def _storages(report: messages.BackendReport) -> frozenset[str]:
-    names = (pool.get("storage_id") for pool in report.pools)
-    return frozenset(name for name in names if isinstance(name, str))
+            timer.cancel()
+            timer.join()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The WSGI application: middleware, routes and errors put together."""
+"""The WSGI application of the REST API: middleware, routes and error handlers."""
 
 import falcon
 import msgspec
@@ -10,15 +10,15 @@ from tonnage.api.auth import authentication, noauth_identity
 from tonnage.api.auth.enforcement import Policy
 from tonnage.api.http import faults, microversions, middleware, request_limits
 from tonnage.api.http.body import BodyReader
-from tonnage.api.http.pagination import Lists
-from tonnage.api.http.request import Request, WsgiApp
+from tonnage.api.http.http_request import Request, WsgiApp
+from tonnage.api.http.list_query import Paginator
 from tonnage.api.openapi.annotations import Route
-from tonnage.api.resource_context import Tools
+from tonnage.api.resource_context import ResourceContext
 from tonnage.api.resources import (
     backend_capabilities,
     csi_capacity,
+    discovery,
     extensions,
-    group_types,
     groups,
     health,
     manageable_volumes,
@@ -28,18 +28,17 @@ from tonnage.api.resources import (
     services,
     types,
     user_messages,
-    versions,
     volume_actions,
     volumes,
 )
-from tonnage.api.volume_requests import Requests
+from tonnage.api.volume_requests import RequestReader
 from tonnage.k8s.fit.node_queries import NodeQueries
 from tonnage.ledger.db.database import Database
 from tonnage.placement import factory as placement
 from tonnage.rpc.messages import BackendState
 from tonnage.rpc.scheduler_client import SchedulerClient
 
-#: Clients put the project into the address or leave it out.
+#: Some clients add the project to the path, others do not.
 _PREFIXES = ("/v3", "/v3/{url_project}")
 
 
@@ -53,138 +52,135 @@ def build(
 ) -> WsgiApp:
     """Return the application. ``conf`` has the options of :mod:`tonnage.api.options`.
 
-    ``with_identity`` has it answer as an Identity service as well: for clients that need one, where nobody is asked who
-    he is.
+    With ``with_identity`` it is also an Identity service, for clients that need one, without any check of users.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for options that cannot work.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable options.
     """
-    limit = request_limits.limit(conf)
+    limit = request_limits.body_limit(conf)
     app: faults.App = falcon.App(
         request_type=Request,
         middleware=[
-            request_limits.Guard(limit),
-            microversions.Microversion(),
+            request_limits.RequestLimits(limit),
+            microversions.MicroversionMiddleware(),
             authentication.Authentication(authenticator),
         ],
     )
     app.req_options.strip_url_path_trailing_slash = True
     app.resp_options.media_handlers[falcon.MEDIA_JSON] = media.JSONHandler(dumps=msgspec.json.encode)
     faults.install(app)
-    tools = Tools(database, scheduler, Policy(conf), BodyReader(limit), Lists(conf.osapi_max_limit))
-    for path, resource, suffix in routes_alone(conf, tools):
+    context = ResourceContext(database, scheduler, Policy(conf), BodyReader(limit), Paginator(conf.osapi_max_limit))
+    for path, resource, suffix in unversioned_routes(conf, context):
         app.add_route(path, resource, suffix=suffix)
-    for path, resource, suffix in routes(conf, tools):
+    for path, resource, suffix in versioned_routes(conf, context):
         for prefix in _PREFIXES:
             app.add_route(prefix + path, resource, suffix=suffix)
     if with_identity:
-        noauth_identity.add(app, tools.bodies)
-    app.add_route(versions.PATH, versions.OpenApi(everything(conf, tools), conf.auth_strategy))
+        noauth_identity.add_routes(app, context.bodies)
+    app.add_route(discovery.PATH, discovery.OpenApi(all_routes(conf, context), conf.auth_strategy))
     return middleware.wrap(app, conf)
 
 
-def routes_alone(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
-    """Return what is served by this address alone, and needs no version and no project."""
+def unversioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Route]:
+    """Return the routes whose paths have no version or no project."""
     out_of_service = conf.healthcheck.disable_by_file_path
     return [
-        ("/", versions.Versions(300), None),
-        ("/v3", versions.Versions(200), None),
+        ("/", discovery.Versions(300), None),
+        ("/v3", discovery.Versions(200), None),
         (
             "/healthcheck",
-            health.Health(
-                tools.database, lambda: tools.scheduler.bus_takes_messages(), conf.service_down_time, out_of_service
-            ),
+            health.Health(context, conf.service_down_time, out_of_service),
             None,
         ),
     ]
 
 
-def routes(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
-    """Return what is served behind ``/v3``: path, resource, and which of the resource's methods (a suffix)."""
-    requests = Requests(tools, conf.default_volume_type)
-    all_volumes = volumes.Volumes(tools, requests)
-    association = qos_specs.Association(tools)
-    on_storage = manageable_volumes.ManageableVolumes(tools, requests)
-    quota_settings = placement.quota_settings(conf, tools.database)
-    node_queries = NodeQueries(tools.database)
-    quota_sets = quotas.QuotaSets(tools, quota_settings)
-    all_groups = groups.Groups(tools, requests, quota_settings)
+def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Route]:
+    """Return the routes below ``/v3``: path, resource, and the suffix of the resource's methods."""
+    reader = RequestReader(context, conf.default_volume_type)
+    all_volumes = volumes.Volumes(context, reader)
+    association = qos_specs.Association(context)
+    manageable = manageable_volumes.ManageableVolumes(context, reader)
+    quota_settings = placement.quota_settings(conf, context.database)
+    node_queries = NodeQueries(context.database)
+    quota_sets = quotas.QuotaSets(context, quota_settings)
+    all_groups = groups.Groups(context, reader, quota_settings)
     return [
         ("/volumes", all_volumes, None),
         ("/volumes/detail", all_volumes, "detail"),
         ("/volumes/summary", all_volumes, "summary"),
-        ("/volumes/{volume_id}", volumes.Volume(tools), None),
-        ("/volumes/{volume_id}/metadata", volumes.Metadata(tools), None),
-        ("/volumes/{volume_id}/metadata/{key}", volumes.MetadataItem(tools), None),
-        ("/volumes/{volume_id}/action", volume_actions.Actions(tools, requests), None),
-        ("/manageable_volumes", on_storage, None),
-        ("/manageable_volumes/detail", on_storage, "detail"),
-        ("/os-volume-manage", on_storage, None),
-        ("/os-volume-manage/detail", on_storage, "detail"),
-        ("/types", types.Types(tools), None),
-        ("/types/default", types.DefaultType(tools, conf.default_volume_type), None),
-        ("/types/{type_id}", types.Type(tools), None),
-        ("/types/{type_id}/action", types.TypeActions(tools), None),
-        ("/types/{type_id}/os-volume-type-access", types.Access(tools), None),
-        ("/types/{type_id}/encryption", extensions.Encryption(tools), None),
-        ("/types/{type_id}/extra_specs", types.ExtraSpecs(tools), None),
-        ("/types/{type_id}/extra_specs/{key}", types.ExtraSpec(tools), None),
-        ("/qos-specs", qos_specs.AllSpecs(tools), None),
-        ("/qos-specs/{specs_id}", qos_specs.Specs(tools), None),
-        ("/qos-specs/{specs_id}/delete_keys", qos_specs.SpecKeys(tools), None),
-        ("/qos-specs/{specs_id}/associations", qos_specs.Associations(tools), None),
-        ("/qos-specs/{specs_id}/associate", association, "with"),
-        ("/qos-specs/{specs_id}/disassociate", association, "without"),
-        ("/qos-specs/{specs_id}/disassociate_all", association, "alone"),
-        ("/scheduler-stats/get_pools", scheduler_stats.Pools(tools), None),
-        ("/scheduler-stats/explain", scheduler_stats.Explain(tools, requests), None),
-        ("/scheduler-stats/what-if", scheduler_stats.AskWhatIf(tools, requests), None),
-        ("/os-services", services.Services(tools, conf.service_down_time), None),
-        ("/os-services/enable", services.ChangeService(tools, BackendState.ENABLED), None),
-        ("/os-services/disable", services.ChangeService(tools, BackendState.DISABLED), None),
-        ("/os-services/disable-log-reason", services.ChangeService(tools, BackendState.DISABLED), "reason"),
-        ("/os-services/drain", services.ChangeService(tools, BackendState.DRAINING), "drain"),
-        ("/os-availability-zone", services.AvailabilityZones(tools), None),
-        ("/os-hosts", services.Hosts(tools, conf.service_down_time), None),
-        ("/os-hosts/{host}", services.Host(tools), None),
-        ("/capabilities/{host}", backend_capabilities.BackendCapabilities(tools), None),
+        ("/volumes/{volume_id}", volumes.Volume(context), None),
+        ("/volumes/{volume_id}/metadata", volumes.Metadata(context), None),
+        ("/volumes/{volume_id}/metadata/{key}", volumes.MetadataItem(context), None),
+        ("/volumes/{volume_id}/action", volume_actions.Actions(context, reader), None),
+        ("/manageable_volumes", manageable, None),
+        ("/manageable_volumes/detail", manageable, "detail"),
+        ("/os-volume-manage", manageable, None),
+        ("/os-volume-manage/detail", manageable, "detail"),
+        ("/types", types.Types(context), None),
+        ("/types/default", types.DefaultType(context, conf.default_volume_type), None),
+        ("/types/{type_id}", types.Type(context), None),
+        ("/types/{type_id}/action", types.TypeActions(context), None),
+        ("/types/{type_id}/os-volume-type-access", types.Access(context), None),
+        ("/types/{type_id}/encryption", extensions.Encryption(context), None),
+        ("/types/{type_id}/extra_specs", types.ExtraSpecs(context), None),
+        ("/types/{type_id}/extra_specs/{key}", types.ExtraSpec(context), None),
+        ("/qos-specs", qos_specs.QosSpecsCollection(context), None),
+        ("/qos-specs/{specs_id}", qos_specs.QosSpecsItem(context), None),
+        ("/qos-specs/{specs_id}/delete_keys", qos_specs.SpecKeys(context), None),
+        ("/qos-specs/{specs_id}/associations", qos_specs.Associations(context), None),
+        ("/qos-specs/{specs_id}/associate", association, "associate"),
+        ("/qos-specs/{specs_id}/disassociate", association, "disassociate"),
+        ("/qos-specs/{specs_id}/disassociate_all", association, "disassociate_all"),
+        ("/scheduler-stats/get_pools", scheduler_stats.Pools(context), None),
+        ("/scheduler-stats/explain", scheduler_stats.Explain(context, reader), None),
+        ("/scheduler-stats/what-if", scheduler_stats.WhatIfSimulation(context, reader), None),
+        ("/os-services", services.Services(context, conf.service_down_time), None),
+        ("/os-services/enable", services.ChangeService(context, BackendState.ENABLED), None),
+        ("/os-services/disable", services.ChangeService(context, BackendState.DISABLED), None),
+        ("/os-services/disable-log-reason", services.ChangeService(context, BackendState.DISABLED), "reason"),
+        ("/os-services/drain", services.ChangeService(context, BackendState.DRAINING), "drain"),
+        ("/os-availability-zone", services.AvailabilityZones(context), None),
+        ("/os-hosts", services.Hosts(context, conf.service_down_time), None),
+        ("/os-hosts/{host}", services.Host(context), None),
+        ("/capabilities/{host}", backend_capabilities.BackendCapabilities(context), None),
         ("/os-quota-sets/{project_id}", quota_sets, None),
         ("/os-quota-sets/{project_id}/defaults", quota_sets, "defaults"),
-        ("/os-quota-class-sets/{class_name}", quotas.QuotaClassSets(tools, quota_settings), None),
-        ("/limits", quotas.AbsoluteLimits(tools, quota_settings), None),
-        ("/messages", user_messages.Messages(tools), None),
-        ("/messages/{message_id}", user_messages.Message(tools), None),
-        ("/csi-drivers", csi_capacity.Drivers(tools), None),
-        ("/csi-drivers/{driver}", csi_capacity.Driver(tools), None),
-        ("/csi-capacity/fit", csi_capacity.Fit(tools, node_queries), None),
-        ("/csi-capacity/claims/{holder}", csi_capacity.Claims(tools, node_queries), None),
+        ("/os-quota-class-sets/{class_name}", quotas.QuotaClassSets(context, quota_settings), None),
+        ("/limits", quotas.AbsoluteLimits(context, quota_settings), None),
+        ("/messages", user_messages.Messages(context), None),
+        ("/messages/{message_id}", user_messages.Message(context), None),
+        ("/csi-drivers", csi_capacity.Drivers(context), None),
+        ("/csi-drivers/{driver}", csi_capacity.Driver(context), None),
+        ("/csi-capacity/fit", csi_capacity.Fit(context, node_queries), None),
+        ("/csi-capacity/claims/{holder}", csi_capacity.Claims(context, node_queries), None),
         ("/extensions", extensions.Extensions(), None),
         ("/resource_filters", extensions.ResourceFilters(), None),
-        *_absent(tools, extensions.SNAPSHOTS),
-        *_absent(tools, extensions.BACKUPS),
+        *_unsupported_routes(context, extensions.SNAPSHOTS),
+        *_unsupported_routes(context, extensions.BACKUPS),
         ("/groups", all_groups, None),
         ("/groups/detail", all_groups, "detail"),
         ("/groups/action", all_groups, "action"),
-        ("/groups/{group_id}", groups.Group(tools), None),
-        ("/groups/{group_id}/action", groups.GroupActions(tools), None),
-        ("/group_types", group_types.GroupTypes(tools), None),
-        ("/group_types/default", group_types.DefaultGroupType(tools), None),
-        ("/group_types/{group_type_id}", group_types.GroupType(tools), None),
-        ("/group_types/{group_type_id}/group_specs", group_types.GroupSpecs(tools), None),
-        ("/group_types/{group_type_id}/group_specs/{key}", group_types.GroupSpec(tools), None),
-        *_absent(tools, extensions.GROUP_SNAPSHOTS),
+        ("/groups/{group_id}", groups.Group(context), None),
+        ("/groups/{group_id}/action", groups.GroupActions(context), None),
+        ("/group_types", types.GroupTypes(context), None),
+        ("/group_types/default", types.DefaultGroupType(context), None),
+        ("/group_types/{group_type_id}", types.GroupType(context), None),
+        ("/group_types/{group_type_id}/group_specs", types.GroupSpecs(context), None),
+        ("/group_types/{group_type_id}/group_specs/{key}", types.GroupSpec(context), None),
+        *_unsupported_routes(context, extensions.GROUP_SNAPSHOTS),
     ]
 
 
-def everything(conf: cfg.ConfigOpts, tools: Tools) -> list[Route]:
-    """Return all routes with their whole paths, those behind ``/v3`` without a project."""
-    behind = [(f"/v3{path}", resource, suffix) for path, resource, suffix in routes(conf, tools)]
-    return [*routes_alone(conf, tools), *behind]
+def all_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Route]:
+    """Return all routes with their full paths; those below ``/v3`` without a project."""
+    versioned = [(f"/v3{path}", resource, suffix) for path, resource, suffix in versioned_routes(conf, context)]
+    return [*unversioned_routes(conf, context), *versioned]
 
 
-def _absent(tools: Tools, kind: extensions.UnsupportedKind) -> list[Route]:
-    collection = extensions.UnsupportedCollection(tools, kind)
+def _unsupported_routes(context: ResourceContext, kind: extensions.UnsupportedKind) -> list[Route]:
+    collection = extensions.UnsupportedCollection(context, kind)
     return [
-        (f"/{kind.many}", collection, None),
-        (f"/{kind.many}/detail", collection, "detail"),
-        (f"/{kind.many}/{{item_id}}", extensions.UnsupportedItem(tools, kind), None),
+        (f"/{kind.plural}", collection, None),
+        (f"/{kind.plural}/detail", collection, "detail"),
+        (f"/{kind.plural}/{{item_id}}", extensions.UnsupportedItem(context, kind), None),
     ]

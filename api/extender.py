@@ -4,10 +4,10 @@
 It has no users. kube-scheduler reaches the listener over loopback or with a client certificate.
 """
 
+import abc
 import logging
 import os
 import ssl
-from collections.abc import Callable
 from typing import Any, Protocol
 
 import falcon
@@ -17,8 +17,8 @@ from oslo_config import cfg
 from tonnage.api.auth import authentication, mutual_tls
 from tonnage.api.http import request_limits
 from tonnage.api.http.body import NUL
-from tonnage.api.http.request import WsgiApp
-from tonnage.api.http.server import Server
+from tonnage.api.http.http_request import WsgiApp
+from tonnage.api.http.server import Listener, Server, ServerLimits
 from tonnage.capacity import errors
 from tonnage.k8s.cluster.cluster_reader import ClusterReader
 from tonnage.k8s.fit.extender_protocol import Extender, FilterResult
@@ -31,11 +31,15 @@ _TLS_OPTIONS = ("extender_cert_file", "extender_key_file", "extender_ca_file")
 _THREADS = 16
 
 
-class _VerbResource:
+class _VerbResource(abc.ABC):
     """A path that accepts POST. kube-scheduler reads the body only with status 200."""
 
-    def __init__(self, answer: Callable[[bytes], Any], limit: request_limits.Limit) -> None:
-        self._answer, self._limit = answer, limit
+    def __init__(self, extender: Extender, limit: request_limits.BodyLimit) -> None:
+        self._extender, self._limit = extender, limit
+
+    @abc.abstractmethod
+    def _answer(self, body: bytes) -> Any:
+        """Return the response to a request body, for JSON."""
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
         resp.data = msgspec.json.encode(self._answer(self._read(req)))
@@ -50,11 +54,25 @@ class _VerbResource:
         return raw
 
 
-def application(extender: Extender, limit: request_limits.Limit) -> "falcon.App[falcon.Request, falcon.Response]":
+class _Filter(_VerbResource):
+    """``/k8s/filter``."""
+
+    def _answer(self, body: bytes) -> Any:
+        return self._extender.filter(body)
+
+
+class _Prioritize(_VerbResource):
+    """``/k8s/prioritize``."""
+
+    def _answer(self, body: bytes) -> Any:
+        return self._extender.prioritize(body)
+
+
+def application(extender: Extender, limit: request_limits.BodyLimit) -> "falcon.App[falcon.Request, falcon.Response]":
     """Return the WSGI application."""
-    app: falcon.App[falcon.Request, falcon.Response] = falcon.App(middleware=[request_limits.Guard(limit)])
-    app.add_route("/k8s/filter", _VerbResource(extender.filter, limit))
-    app.add_route("/k8s/prioritize", _VerbResource(extender.prioritize, limit))
+    app: falcon.App[falcon.Request, falcon.Response] = falcon.App(middleware=[request_limits.RequestLimits(limit)])
+    app.add_route("/k8s/filter", _Filter(extender, limit))
+    app.add_route("/k8s/prioritize", _Prioritize(extender, limit))
     app.add_error_handler(Exception, _on_unexpected_error)
     app.add_error_handler(falcon.HTTPError, _on_http_error)
     app.add_error_handler(errors.InvalidInput, _on_invalid_body)
@@ -78,24 +96,17 @@ class ExtenderServer(Server):
         self,
         options: Any,
         application: WsgiApp,
-        claim_tasks: PodClaimTasks | None,
+        limits: ServerLimits,
         tls: mutual_tls.Adapter | None,
-        client_timeout: int,
-        patience: int,
-        longest_read: int,
+        claim_tasks: PodClaimTasks | None,
     ) -> None:
-        super().__init__(
-            "extender",
-            options.extender_listen,
-            options.extender_listen_port,
-            ("[kubernetes] extender_listen", "extender_listen_port"),
-            application,
-            threads=_THREADS,
-            client_timeout=client_timeout,
-            stop_timeout=patience,
-            tls=tls,
-            longest_read=longest_read,
+        listener = Listener(
+            name="extender",
+            host=options.extender_listen,
+            port=options.extender_listen_port,
+            options=("[kubernetes] extender_listen", "extender_listen_port"),
         )
+        super().__init__(listener, application, limits, tls)
         self._claim_tasks = claim_tasks
 
     def start(self) -> None:
@@ -133,15 +144,18 @@ def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
     lease = options.extender_lease if options.extender_reserves else None
     cluster = ClusterReader(options.kubeconfig)
     extender = Extender(NodeQueries(database), cluster, lease)
-    limit = request_limits.Limit(options.extender_max_request_body_size, "extender_max_request_body_size")
+    limit = request_limits.BodyLimit(options.extender_max_request_body_size, "extender_max_request_body_size")
     return ExtenderServer(
         options,
         application(extender, limit),
-        None if lease is None else _pod_claim_tasks(database, cluster, lease),
+        ServerLimits(
+            threads=_THREADS,
+            client_timeout=conf.client_socket_timeout,
+            stop_timeout=conf.osapi_volume_stop_timeout,
+            max_read_size=limit.max_read_size,
+        ),
         _mutual_tls_adapter(*files) if all(files) else None,
-        conf.client_socket_timeout,
-        conf.osapi_volume_stop_timeout,
-        limit.longest_read,
+        None if lease is None else _pod_claim_tasks(database, cluster, lease),
     )
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backends ``host@backend`` and pools ``host@backend#pool``, as requests name them in ``host``."""
+"""References to backends, ``host@backend``, and pools, ``host@backend#pool``, in the field ``host`` of requests."""
 
 from dataclasses import dataclass
 
@@ -10,8 +10,8 @@ from tonnage.ledger.inventory import backends
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A backend with its pools, or one of these (``pool``)."""
+class HostReference:
+    """A backend with its pools, or one of these pools (``pool``)."""
 
     backend: str
     pools: tuple[str, ...]
@@ -22,10 +22,10 @@ class Place:
         """The full name of the pool, or of the backend."""
         return self.pool or self.backend
 
-    def only_pool(self) -> str:
-        """Return the pool that is meant: the one that was named, or the only one of the backend.
+    def single_pool(self) -> str:
+        """Return the referenced pool, or the only pool of the backend.
 
-        Raises :class:`~tonnage.capacity.errors.InvalidInput` if there are several.
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for a backend that does not have exactly one pool.
         """
         if self.pool is not None:
             return self.pool
@@ -34,8 +34,8 @@ class Place:
         return self.pools[0]
 
 
-def find(session: orm.Session, name: str) -> Place:
-    """Return what a name stands for. Raises :class:`~tonnage.capacity.errors.InvalidInput` if that is nothing."""
+def find(session: orm.Session, name: str) -> HostReference:
+    """Return the reference for a name. Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown one."""
     backend, mark, _ = name.partition("#")
     if backends.find(session, backend) is None:
         raise errors.InvalidInput(
@@ -45,7 +45,7 @@ def find(session: orm.Session, name: str) -> Place:
     pools = tuple(sorted(pool.name for pool in backends.load_pools(session, backend=backend)))
     if mark and name not in pools:
         raise errors.InvalidInput(f"host is {name!r}: the pools of that backend are {_listed(pools)}")
-    return Place(backend, pools, name if mark else None)
+    return HostReference(backend, pools, name if mark else None)
 
 
 def _listed(pools: tuple[str, ...]) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the REST API, under the names that Cinder's users know."""
+"""Options of the REST API, with the names of Cinder's options."""
 
 from oslo_config import cfg
 
@@ -12,7 +12,7 @@ OPTIONS = (
     cfg.HostAddressOpt("osapi_volume_listen", default="127.0.0.1", help="Address that the REST API listens on."),
     cfg.PortOpt("osapi_volume_listen_port", default=8776, help="Port that the REST API listens on."),
     cfg.IntOpt(
-        "osapi_volume_threads", default=64, min=1, help="How many requests the built-in server works on at a time."
+        "osapi_volume_threads", default=64, min=1, help="Number of requests that the built-in server handles at a time."
     ),
     cfg.IntOpt(
         "osapi_volume_stop_timeout",
@@ -24,16 +24,15 @@ OPTIONS = (
         "client_socket_timeout",
         default=75,
         min=1,
-        help="Seconds after which a connection to the built-in server is ended on which nothing is said after an "
-        "answer. Clients that ask again that soon need no new one, unless the server has osapi_volume_threads others "
-        "on which nothing is said.",
+        help="Seconds after which the built-in server closes an idle connection. A client can reuse its connection "
+        "until then, unless the server has osapi_volume_threads other idle connections.",
     ),
     cfg.IntOpt("osapi_max_limit", default=1000, min=1, help="Most items in one page of a list."),
     cfg.IntOpt(
         "osapi_max_request_body_size",
         default=114688,
         min=1024,
-        # What Cinder calls it since oslo.middleware has the option.
+        # The name in Cinder since oslo.middleware has the option.
         deprecated_opts=[cfg.DeprecatedOpt("max_request_body_size", group="oslo_middleware")],
         help="Largest body of a request that is read, in bytes.",
     ),
@@ -41,11 +40,11 @@ OPTIONS = (
         "auth_strategy",
         default="noauth",
         choices=[
-            ("noauth", "everybody is the administrator; for one machine, on loopback"),
-            ("keystone", "by tokens of OpenStack Identity; see [keystone_authtoken]"),
-            ("http_basic", "by names and passwords in http_basic_auth_user_file, whose are all administrators"),
+            ("noauth", "everybody is an administrator; for one machine, on loopback"),
+            ("keystone", "tokens of OpenStack Identity; see [keystone_authtoken]"),
+            ("http_basic", "names and passwords in http_basic_auth_user_file; all users are administrators"),
         ],
-        help="How the REST API knows who is asking.",
+        help="Authentication of the users of the REST API.",
     ),
     cfg.StrOpt(
         "http_basic_auth_user_file",
@@ -56,16 +55,16 @@ OPTIONS = (
     cfg.BoolOpt(
         "noauth_on_any_address",
         default=False,
-        help="Let auth_strategy = noauth serve on an address that other machines reach, and believe what is sent to "
-        "any name of this one, not to localhost and 127.0.0.1 alone. All who reach it are administrators, and so are "
-        "pages of any site in a browser that does.",
+        help="Allow auth_strategy = noauth on an address that other machines reach, and accept requests to any name of "
+        "this machine, not only to localhost and 127.0.0.1. Everybody who reaches it is an administrator, and so are "
+        "the pages of any site in a browser that reaches it.",
     ),
     cfg.StrOpt("default_volume_type", help="Name or id of the volume type of volumes that are created without one."),
 )
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the options of the API, and those that it shares with the schedulers."""
+    """Register the options of the API and those that it shares with the schedulers."""
     conf.register_opts(OPTIONS)
     conf.register_opts(service_options.OPTIONS)
     quota_options.register(conf)

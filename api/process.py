@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A process that serves the API: the application with its database and its way to the schedulers."""
+"""A process of the API: the application with its connections to the database and to the message bus."""
 
 from oslo_config import cfg
 
 from tonnage.api import extender
 from tonnage.api.app import build
 from tonnage.api.auth import authentication
-from tonnage.api.http.request import WsgiApp
+from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.http.server import Server
 from tonnage.ledger.db import database as ledger_database
 from tonnage.ledger.db import schema
@@ -15,13 +15,13 @@ from tonnage.rpc.scheduler_client import SchedulerClient
 
 
 class ApiProcess:
-    """Connects what the application needs. Make it after the last fork.
+    """The application and its connections. Create it after the last fork.
 
-    ``address`` is where the process will listen, None if somebody else decides that.
+    ``address`` is the address that the process listens on, None if another server decides it.
     """
 
     def __init__(self, conf: cfg.ConfigOpts, address: str | None) -> None:
-        """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work."""
+        """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable configuration."""
         authenticator = authentication.select(conf, address)
         self._database = ledger_database.connect(conf)
         schema.require_current(self._database.engine)
@@ -29,9 +29,9 @@ class ApiProcess:
         self.application: WsgiApp = build(conf, self._database, SchedulerClient(self._transport), authenticator)
 
     def extender(self, conf: cfg.ConfigOpts) -> Server | None:
-        """Return a server of what kube-scheduler asks, if it is to; who made it starts and stops it.
+        """Return a server of the kube-scheduler extender, None if it is disabled. The caller starts and stops it.
 
-        Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable configuration.
         """
         return extender.build(conf, self._database)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What resources work with."""
+"""The objects that all resources share, and the response to a refusal."""
 
 from dataclasses import dataclass
 
@@ -8,8 +8,8 @@ import falcon
 from tonnage.api.auth.enforcement import Policy
 from tonnage.api.http import faults
 from tonnage.api.http.body import BodyReader
-from tonnage.api.http.pagination import Lists
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Paginator
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Refusal
 from tonnage.ledger import models
@@ -19,31 +19,32 @@ from tonnage.rpc.scheduler_client import SchedulerClient
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """Shared by all resources and safe to use from many threads."""
+class ResourceContext:
+    """Objects that all resources share. Safe to use from many threads."""
 
     database: Database
     scheduler: SchedulerClient
     policy: Policy
     bodies: BodyReader
-    lists: Lists
+    paginator: Paginator
 
-    def seen(self, req: Request, volume_id: str, rule: str) -> models.Volume:
-        """Return a volume that the asker can see and may do this to.
+    def authorized_volume(self, req: Request, volume_id: str, rule: str) -> models.Volume:
+        """Return a volume that the user can see, if the policy rule allows the call.
 
-        One path for all: a volume of another project is answered as one that does not exist.
+        Raises :class:`~tonnage.capacity.errors.NotFound` for a missing volume and for one of another project, and
+        :class:`~tonnage.api.auth.enforcement.Forbidden`.
         """
         identity = req.context.identity
         with self.database.reading() as session:
-            volume = volumes.get(session, volume_id, self.policy.reach(identity))
+            volume = volumes.get(session, volume_id, self.policy.visible_project(identity))
         self.policy.require(identity, rule, volume.project_id)
         return volume
 
 
-def refused(resp: falcon.Response, refusal: Refusal | None) -> bool:
-    """Tell whether there is a refusal, and make it the response if so.
+def write_refusal(resp: falcon.Response, refusal: Refusal | None) -> bool:
+    """Write a refusal into the response. Return whether there is one.
 
-    Raises :class:`~tonnage.capacity.errors.OverQuota` for one for lack of quota.
+    Raises :class:`~tonnage.capacity.errors.OverQuota` for a refusal by a quota.
     """
     if refusal is None:
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From bodies to requests for new volumes: one, or several at once, with what they name looked up."""
+"""The conversion of bodies into requests to the scheduler, with the types, volumes and groups that they name."""
 
 import hashlib
 import logging
@@ -15,9 +15,9 @@ from oslo_context.context import RequestContext
 from tonnage.api.auth import policies
 from tonnage.api.http import fields
 from tonnage.api.http.body import convert
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.api.openapi.annotations import Header
-from tonnage.api.resource_context import Tools
+from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import simulation_bodies, volume_bodies
 from tonnage.capacity import errors, type_conversion
 from tonnage.capacity.pools.hypothetical_pools import Changes
@@ -36,115 +36,111 @@ from tonnage.rpc.messages import (
 
 LOG = logging.getLogger(__name__)
 
-_LONGEST_KEY = 255
+_MAX_KEY_LENGTH = 255
 
-#: The header by which a sender says that two requests are one.
+#: The header with the key of a request. Requests with the same key are repetitions of one request.
 IDEMPOTENCY_KEY = Header(
     name="Idempotency-Key",
     description="Requests of one project with the same key and the same body are one request.",
-    pattern=rf"^[!-~]([ -~]{{0,{_LONGEST_KEY - 2}}}[!-~])?$",
+    pattern=rf"^[!-~]([ -~]{{0,{_MAX_KEY_LENGTH - 2}}}[!-~])?$",
 )
 
-#: Whatever is hashed with this is no id of anything else.
+#: The namespace of volume ids that are derived from request ids.
 _NAMESPACE = uuid.UUID("6f0b8c1e-3d52-4a97-9c84-51e7d2a0b36f")
 
-#: Hints that name volumes; among several new ones also by their places in the list.
-_NAMING_HINTS = ("same_host", "different_host")
+#: Hints whose values are ids of volumes or, in a request for several volumes, indexes of its list.
+_VOLUME_HINTS = ("same_host", "different_host")
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    """What a request is known by if it comes again, and its volumes with it."""
+class _RequestKey:
+    """The id of a request, from which the ids of its volumes are derived if the sender repeats the request."""
 
     request_id: str
-    chosen_by_sender: bool = False
+    from_sender: bool = False
 
-    def volume_id(self, number: int) -> str:
-        """Return the id of one of its volumes: the same if the request comes again, else one of its own."""
-        return str(uuid.uuid5(_NAMESPACE, f"{self.request_id}/{number}") if self.chosen_by_sender else uuid.uuid4())
+    def volume_id(self, index: int) -> str:
+        """Return the id of a volume of the request: the same one for a repetition, otherwise a random one."""
+        return str(uuid.uuid5(_NAMESPACE, f"{self.request_id}/{index}") if self.from_sender else uuid.uuid4())
 
 
-class Requests:
-    """Turns bodies into requests. ``default_type`` is the option ``default_volume_type``.
+class RequestReader:
+    """Converts bodies into requests. ``default_type`` is the option ``default_volume_type``.
 
-    Its methods raise :class:`~tonnage.capacity.errors.InvalidInput` and, for a type or a volume that the asker cannot
-    see, :class:`~tonnage.capacity.errors.NotFound`.
+    Its methods raise :class:`~tonnage.capacity.errors.InvalidInput` and, for a type, a volume or a group that the user
+    cannot see, :class:`~tonnage.capacity.errors.NotFound`.
     """
 
-    def __init__(self, tools: Tools, default_type: str | None) -> None:
-        self._tools, self._default_type = tools, default_type
+    def __init__(self, context: ResourceContext, default_type: str | None) -> None:
+        self._context, self._default_type = context, default_type
 
-    def read(self, req: Request) -> CreateVolume:
-        """Return the one volume that the request asks for."""
-        sent = self._tools.bodies.read(req, volume_bodies.CreateVolume)
-        identity = req.context.identity
-        return self._one(sent.volume, sent.all_hints(), identity, _Known(identity.request_id or ""))
-
-    def read_any(self, req: Request) -> CreateVolume | CreateGroup:
-        """Return what the request asks for: ``volume`` is one, ``volumes`` are several, all of them or none."""
-        sent, identity = self._tools.bodies.decode(req), req.context.identity
-        known = _known_by(req, sent)
+    def read_create(self, req: Request) -> CreateVolume | CreateGroup:
+        """Return the request for a new volume (key ``volume``) or for several, all or none (key ``volumes``)."""
+        sent, identity = self._context.bodies.decode(req), req.context.identity
+        key = _request_key(req, sent)
         if "volumes" not in sent:
-            asked = convert(sent, volume_bodies.CreateVolume)
-            return self._one(asked.volume, asked.all_hints(), identity, known)
+            body = convert(sent, volume_bodies.CreateVolume)
+            return self._create_volume(body.volume, body.all_hints(), identity, key)
         if "volume" in sent:
             raise errors.InvalidInput("the body has both volume and volumes: send one of them")
-        return self._several(convert(sent, volume_bodies.CreateVolumes), identity, known)
+        return self._create_group(convert(sent, volume_bodies.CreateVolumes), identity, key)
 
-    def read_asked(self, req: Request) -> Asked:
-        """Return the request that a question is about, one of :data:`tonnage.api.schemas.simulation_bodies.ASKED`."""
+    def read_explain(self, req: Request) -> Asked:
+        """Return the request to explain, from one of :data:`tonnage.api.schemas.simulation_bodies.REQUEST_BODIES`."""
         identity = req.context.identity
-        return self._asked(self._tools.bodies.decode(req), identity, _Known(identity.request_id or ""))
+        return self._simulated(self._context.bodies.decode(req), identity, _RequestKey(identity.request_id or ""))
 
     def read_what_if(self, req: Request) -> WhatIf:
-        """Return a question about several requests, and what would be different."""
-        sent = self._tools.bodies.read(req, simulation_bodies.WhatIf)
+        """Return a simulation of several requests, with the assumed changes."""
+        sent = self._context.bodies.read(req, simulation_bodies.WhatIf)
         identity = req.context.identity
-        asked = []
-        for number, item in enumerate(sent.requests):
+        simulated = []
+        for index, item in enumerate(sent.requests):
             try:
-                # Each has an id of its own, as chance goes by it.
-                asked.append(self._asked(item, identity, _Known(f"{identity.request_id}.{number}")))
+                # Each request has its own id, because the id seeds random choices.
+                simulated.append(self._simulated(item, identity, _RequestKey(f"{identity.request_id}.{index}")))
             except errors.InvalidInput as error:
-                raise errors.InvalidInput(f"requests[{number}]: {error.message}") from None
+                raise errors.InvalidInput(f"requests[{index}]: {error.message}") from None
         changes = type_conversion.convert(sent.changes, Changes, from_attributes=True)
-        return WhatIf(requests=asked, changes=changes, detail=sent.detail, apart=sent.apart)
+        return WhatIf(requests=simulated, changes=changes, detail=sent.detail, apart=sent.apart)
 
     def type_id(self, name: str, identity: RequestContext) -> str:
-        """Return the id of a volume type that the asker names by id or name."""
-        with self._tools.database.reading() as session:
-            return volume_types.find(session, name, self._tools.policy.reach(identity)).id
+        """Return the id of the volume type with that id or name."""
+        with self._context.database.reading() as session:
+            return volume_types.find(session, name, self._context.policy.visible_project(identity)).id
 
-    def _asked(self, sent: dict[str, Any], identity: RequestContext, known: _Known) -> Asked:
-        given = sorted(simulation_bodies.ASKED.keys() & sent.keys())
+    def _simulated(self, sent: dict[str, Any], identity: RequestContext, key: _RequestKey) -> Asked:
+        given = sorted(simulation_bodies.REQUEST_BODIES.keys() & sent.keys())
         if len(given) > 1:
             raise errors.InvalidInput(f"the body has {' and '.join(given)}: send one of them")
-        wanted: simulation_bodies.Question = convert(
-            sent, simulation_bodies.ASKED[given[0]] if given else volume_bodies.CreateVolume
+        body: simulation_bodies.RequestBody = convert(
+            sent, simulation_bodies.REQUEST_BODIES[given[0]] if given else volume_bodies.CreateVolume
         )
-        if isinstance(wanted, volume_bodies.CreateVolume):
-            return Asked(create=self._one(wanted.volume, wanted.all_hints(), identity, known))
-        if isinstance(wanted, volume_bodies.CreateVolumes):
-            return Asked(group=self._several(wanted, identity, known))
-        asked = of_volume_there(wanted, known.request_id)
-        self._source(volume_of(asked), identity)
-        if asked.retype is None:
-            return asked
-        return Asked(retype=replace(asked.retype, volume_type=self.type_id(asked.retype.volume_type, identity)))
+        if isinstance(body, volume_bodies.CreateVolume):
+            return Asked(create=self._create_volume(body.volume, body.all_hints(), identity, key))
+        if isinstance(body, volume_bodies.CreateVolumes):
+            return Asked(group=self._create_group(body, identity, key))
+        simulated = existing_volume_request(body, key.request_id)
+        self._visible_volume(volume_of(simulated), identity)
+        if simulated.retype is None:
+            return simulated
+        retype = simulated.retype
+        return Asked(retype=replace(retype, volume_type=self.type_id(retype.volume_type, identity)))
 
-    def _one(
+    def _create_volume(
         self,
         wanted: volume_bodies.NewVolume,
-        beside: fields.Hints,
+        hints: fields.Hints,
         identity: RequestContext,
-        known: _Known,
-        number: int = 0,
+        key: _RequestKey,
+        index: int = 0,
     ) -> CreateVolume:
-        source = None if not wanted.source_volid else self._source(wanted.source_volid, identity)
+        """Return the request for a volume. ``hints`` are those outside of the volume's own object."""
+        source = None if not wanted.source_volid else self._visible_volume(wanted.source_volid, identity)
         inherited = None if source is None else source.volume_type_id
         return CreateVolume(
-            request_id=known.request_id,
-            volume_id=known.volume_id(number),
+            request_id=key.request_id,
+            volume_id=key.volume_id(index),
             size_gb=_size(wanted, source),
             project_id=identity.project_id or "",
             user_id=identity.user_id or "",
@@ -153,39 +149,42 @@ class Requests:
             volume_type=self.type_for(wanted.volume_type or inherited, identity),
             availability_zone=wanted.availability_zone or None,
             metadata=wanted.metadata or {},
-            hints=_bounded({**beside, **wanted.all_hints()}),
+            hints=_check_length({**hints, **wanted.all_hints()}),
             source_volume_id=None if source is None else source.id,
             group_id=self._group(wanted.group_id, identity) if wanted.group_id else None,
         )
 
-    def _several(self, sent: volume_bodies.CreateVolumes, identity: RequestContext, known: _Known) -> CreateGroup:
+    def _create_group(
+        self, sent: volume_bodies.CreateVolumes, identity: RequestContext, key: _RequestKey
+    ) -> CreateGroup:
         messages = [
-            self._one(wanted, sent.all_hints(), identity, known, number) for number, wanted in enumerate(sent.volumes)
+            self._create_volume(wanted, sent.all_hints(), identity, key, index)
+            for index, wanted in enumerate(sent.volumes)
         ]
         ids = [message.volume_id for message in messages]
-        resolved = [siblings_by_id(message, f"volumes[{number}]", ids) for number, message in enumerate(messages)]
-        return CreateGroup(request_id=known.request_id, volumes=resolved)
+        resolved = [resolve_siblings(message, f"volumes[{index}]", ids) for index, message in enumerate(messages)]
+        return CreateGroup(request_id=key.request_id, volumes=resolved)
 
-    def _source(self, volume_id: str, identity: RequestContext) -> models.Volume:
-        """Return a volume that is to be cloned or grown, and that the asker can see."""
-        policy = self._tools.policy
-        with self._tools.database.reading() as session:
-            source = volumes.get(session, volume_id, policy.reach(identity))
+    def _visible_volume(self, volume_id: str, identity: RequestContext) -> models.Volume:
+        """Return a volume that the user can see: the source of a clone, or the volume of a simulated request."""
+        policy = self._context.policy
+        with self._context.database.reading() as session:
+            source = volumes.get(session, volume_id, policy.visible_project(identity))
         policy.require(identity, policies.VOLUME_GET, source.project_id)
         return source
 
     def _group(self, group_id: str, identity: RequestContext) -> str:
-        """Return the id of a group that a volume is to be in, and that the asker can see."""
-        policy = self._tools.policy
-        with self._tools.database.reading() as session:
-            group = groups.get(session, group_id, policy.reach(identity)).row
+        """Return the id of a group for a new volume, if the user can see the group."""
+        policy = self._context.policy
+        with self._context.database.reading() as session:
+            group = groups.get(session, group_id, policy.visible_project(identity)).row
         policy.require(identity, policies.GROUP_GET, group.project_id)
         return group.id
 
-    def type_for(self, asked: str | None, identity: RequestContext) -> str | None:
-        """Return the id of the type that a volume gets: the one asked for, else the default one, if there is any."""
-        if asked:
-            return self.type_id(asked, identity)
+    def type_for(self, requested: str | None, identity: RequestContext) -> str | None:
+        """Return the id of a new volume's type: the requested type or the default type, None without a default."""
+        if requested:
+            return self.type_id(requested, identity)
         if self._default_type is None:
             return None
         try:
@@ -198,30 +197,30 @@ class Requests:
             ) from None
 
 
-def _known_by(req: Request, body: object) -> _Known:
-    """Return what the same request is known by if it comes again.
+def _request_key(req: Request, body: object) -> _RequestKey:
+    """Return the key of a request for new volumes.
 
-    That is the id that it was given on arrival, or what the sender made of it: the same key with the same body in the
-    same project is the same request.
+    Without the header ``Idempotency-Key`` it is the request id. With the header it is a hash: requests of one project
+    with the same header and the same body are the same request.
     """
     identity = req.context.identity
     key = req.get_header(IDEMPOTENCY_KEY.name)
     if key is None:
-        return _Known(identity.request_id or "")
+        return _RequestKey(identity.request_id or "")
     if not re.fullmatch(IDEMPOTENCY_KEY.pattern, key):
-        raise errors.InvalidInput(f"{IDEMPOTENCY_KEY.name} is no text of 1 to {_LONGEST_KEY} characters of ASCII")
-    said = msgspec.json.encode([identity.project_id, key, body], order="sorted")
-    found = f"key-{hashlib.blake2b(said, digest_size=24).hexdigest()}"
-    LOG.info("[%s] is known as %s", identity.request_id, found)
-    return _Known(found, chosen_by_sender=True)
+        raise errors.InvalidInput(f"{IDEMPOTENCY_KEY.name} is no text of 1 to {_MAX_KEY_LENGTH} characters of ASCII")
+    hashed = msgspec.json.encode([identity.project_id, key, body], order="sorted")
+    request_id = f"key-{hashlib.blake2b(hashed, digest_size=24).hexdigest()}"
+    LOG.info("[%s] is known as %s", identity.request_id, request_id)
+    return _RequestKey(request_id, from_sender=True)
 
 
-def _bounded(hints: fields.Hints) -> fields.Hints:
-    """Return hints that name no more volumes than can be asked for at once.
+def _check_length(hints: fields.Hints) -> fields.Hints:
+    """Return the hints. Raise InvalidInput if one names more volumes than one request may create.
 
-    Each is looked at again and again while others wait for their decision, and in a group with each of its volumes.
+    The scheduler checks each named volume again for every decision, and in a group for each member.
     """
-    for hint in _NAMING_HINTS:
+    for hint in _VOLUME_HINTS:
         value = hints.get(hint)
         if isinstance(value, list) and len(value) > volume_bodies.MAX_AT_ONCE:
             raise errors.InvalidInput(
@@ -231,59 +230,64 @@ def _bounded(hints: fields.Hints) -> fields.Hints:
 
 
 def _size(wanted: volume_bodies.NewVolume, source: models.Volume | None) -> int:
-    """Return the size that is asked for; a clone is as large as its source unless more is asked for."""
+    """Return the size of a new volume in GiB. A clone without a size gets that of its source."""
     if isinstance(wanted.size, fields.Size):
         return int(wanted.size)
     return 0 if source is None else source.size_gb
 
 
-def of_volume_there(
+def existing_volume_request(
     wanted: simulation_bodies.ExtendVolume | simulation_bodies.MigrateVolume | simulation_bodies.RetypeVolume,
     request_id: str,
 ) -> Asked:
-    """Return what is asked about a volume that is there."""
+    """Return the simulated request for an existing volume."""
     if isinstance(wanted, simulation_bodies.ExtendVolume):
-        growth = wanted.extend
-        size = int(growth.new_size)
-        return Asked(extend=ExtendVolume(request_id=request_id, volume_id=growth.volume_id, new_size_gb=size))
+        extend = wanted.extend
+        size = int(extend.new_size)
+        return Asked(extend=ExtendVolume(request_id=request_id, volume_id=extend.volume_id, new_size_gb=size))
     if isinstance(wanted, simulation_bodies.MigrateVolume):
-        moving = wanted.migrate
-        return Asked(migrate=MigrateVolume(request_id=request_id, volume_id=moving.volume_id, destination=moving.host))
-    kind = wanted.retype
-    policy = MigrationPolicy(kind.migration_policy or MigrationPolicy.NEVER)
+        migrate = wanted.migrate
+        return Asked(
+            migrate=MigrateVolume(request_id=request_id, volume_id=migrate.volume_id, destination=migrate.host)
+        )
+    retype = wanted.retype
+    policy = MigrationPolicy(retype.migration_policy or MigrationPolicy.NEVER)
     return Asked(
         retype=RetypeVolume(
-            request_id=request_id, volume_id=kind.volume_id, volume_type=kind.new_type, migration_policy=policy
+            request_id=request_id, volume_id=retype.volume_id, volume_type=retype.new_type, migration_policy=policy
         )
     )
 
 
-def volume_of(asked: Asked) -> str:
-    """Return the volume that is there and asked about."""
-    one = asked.extend or asked.migrate or asked.retype
+def volume_of(simulated: Asked) -> str:
+    """Return the id of the existing volume in a simulated request, empty if there is none."""
+    one = simulated.extend or simulated.migrate or simulated.retype
     return "" if one is None else one.volume_id
 
 
-def siblings_by_id(message: CreateVolume, where: str, ids: Sequence[str]) -> CreateVolume:
-    """Return the request with the ids of others of its group where its hints name their places in the list."""
+def resolve_siblings(message: CreateVolume, path: str, ids: Sequence[str]) -> CreateVolume:
+    """Return the request with ids in place of indexes in its hints.
+
+    ``ids`` are those of all volumes of the group, and ``path`` is the volume's place in the body, for errors.
+    """
     hints = dict(message.hints)
-    for hint in _NAMING_HINTS:
+    for hint in _VOLUME_HINTS:
         value = hints.pop(hint, None)
         named = [] if value is None else value if isinstance(value, list) else [value]
-        others = [_volume_id(each, f"{where}: the hint {hint}", ids) for each in named]
-        # What is said to all of a group says nothing to each about itself.
+        others = [_volume_id(each, f"{path}: the hint {hint}", ids) for each in named]
+        # A hint for all members of a group has no meaning for a member about itself.
         others = [each for each in others if each != message.volume_id]
         if others:
             hints[hint] = others
     return replace(message, hints=hints)
 
 
-def _volume_id(value: object, where: str, ids: Sequence[str]) -> str:
+def _volume_id(value: object, path: str, ids: Sequence[str]) -> str:
     if isinstance(value, str):
         return value
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(ids):
         return ids[value]
     raise errors.InvalidInput(
-        f"{where} names {value!r}: expected the id of a volume that is there, or the place of one in this list, "
+        f"{path} names {value!r}: expected the id of a volume that is there, or the place of one in this list, "
         f"0 to {len(ids) - 1}"
     )

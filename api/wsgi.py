@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage.api.wsgi:application``, for any WSGI server.
+"""The WSGI application ``tonnage.api.wsgi:application``, for any WSGI server.
 
-Importing this module reads the configuration and connects: it is made to be named to a server and for nothing else. The
-configuration is ``tonnage.conf`` from the usual places, or the files that the environment variable
-``TONNAGE_CONFIG_FILES`` names, separated as in ``PATH``. A server that forks has to import it after the fork (uWSGI:
+The import of this module reads the configuration and connects to the database and the message bus, so only a server
+should import it. The configuration is ``tonnage.conf`` from the usual places, or the files in the environment variable
+``TONNAGE_CONFIG_FILES``, separated as in ``PATH``. A server that forks must import the module after the fork (uWSGI:
 ``lazy-apps = true``; gunicorn: no ``--preload``).
 """
 
@@ -14,7 +14,7 @@ from oslo_log import log
 
 from tonnage import __version__
 from tonnage.api import options
-from tonnage.api.http.request import WsgiApp
+from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.process import ApiProcess
 from tonnage.ledger.db import database
 from tonnage.rpc import options as rpc_options
@@ -23,7 +23,7 @@ FILES = "TONNAGE_CONFIG_FILES"
 
 
 def _application() -> WsgiApp:
-    conf = cfg.CONF  # noqa: TID251  (this module stands where main() does otherwise)
+    conf = cfg.CONF  # noqa: TID251  (this module takes the place of a main function)
     for register in (options.register, rpc_options.register, database.register):
         register(conf)
     log.register_options(conf)

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Requests per second of the REST API: new volumes, and the list of all pools in detail.
+"""Benchmark of the REST API: requests per second for new volumes, and for the list of all pools in detail.
 
-In one run, side by side: tonnage-api with tonnage-scheduler and agents, and cinder-api with cinder-scheduler, on the
-same RabbitMQ and a database that waits for the disk, PostgreSQL unless told otherwise. Neither asks who is asking. Run
-it with the Python that Tonnage is installed in::
+One run measures tonnage-api with tonnage-scheduler and agents, and cinder-api with cinder-scheduler, on the same
+RabbitMQ and a database that waits for the disk at each commit, by default PostgreSQL. Both run without authentication.
+Run it with the Python that Tonnage is installed in::
 
     python bench/api.py --profile
     python bench/api.py --what volumes --in-flight 16 --seconds 60
 
-A request counts once it is answered: by Tonnage once the volume's place is committed, by Cinder once the volume is a
-row of its database and its scheduler has been told. Figures are for comparing within a run. Exit status: 0; 1 if
-something went wrong, such as an answer that the ledger does not know; 2 if Cinder was to be measured and is not to be
-had, so that there is no ratio: nothing at all is measured then if the Python was named that should have it.
+A request counts when it is answered: by Tonnage after the commit of the volume's pool, by Cinder after the commit of
+the volume's row and the message to its scheduler. Compare figures only within one run. Exit status: 0; 1 after an
+error, such as an answer that is not in the ledger; 2 if Cinder is requested and not available, so that there is no
+ratio. If ``--cinder-python`` names the Python without Cinder, nothing is measured.
 """
 
 import argparse
@@ -26,12 +26,12 @@ from typing import Any, TypeAlias
 
 import cinder_peer
 import command
-import measuring
+import measurement
 import throughput_machine as machine
 import throughput_profile as profile
 import throughput_tonnage as tonnage
 from api_figures import FACTORS, POOLS, TONNAGE, VOLUMES, Figures, ratios, table
-from measuring import CINDER
+from measurement import CINDER
 
 from tests.servers import base
 
@@ -40,12 +40,12 @@ Deployment: TypeAlias = tonnage.Tonnage | cinder_peer.Cinder
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What is asked, where it listens, and the processes of it."""
+    """A deployment with its API's port, its process ids by group, and the clients' processes."""
 
     deployment: Deployment
     port: int
     groups: Mapping[str, list[int]]
-    clients: machine.Workshop
+    clients: machine.ProcessGroup
 
     def client(self, what: str, in_flight: int) -> "subprocess.Popen[str]":
         """Start clients and wait until they are ready."""
@@ -57,19 +57,19 @@ class Site:
         return process
 
     def watches(self) -> dict[str, profile.Watch]:
-        """Return what looks at the processes that are profiled."""
+        """Return the profilers of the API and of the scheduler."""
         stages = {"api": profile.API, "scheduler": profile.SCHEDULER}
         return {name: profile.Watch(self.groups[name][0], each) for name, each in stages.items()}
 
 
 class Bench:
-    """The servers, and what is measured on them."""
+    """The servers, and the measurements on them."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
 
     def run(self) -> Iterator[Figures]:
-        """Measure everything that was asked for."""
+        """Measure each requested combination."""
         arguments = self._arguments
         with contextlib.ExitStack() as stack:
             command.progress("starting RabbitMQ")
@@ -82,7 +82,7 @@ class Bench:
                             yield from self._deployed(name, server, variant, pools, asked)
 
     def _asked(self, variant: str) -> dict[int, list[str]]:
-        """Return what a variant is asked for, by the number of pools that it has meanwhile."""
+        """Return the kinds of requests for a variant, by the number of pools of their deployment."""
         arguments = self._arguments
         found: dict[int, list[str]] = {}
         for what in arguments.what:
@@ -95,7 +95,7 @@ class Bench:
             server.database() as url,
             self._broker.virtual_host() as bus,
             self._deployment(variant, url, bus, pools) as deployment,
-            machine.Workshop() as clients,
+            machine.ProcessGroup() as clients,
         ):
             port = base.free_port()
             api = deployment.start_api(port)
@@ -119,9 +119,9 @@ class Bench:
         return cinder_peer.Cinder(arguments.cinder_python, database, bus, **sizes, in_flight=1, volumes=0)
 
     def _measure(self, site: Site, what: str, in_flight: int, about: Mapping[str, Any]) -> tuple[Figures, int]:
-        """Return figures, and how many requests were answered from beginning to end."""
+        """Return the figures, and the number of requests answered during the whole load."""
         arguments = self._arguments
-        trial = measuring.Trial(
+        trial = measurement.Trial(
             client=site.client(what, in_flight),
             groups=site.groups,
             warm_up=arguments.warm_up,
@@ -130,13 +130,13 @@ class Bench:
         )
         text = f"{about['database']}, {about['variant']}, {what}, {in_flight} at a time"
         seen = trial.measure(text)
-        # Only now, as looking takes time of the processors as well.
+        # After the measurement, because the profiler uses processor time too.
         looking = arguments.profile and about["variant"] == TONNAGE and in_flight == arguments.in_flight[-1]
         shares = {name: watch.look() for name, watch in site.watches().items()} if looking else {}
         end = trial.stop()
         failures = end["failures"]
         if failures and about["variant"] == TONNAGE:
-            raise command.Wrong(f"{text}: {len(failures)} failed, the first: {failures[0]}")
+            raise command.BenchmarkError(f"{text}: {len(failures)} failed, the first: {failures[0]}")
         if failures:
             command.progress(f"{text}: {len(failures)} failed, the first: {failures[0]}")
         seen.require_answers(text)
@@ -160,29 +160,35 @@ class Bench:
 
 
 def _settle(deployment: Deployment, created: int) -> None:
-    """Wait until nothing of what was created is under way. Raises :class:`~command.Wrong` if the ledger differs."""
+    """Wait until all created volumes are placed.
+
+    Raises :class:`~command.BenchmarkError` if the ledger has another number of volumes, or drift.
+    """
     if isinstance(deployment, cinder_peer.Cinder):
         deployment.wait_for_placements(created)
         return
     deployment.wait_until_settled()
     placed, drift = deployment.placed(), deployment.drift()
     if placed != created or drift:
-        raise command.Wrong(f"{created} answered, {placed} in the ledger, {drift} pools with drift")
+        raise command.BenchmarkError(f"{created} answered, {placed} in the ledger, {drift} pools with drift")
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the command line's arguments."""
     parser = command.parser(__doc__, pools=1000)
     parser.set_defaults(databases=["postgresql"])
-    measuring.add_arguments(parser, [TONNAGE, CINDER], "each")
+    measurement.add_arguments(parser, [TONNAGE, CINDER], "each")
     whats = [VOLUMES, POOLS, FACTORS]
-    parser.add_argument("--what", type=command.listed(whats), default=whats, help=f"of {','.join(whats)}")
-    parser.add_argument("--shown-pools", type=int, default=10_000, help="pools that are there when pools are asked for")
+    parser.add_argument("--what", type=command.listed(whats), default=whats, help=f"list of {','.join(whats)}")
+    parser.add_argument("--shown-pools", type=int, default=10_000, help="number of pools for the lists of pools")
     parser.add_argument(
-        "--in-flight", type=_numbers, default=[1, 4, 16, 64], help="requests at a time, one after another"
+        "--in-flight",
+        type=_numbers,
+        default=[1, 4, 16, 64],
+        help="numbers of concurrent requests, measured one after another",
     )
     parser.add_argument(
-        "--profile", action="store_true", help="show what API and scheduler do with their time (py-spy)"
+        "--profile", action="store_true", help="show the processor time of API and scheduler by stage (py-spy)"
     )
     return parser.parse_args(words)
 
@@ -194,10 +200,10 @@ def _numbers(text: str) -> list[int]:
 def main() -> int:
     """Measure and print."""
     arguments = parse()
-    return measuring.main(
+    return measurement.main(
         "api",
         arguments,
-        beside_cinder=CINDER in arguments.variants,
+        with_cinder=CINDER in arguments.variants,
         run=lambda: Bench(arguments).run(),
         in_short=lambda one: (
             f"{one.variant}, {one.what}, {one.in_flight} at a time: {one.requests_per_second:.1f} requests/s"

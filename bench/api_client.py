@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clients of the API benchmark: each asks again once it is answered, over a connection of its own that stays."""
+"""The clients of the API benchmark.
+
+Each client has one persistent connection and sends its next request after the answer.
+"""
 
 import argparse
 import http.client
@@ -9,22 +12,25 @@ from typing import Any
 
 import load
 
-#: Both servers know a user and a project by such a token, and Cinder takes hexadecimal projects alone in addresses.
+#: Without authentication both servers read user and project from this token. Cinder's URLs need hexadecimal projects.
 _PROJECT = "00000000000000000000000000000001"
 _HEADERS = {"X-Auth-Token": f"bench:{_PROJECT}", "Accept": "application/json"}
 _VOLUME = json.dumps({"volume": {"size": 1, "name": "bench"}})
 
-#: By which version of the API each thing is asked for: the last that Cinder knows, and the one that came with factors.
+#: The microversion of each request: Cinder's latest, or the one with capacity factors.
 _VERSIONS = {"volumes": "3.71", "pools": "3.71", "factors": "3.72"}
 
 _TIMEOUT = 120
 
 
-class Question:
-    """A request, and the status that answers it."""
+class ApiRequest:
+    """An HTTP request and the status code of its answer."""
 
     def __init__(self, what: str) -> None:
-        """``what`` is ``volumes``, to create one of 1 GiB, or ``pools`` or ``factors``, to see all pools in detail."""
+        """Create the request.
+
+        ``what`` is ``volumes``, to create one of 1 GiB, or ``pools`` or ``factors``, to list all pools in detail.
+        """
         self._headers = {**_HEADERS, "OpenStack-API-Version": f"volume {_VERSIONS[what]}"}
         if what == "volumes":
             self._method, self._path, self._body = "POST", f"/v3/{_PROJECT}/volumes", _VOLUME
@@ -36,7 +42,7 @@ class Question:
             self._status = 200
 
     def ask(self, connection: http.client.HTTPConnection) -> bytes:
-        """Return what is answered. Raises RuntimeError for another status."""
+        """Return the body of the answer. Raises RuntimeError for another status."""
         connection.request(self._method, self._path, self._body, self._headers)
         answer = connection.getresponse()
         said = answer.read()
@@ -46,16 +52,16 @@ class Question:
 
 
 class Requests(load.Load):
-    """Each thread has a connection."""
+    """A load of HTTP requests. Each thread has one connection."""
 
-    def __init__(self, question: Question, port: int, in_flight: int) -> None:
+    def __init__(self, request: ApiRequest, port: int, in_flight: int) -> None:
         super().__init__(in_flight)
-        self._question, self._port = question, port
+        self._request, self._port = request, port
         self._failures: list[str] = []
         self._bytes = 0
 
     def _others(self) -> dict[str, Any]:
-        """Return how long the last answer was, and what was no answer."""
+        """Return the size of the last answer in bytes, and the failures."""
         return {"bytes": self._bytes, "failures": self._failures}
 
     def _ask(self) -> None:
@@ -63,11 +69,11 @@ class Requests(load.Load):
         while not self._stopping.is_set():
             began = time.perf_counter()
             try:
-                said = self._question.ask(connection)
+                said = self._request.ask(connection)
             except (OSError, http.client.HTTPException, RuntimeError) as error:
                 with self._lock:
                     self._failures.append(f"{type(error).__name__}: {error}")
-                # The next request opens it again.
+                # The next request opens a new connection.
                 connection.close()
                 continue
             seconds = time.perf_counter() - began
@@ -78,13 +84,13 @@ class Requests(load.Load):
 
 
 def main() -> None:
-    """Talk with the benchmark over the standard streams."""
+    """Execute the benchmark's commands from standard input."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--what", choices=list(_VERSIONS), required=True)
     parser.add_argument("--in-flight", type=int, required=True)
     arguments = parser.parse_args()
-    load.talk(Requests(Question(arguments.what), arguments.port, arguments.in_flight))
+    load.talk(Requests(ApiRequest(arguments.what), arguments.port, arguments.in_flight))
 
 
 if __name__ == "__main__":

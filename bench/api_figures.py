@@ -1,33 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API benchmark has measured, and how it is told."""
+"""The figures of the API benchmark, their ratios and their table."""
 
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import cinder_peer
-import side_by_side
-from measuring import CINDER
+import comparison_runner
+from measurement import CINDER
 
 TONNAGE = "tonnage"
 
-#: What is asked for: a new volume, all pools as Cinder shows them too, and these with their capacity factors.
+#: Kinds of requests: a new volume, all pools as Cinder shows them, all pools with their capacity factors.
 VOLUMES, POOLS, FACTORS = "volumes", "pools", "factors"
 
-#: What a request for pools with factors is compared with, which Cinder does not have.
+#: Cinder's request for the comparison with each kind. Cinder has no capacity factors.
 _COMPARED = {VOLUMES: VOLUMES, POOLS: POOLS, FACTORS: POOLS}
 
-#: What is asked for of Tonnage, against Cinder.
+#: The required ratio of Tonnage's rate to Cinder's.
 _AIM = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What was measured. ``cpu_ms`` are milliseconds of processor time per request, by kind of process.
+    """The figures of one measurement. ``cpu_ms`` is the processor time per request in ms, by kind of process.
 
-    Requests that ``failed`` are none of those that count; a run in which Tonnage fails one ends there.
-    ``placed_per_second`` is how many volumes got their pools meanwhile: Cinder answers before they do. ``stages`` are
-    those of the API and of the scheduler, in milliseconds per request.
+    ``failed`` requests do not count; a failed request of Tonnage ends the run. ``placed_per_second`` is the number of
+    volumes that got a pool: Cinder answers before that. ``stages`` are the stages of the API and of the scheduler, in
+    milliseconds per request.
     """
 
     what: str
@@ -48,7 +48,10 @@ class Figures:
 
 
 def ratios(measured: Sequence[Figures]) -> dict[str, float]:
-    """Return what Tonnage answers against Cinder, each at its best and as many at a time; medians of all rounds."""
+    """Return the ratios of Tonnage's rates to Cinder's, from the medians of all rounds.
+
+    There are two kinds of ratios: each side at its best number of clients, and both at the same number.
+    """
     rates: dict[tuple[str, str, str, int], list[float]] = {}
     for one in measured:
         rates.setdefault((one.database, one.what, one.variant, one.in_flight), []).append(one.requests_per_second)
@@ -70,7 +73,7 @@ def ratios(measured: Sequence[Figures]) -> dict[str, float]:
 
 
 def table(measured: Sequence[Figures]) -> str:
-    """Return the figures for a person, the ratios first."""
+    """Return a table of the figures, the ratios first."""
     lines = [f"times the requests per second of Cinder {cinder_peer.RELEASE}: each at its best, and as many at a time"]
     for label, ratio in ratios(measured).items():
         aim = "" if label.endswith("at_a_time") else f"   (the aim is {_AIM})"
@@ -87,7 +90,7 @@ def table(measured: Sequence[Figures]) -> str:
         ]
         for one in measured
     ]
-    lines += ["", side_by_side.table([*heads, *(f"{name} ms" for name in groups)], rows)]
+    lines += ["", comparison_runner.table([*heads, *(f"{name} ms" for name in groups)], rows)]
     lines.append("(others: processors that other work kept busy meanwhile; ms: processor time per request)")
     for one in measured:
         for name, stages in one.stages.items():

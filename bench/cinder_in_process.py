@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cinder's own scheduler in process: its decisions and its reports; runs with the Python that Cinder is installed in.
+"""Benchmark of Cinder's scheduler within one process: decisions and reports.
 
-Its filter scheduler, host manager, filters and weigher are the real ones with their default options. Neither a message
-bus nor a database is there: the list of volume services, which Cinder reads from its database for every decision, is
-handed over made. So Cinder has less to do than it has in life.
+It runs with the Python that Cinder is installed in. The filter scheduler, the host manager, filters and weigher are
+Cinder's own, with their default options. There is no message bus and no database: the list of volume services, which
+Cinder reads from its database for every decision, is prepared in memory. So Cinder has less work than in production.
 """
 
 from __future__ import annotations  # Cinder's objects have their classes only later
@@ -18,7 +18,7 @@ import warnings
 warnings.simplefilter("ignore")
 os.environ["OS_CINDER_DISABLE_EVENTLET_PATCHING"] = "1"
 
-import fleet  # noqa: E402
+import workload  # noqa: E402
 from cinder import objects  # noqa: E402
 
 objects.register_all()
@@ -38,7 +38,7 @@ CONF = cfg.CONF  # noqa: TID251  (Cinder knows no other)
 
 
 class Cinder:
-    """A scheduler that has heard of so many pools."""
+    """A scheduler that has received reports of ``pools`` pools."""
 
     def __init__(self, pools: int) -> None:
         CONF([], project="cinder", default_config_files=[])
@@ -46,11 +46,13 @@ class Cinder:
         CONF.set_override("transport_url", "fake://")
         rpc.init(CONF)
         self._context = context.get_admin_context()
-        self._serve(fleet.reports(pools))
+        self._serve(workload.reports(pools))
         self._scheduler = filter_scheduler.FilterScheduler()
         self._hosts = self._scheduler.host_manager
-        self._sizes = fleet.sizes()
-        self.bytes_per_pool = fleet.held(lambda: (self.report(fleet.reports(pools)), self.decide())) // pools
+        self._sizes = workload.sizes()
+        self.bytes_per_pool = (
+            workload.allocated_bytes(lambda: (self.report(workload.reports(pools)), self.decide())) // pools
+        )
 
     def _serve(self, backends: dict) -> None:
         now = timeutils.utcnow()
@@ -73,27 +75,27 @@ class Cinder:
             service.obj_reset_changes()
         everything = types.SimpleNamespace(objects=services)
         objects.ServiceList.get_all = classmethod(lambda cls, context, filters=None: everything)
-        # They are up however long this takes, and of this release.
+        # All services stay up, and have the versions of this release.
         objects.Service.is_up = property(lambda self: True)
         rpc.RPCAPI.determine_obj_version_cap = lambda self: base.OBJ_VERSIONS.get_current()
         rpc.RPCAPI.determine_rpc_version_cap = lambda self: self.RPC_API_VERSION
 
     def report(self, backends: dict) -> None:
-        """Take in a report of each backend, as it comes from the message bus."""
+        """Process a report of each backend, as it arrives from the message bus."""
         for host, pools in backends.items():
-            # The volume manager adds what it has placed to what a driver reports.
+            # The volume manager adds the allocated capacity to a driver's report.
             stats = [{**pool, "allocated_capacity_gb": 0, "filter_function": None} for pool in pools]
             report = {"volume_backend_name": host, "pools": stats, "storage_protocol": "iSCSI"}
             self._hosts.update_service_capabilities("volume", host, report, None, timeutils.utcnow())
 
     def apply(self) -> None:
-        """Bring the pools up to what was reported; Cinder does it again for each decision."""
+        """Apply the reports to the pools, as Cinder does for each decision."""
         self._hosts._update_backend_state_map(self._context)
 
     def decide(self) -> str:
-        """Decide one request and count it."""
+        """Decide one request and count it in its pool."""
         size = next(self._sizes)
-        volume_type = {"id": "gold", "name": "gold", "extra_specs": fleet.EXTRA_SPECS}
+        volume_type = {"id": "gold", "name": "gold", "extra_specs": workload.EXTRA_SPECS}
         properties = {"size": size, "availability_zone": None, "volume_type_id": "gold"}
         spec = {
             "volume_id": "v",
@@ -106,7 +108,7 @@ class Cinder:
 
 
 def main() -> None:
-    """Measure what is asked for and print one line of JSON."""
+    """Measure decisions or reports, and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=["decisions", "reports"])
     parser.add_argument("--pools", type=int, required=True)
@@ -116,7 +118,7 @@ def main() -> None:
     if args.what == "decisions":
         print(
             json.dumps(
-                {"bytes_per_pool": cinder.bytes_per_pool, "decision_ms": fleet.timed(cinder.decide, args.seconds)}
+                {"bytes_per_pool": cinder.bytes_per_pool, "decision_ms": workload.timed(cinder.decide, args.seconds)}
             )
         )
         return
@@ -128,11 +130,11 @@ def main() -> None:
         cinder.apply()
 
     def changed() -> None:
-        waiting.append(fleet.reports(args.pools, next(days)))
+        waiting.append(workload.reports(args.pools, next(days)))
 
-    found = {"changed_ms": fleet.timed(ingest, args.seconds, before=changed)}
-    last = fleet.reports(args.pools, next(days))
-    found["unchanged_ms"] = fleet.timed(ingest, args.seconds, before=lambda: waiting.append(copy.deepcopy(last)))
+    found = {"changed_ms": workload.timed(ingest, args.seconds, before=changed)}
+    last = workload.reports(args.pools, next(days))
+    found["unchanged_ms"] = workload.timed(ingest, args.seconds, before=lambda: waiting.append(copy.deepcopy(last)))
     print(json.dumps({"bytes_per_pool": cinder.bytes_per_pool, **found}))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cinder's scheduler and API as they are installed, to be measured beside Tonnage's: processes, database, RPC."""
+"""An installation of Cinder's scheduler and API, for the comparison with Tonnage: processes, database, RPC."""
 
 import argparse
 import contextlib
@@ -14,7 +14,7 @@ import throughput_machine as machine
 #: The release that is measured.
 RELEASE = "29.0.0"
 
-#: Seconds after which a volume that was accepted is not expected to be placed any more.
+#: Seconds without a new placement after which the benchmark no longer waits for accepted volumes.
 _GIVEN_UP = 30.0
 
 _MANAGE, _SCHEDULER, _API = "cinder-manage", "cinder-scheduler", "cinder-api"
@@ -42,12 +42,12 @@ lock_path = {folder}/locks
 
 
 def install(cache: pathlib.Path) -> pathlib.Path:
-    """Return the Python of a virtual environment with Cinder in it, made in the cache folder if it is not there.
+    """Return the Python of a virtual environment with Cinder, created in the cache folder if it does not exist.
 
-    Raises :class:`~throughput_machine.NotHere` if the package is not to be had.
+    Raises :class:`~throughput_machine.NotAvailable` if Cinder cannot be installed.
     """
     python = cache / f"cinder-{RELEASE}" / "bin" / "python"
-    with contextlib.suppress(machine.NotHere):
+    with contextlib.suppress(machine.NotAvailable):
         check(python)
         return python
     for words in (
@@ -58,26 +58,26 @@ def install(cache: pathlib.Path) -> pathlib.Path:
             [*map(str, words)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
         )
         if done.returncode:
-            raise machine.NotHere(f"Cinder {RELEASE} could not be installed: {_last_line(done.stdout)}")
+            raise machine.NotAvailable(f"Cinder {RELEASE} could not be installed: {_last_line(done.stdout)}")
     check(python)
     return python
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where Cinder is."""
+    """Add the options for the location of Cinder."""
     parser.add_argument("--cinder-python", type=_path, help="Python of an environment that has Cinder")
     parser.add_argument(
         "--cache",
         type=_path,
         default=pathlib.Path.home() / ".cache" / "tonnage-bench",
-        help="folder for an environment with Cinder, made when there is none",
+        help="folder for an environment with Cinder, created if it does not exist",
     )
 
 
 def asked_for(arguments: argparse.Namespace) -> pathlib.Path:
-    """Return the Python that was named, or else one from the cache.
+    """Return the Python of ``--cinder-python``, or the one in the cache.
 
-    Raises :class:`~throughput_machine.NotHere` if there is no Cinder in it.
+    Raises :class:`~throughput_machine.NotAvailable` if it has no Cinder.
     """
     if arguments.cinder_python is None:
         command.progress(f"looking for Cinder in {arguments.cache}")
@@ -87,24 +87,29 @@ def asked_for(arguments: argparse.Namespace) -> pathlib.Path:
 
 
 def _path(text: str) -> pathlib.Path:
-    """Return a path that holds in any folder; links stay, by which a Python knows its environment."""
+    """Return an absolute path. Links are not resolved, because a Python finds its environment by its link."""
     return pathlib.Path(text).absolute()
 
 
 def check(python: pathlib.Path) -> None:
-    """Raise :class:`~throughput_machine.NotHere` unless that Python has the right release and all that it takes."""
+    """Check that this Python has the right release of Cinder, the database clients and the commands.
+
+    Raises :class:`~throughput_machine.NotAvailable` if it has not.
+    """
     code = "import importlib.metadata as m, psycopg, pymysql; print(m.version('cinder'))"
     try:
         done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     except OSError as error:
-        raise machine.NotHere(f"{python} is no Python that can be run: {error.strerror}") from None
+        raise machine.NotAvailable(f"{python} is no Python that can be run: {error.strerror}") from None
     if done.returncode:
-        raise machine.NotHere(f"{python} has no Cinder {RELEASE} with psycopg and PyMySQL: {_last_line(done.stderr)}")
+        raise machine.NotAvailable(
+            f"{python} has no Cinder {RELEASE} with psycopg and PyMySQL: {_last_line(done.stderr)}"
+        )
     if done.stdout.strip() != RELEASE:
-        raise machine.NotHere(f"{python} has Cinder {done.stdout.strip()}, and {RELEASE} is measured")
+        raise machine.NotAvailable(f"{python} has Cinder {done.stdout.strip()}, and {RELEASE} is measured")
     for program in (_MANAGE, _SCHEDULER, _API):
         if not python.with_name(program).exists():
-            raise machine.NotHere(f"{python} has no {program} beside it")
+            raise machine.NotAvailable(f"{python} has no {program} beside it")
 
 
 def _last_line(said: str) -> str:
@@ -112,12 +117,12 @@ def _last_line(said: str) -> str:
 
 
 class Cinder(machine.Deployment):
-    """Cinder's scheduler with volume services around it; inside the context every pool has been reported to it."""
+    """Cinder's scheduler with simulated volume services. Inside the context it has a report of every pool."""
 
     def __init__(
         self, python: pathlib.Path, database: str, bus: str, *, backends: int, pools: int, in_flight: int, volumes: int
     ) -> None:
-        """``volumes`` are so many that are in the database before anything is asked for."""
+        """Store the parameters. ``volumes`` is the number of volumes in the database before the first request."""
         super().__init__(database)
         self._python, self._database, self._bus = python, database, bus
         self._sizes = {"backends": backends, "pools": pools, "in-flight": in_flight, "volumes": volumes}
@@ -130,7 +135,7 @@ class Cinder(machine.Deployment):
         return process
 
     def wait_for_placements(self, count: int) -> None:
-        """Wait until so many volumes have been given a pool, or no more of them are given one."""
+        """Wait until ``count`` volumes have a pool, or no further volume gets one."""
         placed, since = -1, time.monotonic()
         while placed < count and time.monotonic() - since < _GIVEN_UP:
             time.sleep(0.5)
@@ -143,7 +148,7 @@ class Cinder(machine.Deployment):
         return {"scheduler": [self._scheduler.pid]}
 
     def placed(self) -> int:
-        """Return how many volumes have been given a pool, by the database."""
+        """Return the number of volumes with a pool in the database."""
         with self._engine.connect() as connection:
             count = connection.exec_driver_sql("SELECT COUNT(*) FROM volumes WHERE host IS NOT NULL")
             return int(count.scalar_one())
@@ -158,12 +163,12 @@ class Cinder(machine.Deployment):
                 self._python,
                 pathlib.Path(__file__).with_name("cinder_peer_load.py"),
                 "--config-file",
-                # It asks again and again, from before the scheduler listens.
+                # The load queries the pools repeatedly, and starts before the scheduler listens.
                 self._conf("load", timeout=5 + self._sizes["pools"] // 1000),
             ),
             *(word for name, size in self._sizes.items() for word in (f"--{name}", str(size))),
             talks=True,
-            # Its threads are threads; the scheduler runs as it does in production.
+            # The load uses native threads; the scheduler runs as in production.
             variables={"OS_CINDER_DISABLE_EVENTLET_PATCHING": "1"},
         )
         machine.ask(self.load, "")

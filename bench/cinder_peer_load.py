@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What surrounds Cinder's scheduler in the throughput benchmark; runs with the Python that Cinder is installed in.
+"""The services around Cinder's scheduler in the throughput benchmark.
 
-It is the volume services, which report their pools and count the requests that the scheduler sends them, and the API,
-which has volumes in the database and asks the scheduler for a place for each, so many at a time. All of it over
-Cinder's own RPC. ``known`` is answered with how many pools the scheduler knows.
+It runs with the Python that Cinder is installed in. It simulates the volume services, which report their pools and
+count the requests from the scheduler, and the API, which has volumes in the database and asks the scheduler for a pool
+for each, several at a time. Both use Cinder's own RPC. The command ``known`` returns the number of pools that the
+scheduler knows.
 """
 
 from __future__ import annotations  # Cinder's objects have their classes only later
@@ -34,18 +35,18 @@ from oslo_log import log as logging  # noqa: E402
 
 CONF = cfg.CONF  # noqa: TID251  (Cinder knows no other)
 
-#: Seconds between two signs of life of a service, and between two reports of its pools: Cinder's defaults.
+#: Seconds between two heartbeats of a service, and between two reports of its pools: Cinder's defaults.
 _ALIVE = 10.0
 _REPORT = 60.0
 
-#: GiB, so many that no pool is ever full.
+#: Size of a pool in GiB, so large that no pool is ever full.
 _ROOMY = 10_000_000
 
 _USER = "00000000000000000000000000000001"
 
 
 class Arrivals:
-    """The endpoint of all volume services: counts what arrives and how long it took from the request."""
+    """The RPC endpoint of all volume services. It counts the placed volumes and the seconds from their requests."""
 
     target = messaging.Target(version=volume_rpcapi.VolumeAPI.RPC_API_VERSION)
 
@@ -57,12 +58,12 @@ class Arrivals:
         self._seconds: list[float] = []
 
     def asked(self, volume_id: str) -> None:
-        """Note that a volume is about to be asked for."""
+        """Record the time of a volume's request."""
         with self._lock:
             self._asked[volume_id] = time.perf_counter()
 
     def create_volume(self, ctxt, volume, **others) -> None:  # type: ignore[no-untyped-def]
-        """Take a placed volume; it is not looked at further than its name."""
+        """Receive a placed volume; only its id is read."""
         now = time.perf_counter()
         with self._lock:
             began = self._asked.pop(volume["versioned_object.data"]["id"], None)
@@ -72,17 +73,17 @@ class Arrivals:
         self.free.release()
 
     def publish_service_capabilities(self, ctxt) -> None:  # type: ignore[no-untyped-def]
-        """Have the pools reported, which is what the scheduler asks for when it starts."""
+        """Request a report of the pools, as the scheduler does when it starts."""
         self.wanted.set()
 
     def counts(self) -> str:
-        """Return how long each placement took so far, in seconds, and how many are missing."""
+        """Return the seconds of each placement, and the number of outstanding placements, as JSON."""
         with self._lock:
             return json.dumps({"seconds": self._seconds, "refused": 0, "failed": 0, "missing": len(self._asked)})
 
 
 class Services:
-    """Volume services without storage: rows in the database, an RPC server each, reports."""
+    """Volume services without storage: each has a row in the database, an RPC server, and reports."""
 
     def __init__(self, backends: int, pools: int) -> None:
         self._context = context.get_admin_context()
@@ -100,15 +101,15 @@ class Services:
             ).create()
 
     def serve(self, endpoint: Arrivals) -> None:
-        """Listen for what the scheduler sends, and live."""
+        """Listen for the scheduler's messages, and start heartbeats and reports."""
         for topic in ("cinder-volume", *(f"cinder-volume.{host}" for host in self._pools)):
             target = messaging.Target(topic=topic, server="volumes")
-            # No serializer: the volume need not be made an object of here.
+            # No serializer, because the volume is not needed as an object here.
             messaging.get_rpc_server(rpc.TRANSPORT, target, [endpoint]).start()
         threading.Thread(target=self._live, args=[endpoint.wanted], daemon=True).start()
 
     def _live(self, wanted: threading.Event) -> None:
-        """Report when it is wanted and in between, and say that the services are there, for ever."""
+        """Send heartbeats, and reports on request and at intervals, for ever."""
         scheduler = scheduler_rpcapi.SchedulerAPI()
         due = time.monotonic() + _REPORT
         while True:
@@ -151,7 +152,7 @@ def _figures(pool: str) -> dict[str, object]:
 
 
 class Requests:
-    """The API's side: volumes in the database, each handed to the scheduler."""
+    """The simulated API: it sends volumes in the database to the scheduler."""
 
     def __init__(self, arrivals: Arrivals) -> None:
         self._arrivals = arrivals
@@ -163,27 +164,27 @@ class Requests:
         self._thread = threading.Thread(target=self._ask, daemon=True)
 
     def prepare(self, count: int) -> None:
-        """Have so many volumes in the database, for the making of which the scheduler is not to wait."""
+        """Create ``count`` volumes in the database, so that their creation does not delay the measurement."""
         self._volumes += [self._volume() for _ in range(count)]
 
     def known(self) -> int:
-        """Return how many pools the scheduler knows, 0 if it does not answer."""
+        """Return the number of pools that the scheduler knows, 0 if it does not answer."""
         try:
             return len(self._scheduler.get_pools(self._context, filters={}))
         except messaging.MessagingException:
             return 0
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start to send requests."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop to send requests."""
         self._stopping.set()
         self._thread.join()
 
     def counts(self) -> str:
-        """Return what has arrived of what was asked for."""
+        """Return the counts of the placements, as JSON."""
         return self._arrivals.counts()
 
     def _ask(self) -> None:
@@ -239,7 +240,7 @@ class Requests:
 
 
 def main() -> None:
-    """Talk with the benchmark over the standard streams."""
+    """Execute the benchmark's commands from standard input."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--config-file", required=True)
     parser.add_argument("--in-flight", type=int, default=64)

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Random cases, decided by Tonnage and by real Cinder: every difference has to be one that the docs have a row for.
+"""Differential test: Tonnage and real Cinder decide random cases, and the docs must have a row for each difference.
 
 Run it with the Python that Tonnage is installed in::
 
     python bench/differential.py
     python bench/differential.py --cases 100000 --seed 7
 
-Cinder runs in a process of its own, with its own Python. The rows are in ``docs/differences-from-cinder.rst``. Exit
-status: 0; 1 if a difference has no row, or a row no difference; 2 if Cinder is not to be had.
+Cinder runs in a separate process, with its own Python. The rows are in ``docs/differences-from-cinder.rst``. Exit
+status: 0; 1 if a difference has no row, or a row no difference; 2 if Cinder is not available.
 """
 
 import argparse
@@ -25,20 +25,20 @@ from typing import Any
 import cinder_peer
 import command
 import throughput_machine as machine
-from beside_cinder import asking, cases, comparison, drawing, ours, rows
+from cinder_comparison import case_generator, cases, cinder_process, comparison, rows, tonnage_answers
 
 from tonnage.capacity import type_conversion
 
-#: So many cases are recorded of each filter, and of each row.
+#: Number of recorded cases of each filter, and of each row.
 _OF_EACH = 20
 _OF_EACH_ROW = 3
 
-#: So many differences that nothing explains are shown in full.
+#: Number of differences without a row that are printed in full.
 _SHOWN = 5
 
 
 class Tally:
-    """What came out so far."""
+    """The counts of cases, answers and differences, and the differences without a row."""
 
     def __init__(self) -> None:
         self.asked: Counter[str] = Counter()
@@ -48,11 +48,11 @@ class Tally:
         self.unexplained: list[comparison.Difference] = []
 
     def add(self, case: cases.Case, theirs: Any) -> set[str]:
-        """Compare the answers to one case; return the rows that were needed."""
+        """Compare the answers to one case; return the rows that explain its differences."""
         self.asked[case.plugin] += 1
         self.answers += len(case.pools)
         used: set[str] = set()
-        for difference in comparison.differences(case, ours.answer(case), theirs):
+        for difference in comparison.differences(case, tonnage_answers.answer(case), theirs):
             self.differences += 1
             found = rows.explaining(difference)
             used |= found
@@ -63,7 +63,7 @@ class Tally:
 
     @property
     def unused(self) -> list[str]:
-        """Rows that have explained nothing."""
+        """Rows that explain no difference."""
         return [name for name in rows.NAMES if not self.explained[name]]
 
     @property
@@ -73,21 +73,21 @@ class Tally:
 
 
 class Recording:
-    """Cases with Cinder's answers, of every filter and every row some, for tests that have no Cinder."""
+    """Some cases of every filter and every row with Cinder's answers, for tests without Cinder."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._of: Counter[str] = Counter()
 
     def offer(self, case: cases.Case, theirs: Any, used: set[str]) -> None:
-        """Keep the case if there are not enough of its kind."""
+        """Add the case if the recording has too few cases of its filter or of one of its rows."""
         lacking = [name for name in used if self._of[name] < _OF_EACH_ROW]
         if lacking or self._of[case.plugin] < _OF_EACH:
             self._of.update([case.plugin, *used])
             self._lines.append(json.dumps({"case": asdict(case), "theirs": theirs}))
 
     def write(self, path: pathlib.Path) -> None:
-        """Write them, one a line."""
+        """Write the cases, one per line."""
         path.write_text("\n".join(self._lines) + "\n", encoding="utf-8")
 
 
@@ -102,7 +102,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     """Return the options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=42_000)
-    parser.add_argument("--seed", type=int, default=1, help="what the cases are drawn from (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random cases (%(default)s)")
     parser.add_argument("--json", action="store_true", help="print one line of JSON and no table")
     parser.add_argument("--record", type=pathlib.Path, metavar="FILE", help="write cases with Cinder's answers there")
     parser.add_argument("--cinder-python", type=_path, help="Python of an environment that has Cinder")
@@ -110,7 +110,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
         "--cache",
         type=_path,
         default=pathlib.Path.home() / ".cache" / "tonnage-bench",
-        help="folder for an environment with Cinder and what else is fetched, made when there is none",
+        help="folder for an environment with Cinder and other downloads, created if it does not exist",
     )
     return parser.parse_args(words)
 
@@ -118,18 +118,18 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Compare and print."""
     arguments = parse()
-    logging.disable()  # what is wrong with random functions
+    logging.disable()  # the errors of random functions
     tally, recording = Tally(), Recording()
-    drawn = drawing.draw(arguments.cases, arguments.seed)
+    drawn = case_generator.generate(arguments.cases, arguments.seed)
     try:
         python = _python(arguments)
-        asked = drawing.draw(arguments.cases, arguments.seed)
-        with contextlib.closing(asking.answers(python, arguments.cache, asked)) as answers:
+        asked = case_generator.generate(arguments.cases, arguments.seed)
+        with contextlib.closing(cinder_process.answers(python, arguments.cache, asked)) as answers:
             for number, (case, theirs) in enumerate(zip(drawn, answers, strict=True), start=1):
                 recording.offer(case, theirs, tally.add(case, theirs))
                 if number % 5000 == 0:
                     command.progress(f"{number} of {arguments.cases} cases, {tally.differences} differences")
-    except (machine.NotHere, RuntimeError) as error:
+    except (machine.NotAvailable, RuntimeError) as error:
         print(f"differential: {error}", file=sys.stderr)
         return 2
     if arguments.record is not None:

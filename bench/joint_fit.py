@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What it takes to tell which nodes take some volumes together, next to checking each volume alone.
+"""Benchmark of node fit: the time to find the nodes with room for several volumes together.
 
-Each node has a pool of its own for each storage class; two classes share disks. A pod has a volume of each class, and a
-second one of the first::
+It is compared with a check of each volume alone. Each node has a pool for each storage class; two classes share disks.
+A pod has one volume of each class, and a second volume of the first class::
 
     python bench/joint_fit.py
     python bench/joint_fit.py --nodes 20000 --classes 8 --json
 
-Times are milliseconds of one call for all nodes, the median of many, once by the clock and once of the processor alone,
-which other work on the machine changes least. ``several pools`` is the same where each class has
-two pools on each node, so that the volumes have a choice; ``with reasons`` also tells every node that is refused why;
-``first call`` finds out which pools each node reaches, which is remembered until nodes or topologies change.
+Times are milliseconds of one call for all nodes, as medians of wall-clock time and of processor time, which depends
+least on other work on the machine. With ``several pools`` each class has two pools on each node, so that the volumes
+have a choice. ``with reasons`` includes the reason for each refused node. ``first call`` computes the pools that each
+node can reach, which are cached until nodes or topologies change.
 
-Exit status: 0; 1 if checking each volume alone refused a node that takes all of them together.
+Exit status: 0; 1 if the check of each volume alone refused a node that has room for all of them together.
 """
 
 import argparse
@@ -42,7 +42,7 @@ DRIVER = "disk.example.com"
 
 
 def arguments() -> argparse.Namespace:
-    """Return the command line."""
+    """Return the command line's arguments."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
@@ -54,7 +54,7 @@ def arguments() -> argparse.Namespace:
 
 
 def cluster(nodes: int, classes: int, pools: int) -> pool_columns.PoolColumns:
-    """Return a driver with so many pools for each class on each node, of 5 to 50 Gi."""
+    """Return a driver with ``pools`` pools of 5 to 50 Gi for each class on each node."""
     random = np.random.default_rng(7)
     storage = []
     for number in range(classes):

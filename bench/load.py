@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the clients of the benchmarks share: threads that ask, and how they are spoken with over the standard streams.
+"""Load generators: threads that send requests, and the commands that control them over the standard streams.
 
-The standard library alone, as one of them runs with Cinder's Python.
+This module imports only the standard library, because one of the clients runs with Cinder's Python.
 """
 
 import abc
@@ -13,21 +13,21 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 
-class Asking(Protocol):
-    """Something that asks between ``start`` and ``stop``, and tells what it has counted."""
+class LoadGenerator(Protocol):
+    """A load that sends requests between ``start`` and ``stop``, and returns its counts."""
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start to send requests."""
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop to send requests."""
 
     def counts(self) -> str:
-        """Return what was counted so far, as JSON."""
+        """Return the current counts, as JSON."""
 
 
 class Load(abc.ABC):
-    """Threads that ask; what they count is read while they do."""
+    """Threads that send requests. Their counts can be read at any time."""
 
     def __init__(self, in_flight: int) -> None:
         self._stopping = threading.Event()
@@ -36,45 +36,46 @@ class Load(abc.ABC):
         self._threads = [threading.Thread(target=self._ask, daemon=True) for _ in range(in_flight)]
 
     def start(self) -> None:
-        """Begin to ask."""
+        """Start to send requests."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Ask no more, and wait for the answers that are missing."""
+        """Stop to send requests, and wait for the outstanding answers."""
         self._stopping.set()
         for thread in self._threads:
             thread.join()
 
     def counts(self) -> str:
-        """Return how long each answer took so far, in seconds, and what else was counted."""
+        """Return the seconds of each answer, and the other counts, as JSON."""
         with self._lock:
             return json.dumps({"seconds": self._seconds, **self._others()})
 
     @abc.abstractmethod
     def _ask(self) -> None:
-        """Ask until told to stop; what is counted is counted under the lock."""
+        """Send requests until the stop. Counts are changed under the lock."""
 
     @abc.abstractmethod
     def _others(self) -> dict[str, Any]:
-        """Return what is counted besides."""
+        """Return further counts."""
 
 
-def talk(asking: Asking, others: Mapping[str, Callable[[], str]] = MappingProxyType({})) -> None:
-    """Say ``ready``, begin on ``go``, and answer ``mark`` with what is counted so far, ``stop`` with all of it.
+def talk(generator: LoadGenerator, others: Mapping[str, Callable[[], str]] = MappingProxyType({})) -> None:
+    """Print ``ready``, then execute commands from standard input.
 
-    ``others`` answer further words.
+    ``go`` starts the load, ``mark`` prints the current counts, ``stop`` stops the load and prints all counts.
+    ``others`` maps further commands to the functions that answer them.
     """
     print("ready", flush=True)
     for line in sys.stdin:
         match line.strip():
             case "go":
-                asking.start()
+                generator.start()
                 print("gone", flush=True)
             case "mark":
-                print(asking.counts(), flush=True)
+                print(generator.counts(), flush=True)
             case "stop":
-                asking.stop()
-                print(asking.counts(), flush=True)
+                generator.stop()
+                print(generator.counts(), flush=True)
             case word if word in others:
                 print(others[word](), flush=True)

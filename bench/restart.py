@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How long a scheduler that was killed takes from its start to its first correct decision, with a large ledger.
+"""Benchmark of a restart: the time from the start of a killed scheduler to its first correct decision.
 
-All pools but one are full of volumes, which the agents really hold. The scheduler is killed (SIGKILL), a request is
-sent, and the scheduler is started again. Its answer counts if it names the one pool with room, where nothing but the
-ledger tells it so, and if the next request is refused::
+All pools but one are full of volumes, which the agents really hold. The scheduler is killed (SIGKILL), started again,
+and gets a request. Its answer counts if it names the one pool with room, which only the ledger knows. The request after
+the last round must be refused::
 
     python bench/restart.py
     python bench/restart.py --databases postgresql --pools 1000 --volumes 10000
 
-Exit status: 0; 1 if a decision was wrong, or something else was.
+Exit status: 0; 1 after a wrong decision or another error.
 """
 
 import argparse
@@ -43,9 +43,9 @@ _BATCH = 5000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Restart:
-    """Seconds after the start of the process by which each was done. ``imports`` is measured apart.
+    """Seconds from the start of the process to each step. ``imports`` is measured separately.
 
-    ``processor`` are the seconds of processor time that it took, which other work on the machine changes least.
+    ``processor`` is the processor time in seconds, which depends least on other work on the machine.
     """
 
     database: str
@@ -67,7 +67,7 @@ class Bench:
         self._each = arguments.volumes // arguments.pools
 
     def run(self) -> Iterator[Restart]:
-        """Measure everything that was asked for."""
+        """Measure the restarts on each requested database."""
         self._imports = _import_seconds()
         with contextlib.ExitStack() as stack:
             command.progress("starting RabbitMQ")
@@ -88,13 +88,13 @@ class Bench:
             name: {"memory_state_file": f"{name}.json", "max_over_subscription_ratio": 1}
             for name in self._shape.spread()
         }
-        # Room for each round's one volume.
+        # Capacity for one volume in each round.
         sections["b1:pool1"] = {"memory_pool_size_gb": self._each + self._arguments.rounds}
         return sections
 
     def _fill(self, deployment: tonnage.Tonnage) -> None:
-        """Put the volumes into the ledger and on the storage, while the agents are away."""
-        command.progress(f"{self._shape.pools} pools are known; making {self._each} volumes in each")
+        """Insert the volumes into the ledger and into the storage while the agents are stopped."""
+        command.progress(f"{self._shape.pools} pools are reported; creating {self._each} volumes in each")
         deployment.stop(deployment.agents)
         with deployment.connect() as connection:
             pools = {
@@ -117,7 +117,7 @@ class Bench:
         for backend, inside_all in held.items():
             (deployment.folder / f"{backend}.json").write_text(json.dumps(inside_all))
         with deployment.connect() as connection:
-            # Given, not asked of the database's clock, as PyMySQL sends rows one by one that hold a function.
+            # A value instead of a database function, because PyMySQL sends rows that contain a function one by one.
             now = connection.execute(sa.select(models.utcnow())).scalar_one()
             for table, rows in ((models.Volume, volumes), (models.Claim, claims)):
                 for start in range(0, len(rows), _BATCH):
@@ -126,18 +126,18 @@ class Bench:
             for owner, mine in ((models.Pool, models.Claim.pool_id), (models.Backend, models.Claim.backend_id)):
                 total = sa.select(sa.func.sum(models.Claim.size_gb)).where(mine == owner.id).scalar_subquery()
                 connection.execute(sa.update(owner).values(allocated_capacity_gb=total))
-        command.progress("the agents list what they hold, and report")
+        command.progress("the agents list their volumes, and report")
         deployment.agents = deployment.start_agents()
         deployment.wait_until(
             f"SELECT COUNT(*) FROM pools WHERE provisioned_capacity_gb = {self._each} AND in_flight_gb = 0",
             self._shape.pools,
-            "the agents to report what they hold",
+            "the agents to report their volumes",
         )
 
     def _restarts(self, name: str, deployment: tonnage.Tonnage) -> Iterator[Restart]:
         client = deployment.client(1)
         for number in range(self._arguments.rounds):
-            # Until the next one starts, nobody knows of what is taken by the volume of the last round.
+            # Only the ledger contains the claim for the volume of the last round.
             command.progress(f"{name}, round {number + 1}: killing the scheduler, starting it again")
             _kill(deployment.schedulers.pop())
             said = len(deployment.log("scheduler1"))
@@ -147,7 +147,9 @@ class Bench:
             answer = json.loads(machine.ask(client, "one"))
             processor = machine.processor_seconds(deployment.schedulers[-1].pid)
             if answer["pool"] != "agents@b1#pool1":
-                raise command.Wrong(f"{name}: placed in {answer['pool']}, where room was in agents@b1#pool1 alone")
+                raise command.BenchmarkError(
+                    f"{name}: placed in {answer['pool']}, where room was in agents@b1#pool1 alone"
+                )
             log = deployment.log("scheduler1")[said:]
             yield Restart(
                 database=name,
@@ -161,7 +163,7 @@ class Bench:
             )
             deployment.wait_until_settled()
         if (answer := json.loads(machine.ask(client, "one")))["pool"] is not None:
-            raise command.Wrong(f"{name}: placed in {answer['pool']}, where room was nowhere")
+            raise command.BenchmarkError(f"{name}: placed in {answer['pool']}, although all pools are full")
 
 
 def _volume(volume_id: str, pool_id: int) -> dict[str, Any]:
@@ -200,13 +202,13 @@ def _claim(volume_id: str, pool_id: int, backend_id: int) -> dict[str, Any]:
 
 
 def _kill(process: "subprocess.Popen[str]") -> None:
-    """End a daemon with its workers, as a power cut would."""
+    """Kill a daemon and its workers, as a power failure would."""
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def _import_seconds() -> float:
-    """Return how long a new process takes until it has imported what a scheduler needs."""
+    """Return the seconds that a new process needs for the imports of a scheduler, as a median."""
     taken = []
     for _ in range(3):
         began = time.monotonic()
@@ -220,15 +222,15 @@ def _import_seconds() -> float:
 
 
 def _when(log: str, text: str) -> float:
-    """Return when a line with that text was logged, as seconds since 1970."""
+    """Return the time of the log line with this text, as seconds since 1970."""
     found = re.search(rf"^(\S+ \S+) .*{text}", log, re.MULTILINE)
     if found is None:
-        raise command.Wrong(f"the scheduler has not logged {text!r}")
+        raise command.BenchmarkError(f"the scheduler has not logged {text!r}")
     return datetime.datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S.%f").astimezone().timestamp()
 
 
 def table(measured: Sequence[Restart]) -> str:
-    """Return the figures for a person."""
+    """Return the figures as a table."""
     lines = [f"seconds after the start of the process (the aim is {_AIM:g} until the first answer)", ""]
     lines.append(
         f"{'database':<12}{'answered':>10}{'listening':>11}{'loaded':>9}{'imports':>9}"
@@ -246,7 +248,7 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the command line's arguments."""
     parser = command.parser(__doc__, pools=10_000)
     parser.add_argument("--volumes", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=3, help="how often the scheduler is restarted")
+    parser.add_argument("--rounds", type=int, default=3, help="number of restarts of the scheduler")
     return parser.parse_args(words)
 
 

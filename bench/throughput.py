@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Durable placements per second: request over RabbitMQ, decision, commit in the database, answer.
+"""Benchmark of durable placements per second: request over RabbitMQ, decision, commit in the database, answer.
 
-In one run, side by side: requests that arrive together in one transaction, each in one of its own, several schedulers,
-and Cinder's scheduler on the same message bus and MariaDB. Run it with the Python that Tonnage is installed in::
+One run measures concurrent requests in one transaction, each request in its own transaction, several schedulers, and
+Cinder's scheduler on the same message bus and MariaDB. Run it with the Python that Tonnage is installed in::
 
     python bench/throughput.py
     python bench/throughput.py --databases mariadb --variants group,cinder --seconds 30
 
-Figures are for comparing within a run: what the machine does besides changes them all, the disk most. Exit status: 0;
-1 if something went wrong, such as an answer that the ledger does not know; 2 if Cinder was to be measured and is not to
-be had, so that there is no ratio: nothing at all is measured then if the Python was named that should have it.
+Compare figures only within one run, because other work on the machine changes all of them, work on the disk most. Exit
+status: 0; 1 after an error, such as an answer that is not in the ledger; 2 if Cinder is requested and not available, so
+that there is no ratio. If ``--cinder-python`` names the Python without Cinder, nothing is measured.
 """
 
 import argparse
@@ -24,21 +24,21 @@ from typing import Any
 
 import cinder_peer
 import command
-import measuring
+import measurement
 import throughput_machine as machine
 import throughput_profile as profile
 import throughput_tonnage as tonnage
-from measuring import CINDER
+from measurement import CINDER
 
 GROUP, SINGLE, MANY = "group", "single", "many"
 
-#: What is asked for of Tonnage, against Cinder.
+#: The required ratio of Tonnage's rate to Cinder's.
 _AIM = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What was measured of one variant. ``cpu_ms`` are milliseconds of processor time per placement and process."""
+    """The figures of one variant. ``cpu_ms`` is the processor time per placement in ms, by kind of process."""
 
     variant: str
     database: str
@@ -53,13 +53,13 @@ class Figures:
 
 
 class Bench:
-    """The servers, and the variants that are measured on them."""
+    """The servers, and the measurements of the variants on them."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
         self._arguments = arguments
 
     def run(self) -> Iterator[Figures]:
-        """Measure everything that was asked for."""
+        """Measure each requested variant."""
         arguments = self._arguments
         if not arguments.variants:
             return
@@ -92,7 +92,7 @@ class Bench:
             watch = profile.Watch(deployment.schedulers[0].pid) if arguments.profile and variant == GROUP else None
             trial = self._trial(server, client, deployment.groups())
             seen = trial.measure(f"{name}, {variant}")
-            # Only now, as looking takes time of the processors as well.
+            # After the measurement, because the profiler uses processor time too.
             shares = {} if watch is None else watch.look()
             answered = _stop(trial, seen, variant)
             began = time.monotonic()
@@ -100,7 +100,9 @@ class Bench:
             settled = time.monotonic() - began
             placed, drift = deployment.placed(), deployment.drift()
         if placed != answered or drift:
-            raise command.Wrong(f"{variant}: {answered} answered, {placed} in the ledger, {drift} pools with drift")
+            raise command.BenchmarkError(
+                f"{variant}: {answered} answered, {placed} in the ledger, {drift} pools with drift"
+            )
         return _figures(name, variant, seen, shares, settled)
 
     def _cinder(self, name: str, server: Any) -> Figures:
@@ -115,7 +117,7 @@ class Bench:
                 backends=arguments.backends,
                 pools=arguments.pools,
                 in_flight=arguments.in_flight,
-                # More than it could place; making them is no part of what is measured.
+                # More than it can place, because their creation must not be measured.
                 volumes=int(100 * (arguments.seconds + arguments.warm_up)) + arguments.in_flight,
             ) as peer,
         ):
@@ -124,28 +126,33 @@ class Bench:
             answered = _stop(trial, seen, CINDER)
             placed = peer.placed()
         if placed < answered:
-            raise command.Wrong(f"{CINDER}: {answered} arrived, {placed} in the database")
+            raise command.BenchmarkError(f"{CINDER}: {answered} arrived, {placed} in the database")
         return _figures(name, CINDER, seen, {})
 
-    def _trial(self, server: Any, client: Any, groups: Mapping[str, Sequence[int]]) -> measuring.Trial:
+    def _trial(self, server: Any, client: Any, groups: Mapping[str, Sequence[int]]) -> measurement.Trial:
         servers = {"broker": [self._broker.process.pid], "database": [server.process.pid]}
         arguments = self._arguments
-        return measuring.Trial(
+        return measurement.Trial(
             client=client, groups={**groups, **servers}, warm_up=arguments.warm_up, seconds=arguments.seconds
         )
 
 
-def _stop(trial: measuring.Trial, seen: measuring.Window, variant: str) -> int:
-    """Return how many requests were answered from beginning to end. Raises :class:`~command.Wrong` if not all were."""
+def _stop(trial: measurement.Trial, seen: measurement.Window, variant: str) -> int:
+    """Stop the load; return the number of answered requests.
+
+    Raises :class:`~command.BenchmarkError` if a request was refused or failed.
+    """
     end = trial.stop()
     if end["refused"] or end["failed"]:
-        raise command.Wrong(f"{variant}: {end['refused']} refused and {end['failed']} failed, with room for all")
+        raise command.BenchmarkError(
+            f"{variant}: {end['refused']} refused and {end['failed']} failed, with room for all"
+        )
     seen.require_answers(variant)
     return len(end["seconds"])
 
 
 def _figures(
-    name: str, variant: str, seen: measuring.Window, shares: Mapping[str, float], settled_seconds: float | None = None
+    name: str, variant: str, seen: measurement.Window, shares: Mapping[str, float], settled_seconds: float | None = None
 ) -> Figures:
     cpu = seen.cpu_ms
     return Figures(
@@ -163,7 +170,7 @@ def _figures(
 
 
 def ratios(measured: Sequence[Figures]) -> dict[str, float]:
-    """Return what is to be compared, of the medians of all rounds."""
+    """Return the ratios of the variants' rates, from the medians of all rounds."""
     rates: dict[tuple[str, str], float] = {}
     for one in measured:
         same = [
@@ -185,7 +192,7 @@ def ratios(measured: Sequence[Figures]) -> dict[str, float]:
 
 
 def table(measured: Sequence[Figures], arguments: argparse.Namespace) -> str:
-    """Return the figures for a person, the ratios first."""
+    """Return a table of the figures, the ratios first."""
     lines = ["ratios of placements per second"]
     for label, ratio in ratios(measured).items():
         aim = f"   (the aim is {_AIM})" if label.startswith("tonnage_to_cinder") else ""
@@ -219,20 +226,20 @@ def table(measured: Sequence[Figures], arguments: argparse.Namespace) -> str:
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the command line's arguments."""
     parser = command.parser(__doc__, pools=1000)
-    measuring.add_arguments(parser, [GROUP, SINGLE, MANY, CINDER], "each variant")
-    parser.add_argument("--in-flight", type=int, default=64, help="requests at a time")
-    parser.add_argument("--schedulers", type=int, default=4, help="of the variant 'many'")
-    parser.add_argument("--profile", action="store_true", help="show what the scheduler does with its time (py-spy)")
+    measurement.add_arguments(parser, [GROUP, SINGLE, MANY, CINDER], "each variant")
+    parser.add_argument("--in-flight", type=int, default=64, help="number of concurrent requests")
+    parser.add_argument("--schedulers", type=int, default=4, help="number of schedulers in the variant 'many'")
+    parser.add_argument("--profile", action="store_true", help="show the scheduler's processor time by stage (py-spy)")
     return parser.parse_args(words)
 
 
 def main() -> int:
     """Measure and print."""
     arguments = parse()
-    return measuring.main(
+    return measurement.main(
         "throughput",
         arguments,
-        beside_cinder=CINDER in arguments.variants and "mariadb" in arguments.databases,
+        with_cinder=CINDER in arguments.variants and "mariadb" in arguments.databases,
         run=lambda: Bench(arguments).run(),
         in_short=lambda one: f"{one.database}, {one.variant}: {one.placements_per_second:.1f} placements/s",
         as_data=lambda measured: {"ratios": ratios(measured), "variants": [asdict(one) for one in measured]},

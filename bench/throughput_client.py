@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client of the throughput benchmark: asks for volumes of 1 GiB, so many at a time, each once more is answered.
+"""The client of the throughput benchmark: it requests volumes of 1 GiB, several at a time.
 
-It is ready when it has reached a scheduler. ``one`` asks for a single volume and answers with its pool, None if it was
-refused, and when that was known, by the monotonic clock.
+It is ready when it has reached a scheduler. The command ``one`` requests a single volume. Its answer is the pool, or
+None for a refusal, and the time of the answer on the monotonic clock.
 """
 
 import argparse
@@ -22,14 +22,14 @@ from tonnage.rpc import options, transport
 from tonnage.rpc.messages import CreateVolume, PoolQuery
 from tonnage.rpc.scheduler_client import SchedulerClient
 
-#: It goes the way of the REST API, and so needs its options.
+#: The client sends requests in the same way as the REST API, and so needs its options.
 _OPTIONS = [options.register, api_options.register, database.register]
 
 LOG = logging.getLogger(__name__)
 
 
 class Requests(load.Load):
-    """Each thread asks for a volume and waits for where it is placed."""
+    """A load of RPC requests. Each thread requests a volume and waits for its placement."""
 
     def __init__(self, scheduler: SchedulerClient, in_flight: int) -> None:
         super().__init__(in_flight)
@@ -37,7 +37,7 @@ class Requests(load.Load):
         self._refused = self._failed = 0
 
     def _others(self) -> dict[str, Any]:
-        """Return how many were refused, and how many failed."""
+        """Return the numbers of refused and failed requests."""
         return {"refused": self._refused, "failed": self._failed}
 
     def _ask(self) -> None:
@@ -68,7 +68,7 @@ def new_volume() -> CreateVolume:
 
 
 def main() -> None:
-    """Talk with the benchmark over the standard streams."""
+    """Execute the benchmark's commands from standard input."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--config-file", required=True)
     parser.add_argument("--in-flight", type=int, default=64)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine under a benchmark: servers that wait for the disk, how fast it is, and who uses its processors."""
+"""The machine of a benchmark: servers that wait for the disk, the speed of the disk, the use of the processors."""
 
 import abc
 import contextlib
@@ -17,10 +17,10 @@ from typing import Self, TypeVar
 import psutil
 import sqlalchemy as sa
 
-# The private servers are those of the tests. Last on the path: no room may be found by its bare name first.
+# The private servers are in the tests. The path comes last, so that no room is imported by its bare name.
 sys.path.append(str(pathlib.Path(__file__).parents[1]))
 
-import watched
+import process_folder
 
 from tests import servers
 from tests.servers import base, database
@@ -32,15 +32,15 @@ DATABASES: Mapping[str, type[database.DatabaseServer]] = {
 }
 
 
-class NotHere(Exception):
-    """Something that a benchmark needs is not on this machine."""
+class NotAvailable(Exception):
+    """A server or program that a benchmark needs is not on this machine."""
 
 
 _CACHE = pathlib.Path(tempfile.gettempdir()) / f"tonnage-bench-compiled-{os.geteuid()}"
 
 
 def environment() -> dict[str, str]:
-    """Return the environment for a program: compiled, as one that is installed has been, and the checkout untouched."""
+    """Return the environment of a program: it uses compiled modules, and writes none into the checkout."""
     mine = {**os.environ, "PYTHONPYCACHEPREFIX": str(_CACHE)}
     mine.pop("PYTHONDONTWRITEBYTECODE", None)
     return mine
@@ -50,14 +50,14 @@ AnyServer = TypeVar("AnyServer", bound=base.Server)
 
 
 def start(kind: type[AnyServer]) -> AnyServer:
-    """Return a private server, to be used as a context manager. Raises :class:`NotHere` if it is not installed."""
+    """Return a private server as a context manager. Raises :class:`NotAvailable` if it is not installed."""
     if not kind.installed():
-        raise NotHere(f"no {kind.name} on this machine; install the package {kind.packages}")
+        raise NotAvailable(f"no {kind.name} on this machine; install the package {kind.packages}")
     return kind(durable=True)
 
 
 def fsyncs_per_second(seconds: float = 1.0) -> float:
-    """Return how often a second the disk below the temporary folder, where the databases are, takes 4 KiB for good."""
+    """Return the number of durable writes of 4 KiB per second on the disk of the temporary folder and the databases."""
     block = os.urandom(4096)
     with tempfile.NamedTemporaryFile() as file:
         began = time.perf_counter()
@@ -71,33 +71,33 @@ def fsyncs_per_second(seconds: float = 1.0) -> float:
 
 
 def listens(port: int) -> bool:
-    """Tell whether somebody listens on a port of the loopback interface."""
+    """Return whether a process listens on a port of the loopback interface."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
         return True
     return False
 
 
 def processor_seconds(pid: int) -> float:
-    """Return the processor time that a process and its children have used."""
+    """Return the processor time of a process and its children, in seconds."""
     return sum(seconds for _, seconds in _seconds([pid]))
 
 
 class Usage:
-    """Processor time that groups of processes use between :meth:`begin` and :meth:`end`, their children included."""
+    """Processor time of groups of processes, with their children, between :meth:`begin` and :meth:`end`."""
 
     def __init__(self, groups: Mapping[str, Iterable[int]]) -> None:
-        """``groups`` maps a name to process ids."""
+        """Store the groups. ``groups`` maps a name to process ids."""
         self._groups = {name: list(pids) for name, pids in groups.items()}
         self._before: dict[str, dict[int, float]] = {}
         self._began = 0.0
 
     def begin(self) -> None:
-        """Begin to count."""
+        """Start the measurement."""
         self._began = time.monotonic()
         self._before = self._read()
 
     def end(self) -> dict[str, float]:
-        """Return the share of one processor that each group has used, and ``(all)``: of the whole machine."""
+        """Return the processor time of each group per second, as a number of processors."""
         elapsed = time.monotonic() - self._began
         after = self._read()
         return {
@@ -119,24 +119,24 @@ def _seconds(pids: Iterable[int]) -> Iterator[tuple[int, float]]:
                     yield one.pid, times.user + times.system
 
 
-class Workshop:
-    """A temporary folder and the processes that work in it; both go with the context, however this process ends."""
+class ProcessGroup:
+    """A temporary folder and its processes. Both are removed with the context, also if this process is killed."""
 
     def __enter__(self) -> Self:
-        self._watched = watched.Folder("tonnage-bench-").__enter__()
-        self.folder = self._watched.path
+        self._process_folder = process_folder.ProcessFolder("tonnage-bench-").__enter__()
+        self.folder = self._process_folder.path
         self._processes: dict[str, subprocess.Popen[str]] = {}
         return self
 
     def __exit__(self, *_: object) -> None:
         for process in reversed(self._processes.values()):
-            # Agents first: their servers take in what is on the way, and schedulers finish what they have.
+            # Agents first: they receive the messages in transit, and schedulers finish their requests.
             process.terminate()
         for process in self._processes.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(30)
-        # Who is still there is killed.
-        self._watched.__exit__()
+        # Kill the remaining processes.
+        self._process_folder.__exit__()
         for process in self._processes.values():
             process.wait()
             for stream in (process.stdin, process.stdout):
@@ -150,7 +150,7 @@ class Workshop:
         talks: bool = False,
         variables: Mapping[str, str] = MappingProxyType({}),
     ) -> subprocess.Popen[str]:
-        """Start a process whose messages go to a log. One that ``talks`` is spoken with over its standard streams."""
+        """Start a process with a log file. A process that ``talks`` has pipes for standard input and output."""
         with (self.folder / f"{name}.log").open("ab") as log:
             process = self._processes[name] = subprocess.Popen(
                 command,
@@ -162,47 +162,50 @@ class Workshop:
                 start_new_session=True,
                 text=True,
             )
-        self._watched.watch(process.pid)
+        self._process_folder.watch(process.pid)
         return process
 
     def run(self, name: str, *command: str | pathlib.Path) -> None:
-        """Run a process to its end. Raises RuntimeError with its last words if it fails."""
+        """Run a process to its end. Raises RuntimeError with the end of its log if it fails."""
         code = self.start(name, *command).wait()
         del self._processes[name]
         if code:
-            raise RuntimeError(f"{name} has ended with {code}: {self.last_words(name)}")
+            raise RuntimeError(f"{name} has ended with {code}: {self.log_end(name)}")
 
     def stop(self, process: "subprocess.Popen[str]") -> None:
-        """End a process orderly and wait for it."""
+        """Terminate a process gracefully and wait for its end."""
         process.terminate()
         process.wait(60)
 
     def until(self, condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
-        """Wait until the condition holds. Raises RuntimeError, with the last words of a process that has ended."""
+        """Wait until the condition holds.
+
+        Raises RuntimeError after ``seconds``, or with the end of the log of a process that has ended.
+        """
         deadline = time.monotonic() + seconds
         while not condition():
             for name, process in self._processes.items():
                 if process.poll() not in (None, 0):
-                    raise RuntimeError(f"{name} has ended with {process.returncode}: {self.last_words(name)}")
+                    raise RuntimeError(f"{name} has ended with {process.returncode}: {self.log_end(name)}")
             if time.monotonic() > deadline:
                 raise RuntimeError(f"waited {seconds:.0f} s for {what}")
             time.sleep(0.05)
 
-    def last_words(self, name: str) -> str:
-        """Return the end of what a process has logged."""
+    def log_end(self, name: str) -> str:
+        """Return the end of a process's log."""
         return (self.folder / f"{name}.log").read_text(errors="replace").strip()[-2000:]
 
 
 class Deployment(abc.ABC):
-    """Processes around a database, in a workshop of their own; inside the context they have begun to work."""
+    """Processes with a database and a temporary folder. Inside the context they are ready."""
 
     def __init__(self, database: str) -> None:
-        self._shop = Workshop()
+        self._shop = ProcessGroup()
         self._engine = sa.create_engine(database, isolation_level="AUTOCOMMIT")
 
     @abc.abstractmethod
     def _begin(self) -> None:
-        """Start the processes, and wait until all that is measured can be."""
+        """Start the processes, and wait until they are ready for the measurement."""
 
     def __enter__(self) -> Self:
         self._shop.__enter__()
@@ -219,7 +222,7 @@ class Deployment(abc.ABC):
 
 
 def ask(process: "subprocess.Popen[str]", word: str) -> str:
-    """Say a word to a process that talks and return the line that it answers. Raises RuntimeError if it says none."""
+    """Send a command to a process and return the line of its answer. Raises RuntimeError if the process has ended."""
     assert process.stdin
     assert process.stdout
     if word:

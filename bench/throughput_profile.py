@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a process's processor time goes, as py-spy sees it from the outside."""
+"""A profile of a process's processor time by stage, with py-spy."""
 
 import collections
 import pathlib
@@ -15,27 +15,30 @@ import throughput_machine as machine
 
 _RATE = 50
 
-#: Stages by what is found anywhere in a stack, the first one that fits.
+#: Names of stages with a regular expression for the stack. The first match applies.
 Stages: TypeAlias = Sequence[tuple[str, str]]
 
 SCHEDULER: Stages = (
-    ("reports", r"ReportHandler\.reports|ReportHandler\._apply|HostManager\.apply_report"),
-    ("outcomes", r"ReportHandler\.outcomes|OutcomeHandler\.|\(.*operation_outcomes\.py"),
+    (
+        "outcomes",
+        r"outcomes \(tonnage/scheduler/|scheduler/claims/outcome_handler\.py|ledger/claims/operation_outcomes\.py",
+    ),
+    ("reports", r"scheduler/reports/(report_handler|report_diff|deferred_reports)\.py|HostManager\.apply_report"),
     ("requests: filters and weighers", r"\(tonnage/(filters|weighers)/"),
     ("requests: ledger", r"\(tonnage/ledger/"),
-    ("requests: commands to agents", r"Dispatcher\.|AgentClient\.|Courier|courier\.py"),
+    ("requests: commands to agents", r"Dispatcher\.|AgentClient\.|CommandSender|command_sender\.py"),
     ("requests: the rest of the placer", r"Placer\."),
-    ("housekeeping", r"_keep_house"),
-    ("decoding and encoding", r"rpc/(wire|answers)\.py|\(msgspec|\(oslo_serialization/|\(json/"),
+    ("periodic tasks", r"scheduler/claims/periodic_tasks\.py"),
+    ("decoding and encoding", r"rpc/(serialization|envelope)\.py|\(msgspec|\(oslo_serialization/|\(json/"),
     ("message bus", r"\(oslo_messaging/|\(kombu/|\(amqp/|\(futurist/"),
 )
 
 API: Stages = (
     ("ledger", r"\(tonnage/ledger/"),
     ("calls to the scheduler", r"\(tonnage/rpc/|\(oslo_messaging/|\(kombu/|\(amqp/"),
-    ("policy", r"\(tonnage/api/policies\.py|\(oslo_policy/"),
-    ("reading bodies", r"\(tonnage/api/(body|requests|fields|volume_bodies)\.py"),
-    ("what is shown", r"\(tonnage/api/(views|answers|resources/\w+)\.py"),
+    ("policy", r"\(tonnage/api/auth/|\(oslo_policy/"),
+    ("request bodies", r"\(tonnage/api/(http/(body|http_request|fields)|volume_requests)\.py"),
+    ("response bodies", r"\(tonnage/api/(schemas|resources)/\w+\.py"),
     ("routes, errors and the rest of Falcon", r"\(falcon/|\(tonnage/api/"),
     ("middleware", r"\(webob/|\(oslo_middleware/"),
     ("HTTP", r"\(cheroot/"),
@@ -43,18 +46,18 @@ API: Stages = (
 
 
 class Watch:
-    """Looks at a process and its children for a while."""
+    """A sampling profiler of a process and its children."""
 
     def __init__(self, pid: int, stages: Stages = SCHEDULER) -> None:
-        """Raise :class:`~throughput_machine.NotHere` if py-spy is not installed."""
+        """Find py-spy. Raises :class:`~throughput_machine.NotAvailable` if it is not installed."""
         program = shutil.which("py-spy", path=f"{pathlib.Path(sys.executable).parent}") or shutil.which("py-spy")
         if program is None:
-            raise machine.NotHere("no py-spy on this machine; install the dependency group 'bench'")
+            raise machine.NotAvailable("no py-spy on this machine; install the dependency group 'bench'")
         self._command = [program, "record", "--pid", str(pid), "--subprocesses", "--nonblocking"]
         self._stages = stages
 
     def look(self, seconds: int = 10) -> dict[str, float]:
-        """Return the share of each stage, the largest first. Raises RuntimeError if nothing was seen."""
+        """Return the share of each stage, the largest first. Raises RuntimeError if py-spy fails."""
         found: collections.Counter[str] = collections.Counter()
         with tempfile.TemporaryDirectory(prefix="tonnage-bench-") as folder:
             file = pathlib.Path(folder) / "stacks"
@@ -76,7 +79,7 @@ class Watch:
 
 
 def stage(stack: str, stages: Stages = SCHEDULER) -> str:
-    """Return what a stack of py-spy's raw format belongs to."""
+    """Return the stage of a stack in py-spy's raw format."""
     for name, pattern in stages:
         if re.search(pattern, stack):
             return name

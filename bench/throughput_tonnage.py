@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tonnage as it is installed: schedulers and agents as processes, on a real database and a real message bus."""
+"""An installation of Tonnage: schedulers and agents as processes, on a real database and a real message bus."""
 
 import pathlib
 import subprocess
@@ -14,13 +14,13 @@ import throughput_machine as machine
 
 COMMANDS = pathlib.Path(sys.executable).parent
 
-#: GiB, so many that no pool is ever full.
+#: Size of a pool in GiB, so large that no pool is ever full.
 _ROOMY = 10_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """How large a deployment is. ``batch`` is how many requests may share a transaction."""
+    """The size of a deployment. ``batch`` is the largest number of requests in one transaction."""
 
     schedulers: int = 1
     backends: int = 10
@@ -34,7 +34,7 @@ class Shape:
 
 
 class Tonnage(machine.Deployment):
-    """A deployment; inside its context the schedulers know every pool."""
+    """A deployment. Inside its context the schedulers have a report of every pool."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Tonnage(machine.Deployment):
         pool_size_gb: int = _ROOMY,
         more: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
-        """``more`` are options of the agent's sections."""
+        """Store the parameters. ``more`` maps sections of the agents' configuration to further options."""
         super().__init__(database)
         self.shape = shape
         self._database, self._bus = database, bus
@@ -55,14 +55,14 @@ class Tonnage(machine.Deployment):
         manage = COMMANDS / "tonnage-manage"
         self._shop.run("manage", manage, "--config-file", self._conf("manage", {}), "db", "sync")
         self.schedulers = [self.start_scheduler(number + 1) for number in range(self.shape.schedulers)]
-        # One that starts later would miss the first reports and have to wait for the next.
+        # A scheduler that starts later would miss the first reports and wait for the next ones.
         self.wait_until("SELECT COUNT(*) FROM services", self.shape.schedulers, "the schedulers to start")
         self.agents = self.start_agents()
         self.wait_until("SELECT COUNT(*) FROM pools", self.shape.pools, "every pool to be reported")
 
     @property
     def folder(self) -> pathlib.Path:
-        """The folder of the processes, there inside the context."""
+        """The folder of the processes, which exists inside the context."""
         return self._shop.folder
 
     def start_scheduler(self, number: int) -> "subprocess.Popen[str]":
@@ -88,7 +88,7 @@ class Tonnage(machine.Deployment):
         return self._shop.start("agents", COMMANDS / "tonnage-agent", "--config-file", conf)
 
     def stop(self, process: "subprocess.Popen[str]") -> None:
-        """End a process orderly and wait for it."""
+        """Terminate a process gracefully and wait for its end."""
         self._shop.stop(process)
 
     def client(self, in_flight: int) -> "subprocess.Popen[str]":
@@ -106,11 +106,11 @@ class Tonnage(machine.Deployment):
         return {"scheduler": [process.pid for process in self.schedulers], "agents": [self.agents.pid]}
 
     def connect(self) -> sa.Connection:
-        """Return a connection to the ledger on which each statement is a transaction."""
+        """Return a connection to the ledger with automatic commits."""
         return self._engine.connect()
 
     def number(self, statement: str) -> int:
-        """Return the one number that a statement asks the ledger for."""
+        """Return the number that a statement selects from the ledger, 0 for null."""
         with self.connect() as connection:
             return int(connection.exec_driver_sql(statement).scalar() or 0)
 
@@ -122,28 +122,28 @@ class Tonnage(machine.Deployment):
         return process
 
     def placed(self) -> int:
-        """Return how many volumes have a pool, by the ledger."""
+        """Return the number of volumes with a pool in the ledger."""
         return self.number("SELECT COUNT(*) FROM volumes WHERE pool_id IS NOT NULL")
 
     def drift(self) -> int:
-        """Return how many pools have another counter than what their claims add up to."""
+        """Return the number of pools whose allocated capacity differs from the sum of their claims."""
         return self.number(
             "SELECT COUNT(*) FROM pools p WHERE p.allocated_capacity_gb <>"
             " (SELECT COALESCE(SUM(c.size_gb), 0) FROM claims c WHERE c.pool_id = p.id)"
         )
 
     def wait_until(self, statement: str, number: int, what: str) -> None:
-        """Wait until a statement gives that number. Raises RuntimeError that says what was waited for."""
+        """Wait until a statement returns the number. Raises RuntimeError with ``what`` after 600 s."""
         self._shop.until(lambda: self.number(statement) == number, what, seconds=600)
 
     def wait_until_settled(self) -> None:
-        """Wait until the agents have answered for every volume."""
+        """Wait until the agents have sent the outcome of every operation."""
         self.wait_until(
             "SELECT COUNT(*) FROM claims WHERE state = 'pending'", 0, "the agents to answer for all volumes"
         )
 
     def log(self, name: str) -> str:
-        """Return what a process has logged."""
+        """Return a process's log."""
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def _conf(

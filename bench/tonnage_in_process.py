@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tonnage's scheduler in process: its decisions and its reports, alone and through everything around them.
+"""Benchmark of Tonnage's scheduler within one process: decisions and reports, alone and in the whole scheduler.
 
-The filters and the weigher are those of the default options, loaded as the scheduler loads them. ``pipeline`` is the
-whole scheduler as its RPC server calls it, decision thread and ledger included (SQLite in memory), and ``rpc`` the
-same asked over an in-process message bus.
+The filters and the weigher are the defaults, loaded as the scheduler loads them. ``pipeline`` is the whole scheduler as
+its RPC server calls it, with decision thread and ledger (SQLite in memory), and ``rpc`` the same over an in-process
+message bus.
 """
 
 import argparse
@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
 
-import fleet
 import sqlalchemy as sa
+import workload
 from oslo_config import cfg
 from oslo_messaging import conffixture
 from oslo_serialization import jsonutils
@@ -31,6 +31,7 @@ from sqlalchemy import event
 from tonnage.capacity.names import pool_name
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports import validation
+from tonnage.capacity.reports.pool_stats import StatsColumns
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
@@ -43,13 +44,14 @@ from tonnage.rpc.messages import BackendReport, CreateVolume, Hello, PoolQuery
 from tonnage.rpc.scheduler_client import SchedulerClient
 from tonnage.scheduler import plugins, settings
 from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
+from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.endpoints import SchedulerEndpoint
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 
-#: How many requests the whole scheduler is handed together, as many as share a transaction by default.
+#: Number of requests that the whole scheduler gets together: the default size of a batch.
 _TOGETHER = 64
 
-_SIZES = fleet.sizes()
+_SIZES = workload.sizes()
 
 
 def configuration() -> cfg.ConfigOpts:
@@ -64,7 +66,7 @@ def configuration() -> cfg.ConfigOpts:
 
 
 class Core:
-    """The pool table with filters and weighers, and nothing around them."""
+    """The pool table with filters and weighers alone."""
 
     def __init__(self, pools: int) -> None:
         conf = configuration()
@@ -73,27 +75,29 @@ class Core:
         self._weighers = plugins.load_weighers(conf)
         self.table = PoolTable()
         self._numbers = itertools.count()
-        self.bytes_per_pool = fleet.held(lambda: (self.ingest(fleet.reports(pools)), self.look())) // pools
+        self.bytes_per_pool = (
+            workload.allocated_bytes(lambda: (self.ingest(workload.reports(pools)), self.look())) // pools
+        )
 
     def ingest(self, backends: dict[str, list[dict[str, Any]]]) -> None:
-        """Validate a report of each backend and bring the columns up to it."""
+        """Validate a report of each backend and update the columns."""
         for backend, pools in backends.items():
-            columns = validation.validate(pools).columns
+            columns = StatsColumns.of(validation.validate(pools).pools)
             names = [pool_name(backend, name) for name in columns.name]
             self.table.put_columns(names, columns.by_field() | {"availability_zone": "nova"})
 
     def empty(self) -> None:
-        """Forget all pools."""
+        """Remove all pools."""
         self.table = PoolTable()
 
     def forget(self) -> None:
-        """Forget all that earlier decisions have worked out."""
+        """Discard the cached results of earlier decisions."""
         self.table = self.table.snapshot()
 
     def look(self) -> int:
-        """Decide one request and leave it at that. Raises LookupError if there is no pool for it."""
+        """Decide one request without counting it. Raises LookupError if no pool fits."""
         request = Request(
-            f"req-{next(self._numbers)}", next(_SIZES), volume_type="gold", extra_specs=dict(fleet.EXTRA_SPECS)
+            f"req-{next(self._numbers)}", next(_SIZES), volume_type="gold", extra_specs=dict(workload.EXTRA_SPECS)
         )
         index = self._weighers.rank(self.table, request, self._filters.candidates(self.table, request))
         if index is None:
@@ -101,21 +105,21 @@ class Core:
         return index
 
     def decide(self) -> None:
-        """Decide one request and count it."""
+        """Decide one request and count it in its pool."""
         self.table.claim(self.look(), 10, 0)
 
 
 def packed(backend: str, pools: list[dict[str, Any]]) -> PackedReport:
-    """Return the report of a backend as it travels."""
+    """Return the packed report of a backend, as it travels over the message bus."""
     return PackedReport.of(BackendReport(backend=backend, epoch=1, seq=1, covers=1, pools=pools))
 
 
 class Whole:
-    """The whole scheduler, with a ledger of its own."""
+    """The whole scheduler, with its own ledger."""
 
     def __init__(self, pools: int) -> None:
         conf = configuration()
-        # A file: each thread of SQLite's own kind of memory would have a ledger of its own.
+        # A file, because with SQLite's own in-memory database each thread would have another ledger.
         memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
         self._folder = tempfile.TemporaryDirectory(prefix="tonnage-bench-", dir=memory)
         self._engine = database.create_engine(f"sqlite:///{self._folder.name}/ledger.sqlite")
@@ -123,18 +127,22 @@ class Whole:
         self.ledger = ledger = TimedDatabase(self._engine)
         self.sql = SqlTime(self._engine)
         agents: Any = SimpleNamespace(run=lambda *given: None, report_now=lambda *given: None)
-        self.core = SchedulerCore(
-            settings.from_conf(conf), ledger, agents, plugins.load_filters(conf), plugins.load_weighers(conf)
+        mine = settings.from_conf(conf)
+        self.core = SchedulerManager(
+            mine,
+            ledger,
+            agents,
+            Rules(plugins.load_filters(conf), plugins.load_weighers(conf), mine.calculation),
         )
         self.core.start()
-        ledger.run(lambda session: volume_types.create(session, "gold", extra_specs=fleet.EXTRA_SPECS) and None)
+        ledger.run(lambda session: volume_types.create(session, "gold", specs=workload.EXTRA_SPECS) and None)
         self._seq = itertools.count(1)
         self._epochs: dict[str, int] = {}
-        self.bytes_per_pool = fleet.held(lambda: self.report(fleet.reports(pools))) // pools
+        self.bytes_per_pool = workload.allocated_bytes(lambda: self.report(workload.reports(pools))) // pools
         gc.freeze()  # as the scheduler's process does
 
     def report(self, backends: dict[str, list[dict[str, Any]]]) -> None:
-        """Hand over a report of each backend and wait until it is applied."""
+        """Send a report of each backend and wait until it is applied."""
         for name, pools in backends.items():
             if name not in self._epochs:
                 hello = Hello(backend=name, nonce=str(uuid.uuid4()), availability_zone="nova", driver="bench")
@@ -155,7 +163,7 @@ class Whole:
             time.sleep(0.02)
 
     def orders(self, number: int) -> list[CreateVolume]:
-        """Return requests for so many volumes."""
+        """Return requests for ``number`` volumes."""
         return [
             CreateVolume(
                 request_id=f"req-{uuid.uuid4()}",
@@ -168,14 +176,14 @@ class Whole:
         ]
 
     def place(self, number: int) -> None:
-        """Have so many volumes placed that come together. Raises LookupError if one is not."""
-        for answer in self.core.orders(self.orders(number)):
+        """Place ``number`` volumes together. Raises LookupError if one is not placed."""
+        for answer in self.core.handle_batch(self.orders(number)):
             if getattr(answer, "pool", None) is None:
                 raise LookupError(str(answer))
 
     @contextlib.contextmanager
     def served(self) -> Iterator[SchedulerClient]:
-        """Give a client of this scheduler on a message bus in this process."""
+        """Yield a client of this scheduler on a message bus in this process."""
         conf = configuration()
         with conffixture.ConfFixture(conf, transport_url="kombu+memory://"):
             conf.set_override("transport_url", "kombu+memory://")
@@ -188,14 +196,14 @@ class Whole:
             bus.cleanup()
 
     def stop(self) -> None:
-        """Stop it."""
+        """Stop the scheduler and remove its ledger."""
         self.core.stop()
         self._engine.dispose()
         self._folder.cleanup()
 
 
 class SqlTime:
-    """The processor seconds of statements, from their start to their end, in whatever thread."""
+    """The processor time of all SQL statements in all threads, in seconds."""
 
     def __init__(self, engine: sa.Engine) -> None:
         self.seconds = 0.0
@@ -211,7 +219,7 @@ class SqlTime:
 
 
 class TimedDatabase(database.Database):
-    """The processor seconds of transactions: statements and all that the ledger does for them."""
+    """The processor time of all transactions, in seconds: statements and the ledger's work for them."""
 
     seconds = 0.0
 
@@ -229,17 +237,17 @@ def decisions(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
     core = Core(pools)
     found: dict[str, Any] = {
         "bytes_per_pool": core.bytes_per_pool,
-        "decision_ms": fleet.timed(core.decide, seconds),
-        "unchanged_ms": fleet.timed(core.look, seconds),
-        "first_of_its_type_ms": fleet.timed(core.look, 0, before=core.forget)["cpu_median"],
+        "decision_ms": workload.timed(core.decide, seconds),
+        "unchanged_ms": workload.timed(core.look, seconds),
+        "first_of_its_type_ms": workload.timed(core.look, 0, before=core.forget)["cpu_median"],
     }
     if whole:
         scheduler = Whole(pools)
-        found["pipeline_ms"] = fleet.timed(lambda: scheduler.place(1), seconds, clock=time.process_time)
-        together = fleet.timed(lambda: scheduler.place(_TOGETHER), seconds, clock=time.process_time)
+        found["pipeline_ms"] = workload.timed(lambda: scheduler.place(1), seconds, clock=time.process_time)
+        together = workload.timed(lambda: scheduler.place(_TOGETHER), seconds, clock=time.process_time)
         found["pipeline_of_64_ms"] = {key: together[key] / (1 if key == "count" else _TOGETHER) for key in together}
         with scheduler.served() as client:
-            found["rpc_ms"] = fleet.timed(
+            found["rpc_ms"] = workload.timed(
                 lambda: client.create(scheduler.orders(1)[0]), seconds, clock=time.process_time
             )
         scheduler.stop()
@@ -247,47 +255,49 @@ def decisions(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
 
 
 def reports(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
-    """Measure what reports take."""
+    """Measure the application of reports."""
     core, days = Core(pools), itertools.count(1)
     arrived: list[list[PackedReport]] = []
     waiting: list[dict[str, list[dict[str, Any]]]] = []
     taken_in = 0.0
 
     def arrive(day: int = 0) -> None:
-        arrived.append([packed(*one) for one in fleet.reports(pools, day).items()])
+        arrived.append([packed(*one) for one in workload.reports(pools, day).items()])
 
     def take_in() -> None:
-        # Each is opened and then looked at, as in life; only the second is counted here.
+        # Each report is decoded and then applied, as in production; only the application is measured here.
         nonlocal taken_in
         for message in arrived.pop():
-            opened = {message.backend: message.opened().pools}
+            opened = {message.backend: message.unpack().pools}
             began = time.thread_time()
             core.ingest(opened)
             taken_in += time.thread_time() - began
 
     def taking_in(seconds: float, before: Callable[[], object]) -> dict[str, Any]:
-        return fleet.timed(take_in, seconds, before=before, clock=lambda: taken_in)
+        return workload.timed(take_in, seconds, before=before, clock=lambda: taken_in)
 
     def changed() -> None:
-        waiting.append(fleet.reports(pools, next(days)))
+        waiting.append(workload.reports(pools, next(days)))
 
     found: dict[str, Any] = {
         "bytes_per_pool": core.bytes_per_pool,
         "first_ms": taking_in(0, lambda: (arrive(next(days)), core.empty())),
         "changed_ms": taking_in(seconds, lambda: arrive(next(days))),
         "same_ms": taking_in(seconds, arrive),
-        "opening_ms": fleet.timed(lambda: [each.opened() for each in arrived.pop()], seconds, before=arrive),
-        "after_ms": fleet.timed(core.look, 0, before=lambda: (arrive(next(days)), take_in())),
+        "opening_ms": workload.timed(lambda: [each.unpack() for each in arrived.pop()], seconds, before=arrive),
+        "after_ms": workload.timed(core.look, 0, before=lambda: (arrive(next(days)), take_in())),
     }
     if whole:
         scheduler = Whole(pools)
         found["whole_bytes_per_pool"] = scheduler.bytes_per_pool
         scheduler.sql.seconds = scheduler.ledger.seconds = 0.0
-        timed = fleet.timed(lambda: scheduler.report(waiting.pop()), seconds, before=changed, clock=time.process_time)
+        timed = workload.timed(
+            lambda: scheduler.report(waiting.pop()), seconds, before=changed, clock=time.process_time
+        )
         found["whole_ms"] = timed
         found["whole_of_it_ledger_ms"] = round(scheduler.ledger.seconds / timed["count"] * 1000, 4)
         found["whole_of_it_sql_ms"] = round(scheduler.sql.seconds / timed["count"] * 1000, 4)
-        last = fleet.reports(pools, next(days))
+        last = workload.reports(pools, next(days))
         scheduler.report(copy.deepcopy(last))
 
         def hardly_changed() -> None:
@@ -295,16 +305,16 @@ def reports(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
                 listed[-1]["free_capacity_gb"] -= 0.25
             waiting.append(copy.deepcopy(last))
 
-        found["whole_unchanged_ms"] = fleet.timed(
+        found["whole_unchanged_ms"] = workload.timed(
             lambda: scheduler.report(waiting.pop()), seconds, before=hardly_changed, clock=time.process_time
         )
-        found["get_pools_ms"] = fleet.timed(
+        found["get_pools_ms"] = workload.timed(
             lambda: scheduler.core.get_pools(PoolQuery()), seconds, clock=time.process_time
         )
-        found["get_pools_packed_ms"] = fleet.timed(
+        found["get_pools_packed_ms"] = workload.timed(
             lambda: serialization.pack(scheduler.core.get_pools(PoolQuery())), seconds, clock=time.process_time
         )
-        found["get_pools_json_ms"] = fleet.timed(
+        found["get_pools_json_ms"] = workload.timed(
             lambda: jsonutils.dumps(serialization.pack(scheduler.core.get_pools(PoolQuery()))),
             0,
             clock=time.process_time,
@@ -314,7 +324,7 @@ def reports(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Measure what is asked for and print one line of JSON."""
+    """Measure decisions or reports, and print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["decisions", "reports"])
     parser.add_argument("--pools", type=int, required=True)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Torture: many schedulers and agents, real servers, faults at the worst moments; and not a gigabyte may be wrong.
+"""Torture test: many schedulers and agents on real servers with faults, and a check of each gigabyte.
 
-``python bench/torture.py --help`` tells how to run it, the chapter "Torture" of the documentation how to read it.
+``python bench/torture.py --help`` lists the options. The chapter "Torture" of the documentation explains the figures.
 """
 
 import argparse
@@ -23,16 +23,16 @@ from chaos.requesters import PLACED, REFUSED, Requesters
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-#: Seconds that everything gets to come to rest, leases included.
+#: Longest time in seconds until all operations have ended after the last request, leases included.
 _QUIET = 240.0
 
 
 def main() -> None:
-    """Run it; exit with 1 if anything is wrong."""
+    """Run the test; exit with 1 if a figure is wrong."""
     options = _parse()
     console = Console(stderr=options.json)
     signal.signal(signal.SIGTERM, _interrupted)
-    logging.disable()  # that the bus is away now and then is known
+    logging.disable()  # outages of the message bus are part of the test
     try:
         figures, examples = run(_plan(options), console, options.keep)
     except KeyboardInterrupt:
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def run(plan: plans.Plan, console: Console, keep: bool) -> tuple[Figures, dict[str, str]]:
-    """Run a plan and return the figures, and in words an example of each thing that went wrong."""
+    """Run a plan; return the figures, and an example of each kind of error."""
     stopping = threading.Event()
     with _progress(console) as progress:
         bar = progress.add_task("", total=plan.requests, status="")
@@ -74,12 +74,12 @@ def run(plan: plans.Plan, console: Console, keep: bool) -> tuple[Figures, dict[s
                         progress.update(bar, completed=requesters.done, status=f"{struck} faults")
                     seconds = time.monotonic() - began
                     progress.update(bar, completed=requesters.done)
-                    say("healing")
+                    say("waiting for the end of the faults")
                     ended = True
                 finally:
                     stopping.set()
                     faults.stop(at_once=not ended)
-                say("waiting for quiet")
+                say("waiting for the end of all operations")
                 deadline = time.monotonic() + _QUIET
                 half = checker.half_deleted()
                 while not (checker.quiet() and not half) and time.monotonic() < deadline:
@@ -87,7 +87,7 @@ def run(plan: plans.Plan, console: Console, keep: bool) -> tuple[Figures, dict[s
                     time.sleep(0.5)
                     half = checker.half_deleted()
             checker.stop()
-            say("looking at what is left")
+            say("checking the final state")
             rest = checker.at_rest(requesters)
             wrong = history.wrong_refusals(requesters.asked)
             if wrong:
@@ -126,13 +126,13 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--database", choices=("postgresql", "mariadb", "sqlite"), default="postgresql")
     parser.add_argument("--schedulers", type=int, help="scheduler processes (4; 8 with --one-pool)")
     parser.add_argument("--agents", type=int, help="agent processes (6; 1 with --one-pool)")
-    parser.add_argument("--pools", type=int, default=200, help="pools of all agents together (%(default)s)")
-    parser.add_argument("--requests", type=int, help="requests (2000; 1.5 times the room with --one-pool)")
-    parser.add_argument("--faults", type=int, help="faults, kinds in turn (11 kinds; 22; none with --one-pool)")
-    parser.add_argument("--threads", type=int, default=48, help="requests under way at a time (%(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="what the run is drawn from (%(default)s)")
+    parser.add_argument("--pools", type=int, default=200, help="total number of pools (%(default)s)")
+    parser.add_argument("--requests", type=int, help="number of requests (2000; 1.5 per GiB with --one-pool)")
+    parser.add_argument("--faults", type=int, help="number of faults, of 11 kinds in turn (22; 0 with --one-pool)")
+    parser.add_argument("--threads", type=int, default=48, help="number of concurrent requests (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of pools, requests and faults (%(default)s)")
     parser.add_argument(
-        "--one-pool", type=int, metavar="GIB", help="one pool with room for exactly so many GiB, asked for one by one"
+        "--one-pool", type=int, metavar="GIB", help="use one pool of exactly this size, with volumes of 1 GiB"
     )
     parser.add_argument("--json", action="store_true", help="print one line of JSON; progress goes to standard error")
     parser.add_argument("--keep", action="store_true", help="keep a copy of logs and configuration")

@@ -41,12 +41,12 @@ class Calculation(enum.StrEnum):
 
 
 class Figures(Protocol):
-    """What the arithmetic reads: of one pool, or a column for each.
+    """The figures that the arithmetic reads: of one pool, or as columns.
 
-    ``in_flight`` and ``in_flight_physical`` are what is claimed but not yet contained in these figures; ``others`` is
-    what counts beside ``allocated`` where no provisioned capacity is reported: other pools on the same storage, and
-    volumes that Tonnage did not place. ``storage_room`` is the physical room left on a storage that several pools draw
-    on (``inf`` where none is shared).
+    ``in_flight`` and ``in_flight_physical`` are the claims that these figures do not contain yet; ``others`` is added
+    to ``allocated`` if no provisioned capacity is reported: other pools on the same storage, and volumes that Tonnage
+    did not place. ``storage_room`` is the remaining physical room of a storage that several pools share (``inf`` if it
+    is not shared).
     """
 
     @property
@@ -78,7 +78,7 @@ def _reserve(pools: Figures) -> Floats:
 
 
 def _promised(pools: Figures) -> Floats:
-    """Return P: the provisioned capacity with what is in flight, or allocated and others where none is reported."""
+    """Return P: provisioned plus in-flight capacity; allocated plus others if no provisioned capacity is reported."""
     missing = pools.provisioned != pools.provisioned
     return elementwise.where(missing, pools.allocated + pools.others, pools.provisioned + pools.in_flight)
 
@@ -102,7 +102,8 @@ def _physical_room(pools: Figures) -> Floats:
     return elementwise.least(elementwise.where(elementwise.finite(pools.free), room, math.inf), pools.storage_room)
 
 
-# What is plain above is for what is quiet itself: for a single figure being quiet takes as long as what is to be done.
+# The private functions above are for functions that suppress warnings themselves: for a single figure, suppressing
+# them takes as long as the calculation.
 reserve = elementwise.quiet(_reserve)
 promised = elementwise.quiet(_promised)
 provisioning_limit = elementwise.quiet(_provisioning_limit)
@@ -110,7 +111,7 @@ physical_room = elementwise.quiet(_physical_room)
 
 
 def sound(pools: Figures) -> Bools:
-    """Tell which figures permit a decision at all: total is positive, or unknown or infinite with nothing reserved."""
+    """Return whether the figures permit a decision: total is positive, or unknown or infinite with nothing reserved."""
     known = (pools.total > 0) & (pools.total < math.inf)
     unbounded = (pools.total != pools.total) | (pools.total == math.inf)
     return known | (unbounded & (pools.reserved_percentage == 0))
@@ -131,7 +132,7 @@ def bound(pools: Figures, thin: Bools, calculation: Calculation) -> Floats:
 
 
 def admits(pools: Figures, size_gb: Floats, thin: Bools, calculation: Calculation) -> Bools:
-    """Tell which pools a volume of ``size_gb`` fits in, made thin where ``thin`` is true and thick elsewhere."""
+    """Return whether a volume of ``size_gb`` fits, thin if ``thin`` is true and thick otherwise."""
     return size_gb <= bound(pools, thin, calculation)
 
 
@@ -143,7 +144,7 @@ def headroom(pools: Figures, thin: Bools, calculation: Calculation) -> Floats:
 
 @elementwise.quiet
 def virtual_free(pools: Figures, thin: Bools, calculation: Calculation) -> Floats:
-    """Return what the capacity weigher ranks by; ``nan`` where total or free is unknown or infinite.
+    """Return the weight of the capacity weigher; ``nan`` if total or free is unknown or infinite.
 
     Thin, ``cinder``: ``total * M - P - R``; thin, ``standard``: ``(total - R) * M - P``; thick: ``free - R - in-flight
     thick``.

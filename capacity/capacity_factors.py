@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capacity factors: how the figures of a pool turn into what can still be placed there.
+"""Capacity factors: the steps from the figures of a pool to its headroom.
 
-The twelve first fields are those of the OpenStack spec "Add Capacity Factors to scheduler get pools API"; the others
-are ours. One set is made for each provisioning type that a pool supports.
+The first twelve fields are those of the OpenStack spec "Add Capacity Factors to scheduler get pools API"; the others
+are additions. A pool has one set of factors for each provisioning type that it supports.
 """
 
 import math
@@ -21,7 +21,7 @@ class CapacityFactors(NamedTuple):
     """The factors of one pool for one provisioning type, in GiB, rounded to two decimals.
 
     Figures that follow from an unknown or infinite capacity are ``nan`` or ``inf``. ``maximum_volume_size`` is the
-    headroom: the largest volume that the capacity filter admits right now, in-flight included.
+    headroom: the largest volume that the capacity filter accepts now, with in-flight capacity counted.
     """
 
     total_capacity: float
@@ -43,34 +43,34 @@ class CapacityFactors(NamedTuple):
 
 
 def capacity_factors(pool: Pool, calculation: arithmetic.Calculation) -> tuple[CapacityFactors, ...]:
-    """Return the factors of ``pool``, thick first; of a pool that supports neither type those of thick."""
+    """Return the factors of ``pool``, thick first. A pool that supports neither type has those of thick."""
     return factors_of_all(PoolTable([pool]), calculation)[0]
 
 
 def factors_of_all(pools: PoolTable, calculation: arithmetic.Calculation) -> list[tuple[CapacityFactors, ...]]:
     """Return the factors of each row."""
     found: list[list[CapacityFactors]] = [[] for _ in range(len(pools))]
-    for rows, columns in _of_each_kind(pools, calculation):
-        spelled = (column.tolist() if isinstance(column, np.ndarray) else column for column in columns)
-        for row, values in zip(rows, zip(*spelled, strict=True), strict=True):
+    for rows, columns in _columns_by_type(pools, calculation):
+        values_of = (column.tolist() if isinstance(column, np.ndarray) else column for column in columns)
+        for row, values in zip(rows, zip(*values_of, strict=True), strict=True):
             found[row].append(CapacityFactors._make(values))
     return [tuple(factors) for factors in found]
 
 
-def shown_factors(pools: PoolTable, calculation: arithmetic.Calculation) -> list[list[dict[str, Any]]]:
-    """Return the same by their names, with unknown and infinite figures as words."""
+def wire_factors(pools: PoolTable, calculation: arithmetic.Calculation) -> list[list[dict[str, Any]]]:
+    """Return the factors of each row as dictionaries, with the words ``unknown`` and ``infinite`` for such figures."""
     found: list[list[dict[str, Any]]] = [[] for _ in range(len(pools))]
-    for rows, columns in _of_each_kind(pools, calculation):
-        spelled = (units.column_to_wire(column) if isinstance(column, np.ndarray) else column for column in columns)
-        for row, values in zip(rows, zip(*spelled, strict=True), strict=True):
+    for rows, columns in _columns_by_type(pools, calculation):
+        values_of = (units.column_to_wire(column) if isinstance(column, np.ndarray) else column for column in columns)
+        for row, values in zip(rows, zip(*values_of, strict=True), strict=True):
             found[row].append(dict(zip(CapacityFactors._fields, values, strict=True)))
     return found
 
 
-def _of_each_kind(pools: PoolTable, calculation: arithmetic.Calculation) -> Iterator[tuple[list[int], list[Any]]]:
-    """Yield rows with the factors that each has of one type, as columns."""
-    for kind, wanted in ((Provisioning.THICK, ~pools.thin | pools.thick), (Provisioning.THIN, pools.thin)):
-        rows = np.flatnonzero(wanted)
+def _columns_by_type(pools: PoolTable, calculation: arithmetic.Calculation) -> Iterator[tuple[list[int], list[Any]]]:
+    """Yield, for each provisioning type, the rows that have factors of that type, and the factors as columns."""
+    for kind, mask in ((Provisioning.THICK, ~pools.thin | pools.thick), (Provisioning.THIN, pools.thin)):
+        rows = np.flatnonzero(mask)
         if rows.size:
             yield rows.tolist(), _factors(pools.take(rows), kind, calculation)
 
@@ -81,7 +81,7 @@ def _factors(pools: PoolTable, kind: Provisioning, calculation: arithmetic.Calcu
     reserved = arithmetic.reserve(pools)
     after_reserve = pools.total - reserved
     available = after_reserve * pools.ratio if thin else after_reserve
-    # As reported: what is in flight shows in its own field and in maximum_volume_size.
+    # As reported: in-flight capacity is in its own field and in maximum_volume_size.
     provisioned = elementwise.where(np.isnan(pools.provisioned), pools.allocated, pools.provisioned)
     calculated_free = available - provisioned
     bounded = elementwise.where(np.isnan(pools.free), calculated_free, elementwise.least(calculated_free, pools.free))
@@ -111,7 +111,7 @@ def _factors(pools: PoolTable, kind: Provisioning, calculation: arithmetic.Calcu
 
 
 def _share(part: Floats, whole: Floats) -> Floats:
-    """Return part / whole, 0 where there is no whole to take a share of."""
-    some = elementwise.finite(whole) & (whole != 0)
-    share = part / elementwise.where(some, whole, 1.0)
-    return elementwise.where(some, share, elementwise.where(np.isnan(whole), math.nan, 0.0))
+    """Return part / whole, or 0 if whole is 0 or infinite."""
+    is_divisor = elementwise.finite(whole) & (whole != 0)
+    share = part / elementwise.where(is_divisor, whole, 1.0)
+    return elementwise.where(is_divisor, share, elementwise.where(np.isnan(whole), math.nan, 0.0))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decisions: a pool and why, or a refusal and why."""
+"""Decisions: placements and refusals, with their reasons."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from tonnage.capacity.request import Provisioning
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """Why one filter turned one pool away.
+    """The reason why one filter refuses one pool.
 
     ``code`` is a stable word for programs (``no_capacity``), ``message`` continues a sentence that begins with the
     pool's name (``has headroom 380.00 GiB ...``), ``numbers`` are the figures in it.
@@ -23,7 +23,7 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True)
 class FilterOutcome:
-    """How many pools a filter turned away."""
+    """The number of pools that a filter refused."""
 
     filter: str
     refused: int
@@ -31,7 +31,7 @@ class FilterOutcome:
 
 @dataclass(frozen=True, slots=True)
 class NearestMiss:
-    """The pool that came closest, and what turned it away."""
+    """The refused pool that came closest, with the filter and its reason."""
 
     pool: str
     filter: str
@@ -40,7 +40,7 @@ class NearestMiss:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """A request was given a pool; ``provisioning`` is how the volume is judged and made."""
+    """The pool of a request; ``provisioning`` is the type of the volume there, for admission and creation."""
 
     pool: str
     provisioning: Provisioning
@@ -48,10 +48,10 @@ class Placement:
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """What of a quota a request would have gone beyond; no pool was asked then.
+    """The quota that a request exceeds; no pool was checked.
 
-    ``resource`` is called as clients call it (``gigabytes_fast``). ``used`` is what counts already, ``requested`` what
-    the request would add; of the size of one volume, ``used`` is nothing.
+    ``resource`` is the quota's name for clients (``gigabytes_fast``). ``used`` is the usage so far, ``requested`` the
+    addition; for the limit of one volume's size, ``used`` is 0.
     """
 
     resource: str
@@ -61,17 +61,17 @@ class Excess:
 
     @property
     def code(self) -> str:
-        """The word that Block Storage clients know this by."""
+        """The error code that Block Storage clients know."""
         return _EXCESSES[self._kind][0]
 
     @property
     def message(self) -> str:
-        """The sentence that Block Storage clients know this by."""
+        """The error message that Block Storage clients know."""
         return _EXCESSES[self._kind][1].format(self)
 
     @property
     def sentence(self) -> str:
-        """Both, as they are answered."""
+        """The code and the message, as in the API's response."""
         return f"{self.code}: {self.message}"
 
     @property
@@ -100,10 +100,10 @@ _EXCESSES = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A request was given no pool. ``what`` describes it: ``500 GiB thin 'gold'``.
+    """The refusal of a request. ``what`` describes the request: ``500 GiB thin 'gold'``.
 
-    ``pools`` is how many pools were asked; ``pool`` the only one, or the backend of those, that the request would take,
-    if there was one. With an ``excess`` no pool was asked.
+    ``pools`` is the number of pools that were checked. ``pool`` is the pool or backend to which the request is limited,
+    if any. With an ``excess`` no pool was checked.
     """
 
     what: str

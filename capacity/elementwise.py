@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What formulas are written with, beside operators, that serve a single figure and a column of them.
+"""Functions of formulas that accept a single figure or a column of figures.
 
-For a single figure these take a tenth of the time that numpy takes.
+For a single figure they take a tenth of the time of the numpy functions.
 """
 
 import functools
@@ -20,7 +20,7 @@ R = TypeVar("R")
 
 
 def quiet(function: Callable[P, R]) -> Callable[P, R]:
-    """Let columns have ``nan`` and ``inf`` without warnings; single figures give none."""
+    """Suppress numpy's warnings about ``nan`` and ``inf`` in columns. Single figures cause no warnings."""
 
     @functools.wraps(function)
     def quiet(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -33,33 +33,33 @@ def quiet(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def where(condition: Bools, yes: Floats, no: Floats) -> Floats:
-    """Return one or the other."""
+    """Return ``yes`` if the condition is true, else ``no``; for columns, in each row."""
     if isinstance(condition, (bool, np.bool_)):
         return yes if condition else no
     return np.where(condition, yes, no)
 
 
 def finite(value: Floats) -> Bools:
-    """Tell what is neither ``nan`` nor infinite."""
+    """Return whether a value is neither ``nan`` nor infinite."""
     return math.isfinite(value) if isinstance(value, float) else np.isfinite(value)
 
 
 def floor(value: Floats) -> Floats:
-    """Round down; ``nan`` and ``inf`` stay."""
+    """Round down; ``nan`` and ``inf`` are unchanged."""
     if isinstance(value, float):
         return float(math.floor(value)) if math.isfinite(value) else value
     return np.floor(value)
 
 
 def least(one: Floats, other: Floats) -> Floats:
-    """Return the smaller; ``nan`` where one of them is."""
+    """Return the smaller value; ``nan`` if one of them is ``nan``."""
     if isinstance(one, float) and isinstance(other, float):
         return one if one < other or one != one else other
     return np.minimum(one, other)
 
 
 def hundredths(value: Floats) -> Floats:
-    """Round to the nearest hundredth; ``nan`` and ``inf`` stay. (For what is compared: ``round`` is more exact.)"""
+    """Round to the nearest hundredth, for comparisons (``round`` is more exact); ``nan`` and ``inf`` are unchanged."""
     hundreds = value * 100
     if isinstance(hundreds, float):
         return round(hundreds) / 100 if math.isfinite(hundreds) else hundreds
@@ -68,12 +68,12 @@ def hundredths(value: Floats) -> Floats:
 
 @np.errstate(over="ignore", invalid="ignore")
 def two_decimals(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return a column rounded as Python's ``round`` does, which numpy's does a little differently."""
+    """Return a column with the same results as Python's ``round``, which differ slightly from numpy's."""
     hundreds = column * 100
     nearest = np.rint(hundreds)
     rounded = nearest / 100
-    # Where the product's own rounding may have moved it past a half, and where there is no number.
-    unsure = ~(np.abs(np.abs(hundreds - nearest) - 0.5) > 1e-6 + np.abs(hundreds) * 1e-15)
-    if unsure.any():
-        rounded[unsure] = [round(value, 2) for value in column[unsure].tolist()]
+    # Values that the rounding of the product may have moved past a half, and values that are no numbers.
+    uncertain = ~(np.abs(np.abs(hundreds - nearest) - 0.5) > 1e-6 + np.abs(hundreds) * 1e-15)
+    if uncertain.any():
+        rounded[uncertain] = [round(value, 2) for value in column[uncertain].tolist()]
     return rounded

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explanations: what every filter and weigher made of every pool, for one request."""
+"""Explanations: the results of every filter and weigher for every pool, for one request."""
 
 from dataclasses import dataclass
 
 from tonnage.capacity.decision import Refusal, Rejection
-from tonnage.capacity.over_subscription import WorkedOut
+from tonnage.capacity.over_subscription import AutoRatio
 
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """What one weigher gave one pool: raw, scaled to 0..1 over the candidates, and the multiplier that it counts with.
+    """The weight of one pool by one weigher: raw, scaled to 0..1 over the candidates, and the weigher's multiplier.
 
-    ``raw`` is ``nan`` where the weigher cannot rank the pool; such pools come last. ``failure`` says why a weigher that
-    failed counts nothing.
+    ``raw`` is ``nan`` if the weigher cannot rank the pool; such pools come last. ``failure`` is the reason why a failed
+    weigher counts 0.
     """
 
     weigher: str
@@ -24,7 +24,7 @@ class Weight:
 
 @dataclass(frozen=True, slots=True)
 class FilterVerdict:
-    """A filter that refuses a pool, and why."""
+    """A filter that refuses a pool, and the reason."""
 
     filter: str
     rejection: Rejection
@@ -32,12 +32,12 @@ class FilterVerdict:
 
 @dataclass(frozen=True, slots=True)
 class PoolVerdict:
-    """One pool: turned away by ``filter`` for ``rejection``, or a candidate with weights and their total.
+    """The verdict on one pool: refused by ``filter`` with ``rejection``, or a candidate with weights and their total.
 
-    ``also`` are filters further down that would turn it away too, which a decision does not ask any more; every filter
-    of the explanation that is named in neither accepts the pool. ``headroom`` is the largest volume of the kind asked
-    for that the pool would be given right now, in GiB, or ``infinite``; ``thin`` tells whether it would be thin.
-    ``auto_ratio`` is how a ratio that binds it was worked out, if it is an ``auto`` one.
+    ``also`` are later filters that refuse the pool too, which a decision does not call any more; all filters of the
+    explanation without a refusal accept the pool. ``headroom`` is the largest volume of the requested provisioning that
+    the pool accepts now, in GiB, or ``infinite``; ``thin`` tells whether the volume would be thin. ``auto_ratio`` has
+    the inputs of the ratio that limits the volume, if it is an ``auto`` ratio.
     """
 
     pool: str
@@ -48,15 +48,16 @@ class PoolVerdict:
     also: tuple[FilterVerdict, ...] = ()
     headroom: float | str | None = None
     thin: bool | None = None
-    auto_ratio: WorkedOut | None = None
+    auto_ratio: AutoRatio | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """How a request would be decided right now, without side effect.
+    """The decision on a request at this time, without side effects.
 
-    ``pool`` is None for a refusal, which ``refusal`` has as data, with the nearest miss. ``filters`` are those that
-    were asked, in their order. ``ignored_hints`` says of hints that none of them looks at who would.
+    ``pool`` is None for a refusal, which ``refusal`` has as data, with the nearest miss. ``filters`` are the names of
+    the called filters, in their order. ``ignored_hints`` has a text for each hint that no enabled filter reads, with
+    the filter that reads it.
     """
 
     what: str

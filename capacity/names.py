@@ -10,7 +10,7 @@ def pool_name(backend: str, pool: str) -> str:
 
 
 def stable_hash(text: str) -> int:
-    """Return 64 bits that depend on the text alone: the same in every process, unlike ``hash()``."""
+    """Return a 64-bit hash of the text that is the same in every process, unlike ``hash()``."""
     return int.from_bytes(hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=8).digest(), "little")
 
 
@@ -20,5 +20,5 @@ def backend_of(name: str) -> str:
 
 
 def short_name(name: str) -> str:
-    """Return the pool's name within its backend, of a full pool name."""
+    """Return the part of a full pool name that is the name within the backend."""
     return name.rpartition("#")[2]

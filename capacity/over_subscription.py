@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Over-subscription ratios as people and drivers write them."""
+"""Over-subscription ratios: their text in configuration and reports, and the inputs of ``auto`` ratios."""
 
 import math
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tonnage.capacity import arithmetic, units
 from tonnage.capacity.reports.pool_stats import PoolStats
 
-#: What ``max_over_subscription_ratio`` says where the ratio is to be worked out from the figures.
+#: The value of ``max_over_subscription_ratio`` for a ratio that is computed from the figures.
 AUTO = "auto"
 
 #: The largest over-subscription ratio, so that no limit leaves the range of floats.
@@ -15,10 +15,10 @@ MAX_RATIO = 1e6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkedOut:
-    """An ``auto`` ratio, and what it was worked out from when the last report was applied.
+class AutoRatio:
+    """An ``auto`` ratio with its formula and the capacities, in GiB, that it was computed from.
 
-    One of provisioned and allocated capacity: that which the formula has.
+    Either the provisioned or the allocated capacity is set, depending on the formula.
     """
 
     ratio: float
@@ -29,13 +29,16 @@ class WorkedOut:
     allocated_capacity_gb: float | None = None
 
 
-def worked_out(stats: PoolStats, ratio: float, default: float | str) -> WorkedOut | None:
-    """Return how the ratio of a pool came about, None if it is no ``auto`` one; ``default`` is what else counts."""
+def describe_auto_ratio(stats: PoolStats, ratio: float, default: float | str) -> AutoRatio | None:
+    """Return the inputs of a pool's ``auto`` ratio at its last report, None if the ratio is a number.
+
+    ``default`` is the ratio of pools that report none.
+    """
     if AUTO not in (stats.ratio, default if stats.ratio is None else None):
         return None
     used = stats.total - stats.free
     missing = math.isnan(stats.provisioned)
-    # Allocated capacity may be another by now; of the ratio it is what it was.
+    # The allocated capacity may have changed since, so it is computed back from the ratio.
     promised = round((ratio - 1) * (used + 1), 2) if missing else stats.provisioned
     if not math.isfinite(used):
         formula, promised = f"{ratio:g} where total or free is unknown or infinite", math.nan
@@ -44,7 +47,7 @@ def worked_out(stats: PoolStats, ratio: float, default: float | str) -> WorkedOu
     else:
         formula = f"1 + {promised:.12g} / ({stats.total:.12g} - {stats.free:.12g} + 1)"
     given = None if math.isnan(promised) else promised
-    return WorkedOut(
+    return AutoRatio(
         ratio=round(ratio, 4),
         formula=formula,
         total_capacity_gb=units.to_wire(stats.total),

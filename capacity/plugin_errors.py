@@ -1,20 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a plugin did wrong, in words: a short line, whatever it did, that can be printed, stored and sent."""
+"""Texts about the errors of plugins: short lines that can always be printed, stored and sent."""
 
 import asyncio
 from typing import Final
 
 import numpy as np
 
-#: What is caught of a plugin: any error, and the attempt to end the process, a task or a generator. Not Ctrl-C, which
-#: Python raises wherever the main thread is at.
+#: The exceptions of plugins that are caught: errors, and attempts to end the process, a task or a generator. Not
+#: KeyboardInterrupt, which Python may raise anywhere in the main thread.
 CAUGHT: Final = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
 
 _MOST = 300
 
 
 def described(error: BaseException) -> str:
-    """Return an exception as ``Type: message``. Exceptions can fail to say what they mean."""
+    """Return an exception as ``Type: message``. The text of an exception may itself raise."""
     name = type(error).__name__
     try:
         text = str(error)
@@ -24,14 +24,14 @@ def described(error: BaseException) -> str:
 
 
 def kind(value: object) -> str:
-    """Return what sort of value it is, without looking into it: ``a list``, ``an array of bool of shape (3,)``."""
+    """Return the type of a value as a text, without reading it: ``a list``, ``an array of bool of shape (3,)``."""
     if type(value) is np.ndarray:
         return one_line(f"an array of {value.dtype} of shape {value.shape}")
     return one_line(f"a {type(value).__name__}")
 
 
 def one_line(text: str, most: int = _MOST) -> str:
-    """Return the text in at most so many characters, all of which can be printed."""
+    """Return the text on one line of printable characters, shortened to ``most`` characters."""
     if len(text) <= most and text.isprintable():
         return text
     line = " ".join("".join(each if each.isprintable() else " " for each in text).split())

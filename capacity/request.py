@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests: what somebody wants placed."""
+"""Requests for capacity: volumes to create, extend or move."""
 
 import enum
 from collections.abc import Mapping
@@ -10,32 +10,32 @@ import numpy as np
 from tonnage.capacity import errors
 from tonnage.capacity.elementwise import Bools
 
-#: The extra spec that asks for thin or thick. It says how a volume is made and picks no pool.
+#: The extra spec for thin or thick volumes. It selects the type of the volume, not the pool.
 PROVISIONING_SPEC = "provisioning:type"
 
 
 class Provisioning(enum.StrEnum):
-    """How a volume is made."""
+    """The provisioning type of a volume."""
 
     THIN = "thin"
     THICK = "thick"
 
 
 class Operation(enum.StrEnum):
-    """What capacity is asked for."""
+    """The operation that needs capacity."""
 
     CREATE = "create"
     EXTEND = "extend"
     MIGRATE = "migrate"
 
 
-#: The hint that names an instance; a volume that has it goes to the host where that runs.
+#: The hint that names an instance; its volume is placed on the host of the instance.
 LOCAL_TO_INSTANCE = "local_to_instance"
 
 
 @dataclass(frozen=True, slots=True)
 class Locality:
-    """The host where an instance runs. Without one ``problem`` says why it is not known, and ``code`` in a word."""
+    """The host of an instance. If it is unknown, ``problem`` is the reason and ``code`` a word for it."""
 
     host: str | None = None
     code: str = ""
@@ -44,16 +44,15 @@ class Locality:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A volume that somebody wants placed, grown where it is, or moved.
+    """A request to create, extend or move a volume.
 
-    ``size_gb`` is what the pool has to take on: the size of a new volume or one that moves, the growth of an extended
-    one. ``pool`` limits the request to one pool, ``backend`` to those of one backend, ``backends`` to those of backends
-    that its group may be on; ``attempted`` keeps it from those that have failed it and from the one that it is to
-    leave. ``same_backends`` and ``different_backends`` are where the
-    volumes are that the hints ``same_host`` and ``different_host`` name; None where there is no such hint.
-    ``locality`` is where the instance runs that the hint ``local_to_instance`` names; None where nobody could be asked.
-    ``copies`` tells that the content comes from another volume, or the same one elsewhere.
-    ``request_id`` is the idempotency key: the same id delivered twice is one volume.
+    ``size_gb`` is the capacity that the pool has to provide, in GiB: the size of a new or moved volume, the growth of
+    an extended one. ``pool`` limits the request to one pool, ``backend`` to the pools of one backend, ``backends`` to
+    the pools of the backends that its group may use. ``attempted`` excludes pools in which the request has failed, and
+    the source pool of a move. ``same_backends`` and ``different_backends`` are the backends of the volumes in the hints
+    ``same_host`` and ``different_host``; None without such a hint. ``locality`` is the host of the instance in the hint
+    ``local_to_instance``; None if it could not be queried. ``copies`` is true if the content is copied from a volume.
+    ``request_id`` is the idempotency key: a request that is delivered twice creates one volume.
     """
 
     request_id: str
@@ -76,7 +75,7 @@ class Request:
     backends: frozenset[str] | None = None
 
     def describe(self) -> str:
-        """Return the request as refusals name it: ``500 GiB thin 'gold'``."""
+        """Return the description of the request in refusals: ``500 GiB thin 'gold'``."""
         words = [f"{self.size_gb} GiB"]
         if self.provisioning is not None:
             words.append(self.provisioning.value)
@@ -85,14 +84,14 @@ class Request:
         return " ".join(words)
 
     def limited_to(self) -> str | None:
-        """Return what the request is limited to, as refusals name it; None where any pool will do."""
+        """Return the pool or backends that the request is limited to, as refusals name them; None without a limit."""
         if self.pool is not None or self.backend is not None or self.backends is None:
             return self.pool or self.backend
         return " or ".join(sorted(self.backends)) or "a backend for all types of its group"
 
 
 def asked_provisioning(extra_specs: Mapping[str, str]) -> Provisioning | None:
-    """Return what ``provisioning:type`` asks for, or None.
+    """Return the provisioning type that the extra specs ask for, or None.
 
     Raises :class:`~tonnage.capacity.errors.InvalidInput` for a value other than thin or thick.
     """
@@ -106,9 +105,10 @@ def asked_provisioning(extra_specs: Mapping[str, str]) -> Provisioning | None:
 
 
 def judged_thin(supports_thin: Bools, supports_thick: Bools, asked: Provisioning | None) -> Bools:
-    """Tell where a volume is judged and made thin (elsewhere thick).
+    """Return whether the volume is thin in each pool (otherwise thick), for admission and creation.
 
-    What was asked where the pool supports it, else the pool's only type; nothing asked: thin where supported.
+    That is the type asked for if the pool supports it, else the pool's only type. If no type is asked for, the volume
+    is thin in each pool that supports thin.
     """
     if asked is Provisioning.THICK:
         return np.logical_and(supports_thin, np.logical_not(supports_thick))[()]

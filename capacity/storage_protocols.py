@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage protocols that have several names, as the Block Storage service knows them."""
+"""The aliases of storage protocols that the Block Storage service knows."""
 
-#: Names that mean the same. Those of NVMe over fabrics say nothing of the transport, as ``NVMe-TCP`` and its like do.
+#: Groups of names with the same meaning. The names of NVMe over fabrics here do not tell the transport, unlike
+#: ``NVMe-TCP``.
 _NAMES = (
     ("iSCSI", "iscsi"),
     ("FC", "fibre_channel", "fc"),
@@ -9,9 +10,9 @@ _NAMES = (
     ("NVMe-oF", "NVMeOF", "nvmeof"),
 )
 
-_SPELLINGS = {name: names for names in _NAMES for name in names}
+_ALIASES = {name: names for names in _NAMES for name in names}
 
 
-def spellings(protocol: object) -> object:
-    """Return all names of a protocol, if it has several; anything else, also a list that a driver reports, as it is."""
-    return _SPELLINGS.get(protocol, protocol) if isinstance(protocol, str) else protocol
+def aliases(protocol: object) -> object:
+    """Return all names of a protocol with several names, and any other value unchanged, such as a reported list."""
+    return _ALIASES.get(protocol, protocol) if isinstance(protocol, str) else protocol

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Units and the wire forms of capacities.
 
-All sizes are GiB (2**30 bytes). Inside, an unknown capacity is ``nan`` and an infinite one ``inf``; on the wire they
-are the strings ``unknown`` and ``infinite``.
+All sizes are GiB (2**30 bytes). In memory, an unknown capacity is ``nan`` and an infinite one ``inf``; on the wire
+they are the strings ``unknown`` and ``infinite``.
 """
 
 import math
@@ -15,15 +15,15 @@ GIB = 2**30
 UNKNOWN = "unknown"
 INFINITE = "infinite"
 
-#: The largest capacity that a report may name: 2**40 GiB (1 ZiB). Up to here a float tells hundredths of a GiB apart.
+#: The largest capacity in a report: 2**40 GiB (1 ZiB). Up to this value, floats distinguish hundredths of a GiB.
 MAX_CAPACITY_GB = float(2**40)
 
-#: The largest volume that can be asked for, in GiB: what a signed 32-bit column holds, as Block Storage clients expect.
+#: The largest size of a volume, in GiB: the largest value of a signed 32-bit column, as Block Storage clients expect.
 MAX_SIZE_GB = 2**31 - 1
 
 
 def to_wire(capacity_gb: float) -> float | str:
-    """Return a capacity as reports and the API spell it."""
+    """Return a capacity in its form in reports and the API."""
     if math.isnan(capacity_gb):
         return UNKNOWN
     if math.isinf(capacity_gb):
@@ -32,7 +32,7 @@ def to_wire(capacity_gb: float) -> float | str:
 
 
 def column_to_wire(capacities_gb: npt.NDArray[np.float64]) -> list[float | str]:
-    """Return a column of capacities as reports and the API spell them."""
+    """Return a column of capacities in their form in reports and the API."""
     values: list[float | str] = capacities_gb.tolist()
     if not np.isfinite(capacities_gb).all():
         return [to_wire(float(value)) for value in values]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-manage``: what an operator does to the ledger."""
+"""``tonnage-manage``: the operator's commands on the ledger."""
 
 import sys
 from typing import Any
@@ -16,7 +16,7 @@ from tonnage.rpc import options as rpc_options
 
 PROG = "tonnage-manage"
 
-#: Exit status of ``db check`` for a database that has to be brought up to date; 1 is that it could not be asked.
+#: Exit status of ``db check`` for an outdated schema. Status 1 means that the check was not possible.
 _NOT_AT_HEAD = 3
 
 _STATUSES = (

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The names of all options that some part of Tonnage or one of its libraries reads, old names included.
+"""The names of all options of Tonnage and its libraries, including deprecated names.
 
-To ask them all brings in every room, which takes a second and 60 MB that most processes do without. So those that there
-usually are stand in a file, which ``make sample-config`` writes anew. What is missing there is found the slow way.
+Collecting the names imports every package, which takes a second and 60 MB. So a file lists the usual names, and
+``make sample-config`` regenerates it. The names are collected only if the file lacks the name of an option.
 """
 
 from collections.abc import Mapping
 from importlib import metadata, resources
 
-#: Libraries whose options stand in Tonnage's configuration, as their entry points ``oslo.config.opts`` are called.
+#: Libraries with options in Tonnage's configuration, by the names of their entry points ``oslo.config.opts``.
 LIBRARIES = (
     "cotyledon",
     "oslo.log",
@@ -25,8 +25,8 @@ DEFAULT = "DEFAULT"
 Names = dict[str, set[str]]
 
 
-def of_file() -> Names:
-    """Return the names by section, as far as the file has them."""
+def from_file() -> Names:
+    """Return the names in the file by section."""
     found: Names = {}
     names: set[str] = set()
     for line in resources.files(__package__).joinpath("option_names.txt").read_text(encoding="utf-8").splitlines():
@@ -37,8 +37,8 @@ def of_file() -> Names:
     return found
 
 
-def everywhere() -> Names:
-    """Return the names by section, those of plugins that are installed included, which may fail in any way."""
+def collect() -> Names:
+    """Return all names by section, including options of installed plug-ins. A plug-in can raise any error."""
     from tonnage.cli import opts
 
     found: Names = {}
@@ -52,28 +52,28 @@ def everywhere() -> Names:
             for option in options:
                 found.setdefault(section, set()).add(option.dest)
                 for old in option.deprecated_opts:
-                    found.setdefault(section_name(old.group or section), set()).add(plain(old.name or option.dest))
-    # What stands for the section of any backend.
+                    found.setdefault(section_name(old.group or section), set()).add(normalized(old.name or option.dest))
+    # The placeholder for sections of backends.
     found.pop("backend", None)
     return found
 
 
 def section_name(section: str) -> str:
-    """Return the name of a section as oslo.config compares it."""
+    """Return the name of a section in the form that oslo.config compares."""
     return section if section == DEFAULT else section.lower()
 
 
-def plain(name: str) -> str:
-    """Return the name of an option as oslo.config compares it."""
+def normalized(name: str) -> str:
+    """Return the name of an option in the form that oslo.config compares."""
     return name.replace("-", "_")
 
 
-def text(names: Mapping[str, set[str]]) -> str:
-    """Return what the file has in it."""
+def to_text(names: Mapping[str, set[str]]) -> str:
+    """Return the content of the file for these names."""
     return "".join(
         f"[{section}]\n" + "".join(f"{name}\n" for name in sorted(names[section])) for section in sorted(names)
     )
 
 
 if __name__ == "__main__":
-    print(text(everywhere()), end="")
+    print(to_text(collect()), end="")

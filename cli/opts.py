@@ -18,7 +18,7 @@ from tonnage.scheduler.compute import nova
 
 
 def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
-    """Return each section with its options, an option that several rooms know once."""
+    """Return each section with its options. An option that several packages register is listed once."""
     found: dict[str, tuple[str | cfg.OptGroup | None, list[cfg.Opt]]] = {}
     for group, options in (
         *rpc_options.list_opts(),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every process does first: read the configuration, set up logging, and turn mistakes into one clear line."""
+"""Set-up of every process: reading the configuration, logging, and error messages of one line."""
 
 import argparse
 import contextlib
@@ -21,33 +21,33 @@ from tonnage.rpc import option_errors
 
 PROJECT = "tonnage"
 
-#: Exit status for a wrong command line, as argparse has it.
+#: Exit status for a wrong command line, the same as in argparse.
 USAGE = 2
 
-#: Errors that are not of the program but of what is around it.
-OF_OTHERS = (errors.TonnageError, cfg.Error, OSError)
+#: Errors in the environment of the program, as opposed to bugs.
+EXPECTED_ERRORS = (errors.TonnageError, cfg.Error, OSError)
 
-#: Libraries that would tell of each message, connection or plugin.
+#: Log levels of libraries that would otherwise log each message, connection or plug-in.
 _LOG_LEVELS = (
     "alembic=WARN",
     "amqp=WARN",
-    # Tells more of an address the more it is asked for, and addresses hold secrets.
+    # Its more verbose levels log parts of addresses, which contain secrets.
     "apprise=WARN",
     "kombu=WARN",
-    # Warns that no host is named of an address that has none, kombu+memory://.
+    # Warns about a missing host in kombu+memory://, which has none.
     "kombu.connection=ERROR",
-    # Takes many calls at the same time for a leak.
+    # Warns about many concurrent calls, which it mistakes for a leak.
     "oslo_messaging._drivers.amqpdriver=ERROR",
-    # Logs a traceback of what it then raises.
+    # Logs a traceback of each error that it raises.
     "oslo_db.sqlalchemy.exc_filters=ERROR",
     "oslo.messaging=WARN",
-    # What notifications are logged as by oslo.messaging's driver that logs them.
+    # Logger of oslo.messaging's "log" driver for notifications.
     "oslo.messaging.notification=INFO",
     "keystoneauth=WARN",
     "keystonemiddleware=WARN",
     "oslo_messaging=WARN",
     "sqlalchemy=WARN",
-    # Warns of a plugin that is not there before whoever asked for it can say so better.
+    # Warns about a missing plug-in, for which the caller reports a better error.
     "stevedore=ERROR",
     "urllib3=WARN",
 )
@@ -64,23 +64,23 @@ def configure(
     register: Iterable[Callable[[cfg.ConfigOpts], object]] = (),
     defaults: Mapping[str, Any] | None = None,
 ) -> None:
-    """Read the configuration files and the command line into ``conf`` and begin to log.
+    """Read the configuration files and the command line into ``conf``, and start logging.
 
-    ``register`` are functions that register the options the process needs, ``defaults`` values of ``[DEFAULT]`` that
-    differ for it. Without ``--config-file`` the files are searched where oslo.config does, in ``/etc/tonnage`` for one.
-    It may also stand behind a command.
+    ``register`` has functions that register the options of the process. ``defaults`` has different default values of
+    options in ``[DEFAULT]``. Without ``--config-file`` the files are searched in oslo.config's standard folders,
+    ``/etc/tonnage`` for example. ``--config-file`` is also accepted after a command.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for the first value that does not fit its option.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for the first value that its option does not accept.
     """
     if sys.__stderr__ is not None and not faulthandler.is_enabled():
-        # Where a native library crashes, nothing else would tell that it did, and what was asked of it.
+        # After a crash in a native library, only the fault handler shows the cause.
         faulthandler.enable(sys.__stderr__.fileno())
     logging.set_defaults(default_log_levels=list(_LOG_LEVELS))
     _register(conf, register, defaults)
     conf(_files_first(argv, prog), project=PROJECT, prog=prog, version=f"{prog} {tonnage.__version__}")
     _check_values(conf)
     if not (conf.log_file or conf.log_dir or conf.use_journal):
-        # Standard output is for what a command was asked for.
+        # Standard output is for the results of commands.
         conf.set_default("use_stderr", True)
     logging.setup(conf, PROJECT, tonnage.__version__, fix_eventlet=False)
     standard_logging.captureWarnings(True)
@@ -92,11 +92,11 @@ def read_again(
     register: Iterable[Callable[[cfg.ConfigOpts], object]] = (),
     defaults: Mapping[str, Any] | None = None,
 ) -> cfg.ConfigOpts:
-    """Return what the files that ``conf`` was read from say now; ``conf`` stays as it is.
+    """Read the files of ``conf`` again and return the result. ``conf`` itself is not changed.
 
-    The other arguments are those that it was configured with. Raises
-    :class:`~tonnage.capacity.errors.ConfigurationError` for the first value that does not fit its option, and
-    ``oslo_config.cfg.Error`` for files that cannot be read.
+    The other arguments are the same as in :func:`configure`. Raises
+    :class:`~tonnage.capacity.errors.ConfigurationError` for the first value that its option does not accept, and
+    ``oslo_config.cfg.Error`` for unreadable files.
     """
     fresh = cfg.ConfigOpts()
     _register(fresh, register, defaults)
@@ -104,7 +104,7 @@ def read_again(
         _files_first(argv, conf.prog),
         project=PROJECT,
         prog=conf.prog,
-        # One that is gone is an error, and no reason to look for others or to go by the defaults.
+        # A missing file is an error. It must not lead to other files or to default values.
         default_config_files=conf.default_config_files,
         default_config_dirs=conf.default_config_dirs,
     )
@@ -114,39 +114,39 @@ def read_again(
 
 @contextlib.contextmanager
 def clean_exit(prog: str, status: int = 1) -> Iterator[None]:
-    """End the process with one line on standard error and a status where something outside the program is wrong.
+    """End the process with one line on standard error and an exit status after an error in its environment.
 
-    The status is 2 for a wrong command line. Also usable as a decorator of ``main()``. Errors of the program itself
-    come through.
+    The status is 2 for a wrong command line. Other errors, which are bugs, are raised. It is also usable as a decorator
+    of ``main()``.
     """
-    with _output_sent(prog, status):
+    with _flushed_output(prog, status):
         try:
             yield
         except KeyboardInterrupt:
             sys.exit(130)
-        except OF_OTHERS as error:
-            if isinstance(error, BrokenPipeError) and _is_abandoned():
+        except EXPECTED_ERRORS as error:
+            if isinstance(error, BrokenPipeError) and _stdout_is_closed():
                 raise
-            hint = _unread(cfg.CONF, prog) if isinstance(error, errors.ConfigurationError) else ""
-            _say(f"{prog}: {one_line(error)}{hint}")
+            hint = _no_files_hint(cfg.CONF, prog) if isinstance(error, errors.ConfigurationError) else ""
+            _print_error(f"{prog}: {one_line(error)}{hint}")
             sys.exit(USAGE if isinstance(error, UsageError) else status)
 
 
 @contextlib.contextmanager
-def _output_sent(prog: str, status: int) -> Iterator[None]:
-    """Send what was printed, however the process ends. Where nobody reads it, as before ``| head``, end quietly."""
+def _flushed_output(prog: str, status: int) -> Iterator[None]:
+    """Flush standard output at the end. Exit quietly if its reader is gone, for example in a pipe to ``head``."""
     try:
         try:
             yield
         finally:
             _flush()
     except OSError as error:
-        # What is left in the buffer would be tried once more at the very end.
+        # The interpreter would write the rest of the buffer again at its exit.
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             sys.exit(128 + signal.SIGPIPE)
-        _say(f"{prog}: {one_line(error)}")
+        _print_error(f"{prog}: {one_line(error)}")
         sys.exit(status)
 
 
@@ -155,8 +155,8 @@ def _flush() -> None:
         sys.stdout.flush()
 
 
-def _is_abandoned() -> bool:
-    """Tell whether standard output is a pipe that nobody reads any more."""
+def _stdout_is_closed() -> bool:
+    """Return whether standard output is a pipe without a reader."""
     if sys.stdout is None:
         return False
     poll = select.poll()
@@ -164,17 +164,17 @@ def _is_abandoned() -> bool:
     return any(events & select.POLLERR for _, events in poll.poll(0))
 
 
-def _say(line: str) -> None:
-    """Print on standard error, which may be a terminal that has been closed."""
+def _print_error(line: str) -> None:
+    """Print on standard error. Ignore a closed terminal."""
     with contextlib.suppress(OSError):
         print(line, file=sys.stderr, flush=True)
 
 
-def _unread(conf: cfg.ConfigOpts, prog: str) -> str:
-    """Return what to say of an option where no configuration file was read at all."""
+def _no_files_hint(conf: cfg.ConfigOpts, prog: str) -> str:
+    """Return an addition to error messages if no configuration file was read, otherwise an empty text."""
     try:
         read = bool(conf.config_file or conf.config_dir)
-    except cfg.NoSuchOptError:  # it did not come to reading any
+    except cfg.NoSuchOptError:  # the error came before the files were read
         return ""
     if read:
         return ""
@@ -186,12 +186,12 @@ def _unread(conf: cfg.ConfigOpts, prog: str) -> str:
 
 
 def one_line(error: BaseException) -> str:
-    """Return what is wrong in one line, whatever the text came from."""
+    """Return the message of an error on one line, or the name of its class if it has none."""
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def _files_first(arguments: Sequence[str], prog: str) -> list[str]:
-    """Let configuration files also be named behind a command, where oslo.config does not look for them."""
+    """Move the options for configuration files before the command. oslo.config does not find them after it."""
     parser = argparse.ArgumentParser(prog, add_help=False, allow_abbrev=False)
     options = ("--config-file", "--config-dir")
     for option in options:
@@ -217,7 +217,7 @@ def _register(
 
 
 def _check_values(conf: cfg.ConfigOpts) -> None:
-    """Read each value once: oslo.config looks at a value only when somebody asks for it."""
+    """Read each value once, because oslo.config checks a value only when it is read."""
     sections: dict[str, Any] = {group: conf[group] for group in conf.list_all_sections() if group in conf}
     for section, values in {"DEFAULT": conf, **sections}.items():
         for name in values:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-status``: whether an installation is ready to be upgraded, and agrees with itself."""
+"""``tonnage-status``: checks whether an installation is ready for an upgrade and consistent."""
 
 import sys
 from collections.abc import Callable
@@ -16,22 +16,22 @@ from tonnage.rpc import options as rpc_options
 
 PROG = "tonnage-status"
 
-#: As in other projects' commands; 0 to 2 are what the checks found.
+#: Exit status if the checks could not run, as in other projects. Statuses 0 to 2 are results of the checks.
 _COULD_NOT_CHECK = 255
 
-#: Seconds after which an operation that has not ended deserves a look.
+#: Seconds after which an unfinished operation causes a warning.
 _LONG = 3600.0
 
 
 class Checks(upgradecheck.UpgradeCommands):
-    """The checks. None of them changes anything."""
+    """The checks. They change nothing."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         super().__init__()
         self._conf = conf
 
     def check(self) -> upgradecheck.Code:
-        """Run the checks; of a database that is behind there is nothing else to say."""
+        """Run the checks. If the schema is outdated, run only the first one."""
         ready = self._schema().code is not upgradecheck.Code.FAILURE
         self._upgrade_checks = self._ALL if ready else self._ALL[:1]
         return super().check()
@@ -51,15 +51,15 @@ class Checks(upgradecheck.UpgradeCommands):
         return _success()
 
     def _rules(self) -> upgradecheck.Result:
-        """Spec "Over Subscription in Thin Provisioning": a consistent default across all scheduler nodes."""
+        """Check that all schedulers have the same defaults (spec "Over Subscription in Thin Provisioning")."""
         up = [row for row in self._schedulers() if row.up(self._conf.service_down_time)]
         for option, values in (
             ("max_over_subscription_ratio", {row.host: row.default_ratio for row in up}),
             ("over_provisioning_calculation", {row.host: row.calculation for row in up}),
         ):
             if len(set(values.values()) - {None}) > 1:
-                said = ", ".join(f"{host}: {value}" for host, value in sorted(values.items()))
-                return _failure(f"option {option} has to be the same for all schedulers; {said}")
+                listed = ", ".join(f"{host}: {value}" for host, value in sorted(values.items()))
+                return _failure(f"option {option} has to be the same for all schedulers; {listed}")
         if not up:
             return _warning("no scheduler is up, so nobody can tell whether they agree")
         return _success()
@@ -74,21 +74,25 @@ class Checks(upgradecheck.UpgradeCommands):
         with database.connect(self._conf).reading() as session:
             claims = [claim for claim in backends.load_pending(session) if claim.age > _LONG]
         if claims:
-            said = ", ".join(f"{claim.verb} of volume {claim.volume_id} in {claim.pool_name}" for claim in claims[:10])
-            return _warning(f"{len(claims)} operation(s) have not ended for an hour: {said}")
+            listed = ", ".join(
+                f"{claim.verb} of volume {claim.volume_id} in {claim.pool_name}" for claim in claims[:10]
+            )
+            return _warning(f"{len(claims)} operation(s) have not ended for an hour: {listed}")
         return _success()
 
     def _ledger(self) -> upgradecheck.Result:
         found = consistency_check.check(database.connect(self._conf)).drift
         if found:
-            said = ", ".join(f"{one.cause} of {one.where} {one.subject}" for one in found[:10])
-            return _warning(f"the ledger is wrong in {len(found)} place(s): {said}; see 'tonnage-manage ledger check'")
+            listed = ", ".join(f"{one.cause} of {one.where} {one.subject}" for one in found[:10])
+            return _warning(
+                f"the ledger is wrong in {len(found)} place(s): {listed}; see 'tonnage-manage ledger check'"
+            )
         return _success()
 
     def _options(self) -> upgradecheck.Result:
         try:
             found = unknown_options.find(self._conf)
-        except plugin_errors.CAUGHT as error:  # a plugin that is installed, used or not, may fail in any way
+        except plugin_errors.CAUGHT as error:  # any installed plug-in can raise any error
             return _warning(f"the names of options could not be checked: {plugin_errors.described(error)}")
         return _warning("; ".join(found[:10])) if found else _success()
 
@@ -128,6 +132,6 @@ def main() -> int:
     conf = cfg.CONF
     register = [rpc_options.register, database.register, service_options.register, _register]
     setup.configure(conf, sys.argv[1:], PROG, register)
-    # Where the library looks whether JSON is wanted.
+    # The library reads the option for JSON output from this variable.
     upgradecheck.CONF = conf
     return int(conf.command.action_fn())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage``: questions about decisions, those to come and those that were made."""
+"""``tonnage``: commands that explain, simulate and replay decisions."""
 
 import logging
 import sys
@@ -29,6 +29,6 @@ def main() -> int:
     register = [rpc_options.register, api_options.register, settings.register]
     setup.configure(conf, sys.argv[1:], PROG, register)
     if not conf.debug:
-        # Where nobody answers it is said in one line, and the way there is for those who look for the cause.
+        # If no scheduler answers, one line of the command says so. The library's log lines are for debugging.
         logging.getLogger("oslo.messaging").setLevel(logging.CRITICAL)
     return int(conf.command.run(conf))

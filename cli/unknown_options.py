@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options in configuration files that nothing reads: slips of the pen, of which oslo.config says nothing.
+"""Detection of unknown options in configuration files, for example misspelled ones. oslo.config ignores them.
 
-Of a section that no part of Tonnage has nothing is said, as other programs may share the file, unless it is nearly
-called like one. Backends' sections are known where an agent runs, by the options of their drivers.
+Unknown sections are not reported, because other programs may share the file, unless their name is similar to a known
+one. The sections of backends are checked in agents only, where the options of their drivers are registered.
 """
 
 import difflib
@@ -19,15 +19,15 @@ from tonnage.cli.option_names import Names
 
 LOG = logging.getLogger(__name__)
 
-#: How alike two names of sections have to be for one to be taken for the other.
-_ALIKE = 0.8
+#: Minimum similarity of a section's name and a known one for a suggestion, from 0 to 1.
+_MIN_SIMILARITY = 0.8
 
 
 def warn(conf: cfg.ConfigOpts) -> None:
-    """Log a warning for each; to be called when the process has registered all that it reads."""
+    """Log a warning for each unknown option. Call it after the process has registered all its options."""
     try:
         found = find(conf)
-    except plugin_errors.CAUGHT as error:  # a plugin that is installed, used or not, may fail in any way
+    except plugin_errors.CAUGHT as error:  # any installed plug-in can raise any error
         LOG.warning("The names of options have not been checked: %s", plugin_errors.described(error))
         return
     for line in found:
@@ -35,62 +35,62 @@ def warn(conf: cfg.ConfigOpts) -> None:
 
 
 def find(conf: cfg.ConfigOpts) -> list[str]:
-    """Return a line for each, with the file and what may have been meant."""
-    here, usual = _registered(conf), option_names.of_file()
+    """Return a line for each unknown option, with its file and a suggestion."""
+    registered, usual = _registered(conf), option_names.from_file()
     read = [(file, _sections(file)) for file in _files(conf)]
     of_backends = {section for _, sections in read for section, names in sections.items() if "volume_driver" in names}
-    of_backends -= here.keys()
-    strange = [
+    of_backends -= registered.keys()
+    unread = [
         (file, section, name)
         for file, sections in read
         for section, names in sections.items()
         if section.partition(":")[0] not in of_backends
         for name in names
-        if not (_has(here, section, name) or _has(usual, section, name))
+        if not (_has(registered, section, name) or _has(usual, section, name))
     ]
-    if not strange:
+    if not unread:
         return []
-    # What else is read of the same file, by plugins of other processes say, is looked up only now: it takes a while.
-    known = option_names.everywhere()
-    for section, names in here.items():
+    # Options of other processes and their plug-ins are collected only now, because that is slow.
+    known = option_names.collect()
+    for section, names in registered.items():
         known.setdefault(section, set()).update(names)
-    return list(_lines(strange, known))
+    return list(_lines(unread, known))
 
 
-def _lines(strange: Iterable[tuple[str, str, str]], known: Names) -> Iterator[str]:
-    for file, section, name in strange:
+def _lines(unread: Iterable[tuple[str, str, str]], known: Names) -> Iterator[str]:
+    for file, section, name in unread:
         if _has(known, section, name):
             continue
-        beside = known.get(option_names.section_name(section))
-        said = f"[{section}] {name} in {file} has no effect"
-        if beside is not None:
-            yield f"{said}: there is no such option{_hint(name, beside, known)}"
+        siblings = known.get(option_names.section_name(section))
+        problem = f"[{section}] {name} in {file} has no effect"
+        if siblings is not None:
+            yield f"{problem}: there is no such option{_hint(name, siblings, known)}"
         elif meant := _meant_section(section, name, known):
-            yield f"{said}: there is no such section; is it [{meant}]?"
+            yield f"{problem}: there is no such section; is it [{meant}]?"
 
 
 def _has(known: Names, section: str, name: str) -> bool:
-    return option_names.plain(name) in known.get(option_names.section_name(section), ())
+    return option_names.normalized(name) in known.get(option_names.section_name(section), ())
 
 
-def _hint(name: str, beside: set[str], known: Mapping[str, set[str]]) -> str:
-    """Return what may have been meant: an option of another section, or one beside it with nearly that name."""
-    if elsewhere := sorted(section for section, names in known.items() if option_names.plain(name) in names):
+def _hint(name: str, siblings: set[str], known: Mapping[str, set[str]]) -> str:
+    """Return a suggestion: an option of the same name in another section, or of a similar name among ``siblings``."""
+    if elsewhere := sorted(section for section, names in known.items() if option_names.normalized(name) in names):
         return f"; there is one of that name in [{elsewhere[0]}]"
-    if near := difflib.get_close_matches(option_names.plain(name), beside, 1):
+    if near := difflib.get_close_matches(option_names.normalized(name), siblings, 1):
         return f"; is it {near[0]}?"
     return ""
 
 
 def _meant_section(section: str, name: str, known: Mapping[str, set[str]]) -> str | None:
-    """Return the section with nearly that name that has such an option, if there is one."""
+    """Return the section with a similar name that has such an option, None if there is none."""
     names = {each.lower(): each for each in known}
-    near = [names[each] for each in difflib.get_close_matches(section.lower(), names, 1, _ALIKE)]
-    return near[0] if near and option_names.plain(name) in known[near[0]] else None
+    near = [names[each] for each in difflib.get_close_matches(section.lower(), names, 1, _MIN_SIMILARITY)]
+    return near[0] if near and option_names.normalized(name) in known[near[0]] else None
 
 
 def _registered(conf: cfg.ConfigOpts) -> Names:
-    """Return what this process reads, by section."""
+    """Return the names of the options that this process has registered, by section."""
     sections = {
         option_names.section_name(group): set(conf[group]) for group in conf.list_all_sections() if group in conf
     }
@@ -103,7 +103,7 @@ def _files(conf: cfg.ConfigOpts) -> list[str]:
 
 
 def _sections(file: str) -> dict[str, dict[str, object]]:
-    """Return the options of a file by section; of one that cannot be read something else says so."""
+    """Return the options of a file by section. Ignore an unreadable file, which causes an error elsewhere."""
     sections: dict[str, dict[str, object]] = {}
     try:
         cfg.ConfigParser(file, sections).parse()

@@ -107,7 +107,7 @@ def _value(pool: Pool, path: list[str]) -> Any:
 
 def _comparable(path: list[str], value: object) -> object:
     """Return the value to compare: all names of a storage protocol, or the reported value itself."""
-    return storage_protocols.spellings(value) if path == _PROTOCOL else value
+    return storage_protocols.aliases(value) if path == _PROTOCOL else value
 
 
 def _figure(value: float, optional: bool) -> Any:

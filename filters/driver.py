@@ -52,7 +52,7 @@ def _holds(result: evaluation.Result) -> bool:
     return not isinstance(result, (str, ExpressionError)) and bool(result)
 
 
-_VERDICTS = evaluation.Judged(FUNCTION, np.True_, lambda pools, row, results: any(map(_holds, results)))
+_VERDICTS = evaluation.FunctionColumn(FUNCTION, np.True_, lambda pools, row, results: any(map(_holds, results)))
 
 
 def _shortened(text: str) -> str:

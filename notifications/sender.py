@@ -2,7 +2,6 @@
 """Sender of the messages in the outbox, with one thread for each channel, so that a blocked channel delays no other."""
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 
@@ -10,6 +9,7 @@ from tonnage.capacity import errors
 from tonnage.ledger.catalog import notification_outbox
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import loudness
+from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
@@ -52,11 +52,8 @@ class NotificationSender:
         self._database = database
         self._owner = owner
         self._send = send
-        self._poll = poll
         self._first_delay = self._delay = first_delay
-        self._woken = threading.Event()
-        self._stopped = False
-        self._thread = threading.Thread(target=self._run, name=f"announcements-{channel}", daemon=True)
+        self._worker = Worker(f"announcements-{channel}", self._run_once, poll)
 
     def set_send(self, send: Callable[[notification_outbox.Message], None]) -> None:
         """Replace the function that sends messages."""
@@ -64,47 +61,39 @@ class NotificationSender:
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self._worker.start()
+        self._worker.wake()
 
     def wake(self) -> None:
         """Read the outbox now."""
-        self._woken.set()
+        self._worker.wake()
 
     def stop(self) -> None:
         """Stop after the current message. The rest stays in the outbox for the next owner of the lease."""
-        self._stopped = True
-        self._woken.set()
+        self._worker.stop(timeout=0.0)
 
     @property
     def ended(self) -> bool:
         """Whether the thread has ended."""
-        return not self._thread.is_alive()
+        return not self._worker.alive
 
     def wait(self) -> None:
         """Wait for the end of the thread, at most ``_STOP_TIMEOUT`` seconds."""
-        self._thread.join(_STOP_TIMEOUT)
+        self._worker.stop(_STOP_TIMEOUT)
 
-    def _run(self) -> None:
-        while not self._stopped:
-            self._woken.clear()
-            if not self._send_all():
-                # New messages do not end the back-off, because they do not remove the cause of the failure.
-                self._sleep(self._delay)
-                self._delay = min(_MAX_DELAY, 2 * self._delay)
-            else:
-                self._delay = self._first_delay
-                self._woken.wait(self._poll)
-
-    def _sleep(self, seconds: float) -> None:
-        until = time.monotonic() + seconds
-        while not self._stopped and (left := until - time.monotonic()) > 0:
-            self._woken.wait(left)
-            self._woken.clear()
+    def _run_once(self) -> float | None:
+        if self._send_all():
+            self._delay = self._first_delay
+            return None
+        # New messages do not end the back-off, because they do not remove the cause of the failure.
+        self._worker.pause(self._delay)
+        self._delay = min(_MAX_DELAY, 2 * self._delay)
+        return 0.0
 
     def _send_all(self) -> bool:
         """Send all messages of the channel. Return whether all of them were sent."""
         try:
-            while not self._stopped and self.send_batch():
+            while not self._worker.stopping and self.send_batch():
                 pass
         except errors.TonnageError as error:
             LOG.log(loudness(error), "Announcements wait (%s): %s", self.channel, error.message)
@@ -132,7 +121,7 @@ class NotificationSender:
         sent: list[str] = []
         try:
             for message in messages:
-                if self._stopped or time.monotonic() - began > _LEASE_USE:
+                if self._worker.stopping or time.monotonic() - began > _LEASE_USE:
                     break
                 self._send(message)
                 sent.append(message.id)

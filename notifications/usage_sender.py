@@ -18,6 +18,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.notifications import payloads
 from tonnage.notifications.payloads import Usage
+from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
@@ -48,45 +49,41 @@ class UsageSender:
         self.only_changes = only_changes
         self._waiting: dict[str, UsageReport] = {}
         self._sent: dict[str, dict[str, Usage]] = {}
-        self._changed = threading.Condition()
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="capacity-usage", daemon=True)
+        self._lock = threading.Lock()
+        self._worker = Worker("capacity-usage", self._send_waiting)
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self._worker.start()
 
     def put(self, report: UsageReport) -> None:
         """Queue the figures of a report for sending. Does not block."""
-        with self._changed:
+        with self._lock:
             self._waiting[report.backend] = report
-            self._changed.notify()
+        self._worker.wake()
 
     def stop(self) -> None:
         """Stop after the current message."""
-        self._stopped.set()
-        with self._changed:
-            self._changed.notify()
+        self._worker.stop(timeout=0.0)
 
     def wait(self) -> None:
         """Wait for the end of the thread, at most ``_STOP_TIMEOUT`` seconds."""
-        self._thread.join(_STOP_TIMEOUT)
+        self._worker.stop(_STOP_TIMEOUT)
 
-    def _run(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(lambda: self._waiting or self._stopped.is_set())
-                if self._stopped.is_set():
+    def _send_waiting(self) -> None:
+        while not self._worker.stopping:
+            with self._lock:
+                if not self._waiting:
                     return
                 report = self._waiting.pop(next(iter(self._waiting)))
             try:
                 self.send_report(report)
             except errors.TonnageError as error:
                 LOG.warning("The figures of %s are not announced: %s", report.backend, error.message)
-                self._stopped.wait(_FAILURE_PAUSE)
+                self._worker.pause(_FAILURE_PAUSE)
             except Exception:
                 LOG.exception("The figures of %s are not announced", report.backend)
-                self._stopped.wait(_FAILURE_PAUSE)
+                self._worker.pause(_FAILURE_PAUSE)
 
     def send_report(self, report: UsageReport) -> None:
         """Send the figures of a report. Raises :class:`~tonnage.capacity.errors.TonnageError` at the first failure."""
@@ -96,7 +93,7 @@ class UsageSender:
         self._sent[report.backend] = current
         for event_type, usage in self._messages(report):
             if sent.get(usage.name) != usage:
-                if self._stopped.is_set():
+                if self._worker.stopping:
                     return
                 self._send(str(uuid.uuid4()), event_type, usage.payload(report.reported_at))
             if only_changes:

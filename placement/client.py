@@ -178,7 +178,7 @@ class PlacementClient:
         except exceptions.ClientException as error:
             # Keystone may be unreachable as well, or have no endpoint of Placement.
             raise PlacementUnavailable(
-                f"OpenStack Placement cannot be params: {' '.join(str(error).split())}"
+                f"OpenStack Placement cannot be asked: {' '.join(str(error).split())}"
             ) from error
         if answer.status_code < 300:
             return bytes(answer.content)

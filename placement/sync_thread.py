@@ -2,13 +2,13 @@
 """The thread that keeps OpenStack Placement up to date. Only one scheduler at a time writes to Placement."""
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 
 from tonnage.capacity import errors
 from tonnage.placement.allocation_writer import AllocationWriter
 from tonnage.placement.client import PlacementRefused
+from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
@@ -35,17 +35,16 @@ class SyncThread:
         self._has_turn = has_turn
         self._next_reconcile = 0.0
         self._failing = False
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="placement", daemon=True)
+        self._worker = Worker("placement", self._sync)
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self._worker.start()
+        self._worker.wake()
 
     def stop(self) -> None:
         """Stop after the current write. The next scheduler in turn writes the rest."""
-        self._stopped.set()
-        self._thread.join()
+        self._worker.stop()
 
     def run_once(self) -> float:
         """Write pending changes. Return the seconds until the next call."""
@@ -56,10 +55,10 @@ class SyncThread:
         started = time.monotonic()
         try:
             if started >= self._next_reconcile:
-                self._writer.providers.reconcile(stopped=self._stopped.is_set)
+                self._writer.providers.reconcile(stopped=self._is_stopping)
                 ended = time.monotonic()
                 self._next_reconcile = ended + max(_RECONCILE_INTERVAL, _PAUSE_FACTOR * (ended - started))
-            seconds = self._writer.write_all(stopped=self._stopped.is_set).seconds
+            seconds = self._writer.write_all(stopped=self._is_stopping).seconds
         except (errors.Unavailable, PlacementRefused) as error:
             self._next_reconcile = 0.0
             self._log(logging.WARNING, not self._failing, f"Allocations are written later: {error.message}")
@@ -69,14 +68,15 @@ class SyncThread:
         self._failing = False
         return min(_MAX_PAUSE, max(_MIN_PAUSE, _PAUSE_FACTOR * seconds))
 
-    def _run(self) -> None:
-        pause = 0.0
-        while not self._stopped.wait(pause):
-            try:
-                pause = self.run_once()
-            except Exception:
-                LOG.exception("Allocations could not be written")
-                pause = _RETRY_PAUSE
+    def _sync(self) -> float:
+        try:
+            return self.run_once()
+        except Exception:
+            LOG.exception("Allocations could not be written")
+            return _RETRY_PAUSE
+
+    def _is_stopping(self) -> bool:
+        return self._worker.stopping
 
     @staticmethod
     def _log(level: int, enabled: bool, text: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counts against quotas beside the ledger's volumes, known from elsewhere."""
+"""Usage that counts against quotas in addition to the ledger's volumes, read from another service."""
 
 from collections.abc import Collection
 from typing import Protocol
@@ -8,20 +8,23 @@ from tonnage.quotas.limits import Scope
 
 
 class Beside(Protocol):
-    """Safe to use from many threads."""
+    """A source of external usage. Threads may share it."""
 
     def read(self, project_ids: Collection[str]) -> None:
-        """Find out what there is for projects. It may wait for others, so it is to be called where nothing is held."""
+        """Read the external usage of projects.
+
+        It may wait for another service, so the caller must not hold locks.
+        """
 
     def beyond(self, scope: Scope) -> int:
-        """Return how many GiB are used beside the ledger's volumes, by what was read last; 0 if that is not known."""
+        """Return the GiB used outside the ledger's volumes, by the last read; 0 if unknown."""
 
 
 class Nothing:
-    """Nothing but the ledger's volumes counts."""
+    """No external usage: only the ledger's volumes count."""
 
     def read(self, project_ids: Collection[str]) -> None:
-        """There is nothing to be found out."""
+        """Do nothing."""
 
     def beyond(self, scope: Scope) -> int:
         """Return 0."""

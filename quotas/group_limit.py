@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many groups a project may have. They are counted each time, so that there is nothing that could be wrong."""
+"""The limit on the number of groups. Groups are counted for each request, so no counter can be wrong."""
 
 from sqlalchemy import orm
 
@@ -14,7 +14,7 @@ from tonnage.quotas.quota_budget import QuotaTaken
 
 
 def create(database: Database, settings: Settings, wanted: groups.NewGroup) -> models.Group:
-    """Add a group if its project may have one more.
+    """Add a group if the limits of its project and its user permit.
 
     Raises :class:`~tonnage.capacity.errors.OverQuota`, and :class:`~tonnage.capacity.errors.NotFound` if one of its
     types has just been deleted.
@@ -22,24 +22,24 @@ def create(database: Database, settings: Settings, wanted: groups.NewGroup) -> m
     try:
         return database.run(_create, settings, wanted)
     except QuotaTaken as taken:
-        # The row that is locked is not there yet.
+        # The counter row that serves as the lock does not exist yet.
         database.run(usage_counters.make, taken.uncounted)
     return database.run(_create, settings, wanted)
 
 
 def _create(session: orm.Session, settings: Settings, wanted: groups.NewGroup) -> models.Group:
-    made = session.get(models.Group, wanted.id)
-    if made is not None:  # the connection was lost after that had been committed
-        return made
+    committed = session.get(models.Group, wanted.id)
+    if committed is not None:  # the connection was lost after the commit
+        return committed
     project, user, item = wanted.project_id, wanted.user_id, Item(Resource.GROUPS)
     found = limit_rows.read(session, settings.defaults, {project})
-    # Last the project's: that of no user would be taken for one of his own.
+    # The project's limit comes last: it replaces an entry of a request without a user.
     limits = {user: found.own(Place(Holder.PROJECT, project, user), item), "": found.of_project(project, item)}
-    limits = {of: limit for of, limit in limits.items() if limit is not None and limit >= 0}
+    limits = {owner: limit for owner, limit in limits.items() if limit is not None and limit >= 0}
     if limits:
-        # Whoever else counts them for one more waits here.
+        # Transactions that count the groups of this project wait for each other here.
         usage_counters.lock(session, [Scope(project)])
-    for of, limit in limits.items():
-        if limit is not None and groups.count(session, project, of) >= limit:
+    for owner, limit in limits.items():
+        if limit is not None and groups.count(session, project, owner) >= limit:
             raise errors.OverQuota(f"GroupLimitExceeded: Maximum number of groups allowed ({limit}) exceeded.")
     return groups.create(session, wanted)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits: what may be limited, for whom, and which limit counts.
+"""Limits: the limited resources, the holders of limits, and the order of precedence.
 
-Pure: no database, no configuration. GiB throughout; -1 stands for no limit.
+Pure: no database, no configuration. Sizes are GiB; -1 stands for no limit.
 """
 
 import enum
@@ -12,14 +12,14 @@ from typing import NamedTuple
 #: No limit.
 UNLIMITED = -1
 
-#: The class whose limits count for every project that has none of its own.
+#: The class whose limits apply to every project without limits of its own.
 DEFAULT_CLASS = "default"
 
 
 class Resource(enum.StrEnum):
-    """What has a limit, as clients call it.
+    """A resource that has a limit, under the name that clients use.
 
-    Tonnage has no snapshots and backups; their limits are there because clients show and set them with the others.
+    Tonnage has no snapshots and backups; their limits exist because clients show and set them with the others.
     """
 
     VOLUMES = "volumes"
@@ -31,15 +31,15 @@ class Resource(enum.StrEnum):
     GROUPS = "groups"
 
 
-#: What is counted.
+#: Resources whose usage is counted.
 COUNTED = (Resource.VOLUMES, Resource.GIGABYTES)
 
-#: What is limited for each volume type as well, as ``gigabytes_<type>``.
+#: Resources that are limited for each volume type as well, as ``gigabytes_<type>``.
 PER_TYPE = (Resource.VOLUMES, Resource.GIGABYTES, Resource.SNAPSHOTS)
 
 
 class Scope(NamedTuple):
-    """What usage is counted for: a project, or in it what is one user's or of one volume type; empty is all of them."""
+    """The scope of a usage figure: a project, and in it one user or one volume type; an empty field stands for all."""
 
     project_id: str
     user_id: str = ""
@@ -47,24 +47,24 @@ class Scope(NamedTuple):
 
 
 class Holder(enum.StrEnum):
-    """Whose a limit is."""
+    """The holder of a limit."""
 
-    #: A project's, or in it one user's.
+    #: A project, or one user in it.
     PROJECT = "project"
-    #: That of a class of projects.
+    #: A class of projects.
     CLASS = "class"
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """What one limit is of: a resource, of one volume type or of all."""
+    """The subject of a limit: a resource, for one volume type or for all."""
 
     resource: Resource
     volume_type_id: str = ""
 
 
 class Place(NamedTuple):
-    """Where a limit is set: for a project, for one user in it, or for a class."""
+    """The holder for which a limit is set: a project, one user in it, or a class."""
 
     holder: Holder
     name: str
@@ -73,15 +73,15 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits that were set, and the defaults of the configuration for those that were not."""
+    """Limits that were set, and the defaults of the configuration for all others."""
 
     defaults: Mapping[Resource, int]
     rows: Mapping[Place, Mapping[Item, int]] = field(default_factory=dict)
 
     def default(self, item: Item) -> int:
-        """Return the limit of a project that has none of its own: that of the class, else the option.
+        """Return the limit of a project without a limit of its own: that of the class, else that of the option.
 
-        A volume type has none unless one is set.
+        A volume type has no limit unless one is set.
         """
         of_class = self.own(Place(Holder.CLASS, DEFAULT_CLASS), item)
         if of_class is not None:
@@ -89,12 +89,12 @@ class Limits:
         return UNLIMITED if item.volume_type_id else self.defaults.get(item.resource, UNLIMITED)
 
     def of_project(self, project_id: str, item: Item) -> int:
-        """Return what counts for a project."""
+        """Return the limit that applies to a project."""
         found = self.own(Place(Holder.PROJECT, project_id), item)
         return self.default(item) if found is None else found
 
     def of_user(self, project_id: str, user_id: str, item: Item) -> int:
-        """Return what counts for one user in a project: a limit of his own, else the project's."""
+        """Return the limit that applies to one user in a project: the user's own, else the project's."""
         found = self.own(Place(Holder.PROJECT, project_id, user_id), item)
         return self.of_project(project_id, item) if found is None else found
 
@@ -103,7 +103,7 @@ class Limits:
         return self.rows.get(place, {}).get(item)
 
     def at(self, scope: Scope, resource: Resource) -> int:
-        """Return what usage in a scope is held against: that of one user against a limit of his own alone."""
+        """Return the limit for the usage in a scope; the usage of one user has only the user's own limit."""
         item = Item(resource, scope.volume_type_id)
         if not scope.user_id:
             return self.of_project(scope.project_id, item)
@@ -112,7 +112,7 @@ class Limits:
 
 
 def items(type_ids: Iterable[str]) -> list[Item]:
-    """Return all that may have a limit where there are these volume types."""
+    """Return all subjects of limits, given these volume types."""
     return [
         *map(Item, Resource),
         *(Item(resource, type_id) for type_id in type_ids for resource in PER_TYPE),
@@ -120,12 +120,15 @@ def items(type_ids: Iterable[str]) -> list[Item]:
 
 
 def name(item: Item, type_names: Mapping[str, str]) -> str:
-    """Return how clients call it. ``type_names`` are the names of volume types by their ids."""
+    """Return the name that clients use for an item. ``type_names`` maps ids of volume types to names."""
     return f"{item.resource}_{type_names[item.volume_type_id]}" if item.volume_type_id else item.resource.value
 
 
 def parse(text: str, type_ids: Mapping[str, str]) -> Item | None:
-    """Return what clients call so, None if it is nothing. ``type_ids`` are the ids of volume types by their names."""
+    """Return the item that clients call by that name, None if there is none.
+
+    ``type_ids`` maps names of volume types to ids.
+    """
     if text in set(Resource):
         return Item(Resource(text))
     for resource in PER_TYPE:

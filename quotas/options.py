@@ -12,7 +12,7 @@ from tonnage.quotas.limits import UNLIMITED, Resource
 
 GROUP = cfg.OptGroup("quota", title="How usage is counted")
 
-#: The options of the limits that count where none has been set through the API.
+#: Options for the limits that apply where none has been set through the API.
 _DEFAULTS = {
     Resource.VOLUMES: ("quota_volumes", 10, "volumes"),
     Resource.GIGABYTES: ("quota_gigabytes", 1000, "GiB of volumes"),
@@ -45,7 +45,7 @@ OPTIONS = [
 
 
 class Source(enum.StrEnum):
-    """Where usage is known from when a request is decided."""
+    """The source of usage figures for decisions."""
 
     COUNTERS = "counters"
     LEDGER = "ledger"
@@ -78,18 +78,18 @@ QUOTA_OPTIONS = [
     ),
 ]
 
-#: Seconds for which a counter is believed. Whatever else has changed it, it is right again after that.
+#: Seconds for which a counter is trusted after a recount. Errors in a counter last no longer.
 COUNTERS_LAST = 60.0
 
 
 class Defaults(Mapping[Resource, int]):
-    """The limits of the options. All of them change at once, when the configuration is read again."""
+    """The limits of the options. All values change at once when the configuration is reloaded."""
 
     def __init__(self, values: Mapping[Resource, int]) -> None:
         self._values = dict(values)
 
     def change(self, values: Mapping[Resource, int]) -> None:
-        """Have other values count from now on."""
+        """Replace all values."""
         self._values = dict(values)
 
     def __getitem__(self, resource: Resource) -> int:
@@ -104,10 +104,10 @@ class Defaults(Mapping[Resource, int]):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The limits that count by default, and for how many seconds counters are believed.
+    """The default limits, and the number of seconds for which counters are trusted after a recount.
 
-    ``beside`` knows what is used beside the ledger's volumes. With ``placed_only`` those count for gigabytes as long as
-    they are in a pool, or about to be placed in one.
+    ``beside`` is the source of usage outside the ledger's volumes. With ``placed_only`` a volume counts for gigabytes
+    only while it is in a pool or being created.
     """
 
     defaults: Mapping[Resource, int] = field(default_factory=dict)
@@ -123,12 +123,12 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 
 def source(conf: cfg.ConfigOpts) -> Source:
-    """Return what usage is known by."""
+    """Return the configured source of usage figures."""
     return Source.PLACEMENT if conf.quota.count_usage_from_placement else Source(conf.quota.usage_source)
 
 
 def from_conf(conf: cfg.ConfigOpts) -> Settings:
-    """Return what the configuration says. Its limits follow when that is read again."""
+    """Return the settings of the configuration. Its limits change when the configuration is reloaded."""
     defaults = Defaults(_limits(conf))
     conf.register_mutate_hook(lambda conf, changed: defaults.change(_limits(conf)))
     counted_by = source(conf)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What requests of one transaction may take, in order of arrival, each seeing what those before it took.
+"""The quota left for the requests of one transaction, in order of arrival; each request counts for the next ones.
 
-Pure: what is used already and what the limits are is given.
+Pure: the current usage and the limits are arguments.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,9 +14,9 @@ from tonnage.quotas.limits import Item, Limits, Resource, Scope
 
 
 class QuotaTaken(Exception):
-    """What was seen of a quota is no longer so, and nothing may be booked. It has to be looked at again.
+    """The usage that a decision read is outdated, and nothing may be booked. The decision must read it again.
 
-    ``uncounted`` are those that there are no counters of yet: these have to be made before anything is locked.
+    ``uncounted`` are the scopes without a counter row: these rows must be inserted before anything is locked.
     """
 
     def __init__(self, reason: str, uncounted: Iterable[Scope] = ()) -> None:
@@ -25,26 +25,26 @@ class QuotaTaken(Exception):
 
 
 class Used(NamedTuple):
-    """How much counts, or is to."""
+    """A number of volumes and their size in GiB."""
 
     volumes: int = 0
     gigabytes: int = 0
 
     def plus(self, other: "Used") -> "Used":
-        """Return both together."""
+        """Return the sum of both."""
         return Used(self.volumes + other.volumes, self.gigabytes + other.gigabytes)
 
     def of(self, resource: Resource) -> int:
-        """Return what of a counted resource it is."""
+        """Return the amount of a counted resource."""
         return self.volumes if resource is Resource.VOLUMES else self.gigabytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What one volume is to take of a project's quota.
+    """The quota that one volume requires in its project.
 
-    ``size_gb`` is the size that the volume is to have, 0 where it keeps the one that it has. ``new`` is false for a
-    volume that only gets another type: then it counts for that one alone.
+    ``size_gb`` is the new size of the volume, 0 if it stays the same. ``new`` is False for a volume that only changes
+    its type: it counts for the new type only.
     """
 
     project_id: str
@@ -56,7 +56,7 @@ class Demand:
     new: bool = True
 
     def scopes(self) -> list[Scope]:
-        """Return everything that it counts in."""
+        """Return all scopes in which the volume counts."""
         types = [""] if self.new else []
         if self.volume_type_id:
             types.append(self.volume_type_id)
@@ -65,9 +65,9 @@ class Demand:
 
 
 def binding(found: Limits, demands: Iterable[Demand]) -> dict[Scope, Used]:
-    """Return what demands take, all together, of what is limited. What has no limit is not in it.
+    """Return the sums of demands by scope, for the scopes with a limit.
 
-    Where volumes or gigabytes are limited both are: a counter is believed as a whole.
+    If volumes or gigabytes are limited in a scope, both are returned: a counter row is trusted as a whole.
     """
     total: dict[Scope, Used] = {}
     for demand in demands:
@@ -78,68 +78,68 @@ def binding(found: Limits, demands: Iterable[Demand]) -> dict[Scope, Used]:
 
 
 def fits(found: Limits, scope: Scope, used: Used, more: Used) -> bool:
-    """Tell whether there is room for more. What takes nothing fits also where there is too much already."""
+    """Return True if the usage may grow by ``more``. A demand of 0 always fits, even if the usage is over the limit."""
     return all(
         more.of(each) <= 0 or not 0 <= found.at(scope, each) < used.of(each) + more.of(each) for each in limits.COUNTED
     )
 
 
 class Allowance:
-    """What may still be taken. ``used`` has the usage of every scope that is limited.
+    """The quota left for further requests. ``used`` has the usage of every scope with a limit.
 
-    ``beyond`` is what of it, in GiB, is used beside the ledger's volumes.
+    ``beyond`` is the part of it, in GiB, that is used outside the ledger's volumes.
     """
 
     def __init__(self, found: Limits, used: Mapping[Scope, Used], beyond: Mapping[Scope, int] | None = None) -> None:
         self.limits = found
         self.beyond = beyond or {}
         self._used = used
-        #: What has been taken of what is limited.
+        #: The sums taken so far, by limited scope.
         self.taken: dict[Scope, Used] = {}
 
     def excess(self, demands: Sequence[Demand]) -> Excess | None:
-        """Return what of a quota volumes would go beyond that come all or none, or None."""
-        ahead: dict[Scope, Used] = {}
+        """Return the first limit that a set of volumes would exceed, None if all of them fit."""
+        of_same_request: dict[Scope, Used] = {}
         for demand in demands:
-            found = self._too_large(demand) or self._too_much(demand, ahead)
+            found = self._volume_too_large(demand) or self._over_limit(demand, of_same_request)
             if found is not None:
                 return found
-            self._add(ahead, demand)
+            self._add(of_same_request, demand)
         return None
 
     def take(self, demands: Collection[Demand]) -> None:
-        """Count what has been given a place."""
+        """Count the demands of volumes that have been placed."""
         for demand in demands:
             self._add(self.taken, demand)
 
-    def _too_large(self, demand: Demand) -> Excess | None:
+    def _volume_too_large(self, demand: Demand) -> Excess | None:
         item = Item(Resource.PER_VOLUME_GIGABYTES)
         limit = self.limits.of_user(demand.project_id, demand.user_id, item)
         if 0 <= limit < demand.size_gb:
             return Excess(item.resource, limit, 0, demand.size_gb)
         return None
 
-    def _too_much(self, demand: Demand, ahead: Mapping[Scope, Used]) -> Excess | None:
+    def _over_limit(self, demand: Demand, of_same_request: Mapping[Scope, Used]) -> Excess | None:
         for resource in (Resource.GIGABYTES, Resource.VOLUMES):
-            asked = demand.takes.of(resource)
+            demanded = demand.takes.of(resource)
             for scope in demand.scopes():
                 limit = self.limits.at(scope, resource)
-                if limit < 0 or asked <= 0:
+                if limit < 0 or demanded <= 0:
                     continue
-                so_far = (self._of(scope), self.taken.get(scope, Used()), ahead.get(scope, Used()))
-                used = sum(each.of(resource) for each in so_far)
-                if used + asked > limit:
+                counted = (self._usage(scope), self.taken.get(scope, Used()), of_same_request.get(scope, Used()))
+                used = sum(each.of(resource) for each in counted)
+                if used + demanded > limit:
                     item = Item(resource, scope.volume_type_id)
                     name = limits.name(item, {demand.volume_type_id: demand.volume_type})
-                    return Excess(name, limit, used, asked)
+                    return Excess(name, limit, used, demanded)
         return None
 
     def _add(self, total: dict[Scope, Used], demand: Demand) -> None:
         for scope in binding(self.limits, [demand]):
             total[scope] = total.get(scope, Used()).plus(demand.takes)
 
-    def _of(self, scope: Scope) -> Used:
+    def _usage(self, scope: Scope) -> Used:
         if scope not in self._used:
-            # A request is another one than it seemed before others had to be waited for.
+            # The request has changed while the decision waited for locks.
             raise QuotaTaken(f"usage of {scope} was not looked at")
         return self._used[scope]

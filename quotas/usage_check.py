@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The counters of usage held against the volumes, and setting them right.
+"""A check of the usage counters against the volumes, and their correction.
 
-A counter may be ahead of the volumes, as nothing is taken off when something ends: it is counted anew before it turns
-anybody away. One that is behind lets through what it should not.
+A counter may be ahead of the volumes, as nothing is subtracted when a volume ends: it is recounted before it causes a
+refusal. A counter that is behind permits usage over the limit.
 """
 
 import enum
@@ -18,24 +18,24 @@ from tonnage.quotas import options, usage_counters
 from tonnage.quotas.limits import COUNTED, Scope
 from tonnage.quotas.quota_budget import Used
 
-#: By how many projects at a time counters are set right.
-_AT_A_TIME = 100
+#: Number of projects whose counters one transaction corrects.
+_PROJECTS_PER_TRANSACTION = 100
 
 
 class Cause(enum.StrEnum):
-    """Why figures differ, or what is odd."""
+    """The cause of a finding."""
 
-    #: A counter that is believed is below what the volumes say.
+    #: A trusted counter is below the usage by the volumes.
     BEHIND = "behind"
-    #: One is above that: something has ended since.
+    #: A trusted counter is above that usage: a volume or an operation has ended since.
     AHEAD = "ahead"
-    #: A limit or a counter is of a volume type that is no more.
+    #: A limit or a counter belongs to a deleted volume type.
     TYPE_GONE = "type_gone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that differs. ``counter`` is what is kept, ``found`` what the volumes say."""
+    """One difference. ``counter`` is the stored value, ``found`` the usage by the volumes."""
 
     cause: Cause
     scope: Scope
@@ -45,31 +45,31 @@ class Finding:
 
     @property
     def drift(self) -> bool:
-        """Tell whether this is something wrong."""
+        """True if the finding is an error."""
         return self.cause is Cause.BEHIND
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What a check found, and how many projects have counters."""
+    """The findings of a check, and the number of projects with counters."""
 
     projects: int
     findings: Sequence[Finding]
 
     @property
     def drift(self) -> list[Finding]:
-        """What is wrong."""
+        """The findings that are errors."""
         return [finding for finding in self.findings if finding.drift]
 
 
 def check(database: Database, project_id: str | None = None, *, placed_only: bool = False) -> Checked:
-    """Check the counters of all projects, or of one. All is of one moment, so schedulers may go on.
+    """Check the counters of all projects, or of one. The check reads one snapshot, so schedulers may go on.
 
-    ``placed_only`` is what schedulers count by, see :class:`~tonnage.quotas.options.Settings`.
+    ``placed_only`` is the schedulers' setting, see :class:`~tonnage.quotas.options.Settings`.
     """
     with database.reading(snapshot=True) as session:
-        kept = _kept(session, project_id)
-        found = usage_counters.count(session, kept, placed_only)
+        counters = _trusted_counters(session, project_id)
+        found = usage_counters.count(session, counters, placed_only)
         findings = [
             Finding(
                 cause=Cause.BEHIND if used.of(resource) < found[scope].of(resource) else Cause.AHEAD,
@@ -78,32 +78,32 @@ def check(database: Database, project_id: str | None = None, *, placed_only: boo
                 counter=used.of(resource),
                 found=found[scope].of(resource),
             )
-            for scope, used in kept.items()
+            for scope, used in counters.items()
             for resource in COUNTED
             if used.of(resource) != found[scope].of(resource)
         ]
-        findings += _of_types_that_are_gone(session, project_id)
+        findings += _orphaned_limits(session, project_id)
     order = list(Cause)
     findings.sort(key=lambda one: (order.index(one.cause), one.scope, one.resource))
-    return Checked(projects=len({scope.project_id for scope in kept}), findings=findings)
+    return Checked(projects=len({scope.project_id for scope in counters}), findings=findings)
 
 
 def sync(database: Database, project_id: str | None = None, *, placed_only: bool = False) -> Checked:
-    """Set the counters to what the volumes say, and forget what is of volume types that are gone.
+    """Set the counters to the usage by the volumes, and delete limits of deleted volume types.
 
-    Returns what was found before; nothing of it is left.
+    Returns the findings from before the correction; all of them are corrected.
     """
     found = check(database, project_id, placed_only=placed_only)
     projects = sorted({finding.scope.project_id for finding in found.findings if finding.cause is not Cause.TYPE_GONE})
-    for start in range(0, len(projects), _AT_A_TIME):
-        database.run(_recount, projects[start : start + _AT_A_TIME], placed_only)
+    for start in range(0, len(projects), _PROJECTS_PER_TRANSACTION):
+        database.run(_recount, projects[start : start + _PROJECTS_PER_TRANSACTION], placed_only)
     if any(finding.cause is Cause.TYPE_GONE for finding in found.findings):
-        database.run(_forget, project_id)
+        database.run(_delete_orphaned_limits, project_id)
     return found
 
 
-def _kept(session: orm.Session, project_id: str | None) -> dict[Scope, Used]:
-    """Return the counters that might be believed, by schedulers that believe any."""
+def _trusted_counters(session: orm.Session, project_id: str | None) -> dict[Scope, Used]:
+    """Return the counters that schedulers may still trust."""
     usage = models.QuotaUsage
     statement = sa.select(usage, models.utcnow()).where(usage.counted_at.is_not(None))
     if project_id is not None:
@@ -124,9 +124,9 @@ def _recount(session: orm.Session, project_ids: Sequence[str], placed_only: bool
         usage_counters.recount(session, scopes, placed_only)
 
 
-def _of_types_that_are_gone(session: orm.Session, project_id: str | None) -> list[Finding]:
+def _orphaned_limits(session: orm.Session, project_id: str | None) -> list[Finding]:
     limit = models.QuotaLimit
-    statement = sa.select(limit).where(_gone(limit.volume_type_id))
+    statement = sa.select(limit).where(_is_deleted_type(limit.volume_type_id))
     if project_id is not None:
         statement = statement.where(limit.holder == "project", limit.name == project_id)
     return [
@@ -141,14 +141,14 @@ def _of_types_that_are_gone(session: orm.Session, project_id: str | None) -> lis
     ]
 
 
-def _forget(session: orm.Session, project_id: str | None) -> None:
+def _delete_orphaned_limits(session: orm.Session, project_id: str | None) -> None:
     limit = models.QuotaLimit
-    statement = sa.delete(limit).where(_gone(limit.volume_type_id))
+    statement = sa.delete(limit).where(_is_deleted_type(limit.volume_type_id))
     if project_id is not None:
         statement = statement.where(limit.holder == "project", limit.name == project_id)
     session.execute(statement.execution_options(synchronize_session=False))
 
 
-def _gone(type_id: orm.InstrumentedAttribute[str]) -> sa.ColumnElement[bool]:
+def _is_deleted_type(type_id: orm.InstrumentedAttribute[str]) -> sa.ColumnElement[bool]:
     kind = models.VolumeType
     return sa.and_(type_id != "", ~sa.exists().where(kind.id == type_id))

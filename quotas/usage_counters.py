@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The counters of usage: rows that a booking changes instead of counting all volumes of a project.
+"""Usage counters: rows that a booking updates, so that it need not count all volumes of a project.
 
-A counter is never less than the truth: all that is booked where there is a limit is added in the transaction that books
-it, and what ends is not taken off. So what a counter lets through fits. What it does not is counted from the volumes
-(:mod:`tonnage.ledger.catalog.volume_usage`) before anybody is turned away.
+A counter is never below the real usage: each booking in a limited scope is added in the transaction that books it, and
+nothing is subtracted when a volume ends. So a demand that fits by the counter really fits. A demand that does not fit
+is checked against the volumes (:mod:`tonnage.ledger.catalog.volume_usage`) before it is refused.
 
-Rows are locked in the order of their keys, before anything else that a booking locks.
+Rows are locked in the order of their keys, before all other rows that a booking locks.
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -27,11 +27,11 @@ _KEY = (_ROW.project_id, _ROW.user_id, _ROW.volume_type_id)
 
 
 def read(session: orm.Session, scopes: Collection[Scope], seconds: float) -> dict[Scope, Used]:
-    """Return the counters that can be believed: of those that are there, what was counted not longer ago than that."""
+    """Return the trusted counters: rows of these scopes that were recounted less than ``seconds`` ago."""
     found: dict[Scope, Used] = {}
     statement = sa.select(*_KEY, _ROW.volumes, _ROW.gigabytes, _ROW.counted_at, models.utcnow())
-    for some in chunks.cut(_projects(scopes)):
-        for row in session.execute(statement.where(_ROW.project_id.in_(some))):
+    for chunk in chunks.cut(_projects(scopes)):
+        for row in session.execute(statement.where(_ROW.project_id.in_(chunk))):
             age = models.age(row[6], row[5])
             if age is not None and age < seconds:
                 found[Scope(row[0], row[1], row[2])] = Used(int(row[3]), int(row[4]))
@@ -39,28 +39,28 @@ def read(session: orm.Session, scopes: Collection[Scope], seconds: float) -> dic
 
 
 def make(session: orm.Session, scopes: Iterable[Scope]) -> None:
-    """Make counters that are not there, in a transaction of their own; they have to be counted."""
+    """Insert missing counter rows, in a transaction of their own; they are untrusted until they are recounted."""
     rows = [{**_named(scope), "volumes": 0, "gigabytes": 0} for scope in sorted(scopes)]
     session.connection().execute(_make(session), rows)
 
 
 def lock(session: orm.Session, scopes: Collection[Scope]) -> None:
-    """Lock counters, with the others of their projects.
+    """Lock the counters of these scopes, with all others of their projects.
 
-    Raises :class:`~tonnage.quotas.quota_budget.QuotaTaken` if some are not there.
+    Raises :class:`~tonnage.quotas.quota_budget.QuotaTaken` if some rows are missing.
     """
     statement = sa.select(*_KEY).order_by(*volume_usage.in_order(session)).with_for_update()
-    there = {
+    existing = {
         Scope(row[0], row[1], row[2])
-        for some in chunks.cut(_projects(scopes))
-        for row in session.execute(statement.where(_ROW.project_id.in_(some)))
+        for chunk in chunks.cut(_projects(scopes))
+        for row in session.execute(statement.where(_ROW.project_id.in_(chunk)))
     }
-    if missing := set(scopes) - there:
+    if missing := set(scopes) - existing:
         raise QuotaTaken(f"there are no counters of {sorted(missing)} yet", missing)
 
 
 def recount(session: orm.Session, scopes: Collection[Scope], placed_only: bool) -> dict[Scope, Used]:
-    """Set locked counters to what the volumes say, and return them."""
+    """Set locked counters to the usage by the volumes, and return it."""
     found = count(session, scopes, placed_only)
     rows = [
         {**_key(scope), "of_volumes": used.volumes, "of_gigabytes": used.gigabytes}
@@ -71,9 +71,9 @@ def recount(session: orm.Session, scopes: Collection[Scope], placed_only: bool) 
 
 
 def add(session: orm.Session, taken: Mapping[Scope, Used], limits: Limits, beyond: Mapping[Scope, int]) -> bool:
-    """Add what is booked to counters that can be believed and have room for it; tell whether all of them have.
+    """Add bookings to trusted counters with room for them; return False if one of them is untrusted or full.
 
-    ``beyond`` are GiB that are used beside what counters count.
+    ``beyond`` maps scopes to the GiB of external usage.
     """
     rows = [
         {
@@ -89,7 +89,7 @@ def add(session: orm.Session, taken: Mapping[Scope, Used], limits: Limits, beyon
 
 
 def count(session: orm.Session, scopes: Collection[Scope], placed_only: bool) -> dict[Scope, Used]:
-    """Return what the volumes say of each of these."""
+    """Return the usage of each scope by the volumes."""
     found = dict.fromkeys(scopes, Used())
     for project_id in _projects(scopes):
         counted = sums(project_id, volume_usage.count(session, project_id, placed_only=placed_only))
@@ -98,7 +98,7 @@ def count(session: orm.Session, scopes: Collection[Scope], placed_only: bool) ->
 
 
 def sums(project_id: str, shares: Iterable[volume_usage.Share]) -> dict[Scope, Used]:
-    """Return a project's usage for everything in which there is any."""
+    """Return the usage of a project by scope, from its shares."""
     found: dict[Scope, Used] = {}
     for share in shares:
         kinds = {share.volume_type_id, ""} if share.new else {share.volume_type_id}
@@ -108,7 +108,7 @@ def sums(project_id: str, shares: Iterable[volume_usage.Share]) -> dict[Scope, U
 
 
 def _left(limit: int, beyond: int) -> int:
-    """Return what of a limit is left for what counters count; no limit stays none."""
+    """Return the part of a limit that is left after external usage; no limit stays no limit."""
     return limit if limit < 0 else max(0, limit - beyond)
 
 
@@ -117,13 +117,14 @@ def _projects(scopes: Iterable[Scope]) -> list[str]:
 
 
 def _make(session: orm.Session) -> Any:
-    """Return the statement that inserts rows which nobody else has inserted meanwhile."""
+    """Return the statement that inserts rows unless they exist."""
     dialect = session.get_bind().dialect.name
     if dialect == "sqlite":
         return sqlite.insert(_TABLE).on_conflict_do_nothing()
     if dialect == "postgresql":
         return postgresql.insert(_TABLE).on_conflict_do_nothing()
-    # INSERT IGNORE would only share the lock on a row that is there, and two who share one wait for each other next.
+    # INSERT IGNORE would take only a shared lock on an existing row, and two transactions that share a lock deadlock
+    # when both update the row.
     return mysql.insert(_TABLE).on_duplicate_key_update(counted_at=_ROW.counted_at)
 
 

@@ -30,6 +30,10 @@ class AgentClient:
         """Ask for a list of all volumes soon."""
         self._peer.cast("list_now", server=backend)
 
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None:
+        """Tell a backend which storages it shares with others, so that it takes stamps before each look at them."""
+        self._peer.cast("take_stamps", messages.SharedStorages(storage_ids=list(storage_ids)), server=backend)
+
     def rejoin(self, backend: str) -> None:
         """Ask for a new hello: the ledger does not know the agent's epoch."""
         self._peer.cast("rejoin", server=backend)

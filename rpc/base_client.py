@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client side that all clients share."""
+"""The common part of the RPC clients."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from tonnage.rpc import envelope, serialization
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.transport import Transport
 
-#: How often a lost connection to the bus is tried again before the sender is told: some seconds, with the pauses of
-#: oslo.messaging, which would try forever.
+#: Number of attempts to restore a lost connection to the bus before the sender gets an error, which takes some seconds
+#: with the pauses of oslo.messaging. Its own default is to try forever.
 CONNECTION_RETRIES = 2
 
 
@@ -19,7 +19,7 @@ class Peer:
     """Sends messages to the servers of one topic."""
 
     def __init__(self, transport: Transport, topic: str, name: str) -> None:
-        """``name`` is what errors call the other side."""
+        """``name`` is the name of the server in errors."""
         self._name = name
         self._conf = transport.conf
         self._client = oslo_messaging.get_rpc_client(
@@ -27,7 +27,7 @@ class Peer:
         )
 
     def call(self, method: str, message: object, timeout: float | None = None) -> Any:
-        """Send a message to any server, wait for the answer and return it as builtins.
+        """Send a message to any server and return its answer as builtins.
 
         Raises what the server raised, or :class:`~tonnage.capacity.errors.Unavailable` if no server answers within
         ``timeout`` seconds (unless given, ``rpc_response_timeout``), the bus cannot be reached, or the server
@@ -60,5 +60,5 @@ class Peer:
 
     def _unreachable(self, method: str, error: Exception) -> errors.Unavailable:
         return errors.Unavailable(
-            f"the message bus did not take {method} for the {self._name}: {rpc_transport.said(error)}"
+            f"the message bus did not take {method} for the {self._name}: {rpc_transport.describe_failure(error)}"
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether the message bus takes messages, for those who ask often and cannot wait."""
+"""A cached health probe of the message bus, for callers that ask often and cannot wait."""
 
 import logging
 import threading
@@ -9,37 +9,37 @@ from concurrent import futures
 
 LOG = logging.getLogger(__name__)
 
-#: For how many seconds an answer is good.
-_FRESH = 5.0
+#: Seconds for which a result is reused.
+_FRESH_SECONDS = 5.0
 
-#: Most seconds that a bus may take.
-_PATIENCE = 1.0
+#: Most seconds that a probe may take.
+_PROBE_TIMEOUT = 1.0
 
 
-class Pulse:
-    """Finds out by a message that nobody gets, which ``send`` sends. Threads may share it.
+class BusHealth:
+    """Tests the bus with a message that has no receiver, which ``send`` sends. Thread-safe.
 
-    However many ask, there is one message within ``fresh`` seconds. A bus that takes longer than ``patience`` counts as
-    away until it has taken the message after all.
+    There is at most one message within ``fresh`` seconds, however many callers ask. A bus that needs longer than
+    ``timeout`` seconds counts as away until it has accepted the message.
     """
 
     def __init__(
         self,
         send: Callable[[], object],
-        fresh: float = _FRESH,
-        patience: float = _PATIENCE,
+        fresh: float = _FRESH_SECONDS,
+        timeout: float = _PROBE_TIMEOUT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._send = send
         self._fresh = fresh
-        self._patience = patience
+        self._timeout = timeout
         self._clock = clock
         self._lock = threading.Lock()
         self._attempt: futures.Future[bool] | None = None
         self._began = 0.0
 
-    def beats(self) -> bool:
-        """Tell whether the bus takes messages."""
+    def probe(self) -> bool:
+        """Return whether the bus accepts messages."""
         with self._lock:
             now = self._clock()
             attempt = self._attempt
@@ -47,17 +47,18 @@ class Pulse:
                 attempt = self._attempt = futures.Future()
                 self._began = now
                 self._start(attempt)
-            left = self._began + self._patience - now
+            left = self._began + self._timeout - now
         try:
             return attempt.result(max(0.0, left))
         except TimeoutError:
             return False
 
     def _start(self, attempt: futures.Future[bool]) -> None:
+        # A thread for each probe, since one that hangs must not keep the next one waiting.
         try:
-            threading.Thread(target=self._try, args=[attempt], name="pulse", daemon=True).start()
-        except RuntimeError as error:  # as many threads as there may be
-            LOG.warning("Whether the message bus takes messages cannot be found out: %s", error)
+            threading.Thread(target=self._try, args=[attempt], name="bus-probe", daemon=True).start()
+        except RuntimeError as error:  # the process has too many threads
+            LOG.warning("The message bus cannot be probed: %s", error)
             attempt.set_result(False)
 
     def _try(self, attempt: futures.Future[bool]) -> None:
@@ -65,7 +66,7 @@ class Pulse:
         try:
             self._send()
             sent = True
-        except Exception as error:  # libraries of the bus let theirs through
-            LOG.debug("The message bus does not take messages: %s", error)
+        except Exception as error:  # the libraries of the bus let their own exceptions through
+            LOG.debug("The message bus does not accept messages: %s", error)
         finally:
-            attempt.set_result(sent)  # without one nobody would try again
+            attempt.set_result(sent)  # without a result no caller would probe again

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a call answers: a result, or an error that the caller can tell from others.
+"""The envelope of answers: a result, or an error with its class.
 
-oslo.messaging would send the traceback along and give the caller a subclass made up on the spot whose text is that
-traceback. So errors travel as answers: ``{"result": ...}`` or ``{"error": "NotFound", "message": "..."}``.
+oslo.messaging would send the traceback too, and raise a generated subclass whose text is that traceback. So errors
+travel as answers: ``{"result": ...}`` or ``{"error": "NotFound", "message": "..."}``.
 """
 
 import functools
@@ -21,7 +21,7 @@ _LEAVES = {leaf.__name__: leaf for leaf in errors.TonnageError.__subclasses__() 
 
 
 class Guarded:
-    """An endpoint whose methods always answer. Errors that nobody meant are logged here and not shown to the caller."""
+    """An endpoint whose methods always answer. Internal errors are logged here and not shown to the caller."""
 
     def __init__(self, endpoint: object, name: str, version: str) -> None:
         self.target = oslo_messaging.Target(version=version)
@@ -43,16 +43,16 @@ def good(value: object) -> dict[str, Any]:
 
 
 def bad(error: Exception, method: str, name: str) -> dict[str, Any]:
-    """Return the answer that carries an error: its class and message, or of one that nobody meant that ``name`` failed.
+    """Return the answer that carries an error, and log the error.
 
-    It is logged.
+    It has the class and the message of a TonnageError; of any other exception it tells only that ``name`` failed.
     """
     kind = next((base.__name__ for base in type(error).__mro__ if base.__name__ in _LEAVES), None)
     if kind is not None and isinstance(error, errors.TonnageError):
         LOG.info("%s answers %s: %s", method, kind, error.message)
-        # Whose trouble it is: the caller has a database, say, of its own.
-        whose = f"{name}: " if kind == errors.Unavailable.__name__ else ""
-        return {"error": kind, "message": whose + error.message}
+        # The caller may have a database of its own, so the message names the server.
+        server = f"{name}: " if kind == errors.Unavailable.__name__ else ""
+        return {"error": kind, "message": server + error.message}
     LOG.error("%s failed", method, exc_info=error)
     return {
         "error": errors.Unavailable.__name__,
@@ -61,9 +61,9 @@ def bad(error: Exception, method: str, name: str) -> dict[str, Any]:
 
 
 def result(answer: Any) -> Any:
-    """Return the result of an answer, or raise the error that it carries as the class it had on the other side.
+    """Return the result of an answer, or raise the error in it, with the class that it had on the server.
 
-    Raises :class:`~tonnage.capacity.errors.Unavailable` for what is no answer of Tonnage's.
+    Raises :class:`~tonnage.capacity.errors.Unavailable` for an answer of another form.
     """
     match answer:
         case {"error": str(kind), "message": str(message)}:

@@ -15,7 +15,7 @@ from kombu.transport import memory
 
 
 class _Arrivals:
-    """Counts messages put anywhere on the bus, and wakes who waits for more."""
+    """A count of the messages on the bus, which wakes the threads that wait for more."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -27,7 +27,7 @@ class _Arrivals:
             self._changed.notify_all()
 
     def wait(self, seen: int, timeout: float | None) -> bool:
-        """Wait until the count is no longer ``seen``; tell whether it changed in time."""
+        """Wait until the count differs from ``seen``; return whether it changed in time."""
         with self._changed:
             return self._changed.wait_for(lambda: self.count != seen, timeout)
 
@@ -36,7 +36,7 @@ _ARRIVALS = _Arrivals()
 
 
 class Channel(memory.Channel):
-    """kombu's channel, telling of what is put."""
+    """kombu's channel, which counts new messages."""
 
     def _put(self, *args: Any, **kwargs: Any) -> None:
         super()._put(*args, **kwargs)  # type: ignore[no-untyped-call]
@@ -48,7 +48,7 @@ class Channel(memory.Channel):
 
 
 class Transport(memory.Transport):
-    """kombu's transport, waiting instead of polling."""
+    """kombu's transport, which waits instead of polling."""
 
     Channel = Channel
 
@@ -56,7 +56,7 @@ class Transport(memory.Transport):
         """Deliver one message; raise TimeoutError if none comes in time."""
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
-            # Read first: what is put while the queues are looked at ends the wait at once.
+            # Read first: a message that arrives while the queues are checked ends the wait at once.
             seen = _ARRIVALS.count
             try:
                 self.cycle.get(self._deliver, timeout=timeout)  # type: ignore[union-attr]

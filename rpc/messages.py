@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What travels between the processes, as typed values.
+"""The types of the messages between the processes.
 
-Sizes are GiB. :mod:`tonnage.rpc.serialization` turns these into plain builtins and back, checking types on the way in.
+Sizes are GiB. :mod:`tonnage.rpc.serialization` converts messages to plain builtins and back, and checks their types.
 """
 
 import enum
@@ -17,16 +17,16 @@ from tonnage.capacity.request import Provisioning
 
 
 class Verb(enum.StrEnum):
-    """What an agent is told to do."""
+    """The operation of a command."""
 
     CREATE = "create"
     EXTEND = "extend"
     DELETE = "delete"
-    #: Make a volume that is somewhere else, and its content, here. Where it was goes on until told otherwise.
+    #: Create a copy of a volume that is in another pool, with its content. The original stays until it is deleted.
     MIGRATE = "migrate"
-    #: Take over a volume that is on the storage already.
+    #: Adopt a volume that is on the storage already.
     MANAGE = "manage"
-    #: Delete a copy that nobody wants any more; the volume itself is elsewhere, or was never wanted.
+    #: Delete a surplus copy; the volume itself is in another pool, or was never placed.
     PURGE = "purge"
 
 
@@ -35,7 +35,7 @@ class Verb(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """An agent process introduces a backend. ``nonce`` is drawn once per process: the same one is the same epoch."""
+    """An agent process introduces a backend. ``nonce`` is a random text of the process, and identifies its epoch."""
 
     backend: str
     nonce: str
@@ -45,14 +45,18 @@ class Hello:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """The answer to a hello: the epoch in which the agent counts its ticks from now on."""
+    """The answer to a hello: the epoch in which the agent counts its ticks from now on.
+
+    ``shared_storages`` are the ids of the storages that the backend shares with others according to the ledger.
+    """
 
     epoch: int
+    shared_storages: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListedVolume:
-    """A volume that the storage holds. ``pool`` is the pool's name within its backend."""
+    """A volume on the storage. ``pool`` is the pool's name within its backend."""
 
     volume_id: str
     pool: str
@@ -60,11 +64,11 @@ class ListedVolume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tally:
-    """What a driver reported of a pool while it listed the volumes, and what these add up to.
+class AuditSnapshot:
+    """The figures of a pool that the driver reported while it listed the volumes, and the sums of their sizes.
 
-    ``figures`` are those of the report that can be compared. ``least_gb`` is what was there all the time, ``all_gb``
-    the sum; None if the list may be of another moment than the figures.
+    ``figures`` are the reported figures that can be compared. ``least_gb`` is the sum of the volumes that were there
+    all the time, ``all_gb`` that of all volumes; None if the listing may be of another moment than the figures.
     """
 
     figures: dict[str, Any]
@@ -74,9 +78,10 @@ class Tally:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """All volumes on a backend; ``tick`` was taken after the driver had looked.
+    """All volumes on a backend; ``tick`` was taken after the driver had listed them.
 
-    ``tallies`` are given of pools whose figures were taken with the list.
+    ``in_hand`` are the claims whose operations were queued or running meanwhile. ``audit_snapshots`` are those of the
+    pools whose figures were taken together with the listing.
     """
 
     backend: str
@@ -84,15 +89,15 @@ class Listing:
     tick: int
     volumes: list[ListedVolume]
     in_hand: list[str] = field(default_factory=list)
-    tallies: list[Tally] = field(default_factory=list)
+    audit_snapshots: list[AuditSnapshot] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a command ended. ``end_tick`` was taken after its end.
+    """The outcome of a command. ``end_tick`` was taken after its end.
 
-    ``size_gb`` is the size that the volume has now (0: it is not there). ``clean`` says of a failure that the driver
-    made sure that nothing was left behind.
+    ``size_gb`` is the size of the volume now (0: it does not exist). ``clean`` means, for a failure, that the driver
+    has verified that nothing was left behind.
     """
 
     backend: str
@@ -109,13 +114,13 @@ class Outcome:
 class BackendReport:
     """The figures of a backend's pools at one moment.
 
-    ``covers`` is the tick that was taken before the driver looked: everything that ended at a lower tick is contained
-    in the figures. ``ended`` are outcomes that may not have arrived yet: without them, what they made would count as
-    provisioned and, for want of the outcome, as in flight still. ``pools`` are mappings as drivers report them; they
-    are validated by the scheduler. ``in_hand`` are the claims whose commands are queued or running. ``age`` is how many
-    seconds ago the driver began to look. ``stamps`` are those that were taken before the look of the
-    storages, by their ``storage_id``, that pools draw on: agents of different backends share no ticks.
-    ``supports_auto_ratio`` is what the driver declares, None from an agent that does not tell.
+    ``covers`` is the tick that was taken before the driver collected the figures: they contain each operation that
+    ended at a lower tick. ``ended`` are outcomes that may not have arrived yet: without them, the volumes would count
+    as provisioned and as in flight. ``pools`` are mappings as drivers report them; the scheduler validates them.
+    ``in_hand`` are the claims whose commands are queued or running. ``age`` is how many seconds ago the driver began to
+    collect the figures. ``stamps`` are the stamps of shared storages, by ``storage_id``, that were taken before that:
+    agents of different backends share no ticks. ``supports_auto_ratio`` is declared by the driver, None if the agent
+    does not send it.
     """
 
     backend: str
@@ -132,14 +137,14 @@ class BackendReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
-    """Several outcomes of one backend; the answer is a receipt for each, in their order."""
+    """Outcomes of one backend; the answer is a receipt for each, in their order."""
 
     outcomes: list[Outcome]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StampQuery:
-    """Asks for stamps of storages before a look; the answer is a mapping of storage_id to stamp."""
+    """A request for stamps of storages before a report; the answer is a mapping of storage_id to stamp."""
 
     backend: str
     storage_ids: list[str]
@@ -147,7 +152,7 @@ class StampQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Receipt:
-    """The answer to an outcome or a listing. Not accepted: the epoch is over, another process runs the backend now."""
+    """The answer to an outcome or a listing. Not accepted: the epoch is over, another process runs the backend."""
 
     accepted: bool
 
@@ -157,9 +162,10 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Where the content of a volume comes from: a volume in a pool, by its full name.
+    """The source of a volume's content: a volume in a pool, which has its full name here.
 
-    ``location`` is what that pool reports as ``location_info``, from which a driver tells whether it can reach it.
+    ``location`` is the ``location_info`` that this pool reports; a driver decides by it whether it can reach the
+    source.
     """
 
     volume_id: str
@@ -170,11 +176,11 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """One operation on one volume. ``size_gb`` is the absolute size that the volume shall have.
+    """One operation on one volume. ``size_gb`` is the absolute size of the volume after it.
 
-    ``ratio`` and ``calculation`` are what the scheduler judged by; the driver's own check uses the same. ``source`` is
-    given for a migrate and for the create of a clone; ``reference``, for a manage, is the name that the volume has on
-    the storage (whose size is not known before: ``size_gb`` is 0, and the outcome tells it).
+    The scheduler decided with ``ratio`` and ``calculation``; the driver's own check uses the same. ``source`` is given
+    for a migrate and for the create of a clone; ``reference``, for a manage, is the name of the volume on the storage
+    (its size is not known before: ``size_gb`` is 0, and the outcome has the size).
     """
 
     claim_id: str
@@ -193,9 +199,16 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """Several commands for one backend, in this order."""
+    """Commands for one backend, in their order."""
 
     commands: list[Command]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SharedStorages:
+    """Storages that a backend shares with others. From now on it takes stamps of them before each report."""
+
+    storage_ids: list[str]
 
 
 # API and others to scheduler
@@ -205,7 +218,7 @@ class Commands:
 class CreateVolume:
     """A request for a new volume. ``request_id`` is the idempotency key; ``volume_type`` is a type's id or name.
 
-    With ``source_volume_id`` it is a clone of that volume, with ``group_id`` it is placed where that group is.
+    With ``source_volume_id`` the volume is a clone of that one, with ``group_id`` it is placed on the group's backend.
     """
 
     request_id: str
@@ -253,7 +266,7 @@ class DeleteVolume:
 
 
 class MigrationPolicy(enum.StrEnum):
-    """Whether a retype may move the volume."""
+    """The permission of a retype to move the volume."""
 
     NEVER = "never"
     ON_DEMAND = "on-demand"
@@ -273,7 +286,7 @@ class RetypeVolume:
 class MigrateVolume:
     """A request to move a volume.
 
-    ``destination`` is a backend ``host@backend`` or a pool ``host@backend#pool``; without one any other pool will do.
+    ``destination`` is a backend ``host@backend`` or a pool ``host@backend#pool``; None allows any other pool.
     """
 
     request_id: str
@@ -283,7 +296,7 @@ class MigrateVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ManageVolume:
-    """A request to take over what is on the storage as ``reference`` in a pool ``host@backend#pool``."""
+    """A request to adopt the volume named ``reference`` on the storage, in a pool ``host@backend#pool``."""
 
     request_id: str
     volume_id: str
@@ -299,20 +312,20 @@ class ManageVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnmanageVolume:
-    """A request to forget a volume and leave it on the storage."""
+    """A request to remove a volume from the ledger and leave it on the storage."""
 
     request_id: str
     volume_id: str
 
 
 class BackendState(enum.StrEnum):
-    """What may happen on a backend."""
+    """The administrative state of a backend."""
 
-    #: Volumes are placed there.
+    #: Volumes are placed on it.
     ENABLED = "enabled"
-    #: None is placed there, and none grows; what is there stays.
+    #: No volume is placed on it, and none grows; its volumes stay.
     DISABLED = "disabled"
-    #: The same, and what is there is moved away.
+    #: The same, and its volumes are moved away.
     DRAINING = "draining"
 
 
@@ -326,8 +339,8 @@ class SetBackendState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Orders:
-    """Requests that arrived together, each for itself; the answer is a list of what each would be given."""
+class RequestBatch:
+    """Independent requests in one message; the answer is a list with the answer to each."""
 
     creates: list[CreateVolume] = field(default_factory=list)
     extends: list[ExtendVolume] = field(default_factory=list)
@@ -336,7 +349,7 @@ class Orders:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """One request that a question is about: one of these."""
+    """One request of a simulation: exactly one of these."""
 
     create: CreateVolume | None = None
     group: CreateGroup | None = None
@@ -347,11 +360,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """Asks how requests would be decided one after another, each seeing what those before it took.
+    """A simulation of requests that are decided one after another, each with the capacity that the ones before it left.
 
-    Those that are ``apart`` are alternatives of which none sees another: the same volumes on several nodes, say.
-    ``changes`` are what would be different. Without ``detail`` the explanations have no verdicts of pools, which may be
-    long: one for each pool and request.
+    With ``apart`` the requests are alternatives that do not affect each other, for example the same volumes on several
+    nodes. ``changes`` are hypothetical changes of the pools. Without ``detail`` the explanations have no verdicts of
+    pools, of which there is one for each pool and request.
     """
 
     requests: list[Asked]
@@ -362,9 +375,9 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """How one request would be decided: an explanation for each of its volumes, or that of a refusal.
+    """The simulated decision on one request: an explanation for each of its volumes, or that of a refusal.
 
-    ``unchanged`` is the same as things are, without verdicts of pools; empty where nothing was to be different.
+    ``unchanged`` is the same without the hypothetical changes and without verdicts of pools; empty if there were none.
     """
 
     volumes: list[Explanation]
@@ -373,7 +386,7 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The decision on a create, extend, migrate or retype: the pool, or why not."""
+    """The decision on a create, extend, migrate or retype: a pool or a refusal."""
 
     volume_id: str
     pool: str | None = None
@@ -383,7 +396,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupAnswer:
-    """The decision on a group: an answer for each volume in the order asked for, or one refusal for all."""
+    """The decision on a group: an answer for each volume in the order of the request, or one refusal for all."""
 
     volumes: list[Answer] = field(default_factory=list)
     refusal: Refusal | None = None
@@ -391,7 +404,7 @@ class GroupAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolQuery:
-    """Which pools get_pools shows. ``capabilities`` are compared as strings with what the pools report."""
+    """The selection of pools for get_pools. ``capabilities`` are compared as strings with the reported ones."""
 
     name: str | None = None
     volume_type: str | None = None
@@ -400,9 +413,9 @@ class PoolQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolView:
-    """One pool as get_pools shows it: all that is reported and kept of it, and its capacity factors.
+    """One pool as get_pools shows it: its reported and computed capabilities, and its capacity factors.
 
-    Both are plain mappings with unknown and infinite capacities as words.
+    Both are plain mappings; unknown and infinite capacities are the strings ``unknown`` and ``infinite``.
     """
 
     name: str
@@ -411,8 +424,8 @@ class PoolView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpelledPoolQuery(PoolQuery):
-    """The same, and what is shown of each pool: its name alone, with ``detail`` all that is known of it, with
+class PoolListQuery(PoolQuery):
+    """A selection of pools, and the fields of each: its name alone, with ``detail`` its capabilities too, with
     ``factors`` its capacity factors as well.
     """
 
@@ -421,8 +434,8 @@ class SpelledPoolQuery(PoolQuery):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SpelledPools:
-    """Pools in the words of the REST API, see :mod:`tonnage.rpc.batching.pool_list_text`."""
+class PoolListText:
+    """Pools as JSON of the REST API, see :mod:`tonnage.rpc.batching.pool_list_text`."""
 
     text: str
-    heard: str = ""
+    last_report: str = ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages about which nodes take volumes together. Sizes are bytes, as clusters count."""
+"""Messages of the node-fit query. Sizes are in bytes, as in Kubernetes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeVolume:
-    """A volume to be made where a node reaches it, by a driver of the cluster.
+    """A volume that a driver of the cluster has to create on storage that the node reaches.
 
-    An inline ephemeral one has no storage class. One without a size fits everywhere.
+    An inline ephemeral volume has no storage class. A volume without a size fits everywhere.
     """
 
     name: str
@@ -20,9 +20,9 @@ class NodeVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitQuery:
-    """Asks which of these nodes, names with labels, take these volumes together.
+    """A query for the nodes that have room for these volumes together. ``nodes`` maps names to labels.
 
-    What ``holder`` has claimed does not count.
+    The claims of ``holder`` do not count.
     """
 
     volumes: list[NodeVolume]
@@ -32,9 +32,9 @@ class FitQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePool:
-    """A pool that a node reaches; of its ``capacity`` nobody has claimed what is ``left``.
+    """A pool that a node reaches. ``left`` is the part of its ``capacity`` that is not claimed.
 
-    ``largest`` is the largest volume that it takes. None is what is not known.
+    ``largest`` is the size of the largest volume that it has room for. None means unknown.
     """
 
     driver: str
@@ -48,9 +48,9 @@ class NodePool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRefusal:
-    """Why a node does not take the volumes, and which of them this is about.
+    """The reason for which a node has no room for the volumes, and the volumes that it concerns.
 
-    ``exact`` is false if not every way to place them was tried.
+    ``exact`` is false if the search did not try every arrangement.
     """
 
     code: str
@@ -62,7 +62,7 @@ class NodeRefusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncheckedVolume:
-    """A volume that passes everywhere, as there is nothing to check, and why."""
+    """A volume that fits every node because it needs no check, and the reason."""
 
     volume: str
     code: str
@@ -71,9 +71,10 @@ class UncheckedVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FitAnswer:
-    """The nodes that take the volumes, with the share of the fullest pool that is left then, 0 to 1; and the others.
+    """The nodes with room for the volumes, and the others with reasons.
 
-    ``unchecked`` volumes have no part in that.
+    ``nodes`` maps each node to the free share of its fullest pool after the placement, 0 to 1. ``unchecked`` volumes
+    are not part of it.
     """
 
     nodes: dict[str, float]

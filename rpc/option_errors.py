@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with the value of an option: which, where it stands, what it is and what is allowed.
+"""Messages about invalid values of options: the option, its place, its value and the allowed values.
 
-oslo.config's errors say half of it, and what it was that did not fit is not in them.
+The errors of oslo.config have only some of these, and lack the value.
 """
 
 import os
@@ -10,28 +10,28 @@ from typing import Any
 
 from oslo_config import cfg, types
 
-#: Most characters of a value that are shown.
+#: Largest number of characters of a value in a message.
 _MOST = 80
 
 _STATED = re.compile(r"Value for option \S+ from LocationInfo\(.*detail='(.*?)'\) is not valid: (.*)", re.DOTALL)
 
 
 def complaint(conf: cfg.ConfigOpts, name: str, group: str | None, error: Exception) -> str:
-    """Return it in one sentence. ``error`` is what was raised when the option was read, ``group`` None: DEFAULT."""
+    """Return the message. ``error`` was raised when the option was read; a ``group`` of None is DEFAULT."""
     stated = _STATED.fullmatch(str(error))
     cause = stated[2] if stated else str(error)
     title = f"[{group or 'DEFAULT'}] {name}"
-    # oslo.config has no other way to either.
+    # oslo.config has no public access to these.
     option = conf._get_opt_info(name, group)["opt"]
-    said = (isinstance(error, ValueError) and _allowed(option.type)) or cause
+    reason = (isinstance(error, ValueError) and _allowed(option.type)) or cause
     value, place = _value(conf, option, group, stated[1] if stated else None)
     if value is not None and not option.secret:
         title += f" = {value if len(value) <= _MOST else value[:_MOST] + '...'}"
-    return f"{title}{f' in {place}' if place else ''}: {said}"
+    return f"{title}{f' in {place}' if place else ''}: {reason}"
 
 
 def _value(conf: cfg.ConfigOpts, option: Any, group: str | None, place: str | None) -> tuple[str | None, str | None]:
-    """Return what is written, and where, as far as that can be told."""
+    """Return the value as it is written, and its place, each None if unknown."""
     variable = f"OS_{(group or 'DEFAULT').upper()}__{option.dest.upper()}"
     if variable in os.environ:  # which counts before any file
         return os.environ[variable], f"the environment variable {variable}"
@@ -43,7 +43,7 @@ def _value(conf: cfg.ConfigOpts, option: Any, group: str | None, place: str | No
 
 
 def _allowed(kind: Any) -> str | None:
-    """Return what values a type takes, of those whose own words leave something out."""
+    """Return the allowed values of a type, for the types whose own messages are incomplete; else None."""
     if isinstance(kind, types.Boolean):
         return "it takes true or false"
     if isinstance(kind, types.Number) and not kind.choices:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that all processes share: who they are, how they talk, and oslo.messaging's own."""
+"""Options that all processes share: the host, the message bus, and oslo.messaging's own."""
 
 import socket
 
 import oslo_messaging.opts
 from oslo_config import cfg
 
-#: All processes of one installation talk on this exchange.
+#: The exchange of all processes of one installation.
 EXCHANGE = "tonnage"
 
 OPTIONS = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What agents, the API and commands ask the schedulers for."""
+"""The client side of the schedulers' RPC, for agents, the API and commands."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,21 +9,21 @@ from tonnage.capacity.request import LOCAL_TO_INSTANCE
 from tonnage.rpc import envelope, messages, serialization
 from tonnage.rpc.base_client import Peer
 from tonnage.rpc.batching import request_batch
-from tonnage.rpc.batching.call_batcher import Convoy
+from tonnage.rpc.batching.call_batcher import CallBatcher
 from tonnage.rpc.batching.packed_reports import PackedReport
-from tonnage.rpc.batching.pool_list_text import Reader
-from tonnage.rpc.batching.request_batch import Kind
-from tonnage.rpc.bus_health import Pulse
+from tonnage.rpc.batching.pool_list_text import PoolListReader
+from tonnage.rpc.batching.request_batch import RequestKind
+from tonnage.rpc.bus_health import BusHealth
 from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery
-from tonnage.rpc.transport import TOPIC_SCHEDULER, Transport, knock
+from tonnage.rpc.transport import TOPIC_SCHEDULER, Transport, probe
 
-#: A hello may be said again at once, and the bus drops one that comes before the first scheduler.
+#: Seconds to wait for the answer to a hello. It may be repeated at once; the bus drops one without a scheduler.
 _HELLO_SECONDS = 5.0
 
-#: A look at the storage waits for its stamps, and goes on without them.
+#: Seconds that a report waits for its stamps; it is sent without them after that.
 _STAMP_SECONDS = 2.0
 
-#: Most that an outcome waits for its receipt. It is told again, which is safe, and much can end meanwhile.
+#: Most seconds to wait for the receipt of outcomes. They are sent again then, which is safe.
 _OUTCOME_SECONDS = 10.0
 
 
@@ -36,75 +36,75 @@ class SchedulerClient:
     def __init__(self, transport: Transport) -> None:
         self._conf = transport.conf
         self._peer = Peer(transport, TOPIC_SCHEDULER, "scheduler")
-        self._convoy: Convoy[tuple[Kind, dict[str, Any]], dict[str, Any]] = Convoy(self._send)
-        self._pulse = Pulse(lambda: knock(transport))
+        self._batcher: CallBatcher[tuple[RequestKind, dict[str, Any]], dict[str, Any]] = CallBatcher(self._send)
+        self._health = BusHealth(lambda: probe(transport))
         self._all_pools = {factors: _AllPools(self._peer, factors) for factors in (False, True)}
 
     def bus_takes_messages(self) -> bool:
-        """Tell whether the message bus is there, as it was found a few seconds ago at most; raises nothing."""
-        return self._pulse.beats()
+        """Return whether the message bus accepts messages, by a probe a few seconds ago at most. Raises nothing."""
+        return self._health.probe()
 
-    # What agents tell
+    # For agents
 
     def hello(self, hello: messages.Hello) -> messages.Welcome:
         """Introduce a backend; the answer names its epoch."""
         return serialization.received(self._peer.call("hello", hello, timeout=_HELLO_SECONDS), messages.Welcome)
 
     def listing(self, listing: messages.Listing) -> messages.Receipt:
-        """Tell all volumes that a backend has."""
+        """Send a listing of all volumes on a backend."""
         return serialization.received(self._peer.call("listing", listing), messages.Receipt)
 
     def outcomes(self, outcomes: Sequence[messages.Outcome]) -> list[messages.Receipt]:
-        """Tell how commands of one backend ended, and return a receipt for each.
+        """Send outcomes of commands of one backend, and return a receipt for each.
 
-        If it raises, some may have arrived; it is safe to tell them again.
+        After an exception some may have arrived; it is safe to send them again.
         """
-        together = messages.Outcomes(outcomes=list(outcomes))
+        message = messages.Outcomes(outcomes=list(outcomes))
         timeout = min(_OUTCOME_SECONDS, float(self._conf.rpc_response_timeout))
-        receipts = self._peer.call("outcomes", together, timeout)
+        receipts = self._peer.call("outcomes", message, timeout)
         return serialization.received(receipts, list[messages.Receipt])
 
     def stamps(self, query: messages.StampQuery) -> dict[str, int]:
-        """Return stamps of storages for a look that has not begun."""
+        """Return stamps of storages for a report that has not begun."""
         return serialization.received(self._peer.call("stamps", query, _STAMP_SECONDS), dict[str, int])
 
     def report(self, report: messages.BackendReport) -> None:
-        """Send a report to all schedulers. Nobody answers; a lost one is made up for by the next."""
+        """Send a report to all schedulers, without an answer; the next report makes up for a lost one."""
         self._peer.cast("report", PackedReport.of(report), fanout=True)
 
-    # What users ask for
+    # For the API and commands
 
     def create(self, request: messages.CreateVolume) -> messages.Answer:
-        """Have a volume placed and made.
+        """Place and create a volume. A refusal is an answer.
 
-        A refusal is an answer. Raises :class:`~tonnage.capacity.errors.InvalidInput` and
-        :class:`~tonnage.capacity.errors.NotFound` for a request that names what does not exist.
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` and
+        :class:`~tonnage.capacity.errors.NotFound` for a request that names missing objects.
         """
-        # A request that waits for the compute service shall not make others wait with it.
-        answer = self._order(Kind.CREATES, request, alone=bool(request.hints.get(LOCAL_TO_INSTANCE)))
+        # A request that waits for the compute service must not delay others.
+        answer = self._send_batched(RequestKind.CREATES, request, alone=bool(request.hints.get(LOCAL_TO_INSTANCE)))
         return serialization.received(answer, messages.Answer)
 
     def create_group(self, request: messages.CreateGroup) -> messages.GroupAnswer:
-        """Have several volumes placed and made, or none. Answers and errors are as for one."""
+        """Place and create several volumes, or none of them. Answers and errors are as for one."""
         return serialization.received(self._peer.call("create_group", request), messages.GroupAnswer)
 
     def extend(self, request: messages.ExtendVolume) -> messages.Answer:
-        """Have a volume grown where it is.
+        """Extend a volume in its pool.
 
         Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` and
         :class:`~tonnage.capacity.errors.Conflict`.
         """
-        return serialization.received(self._order(Kind.EXTENDS, request), messages.Answer)
+        return serialization.received(self._send_batched(RequestKind.EXTENDS, request), messages.Answer)
 
     def delete(self, request: messages.DeleteVolume) -> None:
-        """Have a volume deleted.
+        """Delete a volume.
 
         Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
         """
-        self._order(Kind.DELETES, request)
+        self._send_batched(RequestKind.DELETES, request)
 
     def retype(self, request: messages.RetypeVolume) -> messages.Answer:
-        """Have a volume given another type, and moved if it has to be and may.
+        """Change the type of a volume, and move it if that is necessary and allowed.
 
         Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` and
         :class:`~tonnage.capacity.errors.Conflict`.
@@ -112,84 +112,84 @@ class SchedulerClient:
         return serialization.received(self._peer.call("retype_volume", request), messages.Answer)
 
     def migrate(self, request: messages.MigrateVolume) -> messages.Answer:
-        """Have a volume moved. Raises the same as :meth:`retype`."""
+        """Move a volume to another pool. Raises the same as :meth:`retype`."""
         return serialization.received(self._peer.call("migrate_volume", request), messages.Answer)
 
     def manage(self, request: messages.ManageVolume) -> None:
-        """Have something taken over that is on the storage already. Raises the same as :meth:`retype`."""
+        """Adopt a volume that is on the storage already. Raises the same as :meth:`retype`."""
         self._peer.call("manage_volume", request)
 
     def unmanage(self, request: messages.UnmanageVolume) -> None:
-        """Have a volume forgotten and left where it is. Raises the same as :meth:`delete`."""
+        """Remove a volume from the ledger and leave it on the storage. Raises the same as :meth:`delete`."""
         self._peer.call("unmanage_volume", request)
 
     def set_backend_state(self, request: messages.SetBackendState) -> None:
-        """Have a backend enabled, disabled or drained.
+        """Enable, disable or drain a backend.
 
         Raises :class:`~tonnage.capacity.errors.NotFound`.
         """
         self._peer.call("set_backend_state", request)
 
     def get_pools(self, query: messages.PoolQuery) -> list[messages.PoolView]:
-        """Return the pools with what is reported and kept of them."""
+        """Return pools with their capabilities and capacity factors."""
         return serialization.received(self._peer.call("get_pools", query), list[messages.PoolView])
 
-    def spelled_pools(self, query: messages.SpelledPoolQuery) -> list[bytes]:
-        """Return the same as JSON: parts of a list, with commas to be put between them.
+    def get_pool_list(self, query: messages.PoolListQuery) -> list[bytes]:
+        """Return pools as JSON: parts of a list, which the caller joins with commas.
 
-        Threads that ask for all pools in detail at the same moment are given the same answer, which is of no moment
-        before they asked.
+        Threads that request all pools in detail at the same moment get the same answer, which is not older than their
+        requests.
         """
         everything = self._all_pools[query.factors]
-        return everything.look() if query == everything.query else _spelled(self._peer, query, Reader())
+        return everything.get() if query == everything.query else _get_pool_list(self._peer, query, PoolListReader())
 
     def explain(self, request: messages.CreateVolume) -> Explanation:
-        """Return how the request would be decided now; nothing is placed."""
+        """Return the explanation of the decision that the request would get now. Nothing is placed."""
         return serialization.received(self._peer.call("explain", request), Explanation)
 
     def what_if(self, question: messages.WhatIf) -> list[messages.Outlook]:
-        """Return how requests would be decided if things were different, or as they are; nothing is placed.
+        """Return the simulated decisions on requests, with or without hypothetical changes. Nothing is placed.
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput`, :class:`~tonnage.capacity.errors.NotFound` and
-        :class:`~tonnage.capacity.errors.Conflict` for a request that could not be decided at all.
+        :class:`~tonnage.capacity.errors.Conflict` for a request that cannot be decided.
         """
         return serialization.received(self._peer.call("what_if", question), list[messages.Outlook])
 
     def fit_nodes(self, query: FitQuery) -> FitAnswer:
-        """Return which nodes of a cluster take volumes together, and why the others do not.
+        """Return the nodes of a cluster that have room for volumes together, and reasons for the other nodes.
 
-        Nothing is claimed. Raises :class:`~tonnage.capacity.errors.InvalidInput` for volumes that cannot be meant.
+        Nothing is claimed. Raises :class:`~tonnage.capacity.errors.InvalidInput` for invalid volumes.
         """
         return serialization.received(self._peer.call("fit_nodes", query), FitAnswer)
 
-    def _order(self, kind: Kind, request: object, *, alone: bool = False) -> Any:
-        """Send a request together with those of other threads, or ``alone``; return the result of its answer."""
+    def _send_batched(self, kind: RequestKind, request: object, *, alone: bool = False) -> Any:
+        """Send a request in a batch with those of other threads, or ``alone``; return the result of its answer."""
         # A request that cannot be packed fails here, before it joins others.
         item = kind, serialization.pack(request)
-        return envelope.result(self._send([item])[0] if alone else self._convoy.call(item))
+        return envelope.result(self._send([item])[0] if alone else self._batcher.call(item))
 
-    def _send(self, requests: list[tuple[Kind, dict[str, Any]]]) -> list[dict[str, Any]]:
-        answered = self._peer.call("orders", request_batch.pack(requests))
+    def _send(self, requests: list[tuple[RequestKind, dict[str, Any]]]) -> list[dict[str, Any]]:
+        answered = self._peer.call("request_batch", request_batch.pack(requests))
         return request_batch.unpack([kind for kind, _ in requests], answered)
 
 
 class _AllPools:
-    """All pools in detail, with ``factors`` or without, one call at a time: who asks meanwhile shares the next."""
+    """The list of all pools in detail, with ``factors`` or without, with one call at a time."""
 
     def __init__(self, peer: Peer, factors: bool) -> None:
-        self.query = messages.SpelledPoolQuery(detail=True, factors=factors)
+        self.query = messages.PoolListQuery(detail=True, factors=factors)
         self._peer = peer
-        self._reader = Reader()
-        self._convoy: Convoy[None, list[bytes]] = Convoy(self._call, flights=1)
+        self._reader = PoolListReader()
+        self._batcher: CallBatcher[None, list[bytes]] = CallBatcher(self._call, max_in_flight=1)
 
-    def look(self) -> list[bytes]:
-        """Return them. Raises as :meth:`SchedulerClient.spelled_pools`."""
-        return self._convoy.call(None)
+    def get(self) -> list[bytes]:
+        """Return the list, from the next call. Raises as :meth:`SchedulerClient.get_pool_list`."""
+        return self._batcher.call(None)
 
-    def _call(self, those: Sequence[None]) -> list[list[bytes]]:
-        return [_spelled(self._peer, self.query, self._reader)] * len(those)
+    def _call(self, callers: Sequence[None]) -> list[list[bytes]]:
+        return [_get_pool_list(self._peer, self.query, self._reader)] * len(callers)
 
 
-def _spelled(peer: Peer, query: messages.SpelledPoolQuery, reader: Reader) -> list[bytes]:
-    answer = peer.call("spelled_pools", query)
-    return reader.parts(serialization.received(answer, list[messages.SpelledPools]))
+def _get_pool_list(peer: Peer, query: messages.PoolListQuery, reader: PoolListReader) -> list[bytes]:
+    answer = peer.call("get_pool_list", query)
+    return reader.parts(serialization.received(answer, list[messages.PoolListText]))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages to and from what oslo.messaging carries."""
+"""Conversion of messages to and from the builtins that oslo.messaging carries."""
 
 from typing import Any, TypeVar
 
@@ -18,7 +18,7 @@ def pack(message: Any) -> Any:
 def unpack(data: Any, kind: type[T]) -> T:
     """Return the message of that kind.
 
-    Raises :class:`~tonnage.capacity.errors.InvalidInput` naming the field and what was expected.
+    Raises :class:`~tonnage.capacity.errors.InvalidInput` naming the field and the expected type.
     """
     try:
         return type_conversion.convert(data, kind)
@@ -27,10 +27,10 @@ def unpack(data: Any, kind: type[T]) -> T:
 
 
 def received(data: Any, kind: type[T]) -> T:
-    """Return what was answered as a message of that kind.
+    """Return an answer as a message of that kind.
 
-    Raises :class:`~tonnage.capacity.errors.Unavailable` for what cannot be read: it is no fault of who asked, and what
-    was asked for may have been done.
+    Raises :class:`~tonnage.capacity.errors.Unavailable` for a malformed answer: the request was not wrong, and it may
+    have been carried out.
     """
     try:
         return unpack(data, kind)

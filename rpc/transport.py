@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way to the message bus.
+"""The connection to the message bus.
 
 Between processes that is RabbitMQ (``transport_url = rabbit://...``), within one process ``kombu+memory://``. A
 transport holds connections and threads: make it after the last fork.
@@ -29,19 +29,19 @@ VERSION = "1.0"
 TOPIC_SCHEDULER = "tonnage-scheduler"
 #: Each backend has a server of its own here, named ``host@backend``.
 TOPIC_AGENT = "tonnage-agent"
-#: Nobody listens here.
+#: No server listens here.
 TOPIC_NOBODY = "tonnage-nobody"
 
-#: What ``transport_url`` takes.
+#: The form of ``transport_url``.
 _ADDRESS = (
     "it takes rabbit://user:password@host:port/, with what is special in user and password (such as '/' and '@') "
     "written as %2F, %40"
 )
 
-#: What RabbitMQ answers to an account that it does not know, or that may not do this.
+#: The errors of RabbitMQ for an account that does not exist or lacks a permission.
 _REFUSALS = (amqp_exceptions.AccessRefused, amqp_exceptions.NotAllowed)
 
-#: What oslo.messaging raises where it gives up; the first connection's failure comes through as the library's own.
+#: The exceptions of oslo.messaging when it gives up, and those of its libraries for a failed first connection.
 FAILURES = (oslo_messaging.MessagingException, kombu_exceptions.OperationalError, *_REFUSALS)
 
 Server: TypeAlias = oslo_server.RPCServer
@@ -55,7 +55,7 @@ class PatientTransport(oslo_transport.RPCTransport):  # type: ignore[misc]
     give to a fanout. Those are reports, and a late one is refused by its epoch and sequence number.)
 
     Before its first call it opens the connection on which answers come, and for that it tries forever, whatever
-    ``retry`` says. So the first call is preceded by a message to nobody, which fails after ``retry`` attempts.
+    ``retry`` is. So a message without a receiver precedes the first call, and fails after ``retry`` attempts.
     """
 
     _reached = False
@@ -80,11 +80,13 @@ class PatientTransport(oslo_transport.RPCTransport):  # type: ignore[misc]
         )
 
     def _listen(self, target: Any, batch_size: Any, batch_timeout: Any) -> Any:
-        """Raises :class:`~tonnage.capacity.errors.Unavailable` if the bus refuses; one that is away is waited for."""
+        """Raises :class:`~tonnage.capacity.errors.Unavailable` if the bus refuses; it waits for a bus that is away."""
         try:
             return super()._listen(target, batch_size, batch_timeout)
         except FAILURES as error:
-            raise errors.Unavailable(f"the message bus lets nobody listen to {target.topic}: {said(error)}") from None
+            raise errors.Unavailable(
+                f"the message bus lets nobody listen to {target.topic}: {describe_failure(error)}"
+            ) from None
 
 
 def create(conf: cfg.ConfigOpts) -> Transport:
@@ -108,7 +110,7 @@ def create(conf: cfg.ConfigOpts) -> Transport:
 
 
 def warn_if_local(conf: cfg.ConfigOpts) -> None:
-    """Warn of a bus within this process, for a process that is of no use without others."""
+    """Log a warning about a bus within this process, for a process that needs others."""
     if _is_local(conf):
         LOG.warning(
             "[DEFAULT] transport_url = %s reaches no other process: only tonnage-standalone can work with it, all "
@@ -121,24 +123,24 @@ def _is_local(conf: cfg.ConfigOpts) -> bool:
     return bool(conf.transport_url.startswith("kombu+memory:"))
 
 
-def said(error: Exception) -> str:
-    """Return what one of :data:`FAILURES` says, and which option to look at if the bus has refused somebody."""
+def describe_failure(error: Exception) -> str:
+    """Return the message of one of :data:`FAILURES`, with the option to check if the bus has refused the account."""
     if not isinstance(error, _REFUSALS):
         return str(error)
     return f"{error.reply_text} (user, password and virtual host are those of option transport_url)"
 
 
-def knock(transport: Transport) -> None:
-    """Send a message to nobody. Raises whatever the bus does if it cannot take one; it is tried once."""
+def probe(transport: Transport) -> None:
+    """Send a message without a receiver, once. Raises the library's exception if the bus does not accept it."""
     transport._send(oslo_messaging.Target(topic=TOPIC_NOBODY), {}, {}, timeout=1, retry=0)
 
 
 def server(transport: Transport, topic: str, name: str, endpoint: object) -> Server:
     """Return a server for the methods of ``endpoint``, not yet started.
 
-    A method takes the context and ``message`` as builtins (see :mod:`tonnage.rpc.serialization`); what it returns, a
-    message or a list of them, and what it raises reach the caller as :mod:`tonnage.rpc.envelope` says. Methods run on
-    threads, ``executor_thread_pool_size`` at a time; ``start(override_pool_size=1)`` keeps them in the order of
+    A method takes the context and ``message`` as builtins (see :mod:`tonnage.rpc.serialization`); its result, a
+    message or a list of them, and its exception reach the caller as :mod:`tonnage.rpc.envelope` says. Methods run on
+    threads, ``executor_thread_pool_size`` at a time; ``start(override_pool_size=1)`` runs them in the order of
     arrival.
     """
     return oslo_messaging.get_rpc_server(

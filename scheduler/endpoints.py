@@ -8,33 +8,33 @@ types.
 method             message -> answer   meaning
 =================  ==================  ======================================================================
 hello              Hello -> Welcome    an agent process introduces a backend and gets its epoch
-listing            Listing -> Receipt  all volumes that a backend holds
+listing            Listing -> Receipt  all volumes on a backend
 report             PackedReport        figures of a backend's pools (fanout cast, no answer)
-stamps             StampQuery ->       stamps for a look at storages that is about to begin
+stamps             StampQuery ->       stamps of shared storages for a report that has not begun
                    mapping
-outcomes           Outcomes ->         how operations ended
+outcomes           Outcomes ->         outcomes of commands
                    [Receipt]
-orders             Orders ->           decide, claim and order new volumes, growth in a volume's pool and deletions,
-                   [answer]            each request for itself; answered after the commit
+request_batch      RequestBatch ->     decide on creates and extends, begin deletions, each request for itself;
+                   [answer]            answered after the commit
 create_group       CreateGroup ->      the same for several new volumes, all or none
                    GroupAnswer
-migrate_volume     MigrateVolume ->    the same for a volume that shall leave its pool
+migrate_volume     MigrateVolume ->    the same for a volume that has to leave its pool
                    Answer
-retype_volume      RetypeVolume ->     give a volume another type, where it is or elsewhere
+retype_volume      RetypeVolume ->     the same for a new type of a volume, in its pool or in another
                    Answer
-manage_volume      ManageVolume        take over what is on the storage already
-unmanage_volume    UnmanageVolume      forget a volume and leave it on the storage
+manage_volume      ManageVolume        adopt a volume that is on the storage already
+unmanage_volume    UnmanageVolume      remove a volume from the ledger and leave it on the storage
 set_backend_state  SetBackendState     enable, disable or drain a backend
 get_pools          PoolQuery ->        pools with capabilities and capacity factors
                    [PoolView]
-spelled_pools      SpelledPoolQuery    the same as text, for who passes it on
-                   -> [SpelledPools]
-explain            CreateVolume ->     how a create would be decided now, pool by pool; no side effect
+get_pool_list      PoolListQuery       the same as JSON of the REST API
+                   -> [PoolListText]
+explain            CreateVolume ->     the decision that a create would get now, pool by pool; no side effect
                    Explanation
-what_if            WhatIf ->           how requests of any kind would be decided one after another, as
-                   [Outlook]           things are or if some were different; no side effect
-fit_nodes          FitQuery ->         which nodes of a cluster take volumes together, and why the others do not; no
-                   FitAnswer           side effect
+what_if            WhatIf ->           the decisions that requests of any kind would get one after another, with
+                   [Outlook]           or without hypothetical changes; no side effect
+fit_nodes          FitQuery ->         the nodes of a cluster with room for volumes together, and reasons for the
+                   FitAnswer           others; no side effect
 =================  ==================  ======================================================================
 """
 
@@ -51,10 +51,10 @@ from tonnage.rpc.messages import (
     ManageVolume,
     MigrateVolume,
     Outcomes,
+    PoolListQuery,
     PoolQuery,
     RetypeVolume,
     SetBackendState,
-    SpelledPoolQuery,
     StampQuery,
     UnmanageVolume,
     WhatIf,
@@ -62,7 +62,7 @@ from tonnage.rpc.messages import (
 from tonnage.rpc.node_fit_messages import FitQuery
 from tonnage.scheduler import request_validation
 from tonnage.scheduler.decisions.placement_requests import Move
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 
 
 class _Request(Protocol):
@@ -74,9 +74,9 @@ _Kind = TypeVar("_Kind", bound=_Request)
 
 
 class SchedulerEndpoint:
-    """Decodes and hands over; :mod:`tonnage.rpc.envelope` encodes."""
+    """Decodes messages and passes them on; :mod:`tonnage.rpc.envelope` encodes the results."""
 
-    def __init__(self, core: SchedulerCore) -> None:
+    def __init__(self, core: SchedulerManager) -> None:
         self._core = core
 
     def hello(self, ctxt: Any, message: Any) -> Any:
@@ -84,19 +84,19 @@ class SchedulerEndpoint:
         return self._core.hello(serialization.unpack(message, Hello))
 
     def listing(self, ctxt: Any, message: Any) -> Any:
-        """Take in what a backend holds."""
+        """Handle a listing of a backend's volumes."""
         return self._core.listing(serialization.unpack(message, Listing))
 
     def report(self, ctxt: Any, message: Any) -> None:
-        """Take in a backend's figures."""
+        """Handle a report of a backend."""
         self._core.report(serialization.unpack(message, PackedReport))
 
     def outcomes(self, ctxt: Any, message: Any) -> Any:
-        """Take in how several operations ended."""
+        """Handle outcomes of commands."""
         return self._core.outcomes(serialization.unpack(message, Outcomes).outcomes)
 
     def stamps(self, ctxt: Any, message: Any) -> Any:
-        """Give a look its stamps."""
+        """Give stamps for a report that has not begun."""
         return self._core.stamps(serialization.unpack(message, StampQuery))
 
     def create_group(self, ctxt: Any, message: Any) -> Any:
@@ -108,19 +108,19 @@ class SchedulerEndpoint:
         return self._core.place(Move(_request(message, MigrateVolume)))
 
     def retype_volume(self, ctxt: Any, message: Any) -> Any:
-        """Give a volume another type."""
+        """Change the type of a volume."""
         return self._core.place(_request(message, RetypeVolume))
 
-    def orders(self, ctxt: Any, message: Any) -> Any:
-        """Take requests that came together."""
-        return request_batch.serve(message, self._core.orders, _check)
+    def request_batch(self, ctxt: Any, message: Any) -> Any:
+        """Handle the requests of a batch."""
+        return request_batch.serve(message, self._core.handle_batch, _check)
 
     def manage_volume(self, ctxt: Any, message: Any) -> None:
-        """Take over what is on the storage."""
+        """Adopt a volume on the storage."""
         self._core.manage(_request(message, ManageVolume))
 
     def unmanage_volume(self, ctxt: Any, message: Any) -> None:
-        """Forget a volume."""
+        """Remove a volume from the ledger."""
         self._core.unmanage(_request(message, UnmanageVolume))
 
     def set_backend_state(self, ctxt: Any, message: Any) -> None:
@@ -131,25 +131,25 @@ class SchedulerEndpoint:
         """Show pools."""
         return self._core.get_pools(serialization.unpack(message, PoolQuery))
 
-    def spelled_pools(self, ctxt: Any, message: Any) -> Any:
-        """Show pools in the words of the REST API."""
-        return self._core.spelled_pools(serialization.unpack(message, SpelledPoolQuery))
+    def get_pool_list(self, ctxt: Any, message: Any) -> Any:
+        """Show pools as JSON of the REST API."""
+        return self._core.get_pool_list(serialization.unpack(message, PoolListQuery))
 
     def explain(self, ctxt: Any, message: Any) -> Any:
         """Explain a decision without making it."""
         return self._core.explain(serialization.unpack(message, CreateVolume))
 
     def what_if(self, ctxt: Any, message: Any) -> Any:
-        """Explain decisions that would be made one after another, without making them."""
+        """Simulate decisions on requests."""
         return self._core.what_if(serialization.unpack(message, WhatIf))
 
     def fit_nodes(self, ctxt: Any, message: Any) -> Any:
-        """Tell which nodes take volumes together."""
+        """Return the nodes with room for volumes together."""
         return self._core.fit_nodes(serialization.unpack(message, FitQuery))
 
 
 def _request(message: Any, kind: type[_Kind]) -> _Kind:
-    """Return the request that a message holds, which is known by its id from now on."""
+    """Return the request in a message, with a valid request id."""
     request = serialization.unpack(message, kind)
     _check(request)
     return request

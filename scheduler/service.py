@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler as a service: the core with its RPC server, started and stopped in the right order."""
+"""The scheduler as a service: the core and its RPC server, started and stopped in the right order."""
 
 import logging
 from collections.abc import Sequence
@@ -13,42 +13,41 @@ from tonnage.notifications import announcer
 from tonnage.placement import factory as placement
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.agent_client import AgentClient
-from tonnage.rpc.batching.command_sender import COMPANY, Courier
+from tonnage.rpc.batching.command_sender import LINGER_SECONDS, CommandSender
 from tonnage.scheduler import settings
+from tonnage.scheduler.composition import Integrations
 from tonnage.scheduler.compute import nova
+from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.endpoints import SchedulerEndpoint
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.simulation.decision_log import LogFile
 
 LOG = logging.getLogger(__name__)
 
-#: The most seconds that commands for a backend wait for each other.
-_LONGEST_COMPANY = 1.0
+#: Most seconds that commands for a backend wait for each other.
+_LONGEST_LINGER = 1.0
 
 
 class SchedulerService:
     """One scheduler with its RPC server. The database and the transport belong to the caller."""
 
     def __init__(self, conf: cfg.ConfigOpts, database: Database, transport: rpc_transport.Transport) -> None:
-        """Build everything, so that what is wrong in the configuration shows before anything runs.
+        """Build all parts, so that an error in the configuration shows before any of them runs.
 
         Raises :class:`~tonnage.capacity.errors.ConfigurationError`.
         """
         mine, mutable = settings.from_conf(conf), settings.mutable(conf)
         schema.require_current(database.engine)
         mine = replace(mine, quotas=placement.quota_settings(conf, database))
-        self._courier = Courier(AgentClient(transport), self._undelivered, self._company)
+        self._sender = CommandSender(AgentClient(transport), self._undelivered, self._linger)
         self._announcer = announcer.build(conf, database)
         self._log_file = LogFile(conf.decision_log) if conf.decision_log else None
-        self._core = SchedulerCore(
+        self._core = SchedulerManager(
             mine,
             database,
-            self._courier,
-            mutable.filters,
-            mutable.weighers,
-            log_file=self._log_file,
-            nova=nova.from_conf(conf),
-            announcer=self._announcer,
+            self._sender,
+            Rules(mutable.filters, mutable.weighers, mutable.calculation),
+            integrations=Integrations(self._log_file, nova.from_conf(conf), self._announcer),
         )
         self._sync_thread = placement.create_sync_thread(conf, database, self._core.has_turn)
         self._server = rpc_transport.server(
@@ -58,7 +57,7 @@ class SchedulerService:
     def start(self) -> None:
         """Load the ledger, listen, and ask the agents for reports."""
         self._core.start()
-        self._courier.start()
+        self._sender.start()
         self._announcer.start()
         if self._sync_thread is not None:
             self._sync_thread.start()
@@ -71,27 +70,27 @@ class SchedulerService:
         return self._core.reporting()
 
     def change(self, conf: cfg.ConfigOpts) -> None:
-        """Take over what of another configuration can change while the scheduler runs, all of it or nothing.
+        """Apply the options of another configuration that can change at runtime, all of them or none.
 
-        Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot be used.
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable values.
         """
         self._core.change(replace(settings.mutable(conf), announcements=announcer.load_config(conf)))
 
     def stop(self) -> None:
-        """Take no more, finish what was accepted, end."""
+        """Accept no more requests, finish the accepted ones, and end."""
         self._server.stop()
         self._server.wait()
         self._core.stop()
         if self._sync_thread is not None:
             self._sync_thread.stop()
-        self._courier.stop()
+        self._sender.stop()
         self._announcer.stop()
         if self._log_file is not None:
             self._log_file.close()
 
-    def _company(self) -> float:
-        # An agent hears from all schedulers: the more there are, the less often from each.
-        return min(_LONGEST_COMPANY, COMPANY * self._core.schedulers)
+    def _linger(self) -> float:
+        # An agent receives messages from all schedulers: the more there are, the fewer each one sends.
+        return min(_LONGEST_LINGER, LINGER_SECONDS * self._core.schedulers)
 
     def _undelivered(self, claim_ids: Sequence[str]) -> None:
         self._core.undelivered(claim_ids)

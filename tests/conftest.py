@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every test gets."""
+"""Settings, fixtures and reports of all tests."""
 
 import pathlib
 import sys
@@ -13,7 +13,7 @@ from tests import reports, suites
 
 pytest_plugins = ["tests.servers.fixtures"]
 
-#: Machines that run tests are busy: no example fails for the time that it takes.
+#: Test machines are busy, so hypothesis has no time limit for an example.
 settings.register_profile("tonnage", deadline=None)
 settings.load_profile("tonnage")
 
@@ -22,7 +22,7 @@ _ROOMS = {link.name for link in (pathlib.Path(__file__).parents[1] / "tonnage").
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_copy_of_each_class() -> Iterator[None]:
-    """Nothing imports a room by its bare name, which would make a second copy of each class in it."""
+    """Assert that no test imports a room by its bare name, which would load a second copy of each class."""
     yield
     imported = sorted(_ROOMS & sys.modules.keys())
     assert not imported, f"imported without 'tonnage.': {', '.join(imported)}"
@@ -30,7 +30,7 @@ def _one_copy_of_each_class() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, Any, Any]:
-    """Send a report that quotes what cannot be encoded."""
+    """Make reports encodable, so that workers can send them."""
     return reports.encodable((yield))
 
 

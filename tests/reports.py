@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports of tests that can be sent from the processes that run them, whatever text they quote."""
+"""Conversion of test reports with invalid Unicode, so that worker processes can send them."""
 
 from typing import Any
 
 
 def encodable(value: Any) -> Any:
-    r"""Return a report with ``\udc80`` written out wherever a text has half of a surrogate pair.
+    r"""Return a report with each lone surrogate escaped, such as ``\udc80``.
 
-    No encoding takes those. A test of any text that fails, or logs it and fails, would bring down the whole run and not
-    be heard of.
+    No encoding accepts lone surrogates. Without this, a failed test that quotes or logs one would end the whole run.
     """
     if isinstance(value, str):
         return value.encode(errors="backslashreplace").decode()

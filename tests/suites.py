@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Suites that cannot run here: named at the end of the run, and failures where ``CI`` is set."""
+"""Suites that cannot run on this machine: the end of the run names them, and with ``CI`` set they fail."""
 
 import os
 from typing import NoReturn
@@ -10,9 +10,9 @@ _MARK = "did not run: "
 
 
 def cannot_run(suite: str, reason: str) -> NoReturn:
-    """Leave the test (or, while it is being collected, the module) out because ``suite`` cannot run here.
+    """Skip the test, or the module during collection, because ``suite`` cannot run here.
 
-    ``reason`` says what is missing and the way out. With ``CI`` in the environment this is a failure.
+    ``reason`` names the missing requirement and the way out. With ``CI`` in the environment the test fails instead.
     """
     if os.environ.get("CI"):
         pytest.fail(f"the {suite} suite did not run: {reason}", pytrace=False)
@@ -20,7 +20,7 @@ def cannot_run(suite: str, reason: str) -> NoReturn:
 
 
 def not_run(reports: list[pytest.TestReport | pytest.CollectReport]) -> list[str]:
-    """Describe the suites that were left out, from the reports of what was skipped: a line each."""
+    """Return a line for each suite that did not run, from the reports of skipped tests."""
     left_out: dict[str, list[str]] = {}
     for report in reports:
         reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Write drivers/csi/csi_pb2.py and its types anew from csi.proto. Their compiler is held to the oldest release that the
-# extra `csi` of setup.cfg admits: older libraries would refuse what a newer one writes.
+# Generate drivers/csi/csi_pb2.py and its types from csi.proto. The compiler is the oldest release that the extra `csi`
+# of setup.cfg permits, because older libraries refuse the output of a newer compiler.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH=$PWD/.venv/bin:$PATH

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Build kube-apiserver and kube-scheduler from the distribution's source package, with its Go, into .kubernetes/bin, and
-# unpack its etcd there. Nothing is installed, no root is needed, and apt keeps its lists and files in that folder too.
-# Does nothing when an earlier run has ended; one that was cut goes on where it was.
-# GOFLAGS reaches Go: GOFLAGS=-p=1 builds one package at a time.
+# unpack its etcd there. Nothing is installed and root is not needed; apt stores its lists and files in .kubernetes too.
+# A complete build stays unchanged; an interrupted run continues at its last step.
+# GOFLAGS is passed to Go: GOFLAGS=-p=1 builds one package at a time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,26 +17,26 @@ die() {
     echo "tools/install-kubernetes.sh: $*" >&2
     exit 1
 }
-run() { # a command, all its output in the log; its last words here if it fails
+run() { # run a command with its output in the log; print the end of the log if it fails
     "$@" >>"$log" 2>&1 || {
         tail -n 5 "$log" >&2
-        die "failed: $(head -c 100 <<<"$*"); all that was said is in $log"
+        die "failed: $(head -c 100 <<<"$*"); the output is in $log"
     }
 }
 
 for tool in apt-get:apt dpkg:dpkg git:git tar:tar xz:xz-utils; do
-    command -v "${tool%:*}" >/dev/null || die "${tool%:*} is not there: it takes Debian, with the package ${tool#*:}"
+    command -v "${tool%:*}" >/dev/null || die "${tool%:*} is missing: this needs Debian, with the package ${tool#*:}"
 done
 mkdir -p "$build"
 : >"$log"
 
-# Lists of its own, as those of the system seldom have source packages, and only root may change them.
+# Separate package lists, because the system's seldom contain source packages, and only root may change them.
 export APT_CONFIG=$build/apt.conf
 prepare_apt() {
     local archives sources=$build/sources.list
     archives=$(APT_CONFIG='' apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' \
         'Identifier: Packages' 'Origin: Debian' | sort -u)
-    [[ $archives ]] || die "apt knows no archive of Debian: run apt-get update as root"
+    [[ $archives ]] || die "apt has no Debian archive in its lists: run apt-get update as root"
     sed 's/.*/deb &\ndeb-src &/' <<<"$archives" >"$sources"
     mkdir -p "$build/lists/partial" "$build/archives/partial"
     cat >"$APT_CONFIG" <<END
@@ -50,7 +50,7 @@ END
     run apt-get -q update
 }
 
-depends_on() { # the packages that a package needs and whose names match
+depends_on() { # print the dependencies of a package whose names match
     apt-cache depends "$1" | sed -n 's/^ *Depends: //p' | grep -E "$2" || true
 }
 
@@ -78,7 +78,7 @@ unpack() {
     run tar --extract --file "$(echo "$build"/loaded/*.debian.tar.*)" --directory "$source"
     cd "$source"
     for each in $(sed 's/#.*//' debian/patches/series); do
-        # Here it is no matter that this folder lies in another checkout.
+        # git must not treat this folder as a part of the checkout around it.
         GIT_CEILING_DIRECTORIES=${folder%/*} run git apply "debian/patches/$each"
     done
     cd - >/dev/null
@@ -88,7 +88,7 @@ unpack() {
 
 go() { run nice -n 19 "$(echo "$build"/root/usr/lib/go-*/bin/go)" "$@"; }
 
-# What these two need. The package's own way makes many more generators first, of which the source has most results.
+# Build only the two programs. The package's own rules first build many generators, whose output the source contains.
 compile() {
     local each version described=pkg/generated/openapi/zz_generated.openapi.go
     local package=k8s.io/kubernetes/vendor/k8s.io/component-base/version
@@ -96,12 +96,12 @@ compile() {
     export CGO_ENABLED=0 GO111MODULE=off GOPATH=$build/path GOCACHE=$build/cache GOENV=off
     cd "$build/path/src/k8s.io/kubernetes"
     if [[ ! -e $described ]]; then
-        say "Writing what the API says of itself"
+        say "Generating the OpenAPI definitions"
         go run ./vendor/k8s.io/kube-openapi/cmd/openapi-gen \
             --go-header-file hack/boilerplate/boilerplate.generatego.txt --output-base "$build/described" \
             --output-package k8s.io/kubernetes/pkg/generated/openapi --output-file-base zz_generated.openapi \
             --report-filename "$build/openapi-violations" --input-dirs "$(with_descriptions)"
-        # In one step, as a run may be cut.
+        # One atomic step, because a run may be interrupted.
         mv "$build/described/k8s.io/kubernetes/$described" "$described"
     fi
     for each in kube-apiserver kube-scheduler; do
@@ -112,19 +112,19 @@ compile() {
     cd - >/dev/null
 }
 
-with_descriptions() { # the packages of the API that are described, by their tags, with commas in between
+with_descriptions() { # print the API packages with the tag for OpenAPI, separated by commas
     grep --recursive --dereference-recursive --files-with-matches --include='*.go' '+k8s:openapi-gen=' pkg vendor/k8s.io |
         grep -v -e /code-generator/ -e /sample-apiserver/ | xargs -n 1 dirname | sort -u |
         sed 's,^,k8s.io/kubernetes/,' | paste -s -d , -
 }
 
 if [[ ! -e $build/loaded ]]; then
-    say "Loading the source of Kubernetes, Go and etcd (130 MB; later 3 GB are needed until it is built)"
+    say "Downloading the source of Kubernetes, Go and etcd (130 MB; the build needs 3 GB)"
     prepare_apt
     load
 fi
 if [[ ! -e $build/unpacked ]]; then
-    say "Unpacking them"
+    say "Unpacking the packages"
     unpack
 fi
 compile

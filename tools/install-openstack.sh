@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Install the services of OpenStack that tests start into .openstack, an environment of their own: what they need must
-# not get in the way of what Tonnage needs. Does nothing when the last run already did it.
-# Never fails: tests that need a service that is not there say so themselves.
+# Install the OpenStack services for the tests into .openstack, a separate environment, because their requirements must
+# not conflict with Tonnage's. An up-to-date environment stays unchanged.
+# This script never fails: tests without their service report it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,5 +18,5 @@ if python3 -m venv "$venv" && "$venv/bin/python" -m pip install --disable-pip-ve
 else
     tail -n 5 "$venv/install.log" >&2 || true
     rm -rf "$venv"
-    echo "==> Could not install ${packages[*]}. Tests that need them are left out."
+    echo "==> Could not install ${packages[*]}. Tests that need them are skipped."
 fi

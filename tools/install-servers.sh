@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Install the servers that tests start, from the distribution, where that is allowed and they are missing.
-# What the tests' virtual machine is made of is only unpacked, into .lvm-guest: a kernel, busybox and sudo.
-# Never fails: tests that need a server that is not there say so themselves.
+# Install missing servers for the tests from the distribution, if this account may.
+# The packages of the tests' virtual machine (a kernel, busybox and sudo) are only unpacked, into .lvm-guest.
+# This script never fails: tests without their server report it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,11 +36,11 @@ else
     as_root=()
 fi
 if ((${#packages[@]})) && { ((${#as_root[@]} == 0)) || ! have apt-get; }; then
-    echo "==> Not installed, and not mine to install: ${packages[*]}. Tests that need them are left out."
+    echo "==> Missing, and this account may not install them: ${packages[*]}. Tests that need them are skipped."
     packages=()
 fi
 
-# The distribution would start what it installs. Tests start their own, so its services stay off.
+# The distribution would start installed services. Tests start their own servers, so these services stay off.
 units=(
     postgresql.service postgresql@.service mariadb.service rabbitmq-server.service epmd.socket epmd.service
     lvm2-monitor.service lvm2-lvmpolld.socket blk-availability.service dm-event.socket
@@ -48,18 +48,18 @@ units=(
 known=()
 with_systemd() { [[ -d /run/systemd/system ]] && have systemctl; }
 if with_systemd; then
-    for unit in "${units[@]}"; do # what an administrator has set up keeps running
+    for unit in "${units[@]}"; do # services that exist already keep running
         if systemctl cat "$unit" >/dev/null 2>&1; then known+=("$unit"); fi
     done
     for unit in "${known[@]}"; do units=("${units[@]/#$unit/}"); done
-    # shellcheck disable=SC2206  # drops the empty words
+    # shellcheck disable=SC2206  # word splitting removes the empty words
     units=(${units[@]})
 fi
 
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 apt=("${as_root[@]}" DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 apt-get -q -y)
-watched() { # run a command, all its output in the log, a line now and then here
+with_progress() { # run a command with its output in the log, and print progress lines
     "$@" 2>&1 | tee -a "$log" | awk '
         / MB of archives| kB of archives/ { print "    " $0 }
         /^Get:/ { if (++got % 25 == 0) print "    " got " files loaded" }
@@ -74,12 +74,12 @@ install_packages() {
     if with_systemd && ((${#units[@]})); then
         "${as_root[@]}" systemctl mask --runtime --quiet "${units[@]}" >>"$log" 2>&1 || true
     fi
-    if ! watched "${install[@]}"; then
+    if ! with_progress "${install[@]}"; then
         echo "    loading the package lists first"
         "${apt[@]}" update >>"$log" 2>&1 || true
-        if ! watched "${install[@]}"; then
+        if ! with_progress "${install[@]}"; then
             tail -n 5 "$log" >&2
-            echo "==> Could not install ${packages[*]}. Tests that need them are left out."
+            echo "==> Could not install ${packages[*]}. Tests that need them are skipped."
         fi
     fi
     if with_systemd && ((${#units[@]})); then
@@ -93,7 +93,7 @@ install_packages() {
     fi
 }
 
-# The kernel itself and not the package that names the newest one, which holds nothing.
+# Download the kernel's own package, because the metapackage for the newest kernel is empty.
 load_packages() {
     local kernel
     kernel=$(apt-cache depends linux-image-cloud-amd64 2>/dev/null | sed -n 's/^ *Depends: //p')
@@ -118,7 +118,7 @@ unpack_packages() {
         touch "$guest/complete"
     else
         tail -n 5 "$log" >&2
-        echo "==> Could not unpack ${unpack[*]}. Tests of LVM in a virtual machine are left out."
+        echo "==> Could not unpack ${unpack[*]}. Tests of LVM in a virtual machine are skipped."
     fi
     rm -rf "$folder"
 }

@@ -37,8 +37,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 #: Functions at which background work begins, by file name and function name. A trace skips each call of one, with all
 #: that it calls, unless the trip is about that work.
-_PERIODIC = {"_keep_house", "check_terminal"}
-_REPORTING = {"_report", "reports", "_tell_list", "listings"}
+_PERIODIC = {"run_periodic_tasks", "_keep_house", "check_terminal"}
+_REPORTING = {"_report", "reports"}
+_LISTING = {"_tell_list", "listings"}
 _AUDITING = {"work", "_audit"}
 
 #: Modules of one name that several rooms have by convention.
@@ -47,7 +48,7 @@ _CONVENTIONAL = {"__init__", "base", "options"}
 #: Most arguments of a constructor, ``self`` not counted.
 _MOST_ARGUMENTS = 7
 
-_SCHEDULERS = re.compile(r"\b(SchedulerManager|SchedulerCore|SchedulerService)\(|\"tonnage-(standalone|scheduler)\"")
+_SCHEDULERS = re.compile(r"\b(SchedulerManager|SchedulerManager|SchedulerService)\(|\"tonnage-(standalone|scheduler)\"")
 
 
 # Static figures
@@ -320,9 +321,10 @@ class Tracer:
             return
         code = frame.f_code
         path = self._path(code)
-        if not path:
-            return
         name = threading.current_thread().name
+        # The main thread waits for signals and looks at its terminal.
+        if not path or name == "MainThread":
+            return
         if path == "rpc call":
             trip.blocking.append(name)
         elif code.co_name in self._skipped:
@@ -475,6 +477,11 @@ class Standalone:
         with contextlib.closing(sqlite3.connect(f"file:{self._folder}/tonnage.sqlite?mode=ro", uri=True)) as base:
             return base.execute(query).fetchone()
 
+    def wait_for_report(self) -> None:
+        """Wait until the scheduler has applied one more report."""
+        [seq] = self.row("SELECT report_seq FROM backends")
+        self.wait_until_row(f"SELECT report_seq > {seq} FROM backends", lambda row: row == (1,))
+
     def wait_until_row(self, query: str, matches: Callable[[Any], bool]) -> None:
         """Wait until a query of the ledger returns a row that matches."""
         deadline = time.monotonic() + 60
@@ -488,7 +495,7 @@ class Standalone:
 
 def trips() -> dict[str, Trip]:
     """Return the trips of a create, a report, a delete and an explanation."""
-    background = [*_PERIODIC, *_REPORTING, *_AUDITING]
+    background = [*_PERIODIC, *_REPORTING, *_LISTING, *_AUDITING]
     found: dict[str, Trip] = {}
     with tempfile.TemporaryDirectory() as folder:
         standalone = Standalone(pathlib.Path(folder))
@@ -500,9 +507,12 @@ def trips() -> dict[str, Trip]:
                     volume = standalone.post("/volumes", {"volume": {"name": name, "size": 1}})["volume"]["id"]
                     status = f"SELECT status FROM volumes WHERE id = '{volume}'"
                     standalone.wait_until_row(status, lambda row: row == ("available",))
-                [seq] = standalone.row("SELECT report_seq FROM backends")
-                with standalone.traced(*_PERIODIC, *_AUDITING) as found["report"]:
-                    standalone.wait_until_row(f"SELECT report_seq > {seq} FROM backends", lambda row: row == (1,))
+                standalone.wait_for_report()
+                # Data in a volume: the next report has a smaller free capacity.
+                with (pathlib.Path(folder) / "volumes" / volume).open("r+b") as file:
+                    file.write(b"x" * 2**25)
+                with standalone.traced(*_PERIODIC, *_AUDITING, *_LISTING) as found["report"]:
+                    standalone.wait_for_report()
                 with standalone.traced(*background) as found["explain"]:
                     standalone.post("/scheduler-stats/explain", body)
                 with standalone.traced(*background) as found["delete"]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spreads volumes by what was placed so far."""
+"""Weigher that spreads volumes by allocated capacity."""
 
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from tonnage.weighers.base import Weigher, Weights
 
 
 class AllocatedCapacityWeigher(Weigher):
-    """Prefers the pool in which the least was placed, as its multiplier is negative by default."""
+    """Prefers the pool with the least allocated capacity, as its multiplier is negative by default."""
 
     options: ClassVar = (
         cfg.FloatOpt(
@@ -24,7 +24,7 @@ class AllocatedCapacityWeigher(Weigher):
 
     @property
     def multiplier(self) -> float:
-        """The option of that name."""
+        """The value of the option ``allocated_capacity_weight_multiplier``."""
         return float(self.conf.allocated_capacity_weight_multiplier)
 
     def weigh(self, pools: PoolTable, request: Request) -> Weights:

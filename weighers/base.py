@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a weigher is.
+"""Base classes of weighers.
 
-A weigher is a class, found by its entry point in the namespace ``tonnage.weighers`` and enabled by its name in
-``scheduler_default_weighers``. It ranks the pools that the filters left. It keeps no state, works on nothing but the
-pools and the request it is given, and changes neither.
+A weigher is a class with an entry point in the namespace ``tonnage.weighers``, and is enabled by its name in
+``scheduler_default_weighers``. It ranks the candidates, which are the pools that passed the filters. It keeps no state,
+reads nothing but its arguments, and does not change them.
 """
 
 import abc
@@ -25,16 +25,18 @@ Weights = npt.NDArray[np.float64]
 
 
 class Weigher(abc.ABC):
-    """A weigher that answers for all pools at once."""
+    """A weigher that evaluates all pools at once."""
 
-    #: What explanations call the weigher: the name it is enabled by, the class name until it is loaded.
+    #: Name of the weigher in explanations: the name that enables it, or the class name before loading.
     name: str = ""
 
-    #: Options of the weigher, registered in the section ``options_group`` (none: ``[DEFAULT]``) before it is made.
+    #: Options of the weigher, registered in the section ``options_group`` (``[DEFAULT]`` if it is None) before the
+    #: weigher is created.
     options: ClassVar[Sequence[cfg.Opt]] = ()
     options_group: ClassVar[str | None] = None
 
-    #: Whether the column ``volumes`` is read. Only then is it filled, as volumes are counted anew for each decision.
+    #: Whether the weigher reads the column ``volumes``. It is filled only for such weighers, because the volumes are
+    #: counted for each decision.
     needs_volumes: ClassVar[bool] = False
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -43,19 +45,19 @@ class Weigher(abc.ABC):
             cls.name = cls.__name__
 
     def __init__(self, conf: Any) -> None:
-        """``conf`` has as attributes the values of the weigher's own options, and ``over_provisioning_calculation``."""
+        """Create the weigher. ``conf`` has its own options and ``over_provisioning_calculation`` as attributes."""
         self.conf = conf
 
     @property
     def multiplier(self) -> float:
-        """How much this weigher counts beside the others; negative turns its order round.
+        """The factor of this weigher's scaled weights; a negative one reverses its order.
 
         Override it to return the value of an option.
         """
         return 1.0
 
     def judged_by(self, calculation: Calculation) -> Self:
-        """Return this weigher as it is under another ``over_provisioning_calculation``, for what-if questions."""
+        """Return a copy of this weigher with another ``over_provisioning_calculation``, for hypothetical decisions."""
         conf = copy.copy(self.conf)
         conf.over_provisioning_calculation = calculation
         other = type(self)(conf)
@@ -64,33 +66,34 @@ class Weigher(abc.ABC):
 
     @abc.abstractmethod
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
-        """Return a weight for each row of ``pools``: a new array of as many floats, of any scale, more is better.
+        """Return a weight for each row of ``pools``: a new array of floats, of any scale, where more is better.
 
-        ``nan`` (and any infinity) is for a pool that cannot be ranked, which then comes after all others. Whatever else
-        is returned, and any exception, makes this weigher count 0 for every pool of this decision.
+        ``nan`` (or an infinity) marks a pool that cannot be ranked, which then comes after all others. With any other
+        result, or an exception, this weigher counts 0 for every pool of this decision.
         """
 
     def weigh_candidates(self, pools: PoolTable, request: Request, candidates: Mask) -> Weights:
-        """As :meth:`weigh`, for a weigher that can save work by leaving out pools that are no candidates.
+        """Return the same as :meth:`weigh`, but evaluate only the candidates.
 
-        ``candidates`` is read-only. What is answered for other pools does not matter.
+        Override this method if leaving out the other pools saves work. ``candidates`` is a read-only mask. The values
+        returned for other pools are ignored.
         """
         return self.weigh(pools, request)
 
 
 class PoolWeigher(Weigher):
-    """A weigher that looks at one pool at a time, and only at candidates."""
+    """A weigher that evaluates one pool at a time, and only candidates."""
 
     @abc.abstractmethod
     def weigh_pool(self, pool: Pool, request: Request) -> float:
-        """Return the weight of this pool, of any scale; more is better, ``nan`` cannot be ranked."""
+        """Return the weight of this pool, of any scale; more is better, ``nan`` means that it cannot be ranked."""
 
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
-        """Ask for every pool."""
+        """Evaluate every pool."""
         return self.weigh_candidates(pools, request, np.ones(len(pools), dtype=np.bool_))
 
     def weigh_candidates(self, pools: PoolTable, request: Request, candidates: Mask) -> Weights:
-        """Ask for the candidates."""
+        """Evaluate the candidates."""
         weights = np.zeros(len(pools))
         for index in np.flatnonzero(candidates).tolist():
             weight: object = self.weigh_pool(pools.row(index), request)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spreads volumes by what is free."""
+"""Weigher that spreads volumes by free capacity."""
 
 import functools
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from tonnage.weighers.base import Weigher, Weights
 
 
 class CapacityWeigher(Weigher):
-    """Prefers the pool with the most free capacity: virtual where the volume would be thin, physical where thick.
+    """Prefers the pool with the most free capacity: virtual for thin volumes, physical for thick ones.
 
     Follows the active ``over_provisioning_calculation``. Pools whose total or free capacity is unknown or infinite come
     last.
@@ -33,14 +33,14 @@ class CapacityWeigher(Weigher):
 
     @property
     def multiplier(self) -> float:
-        """The option of that name."""
+        """The value of the option ``capacity_weight_multiplier``."""
         return float(self.conf.capacity_weight_multiplier)
 
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
-        """Return the virtual free capacity in GiB, in-flight capacity taken off, to two decimals.
+        """Return the virtual free capacity in GiB, less in-flight capacity, rounded to two decimals.
 
-        Reports carry no more. What the calculation leaves behind them tells no pools apart, but scaling would make as
-        much of it as of a thousand GiB.
+        Reports have no more decimals. Further ones are rounding errors, which scaling could make as large as a
+        difference of a thousand GiB.
         """
         virtual_free = self._formulas[request.provisioning]
         return pools.derived(virtual_free, lambda pools: pools.evaluate(virtual_free))

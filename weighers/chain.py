@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weighers together: which candidate is best, and which come next."""
+"""The chain of the enabled weighers, which ranks the candidates."""
 
 import functools
 import logging
@@ -24,18 +24,19 @@ Rows = npt.NDArray[np.intp]
 
 LOG = logging.getLogger(__name__)
 
-#: Beyond this a difference of two weights would overflow.
+#: The largest absolute weight; the difference of two larger ones could overflow.
 _LARGEST = 1e300
 
-#: Beyond this a few weighers together could come to what is no number.
+#: The largest absolute multiplier; with larger ones, the sum of a few weighers could overflow.
 LARGEST_MULTIPLIER = 1e100
 
 
 @dataclass(frozen=True, slots=True)
 class _Scores:
-    """One weigher's raw and scaled weights of the candidates; ``unranked`` is None where every one can be ranked.
+    """One weigher's raw and scaled weights of the candidates.
 
-    One that failed has none, and ``failure`` says why.
+    ``unranked`` is a mask of the candidates that cannot be ranked, None if there are none. ``failure`` is the error of
+    a weigher that failed; its weights are 0.
     """
 
     weigher: Weigher
@@ -47,12 +48,12 @@ class _Scores:
 
 
 class WeigherChain:
-    """Ranks candidates by the sum of what the weighers give them.
+    """Ranks candidates by the sum of their scaled and multiplied weights.
 
-    Each weigher's raw weights are scaled to 0..1 over the candidates and multiplied; how, and whether the largest sum
-    wins or all have a chance, is up to ``selection``. Pools that a weigher cannot rank come after all others. Ties are
-    broken by a shuffle that the request id seeds: the same request and pools give the same order in every scheduler,
-    whatever the rows' order. A weigher that fails counts 0 for every pool.
+    ``selection`` defines the scaling, and whether the pool with the largest sum or a random one is selected. Pools that
+    a weigher cannot rank come after all others. Ties are broken by a shuffle with the request id as its seed: the same
+    request and pools have the same order in every scheduler, for any order of the rows. A weigher that fails counts 0
+    for every pool.
     """
 
     def __init__(self, weighers: Iterable[Weigher], selection: Selection | None = None) -> None:
@@ -60,11 +61,11 @@ class WeigherChain:
         self._selection = Ordered() if selection is None else selection
 
     def judged_by(self, calculation: Calculation) -> "WeigherChain":
-        """Return these weighers as they are under another calculation."""
+        """Return a copy of this chain for another ``over_provisioning_calculation``."""
         return WeigherChain([weigher.judged_by(calculation) for weigher in self.weighers], self._selection)
 
     def rank(self, pools: PoolTable, request: Request, candidates: Mask) -> int | None:
-        """Return the row of the best candidate; None if there is none."""
+        """Return the row of the best candidate, None if there is none."""
         candidates = candidates.view()
         candidates.flags.writeable = False
         rows = np.flatnonzero(candidates)
@@ -91,7 +92,7 @@ class WeigherChain:
     def weights(
         self, pools: PoolTable, request: Request, candidates: Mask
     ) -> dict[str, tuple[tuple[Weight, ...], float]]:
-        """Return for each candidate, by name, what every weigher gave it, and the total: for explanations."""
+        """Return the weights by all weighers and the total for the name of each candidate, for explanations."""
         rows = np.flatnonzero(candidates)
         if rows.size == 0:
             return {}
@@ -108,7 +109,7 @@ class WeigherChain:
         }
 
     def _totals(self, pools: PoolTable, request: Request, candidates: Mask, rows: Rows) -> tuple[Weights, Mask | None]:
-        """Return the candidates' totals, and which of them some weigher cannot rank."""
+        """Return the candidates' totals, and a mask of those that some weigher cannot rank."""
         totals = np.zeros(rows.size)
         unranked: Mask | None = None
         for scores in self._scores(pools, request, candidates, rows):
@@ -127,14 +128,14 @@ class WeigherChain:
             except plugin_errors.CAUGHT as error:
                 failure = plugin_errors.described(error)
                 _log_failure(weigher.name, failure)
-                nothing = np.zeros(rows.size)
-                yield _Scores(weigher, 0.0, nothing, nothing, None, failure)
+                zeros = np.zeros(rows.size)
+                yield _Scores(weigher, 0.0, zeros, zeros, None, failure)
                 continue
             raw = column if rows.size == len(pools) else column[rows]
             yield _Scores(weigher, multiplier, raw, *self._scaled(raw, multiplier))
 
     def _scaled(self, raw: Weights, multiplier: float) -> tuple[Weights, Mask | None]:
-        """Return the weights scaled to 0..1, and which of them are no numbers to rank by (scaled to 0)."""
+        """Return the weights scaled to 0..1, and a mask of those that are not finite (scaled to 0)."""
         low, high = float(raw.min()), float(raw.max())
         if -_LARGEST <= low <= high <= _LARGEST:
             return self._selection.scaled(raw, low, high, multiplier), None
@@ -147,7 +148,7 @@ class WeigherChain:
 
 
 def _checked(weights: object, rows: int) -> Weights:
-    # Subclasses of arrays can mean and do anything: those with a mask of their own, say.
+    # Subclasses of arrays may behave differently, such as those with a mask of their own.
     if type(weights) is not np.ndarray or weights.dtype.kind not in "fiu" or weights.shape != (rows,):
         raise TypeError(f"returned {plugin_errors.kind(weights)}, expected an array of {rows} floats")
     return weights.astype(np.float64, copy=False)
@@ -165,5 +166,5 @@ def _multiplier(value: object) -> float:
 
 @functools.lru_cache(maxsize=1000)
 def _log_failure(name: str, failure: str) -> None:
-    """Log a failure; the cache makes it once per message, however many decisions meet it."""
+    """Log a failure; because of the cache, each message is logged once for all decisions."""
     LOG.error("Weigher %s failed and counts 0 for every pool: %s", name, failure, exc_info=sys.exception())

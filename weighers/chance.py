@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spreads volumes by chance."""
+"""Weigher that spreads volumes at random."""
 
 import numpy as np
 
@@ -10,8 +10,8 @@ from tonnage.weighers.base import Weigher, Weights
 
 
 class ChanceWeigher(Weigher):
-    """Gives every pool a weight by chance, drawn anew for each request."""
+    """Gives every pool a random weight for each request."""
 
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
-        """Draw a number between 0 and 1 for every pool."""
+        """Return a random number between 0 and 1 for each pool."""
         return tie_break.chances(pools, request, np.arange(len(pools)), "weight")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a pool is chosen by its weights: the best one, or by lot."""
+"""Selection of a pool by its weights: the best one, or a weighted random one."""
 
 import abc
 
@@ -14,29 +14,29 @@ from tonnage.weighers.base import Weights
 
 
 class Selection(abc.ABC):
-    """What becomes of raw weights. Everything here is about candidates alone, and finite weights."""
+    """A rule that selects a pool by raw weights. All methods receive only candidates with finite weights."""
 
     @abc.abstractmethod
     def scaled(self, raw: Weights, low: float, high: float, multiplier: float) -> Weights:
-        """Return one weigher's weights, which lie between low and high, brought to 0..1. At least one is given."""
+        """Return one weigher's weights, of which ``low`` and ``high`` are the extremes, scaled to 0..1."""
 
     @abc.abstractmethod
     def part(self, scaled: Weights, multiplier: float) -> Weights:
-        """Return what the scaled weights add to the totals."""
+        """Return the addition of one weigher's scaled weights to the totals."""
 
     @abc.abstractmethod
     def scores(self, totals: Weights, pools: PoolTable, request: Request, rows: npt.NDArray[np.intp]) -> Weights:
-        """Return finite scores of these rows, whose totals are given: the largest is chosen."""
+        """Return finite scores of these rows from their totals: the largest score is selected."""
 
 
 class Ordered(Selection):
-    """The pool of the largest total is chosen.
+    """Selects the pool with the largest total.
 
-    Weights are scaled linearly over the candidates: the smallest to 0, the largest to 1, all to 0 where all are equal.
+    Weights are scaled linearly over the candidates: the smallest to 0, the largest to 1; equal weights all to 0.
     """
 
     def scaled(self, raw: Weights, low: float, high: float, multiplier: float) -> Weights:
-        """Return the weights from 0, the smallest, to 1."""
+        """Return the weights scaled linearly to 0..1."""
         if low == high:
             return np.zeros(raw.size)
         scaled = raw - low
@@ -44,42 +44,42 @@ class Ordered(Selection):
         return scaled
 
     def part(self, scaled: Weights, multiplier: float) -> Weights:
-        """Return the product."""
+        """Return the scaled weights times the multiplier."""
         return scaled * multiplier
 
     def scores(self, totals: Weights, pools: PoolTable, request: Request, rows: npt.NDArray[np.intp]) -> Weights:
-        """Return the totals."""
+        """Return the totals as scores."""
         return totals
 
 
 class Stochastic(Selection):
-    """Every pool has a chance, which is as large as its share of the weights.
+    """Selects a random pool, with a probability in proportion to its weights.
 
-    Each weigher deals out shares that add up to 1, in proportion to its raw weights; its multiplier says how many such
-    lots it has among the weighers. So whatever units weighers use, none drowns the others. Where a weigher gives
-    negative weights, its smallest counts as 0. A negative multiplier turns the weights round, the smallest for the
-    largest: ``smallest + largest - weight``.
+    Each weigher has shares that add up to 1, in proportion to its raw weights; its multiplier is the size of its part
+    among the weighers. So the units of the weighers do not matter. If a weigher returns negative weights, its smallest
+    weight counts as 0. A negative multiplier reverses the weights: ``smallest + largest - weight``.
 
-    The lots are drawn as in Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006): with chances
-    *u* between 0 and 1 the largest ``ln(u) / total`` wins, and the next one is what would win without the first.
+    The algorithm is that of Efraimidis and Spirakis, "Weighted random sampling with a reservoir" (2006): for random
+    numbers *u* between 0 and 1, the pool with the largest ``ln(u) / total`` is selected. The next one in this order is
+    the pool that would be selected without the first.
     """
 
     def scaled(self, raw: Weights, low: float, high: float, multiplier: float) -> Weights:
-        """Return each weight's share of all."""
+        """Return each weight as a share of the sum."""
         least = min(low, 0.0)
         largest = high - least
         if largest == 0:
             return np.full(raw.size, 1 / raw.size)
-        turned = raw - least if multiplier >= 0 else low + (high - least) - raw
-        weights = turned / largest
+        directed = raw - least if multiplier >= 0 else low + (high - least) - raw
+        weights = directed / largest
         return np.asarray(weights / weights.sum())
 
     def part(self, scaled: Weights, multiplier: float) -> Weights:
-        """Return the shares as many times as the multiplier says, whatever its sign: that has turned the weights."""
+        """Return the shares times the absolute multiplier: its sign has reversed the weights already."""
         return scaled * abs(multiplier)
 
     def scores(self, totals: Weights, pools: PoolTable, request: Request, rows: npt.NDArray[np.intp]) -> Weights:
-        """Draw; what has no share comes last."""
+        """Return random scores; pools without a share come last."""
         last = np.finfo(np.float64).min
         with np.errstate(divide="ignore", over="ignore"):
             drawn = np.log(tie_break.chances(pools, request, rows, "selection")) / totals
@@ -93,9 +93,9 @@ _HANDLERS: dict[str, type[Selection]] = {
 
 
 def named(name: str) -> Selection:
-    """Return the selection of that name, which may have the name of its Cinder module before it.
+    """Return the selection with that name, with or without its Cinder module as a prefix.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for any other.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unknown name.
     """
     kind = _HANDLERS.get(name.strip().rpartition(".")[2])
     if kind is None:

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chance that is the same everywhere: drawn from the request's id and the pools' names.
+"""Random numbers that are the same in every scheduler: hashes of the request's id and the pools' names.
 
-Every scheduler draws the same for the same request, whatever the order of its rows, and an explanation shows what a
-decision would draw.
+They do not depend on the order of the rows, and an explanation has the same numbers as the decision.
 """
 
 from typing import Any
@@ -19,20 +18,20 @@ _MIX_1 = 0xBF58476D1CE4E5B9
 _MIX_2 = 0x94D049BB133111EB
 _ALL = 2**64 - 1
 
-#: So few rows are ordered one by one.
+#: Up to this number of rows, numbers are computed one by one, which is faster.
 _FEW = 8
 
 
 def shuffled(
     pools: PoolTable, request: Request, rows: npt.NDArray[np.intp], purpose: str = ""
 ) -> npt.NDArray[np.uint64]:
-    """Return numbers that order these rows at random; those drawn for different purposes have nothing in common."""
+    """Return numbers that order these rows at random. Numbers for different purposes are independent."""
     mixed: npt.NDArray[np.uint64] = _mixed(pools.name_hash[rows] ^ np.uint64(stable_hash(purpose + request.request_id)))
     return mixed
 
 
 def first(pools: PoolTable, request: Request, rows: npt.NDArray[np.intp]) -> int:
-    """Return the row that comes first in that order."""
+    """Return the first row in the order of :func:`shuffled`."""
     if len(rows) == 1:
         return int(rows[0])
     if len(rows) > _FEW:
@@ -43,11 +42,11 @@ def first(pools: PoolTable, request: Request, rows: npt.NDArray[np.intp]) -> int
 
 
 def _mixed(bits: Any) -> Any:
-    """Mix 64 bits, or those of each number in a column."""
+    """Mix the 64 bits of a number, or of each number in a column."""
     bits = bits * _MIX_1 & _ALL
     return (bits ^ bits >> 31) * _MIX_2 & _ALL
 
 
 def chances(pools: PoolTable, request: Request, rows: npt.NDArray[np.intp], purpose: str) -> npt.NDArray[np.float64]:
-    """Return for each of these rows a number between 0 and 1, neither of them, any of which is as likely."""
+    """Return for each of these rows a uniform random number between 0 and 1, both excluded."""
     return ((shuffled(pools, request, rows, purpose) >> np.uint64(12)).astype(np.float64) + 0.5) / 2.0**52

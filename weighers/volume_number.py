@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spreads volumes by their number."""
+"""Weigher that spreads volumes by the number of volumes in each pool."""
 
 from typing import ClassVar
 
@@ -11,7 +11,7 @@ from tonnage.weighers.base import Weigher, Weights
 
 
 class VolumeNumberWeigher(Weigher):
-    """Prefers the pool that has the fewest volumes, as its multiplier is negative by default."""
+    """Prefers the pool with the fewest volumes, as its multiplier is negative by default."""
 
     options: ClassVar = (
         cfg.FloatOpt(
@@ -25,9 +25,9 @@ class VolumeNumberWeigher(Weigher):
 
     @property
     def multiplier(self) -> float:
-        """The option of that name."""
+        """The value of the option ``volume_number_multiplier``."""
         return float(self.conf.volume_number_multiplier)
 
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
-        """Return the number of volumes."""
+        """Return the number of volumes in each pool."""
         return pools.volumes.copy()

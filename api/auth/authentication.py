@@ -14,8 +14,8 @@ from oslo_context.context import RequestContext
 from tonnage.api.auth import enforcement, request_context
 from tonnage.api.auth.http_basic import HttpBasic
 from tonnage.api.auth.keystone import Keystone
-from tonnage.api.http.request import Request
-from tonnage.api.openapi.annotations import Open
+from tonnage.api.http.http_request import Request
+from tonnage.api.openapi.annotations import PublicResource
 from tonnage.capacity import errors
 
 #: Returns the context of a request, given the project in its URL (None if the URL has none).
@@ -64,7 +64,7 @@ def local_noauth(listens_on: str) -> Authenticator:
 class Authentication:
     """Middleware that authenticates a request before its resource is called.
 
-    A resource marked with :class:`~tonnage.api.openapi.annotations.Open` needs no authentication.
+    A resource marked with :class:`~tonnage.api.openapi.annotations.PublicResource` needs no authentication.
     """
 
     def __init__(self, authenticator: Authenticator) -> None:
@@ -72,7 +72,7 @@ class Authentication:
 
     def process_resource(self, req: Request, resp: falcon.Response, resource: Any, params: dict[str, Any]) -> None:
         """Take the project out of the URL parameters and set the identity of the request."""
-        if isinstance(resource, Open):
+        if isinstance(resource, PublicResource):
             return
         project_id = params.pop("url_project", None)
         identity = self._authenticator(req, project_id)

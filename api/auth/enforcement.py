@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether somebody may do something, by oslo.policy and the rules of :mod:`tonnage.api.auth.policies`."""
+"""Authorization of requests by oslo.policy, with the rules of :mod:`tonnage.api.auth.policies`."""
 
 import logging
 import threading
@@ -17,91 +17,95 @@ LOG = logging.getLogger(__name__)
 
 
 class Forbidden(errors.TonnageError):
-    """The rules do not let the asker do this."""
+    """The policy rules do not allow the call."""
 
 
-#: What oslo.policy raises for files that it cannot read, or that are no rules by names.
-_UNREADABLE = (cfg.Error, OSError, ValueError, TypeError, AttributeError)
+#: Errors that oslo.policy raises for policy files that it cannot read, or that do not map names to rules.
+_FILE_ERRORS = (cfg.Error, OSError, ValueError, TypeError, AttributeError)
 
 
 class _Enforcer(policy.Enforcer):
-    """oslo.policy's, which would look for files again before each rule that it is asked about.
+    """An enforcer of oslo.policy that replaces all rules at once.
 
-    It would also have no rules but those of a file until it has added the others, and refuse what is asked in other
-    threads meanwhile. Here those are answered by the rules of before, until a thread has got all of the new ones.
+    oslo.policy's own enforcer checks the files before each rule. While it reloads, it has only the rules of the file
+    and rejects the calls of other threads. Here the other threads use the previous rules until the new ones are
+    complete.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        self._new = threading.local()
+        self._loading = threading.local()
         self._complete = policy.Rules()
         super().__init__(conf)
 
     @property
     def rules(self) -> policy.Rules:
-        """The rules that count."""
-        new: policy.Rules | None = getattr(self._new, "rules", None)
+        """The rules that this thread loads, or otherwise the last complete ones."""
+        new: policy.Rules | None = getattr(self._loading, "rules", None)
         return self._complete if new is None else new
 
     @rules.setter
     def rules(self, rules: policy.Rules) -> None:
-        self._new.rules = rules
+        self._loading.rules = rules
 
     def load_rules(self, force_reload: bool = False) -> None:
-        """Do nothing."""
+        """Do nothing; :meth:`reload_files` loads the rules."""
 
-    def look_for_files(self) -> None:
-        """Take over what operators have changed, all of it or nothing.
+    def reload_files(self) -> None:
+        """Load the policy files if they have changed, all of them or none.
 
-        Raises :class:`~tonnage.capacity.errors.ConfigurationError` for files that are no rules.
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` for files that cannot be read as rules.
         """
         try:
             super().load_rules()
-            new: policy.Rules | None = getattr(self._new, "rules", None)
-            if new is not None:  # else another thread may just have got some
+            new: policy.Rules | None = getattr(self._loading, "rules", None)
+            if new is not None:  # None if nothing changed; another thread may have replaced the rules
                 self._complete = new
-        except _UNREADABLE as error:
-            said = " ".join(str(error).split())
+        except _FILE_ERRORS as error:
+            reason = " ".join(str(error).split())
             raise errors.ConfigurationError(
-                f"[oslo_policy] policy_file = {self.policy_path or self.policy_file} cannot be read as rules: {said}; "
-                "it takes lines of YAML with a name and a rule each (those in policy_dirs as well)"
+                f"[oslo_policy] policy_file = {self.policy_path or self.policy_file} cannot be read as rules: "
+                f"{reason}; it takes lines of YAML with a name and a rule each (those in policy_dirs as well)"
             ) from None
         finally:
-            self._new.rules = None
+            self._loading.rules = None
 
 
 class Policy:
-    """Answers whether somebody may do something. Operators change rules in the policy file.
+    """The policy of the API. Operators change its rules in the policy file.
 
-    What one request asks about is answered by the same rules.
+    All checks of one request use the same rules.
     """
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for a policy file that cannot be read."""
         self._enforcer = _Enforcer(conf)
         self._enforcer.register_defaults(policies.list_rules())
-        self._enforcer.look_for_files()
-        self._asking = threading.local()
-        self._said = ""
+        self._enforcer.reload_files()
+        self._cache = threading.local()
+        self._logged_error = ""
 
     def require(self, identity: RequestContext, rule: str, project_id: str | None = None) -> None:
-        """Raise :class:`Forbidden` unless the rule allows it.
+        """Raise :class:`Forbidden` unless the rule allows the call.
 
-        ``project_id`` is whose the thing is; without it, the asker's own project.
+        ``project_id`` is the owner of the object; without it, the user's own project.
         """
         if not self.allows(identity, rule, project_id):
             raise Forbidden(f"Policy doesn't allow {rule} to be performed.")
 
     def allows(self, identity: RequestContext, rule: str, project_id: str | None = None) -> bool:
-        """Tell whether the rule allows it. To those who ask for no project none does, as all are about projects."""
+        """Return whether the rule allows the call. No rule allows a call without a project.
+
+        ``project_id`` is the owner of the object; without it, the user's own project.
+        """
         if identity.project_id is None:
-            # oslo.policy would take two projects that are missing for the same one.
+            # oslo.policy would treat two missing projects as the same project.
             return False
         return bool(self._enforcer.authorize(rule, _target(identity, project_id), self._credentials(identity)))
 
-    def reach(self, identity: RequestContext) -> str | None:
-        """Return the project whose things the asker can see, None for those of all projects.
+    def visible_project(self, identity: RequestContext) -> str | None:
+        """Return the project whose objects the user can see, None for all projects.
 
-        Raises :class:`Forbidden` for somebody who asks for no project.
+        Raises :class:`Forbidden` for a user without a project.
         """
         if self.allows(identity, policies.IS_ADMIN):
             return None
@@ -110,24 +114,24 @@ class Policy:
         return identity.project_id
 
     def _credentials(self, identity: RequestContext) -> dict[str, Any]:
-        """Return what rules know of the asker. Of each request it is made once, as its thread asks many things."""
-        asking = self._asking
-        if getattr(asking, "identity", None) is not identity:
-            self._look_for_files()
-            asking.identity, asking.credentials = identity, dict(identity.to_policy_values())
-        credentials: dict[str, Any] = asking.credentials
+        """Return the credentials for the rules. They are cached per request, as its thread checks many rules."""
+        cache = self._cache
+        if getattr(cache, "identity", None) is not identity:
+            self._reload_files()
+            cache.identity, cache.credentials = identity, dict(identity.to_policy_values())
+        credentials: dict[str, Any] = cache.credentials
         return credentials
 
-    def _look_for_files(self) -> None:
-        """Take over what operators have changed. What they have spoiled is said once, and changes nothing."""
+    def _reload_files(self) -> None:
+        """Load changed policy files. Log an error in them once, and keep the previous rules."""
         try:
-            self._enforcer.look_for_files()
+            self._enforcer.reload_files()
         except errors.ConfigurationError as error:
-            if self._said != error.message:
+            if self._logged_error != error.message:
                 LOG.error("The rules stay as they were: %s", error.message)
-            self._said = error.message
+            self._logged_error = error.message
         else:
-            self._said = ""
+            self._logged_error = ""
 
 
 def _target(identity: RequestContext, project_id: str | None) -> Mapping[str, Any]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``auth_strategy = http_basic``: whoever asks sends name and password, which a file has in the form of Apache's."""
+"""Authentication for ``auth_strategy = http_basic``: name and password, from a file in the format of Apache."""
 
 import webob.exc
 from oslo_config import cfg
@@ -7,17 +7,17 @@ from oslo_context.context import RequestContext
 from oslo_middleware import basic_auth, exceptions
 
 from tonnage.api.auth import request_context
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
 
 _CHALLENGE = 'Basic realm="tonnage", charset="UTF-8"'
 
 
 class HttpBasic:
-    """Knows administrators by name and password. The file is read each time, so changes count at once."""
+    """Authenticates administrators by name and password. The file is read for each request."""
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
-        """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for a file that cannot be used."""
+        """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable file."""
         self._file = conf.http_basic_auth_user_file
         try:
             basic_auth.validate_auth_file(self._file)
@@ -39,11 +39,11 @@ class HttpBasic:
         """
         try:
             name, password = basic_auth.parse_token(basic_auth.parse_header(req.env))
-            # What is commented out in the file is nobody's.
-            known = not name.startswith("#") and basic_auth.authenticate(self._file, name, password)
+            # A name with "#" would match a line that is commented out.
+            valid = not name.startswith("#") and basic_auth.authenticate(self._file, name, password)
         except (webob.exc.HTTPException, ValueError):
-            # bcrypt refuses what is too long to be told apart with a ValueError.
-            known = False
-        if not known:
+            # bcrypt raises ValueError for a password that is longer than it compares.
+            valid = False
+        if not valid:
             raise request_context.Unauthenticated(request_context.REQUIRED, _CHALLENGE)
         return request_context.administrator(req, user_id=name, project_id=project_id or req.get_header("X-Project-Id"))

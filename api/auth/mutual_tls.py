@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TLS for servers that talk to nobody without a certificate of one authority.
+"""Mutual TLS: connections only for clients with a certificate of one authority.
 
-cheroot makes handshakes on the thread that accepts connections, where a client that says nothing would keep all others
-out. Here they are made on the threads that answer.
+cheroot performs handshakes on the thread that accepts connections, where one silent client would block all others.
+Here the worker threads perform them.
 """
 
 import logging
@@ -16,19 +16,19 @@ from tonnage.api.http import connections
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds that a client gets for its handshake.
-_PATIENCE = 2.0
+#: Most seconds of a handshake.
+_HANDSHAKE_TIMEOUT = 2.0
 
 
 class Adapter(builtin.BuiltinSSLAdapter):
-    """Asks clients for a certificate that ``authority`` has signed. All three are files, PEM."""
+    """Requires a client certificate signed by ``authority``. All three parameters are names of PEM files."""
 
     def __init__(self, cert: str, key: str, authority: str) -> None:
         super().__init__(cert, key, authority)
         self.context.verify_mode = ssl.CERT_REQUIRED
 
     def wrap(self, sock: socket.socket) -> tuple[ssl.SSLSocket, dict[str, Any]]:
-        """Return the socket, on which nothing has been said yet, and what requests on it have in their environment."""
+        """Return the TLS socket before its handshake, and the WSGI environment of its requests."""
         wrapped = self.context.wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         return wrapped, {"wsgi.url_scheme": "https", "HTTPS": "on"}
 
@@ -36,12 +36,12 @@ class Adapter(builtin.BuiltinSSLAdapter):
 class Connection(connections.Connection):
     """A connection that begins with a handshake."""
 
-    def is_let_in(self) -> bool:
-        """Tell whether the client has shown a certificate that is accepted."""
+    def is_admitted(self) -> bool:
+        """Return whether the client has an accepted certificate. Performs the handshake at the first call."""
         if self.socket.version() is not None:
             return True
         usual = self.socket.gettimeout()
-        self.socket.settimeout(_PATIENCE)
+        self.socket.settimeout(_HANDSHAKE_TIMEOUT)
         try:
             self.socket.do_handshake()
         except OSError as error:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As much of an Identity service as clients need that will not go without one. For ``noauth`` alone.
+"""A minimal Identity service for clients that require one, with ``auth_strategy = noauth`` only.
 
-It believes everything, as :func:`tonnage.api.auth.authentication.noauth` does, and has no accounts: whatever user or
-project somebody names is there, its id is its name, and a token says no more than ``user:project``.
+It accepts all credentials, as :func:`tonnage.api.auth.authentication.noauth` does, and has no accounts. Every user and
+every project exists, its id is its name, and a token is the text ``user:project``.
 """
 
 import datetime
@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Struct
 
 from tonnage.api.auth import request_context
-from tonnage.api.http import pagination
+from tonnage.api.http import list_query
 from tonnage.api.http.body import BodyReader
 from tonnage.api.http.faults import App
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
 
 PREFIX = "/identity"
@@ -28,19 +28,20 @@ _ROLES = [{"id": role, "name": role} for role in ("admin", "member", "reader")]
 _DAY = datetime.timedelta(days=1)
 
 
-class _Named(Struct):
-    """A user or a project, by whatever is said of it."""
+class _Reference(Struct):
+    """A user or a project, by id or by name."""
 
     id: str | None = None
     name: str | None = None
 
     @property
-    def known_by(self) -> str:
+    def identifier(self) -> str:
+        """The id or the name, whichever is set."""
         return self.id or self.name or ""
 
 
 class _Password(Struct):
-    user: _Named = msgspec.field(default_factory=_Named)
+    user: _Reference = msgspec.field(default_factory=_Reference)
 
 
 class _Token(Struct):
@@ -53,7 +54,7 @@ class _Identity(Struct):
 
 
 class _Scope(Struct):
-    project: _Named | None = None
+    project: _Reference | None = None
 
 
 class _Auth(Struct):
@@ -68,29 +69,29 @@ class _Login(Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class _Asker:
-    """Who asks, and for which project: all that a token says."""
+class _Credentials:
+    """The user and the project of a token."""
 
     user: str
     project: str
 
     @classmethod
-    def by(cls, token: str) -> Self:
-        """Return who has a token, as :func:`~tonnage.api.auth.authentication.noauth` understands it."""
+    def from_token(cls, token: str) -> Self:
+        """Return the user and the project of a token, as :func:`~tonnage.api.auth.authentication.noauth` does."""
         user, _, project = token.partition(":")
         return cls((project and user) or request_context.USER, project or request_context.PROJECT)
 
     @property
     def token(self) -> str:
-        """The token."""
+        """The text of the token."""
         return f"{self.user}:{self.project}"
 
     def check(self) -> None:
-        """Raise :class:`~tonnage.capacity.errors.InvalidInput` for names that no header can carry back to us."""
-        for what, name in (("user", self.user), ("project", self.project)):
+        """Raise :class:`~tonnage.capacity.errors.InvalidInput` for names that cannot be sent in a header."""
+        for kind, name in (("user", self.user), ("project", self.project)):
             if not (name.isascii() and name.isprintable() and len(name) <= request_context.MAX_ID_LENGTH):
                 raise errors.InvalidInput(
-                    f"the {what} is {name[:64]!r}: "
+                    f"the {kind} is {name[:64]!r}: "
                     f"expected at most {request_context.MAX_ID_LENGTH} characters of ASCII, all printable"
                 )
 
@@ -116,76 +117,76 @@ class _Tokens:
 
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         sent = self._bodies.read(req, _Login).auth
-        before = _Asker.by("" if sent.identity.token is None else sent.identity.token.id)
-        user = before.user if sent.identity.password is None else sent.identity.password.user.known_by
+        previous = _Credentials.from_token("" if sent.identity.token is None else sent.identity.token.id)
+        user = previous.user if sent.identity.password is None else sent.identity.password.user.identifier
         scope = sent.scope.project if isinstance(sent.scope, _Scope) else None
-        asker = _Asker(
+        credentials = _Credentials(
             user or request_context.USER,
-            (before.project if scope is None else scope.known_by) or request_context.PROJECT,
+            (previous.project if scope is None else scope.identifier) or request_context.PROJECT,
         )
-        if ":" in asker.user:
-            raise errors.InvalidInput(f"the user is {asker.user!r}: expected a name without a colon")
-        asker.check()
+        if ":" in credentials.user:
+            raise errors.InvalidInput(f"the user is {credentials.user!r}: expected a name without a colon")
+        credentials.check()
         resp.status = falcon.HTTP_201
-        resp.set_header("X-Subject-Token", asker.token)
-        resp.media = _token(req, asker)
+        resp.set_header("X-Subject-Token", credentials.token)
+        resp.media = _token_body(req, credentials)
 
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        asker = _Asker.by(req.get_header("X-Subject-Token") or "")
-        asker.check()
-        resp.set_header("X-Subject-Token", asker.token)
-        resp.media = _token(req, asker)
+        credentials = _Credentials.from_token(req.get_header("X-Subject-Token") or "")
+        credentials.check()
+        resp.set_header("X-Subject-Token", credentials.token)
+        resp.media = _token_body(req, credentials)
 
 
-class _Things:
-    """``/identity/v3/projects`` and others like it."""
+class _Collection:
+    """A collection such as ``/identity/v3/projects``, and its items. ``default`` is the item of an unfiltered list."""
 
-    def __init__(self, one: str, usual: str) -> None:
-        self._one, self._usual = one, usual
+    def __init__(self, singular: str, default: str) -> None:
+        self._singular, self._default = singular, default
 
     @property
-    def many(self) -> str:
-        """What they are called together."""
-        return f"{self._one}s"
+    def plural(self) -> str:
+        """The name of the collection in paths and bodies."""
+        return f"{self._singular}s"
 
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        name = pagination.parameters(req).get("name") or self._usual
+        name = list_query.parameters(req).get("name") or self._default
         link = {"self": f"{req.prefix}{req.path}", "next": None, "previous": None}
-        resp.media = {self.many: [self._shown(req, name)], "links": link}
+        resp.media = {self.plural: [self._item(req, name)], "links": link}
 
     def on_get_one(self, req: Request, resp: falcon.Response, name: str) -> None:
-        resp.media = {self._one: self._shown(req, name)}
+        resp.media = {self._singular: self._item(req, name)}
 
-    def _shown(self, req: Request, name: str) -> Mapping[str, Any]:
-        itself = {"self": f"{req.prefix}{_V3}/{self.many}/{name}"}
-        return {"id": name, "name": name, "domain_id": _DOMAIN["id"], "enabled": True, "links": itself}
+    def _item(self, req: Request, name: str) -> Mapping[str, Any]:
+        links = {"self": f"{req.prefix}{_V3}/{self.plural}/{name}"}
+        return {"id": name, "name": name, "domain_id": _DOMAIN["id"], "enabled": True, "links": links}
 
 
-class _Domains(_Things):
-    def _shown(self, req: Request, name: str) -> Mapping[str, Any]:
+class _Domains(_Collection):
+    def _item(self, req: Request, name: str) -> Mapping[str, Any]:
         if name.lower() != _DOMAIN["id"]:
             raise errors.NotFound(f"Could not find domain: {name}.")
         return {**_DOMAIN, "enabled": True, "links": {"self": f"{req.prefix}{_V3}/domains/{_DOMAIN['id']}"}}
 
 
-def add(app: App, bodies: BodyReader) -> None:
-    """Have an application answer as an Identity service below :data:`PREFIX`."""
+def add_routes(app: App, bodies: BodyReader) -> None:
+    """Add the routes of the Identity service, below :data:`PREFIX`, to an application."""
     app.add_route(PREFIX, _Version(300))
     app.add_route(_V3, _Version(200))
     app.add_route(f"{_V3}/auth/tokens", _Tokens(bodies))
-    app.add_route(f"{_V3}/auth/projects", _Things("project", request_context.PROJECT))
-    for things in (
-        _Things("project", request_context.PROJECT),
-        _Things("user", request_context.USER),
+    app.add_route(f"{_V3}/auth/projects", _Collection("project", request_context.PROJECT))
+    for collection in (
+        _Collection("project", request_context.PROJECT),
+        _Collection("user", request_context.USER),
         _Domains("domain", _DOMAIN["id"]),
     ):
-        app.add_route(f"{_V3}/{things.many}", things)
-        app.add_route(f"{_V3}/{things.many}/{{name}}", things, suffix="one")
+        app.add_route(f"{_V3}/{collection.plural}", collection)
+        app.add_route(f"{_V3}/{collection.plural}/{{name}}", collection, suffix="one")
 
 
-def _token(req: Request, asker: _Asker) -> Mapping[str, Any]:
+def _token_body(req: Request, credentials: _Credentials) -> Mapping[str, Any]:
     now = datetime.datetime.now(datetime.UTC)
-    user, project = ({"id": name, "name": name, "domain": _DOMAIN} for name in (asker.user, asker.project))
+    user, project = ({"id": name, "name": name, "domain": _DOMAIN} for name in (credentials.user, credentials.project))
     services = (("block-storage", "tonnage", "/v3"), ("identity", "identity", _V3))
     return {
         "token": {

@@ -3,7 +3,7 @@
 
 from oslo_context.context import RequestContext
 
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
 
 #: The environment key under which oslo.middleware leaves the id that it gave the request.

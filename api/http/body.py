@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading request bodies.
+"""The reader of request bodies.
 
-Bodies are decoded once, with a bound on their size, and converted to the types of ``tonnage.api.*_bodies``; what does
-not fit is told by field, value and expectation.
+A body is decoded once, up to a maximal size, and converted to a type of ``tonnage.api.schemas``. The error for an
+invalid body has the field, its value and the expected value.
 """
 
 import re
@@ -13,30 +13,30 @@ import falcon
 import msgspec
 
 from tonnage.api.http import request_limits
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors, type_conversion
 
 T = TypeVar("T")
 
 _JSON_TYPES = re.compile(r"application/(?:[\w.+-]+\+)?json\s*(?:;|$)", re.IGNORECASE)
-_WHERE = re.compile(r" - at (?P<key>`key` in )?`(?P<path>[^`]*)`$")
+_LOCATION = re.compile(r" - at (?P<key>`key` in )?`(?P<path>[^`]*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
-#: The character NUL, which some databases cannot keep, written as JSON must write it.
+#: The character NUL as JSON writes it. Some databases cannot store it.
 NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-_SHOWN = 60
+_MAX_VALUE_LENGTH = 60
 
 
 class BodyReader:
-    """Decodes bodies up to a size."""
+    """Decodes bodies up to a maximal size."""
 
-    def __init__(self, limit: request_limits.Limit) -> None:
+    def __init__(self, limit: request_limits.BodyLimit) -> None:
         self._limit = limit
 
     def read(self, req: Request, kind: type[T]) -> T:
-        """Return the body as a value of that type.
+        """Return the body as a value of the type ``kind``.
 
-        Raises :class:`~tonnage.capacity.errors.InvalidInput`, naming field, value and expectation, and falcon's errors
-        for a body that is no JSON or too large.
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` with the field, the value and the expected value, and
+        falcon's errors for a body that is not JSON or too large.
         """
         return convert(self.decode(req), kind)
 
@@ -45,7 +45,7 @@ class BodyReader:
         raw = self._raw(req)
         if not raw:
             raise falcon.HTTPBadRequest(description="The request has no body: expected a JSON object.")
-        # Asked for also because no page of another site can make a browser send it unasked.
+        # Required also for security: a page of another site cannot make a browser send this type without a preflight.
         if not _JSON_TYPES.match(req.content_type or ""):
             raise falcon.HTTPUnsupportedMediaType(
                 description=f"Content-Type is {req.content_type or 'missing'!r}: expected application/json."
@@ -71,7 +71,7 @@ class BodyReader:
 
 
 def convert(data: Any, kind: type[T]) -> T:
-    """Return builtins as a value of that type. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
+    """Return builtins as a value of the type ``kind``. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
     try:
         return type_conversion.convert(data, kind, _parse)
     except msgspec.ValidationError as error:
@@ -79,7 +79,7 @@ def convert(data: Any, kind: type[T]) -> T:
 
 
 def only_key(sent: Mapping[str, Any], known: Collection[str]) -> tuple[str, Any]:
-    """Return the action that a body names, its only key, and the arguments.
+    """Return the only key of a body, which is the name of an action, and its value, the arguments.
 
     Raises :class:`~tonnage.capacity.errors.InvalidInput`.
     """
@@ -92,12 +92,13 @@ def only_key(sent: Mapping[str, Any], known: Collection[str]) -> tuple[str, Any]
 
 
 def _parse(kind: type[Any], value: Any) -> Any:
-    """Make a value of a type of ours, which knows how to read itself."""
+    """Return a value of a type that has a method ``parse``."""
     return kind.parse(value)
 
 
 def _explain(text: str, data: Any) -> str:
-    match = _WHERE.search(text)
+    """Return the message for an error of msgspec, with the field and its value."""
+    match = _LOCATION.search(text)
     problem = (text if match is None else text[: match.start()]).replace("`", "")
     problem = problem[:1].lower() + problem[1:]
     if match is None:
@@ -110,14 +111,14 @@ def _explain(text: str, data: Any) -> str:
         try:
             value = value[int(index)] if index else value[key]
         except (KeyError, IndexError, TypeError):
-            # Values of a mapping are all called "[...]".
+            # msgspec writes "[...]" for the keys of a mapping.
             value = {}
-    shown = "" if isinstance(value, dict) else f"{_show(value)}: "
-    return f"Invalid input for {path}: {shown}{problem}."
+    prefix = "" if isinstance(value, dict) else f"{_show(value)}: "
+    return f"Invalid input for {path}: {prefix}{problem}."
 
 
 def _show(value: Any) -> str:
     if isinstance(value, (dict, list)):
         return "an object" if isinstance(value, dict) else "a list"
     text = msgspec.json.encode(value).decode()
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+    return text if len(text) <= _MAX_VALUE_LENGTH else text[:_MAX_VALUE_LENGTH] + "..."

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""True and false as clients spell them."""
+"""The words for true and false that clients send."""
 
 from collections.abc import Mapping
 
-#: The words, as oslo knows them, in the spellings that there are.
+#: The words that oslo accepts, in lower case, capitalized and in upper case.
 WORDS: Mapping[str, bool] = {
-    spelling: value
+    variant: value
     for value, words in ((True, "true yes on t y 1"), (False, "false no off f n 0"))
     for word in words.split()
-    for spelling in (word, word.capitalize(), word.upper())
+    for variant in (word, word.capitalize(), word.upper())
 }
 
-#: What a field of a body may hold: one of the words, the same without quotes, or nothing, which is false.
+#: The accepted values of a field: the words, booleans, 0, 1, and null, which is false.
 VALUES: tuple[object, ...] = (None, True, False, 0, 1, *WORDS)
 
 
 def parse(value: object) -> bool:
-    """Return what one of :data:`VALUES` means. Raises :class:`ValueError` for anything else."""
+    """Return one of :data:`VALUES` as a boolean. Raises :class:`ValueError` for any other value."""
     if isinstance(value, str) and value in WORDS:
         return WORDS[value]
     if value is None or value in (0, 1):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors as Block Storage clients expect them: ``{"badRequest": {"code": 400, "message": "..."}}``."""
+"""Error responses in the format of the Block Storage API: ``{"badRequest": {"code": 400, "message": "..."}}``."""
 
 import logging
 from collections.abc import Mapping
@@ -9,15 +9,15 @@ import falcon
 import msgspec
 
 from tonnage.api.auth import enforcement, request_context
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
 from tonnage.k8s.capacity import driver_rows
-from tonnage.ledger.catalog import group_types, qos_specs, type_access, volume_types
+from tonnage.ledger.catalog import qos_specs, type_access, type_catalog
 from tonnage.ledger.db.db_errors import loudness
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds after which a client may try again what nobody answered.
+#: Seconds after which a client may repeat a request that failed because a service did not answer.
 RETRY_AFTER = 5
 
 _NAMES = {
@@ -32,11 +32,10 @@ _NAMES = {
     503: "serviceUnavailable",
 }
 
-#: Of several that fit an error, the first counts.
+#: Statuses by error class. If an error is an instance of several classes, the first of them counts.
 _STATUSES: Mapping[type[errors.TonnageError], int] = {
-    volume_types.NameTaken: 409,
+    type_catalog.NameTaken: 409,
     driver_rows.VersionConflict: 409,
-    group_types.NameTaken: 409,
     qos_specs.NameTaken: 409,
     type_access.NotApplicable: 409,
     errors.InvalidInput: 400,
@@ -61,26 +60,26 @@ App: TypeAlias = "falcon.App[Request, falcon.Response]"
 
 
 def name(status: int) -> str:
-    """Return what clients know an error by."""
+    """Return the key of an error with that status."""
     return _NAMES.get(status, "computeFault")
 
 
 def body(status: int, message: str, **data: Any) -> dict[str, Any]:
-    """Return the body of an error; ``data`` are further keys for programs."""
+    """Return the body of an error; ``data`` are additional keys."""
     return {name(status): {"code": status, "message": message, **data}}
 
 
 def write(resp: falcon.Response, status: int, message: str, **data: Any) -> None:
-    """Make the response an error."""
+    """Write an error into a response."""
     resp.status = falcon.code_to_http_status(status)
     resp.content_type = falcon.MEDIA_JSON
     resp.data = msgspec.json.encode(body(status, message, **data))
 
 
 def install(app: App) -> None:
-    """Have the application answer every error this way."""
+    """Add the error handlers to an application."""
     app.set_error_serializer(_serialize)
-    app.add_error_handler(Exception, _on_surprise)
+    app.add_error_handler(Exception, _on_unexpected_error)
     app.add_error_handler(falcon.HTTPError, _on_http_error)
     app.add_error_handler(errors.TonnageError, _on_tonnage_error)
 
@@ -106,13 +105,13 @@ def _on_http_error(req: Request, resp: falcon.Response, error: falcon.HTTPError,
 def _on_tonnage_error(req: Request, resp: falcon.Response, error: errors.TonnageError, params: Any) -> None:
     status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), None)
     if status is None:
-        _on_surprise(req, resp, error, params)
+        _on_unexpected_error(req, resp, error, params)
     elif status == 503:
         LOG.log(loudness(error), "%s %s: %s", req.method, req.path, error.message)
         resp.set_header("Retry-After", str(RETRY_AFTER))
         write(resp, status, _UNAVAILABLE)
     elif status == 413:
-        # As Cinder says it: nothing is gained by waiting.
+        # As in Cinder: a wait does not help.
         resp.set_header("Retry-After", "0")
         write(resp, status, error.message, retryAfter="0")
     else:
@@ -121,6 +120,6 @@ def _on_tonnage_error(req: Request, resp: falcon.Response, error: errors.Tonnage
         write(resp, status, error.message)
 
 
-def _on_surprise(req: Request, resp: falcon.Response, error: Exception, params: Any) -> None:
+def _on_unexpected_error(req: Request, resp: falcon.Response, error: Exception, params: Any) -> None:
     LOG.error("%s %s failed", req.method, req.path, exc_info=error)
     write(resp, 500, _INTERNAL)

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Microversions: which revision of the API a client speaks.
+"""Microversions of the API.
 
-3.0 to 3.71 are Cinder's; 3.72 is ours and adds ``capacity_factors`` to pools.
+3.0 to 3.71 are those of Cinder; 3.72 is an addition of Tonnage, with ``capacity_factors`` in pools.
 """
 
 import falcon
 import microversion_parse
 
 from tonnage.api.http import faults
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
 
 SERVICE_TYPE = "volume"
@@ -38,16 +38,16 @@ CAPACITY_FACTORS = 72
 
 
 def require(req: Request, minor: int) -> None:
-    """Raise :class:`~tonnage.capacity.errors.NotFound` for what came with a later microversion than the request's."""
+    """Raise :class:`~tonnage.capacity.errors.NotFound` if the request has a microversion below 3.``minor``."""
     if not req.at_least(minor):
         raise errors.NotFound("The resource could not be found.")
 
 
-class Microversion:
-    """Middleware: finds the version that a request asks for and names it in the response."""
+class MicroversionMiddleware:
+    """Middleware that reads the microversion of a request and adds it to the response."""
 
     def process_request(self, req: Request, resp: falcon.Response) -> None:
-        """Note the version. Answers 400 for one that is malformed and 406 for one that is not supported."""
+        """Set the microversion. The response is 400 for a malformed one and 406 for an unsupported one."""
         if not req.path.startswith("/v3"):
             return
         resp.append_header("Vary", HEADER)
@@ -55,16 +55,16 @@ class Microversion:
         try:
             version = microversion_parse.extract_version(headers, SERVICE_TYPE, SUPPORTED)
         except TypeError:
-            asked = microversion_parse.get_version(headers, SERVICE_TYPE)
+            requested = microversion_parse.get_version(headers, SERVICE_TYPE)
             raise falcon.HTTPBadRequest(
-                description=f"API version {asked!r} is malformed: expected MAJOR.MINOR or latest."
+                description=f"API version {requested!r} is malformed: expected MAJOR.MINOR or latest."
             ) from None
         except ValueError:
-            asked = microversion_parse.get_version(headers, SERVICE_TYPE)
+            requested = microversion_parse.get_version(headers, SERVICE_TYPE)
             faults.write(
                 resp,
                 406,
-                f"Version {asked} is not supported by the API. Minimum is {MINIMUM} and maximum is {MAXIMUM}.",
+                f"Version {requested} is not supported by the API. Minimum is {MINIMUM} and maximum is {MAXIMUM}.",
             )
             resp.complete = True
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What oslo.middleware does before a request comes to the application. What is not asked for costs nothing."""
+"""The middleware of oslo.middleware, added only as far as options enable it."""
 
 import re
 from collections.abc import Callable, Iterable
@@ -9,13 +9,13 @@ from oslo_config import cfg
 from oslo_middleware import cors, http_proxy_to_wsgi, request_id
 from oslo_middleware.healthcheck import opts as health_opts
 
-from tonnage.api.http.request import WsgiApp
+from tonnage.api.http.http_request import WsgiApp
 from tonnage.capacity import errors
 
 _ORIGIN = re.compile(r"\*|https?://[^/,\s]+")
 
-# What pages of other sites may send and read, where they may send anything. Who asks is told in a header, so a browser
-# need not add what it remembers of the user, and is not asked to.
+# Methods and headers for pages of other sites, where CORS is enabled. Clients authenticate by a header, so browsers
+# need not send stored credentials.
 cors.set_defaults(
     allow_credentials=False,
     allow_methods=["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"],
@@ -39,7 +39,7 @@ _OPTIONS = (
 
 
 def register(conf: cfg.ConfigOpts) -> None:
-    """Register the options, all of oslo.middleware."""
+    """Register the options of oslo.middleware."""
     for group, options in _OPTIONS:
         conf.register_opts(options, group)
 
@@ -50,20 +50,20 @@ def list_library_opts() -> list[tuple[str, list[cfg.Opt]]]:
 
 
 def wrap(application: WsgiApp, conf: cfg.ConfigOpts) -> WsgiApp:
-    """Return the application behind what the options ask for. ``conf`` has those of :func:`register`.
+    """Return the application with the middleware that options enable. ``conf`` has the options of :func:`register`.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an origin that no page can have.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an invalid origin.
     """
     wrapped: WsgiApp = request_id.RequestId(application, conf)
     if conf.oslo_middleware.enable_proxy_headers_parsing:
         wrapped = http_proxy_to_wsgi.HTTPProxyToWSGI(wrapped, conf)
     if conf.cors.allowed_origin:
         _check(conf.cors.allowed_origin)
-        # Before who asks is known: a browser that asks whether it may send a request tells nothing of the user.
+        # Outside of authentication: a preflight request of a browser has no credentials.
         wrapped = cors.CORS(wrapped, conf)
 
     def plain(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
-        # A plain function, because tools look at what arguments an application takes and WebOb hides that.
+        # A plain function, because some tools inspect the signature of an application and WebOb hides it.
         return wrapped(environ, start_response)
 
     return plain

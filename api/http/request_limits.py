@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What no resource should have to think of."""
+"""Limits of all requests: the size of the body, and the characters of the path."""
 
 import errno
 from dataclasses import dataclass
@@ -8,55 +8,56 @@ from typing import NoReturn, Protocol
 import falcon
 from oslo_config import cfg
 
-#: How much of a body that is too large is read all the same: a client that is still sending would not read the answer.
-_DRAINED = 2**20
-_PIECE = 2**16
+#: Most bytes of a body above the limit that are read and discarded: a client that is still sending does not read the
+#: response.
+_DISCARDED_SIZE = 2**20
+_CHUNK_SIZE = 2**16
 
-#: Most characters that are told of what is wrong with a body.
-_LONGEST_WORDS = 100
+#: Most characters of the description of a failed read.
+_MAX_DESCRIPTION = 100
 
 
-class Body(Protocol):
-    """What a body is read from."""
+class BodyStream(Protocol):
+    """A stream with the body of a request."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Limit:
-    """The largest body that is read, in bytes, and the option that says so."""
+class BodyLimit:
+    """The largest accepted body in bytes, and the name of the option that sets it."""
 
     size: int
     option: str
 
     @property
-    def longest_read(self) -> int:
-        """How many bytes have to be read at once, at most."""
-        return max(self.size + 1, _PIECE)
+    def max_read_size(self) -> int:
+        """The largest number of bytes in one read."""
+        return max(self.size + 1, _CHUNK_SIZE)
 
     @property
     def too_large(self) -> falcon.HTTPError:
-        """The error for a body beyond the limit."""
+        """The error for a body above the limit."""
         return falcon.HTTPContentTooLarge(
             description=f"The request's body is too large: at most {self.size} bytes are read ({self.option})."
         )
 
-    def read(self, body: Body) -> bytes:
-        """Return a body. Raises falcon's errors if it is too large, or does not come as it was announced."""
-        raw = self._take(body, self.size + 1)
+    def read(self, body: BodyStream) -> bytes:
+        """Return a body. Raises falcon's errors if it is too large, late, or not as long as declared."""
+        raw = self._read_part(body, self.size + 1)
         if len(raw) > self.size:
             raise self.too_large
         return raw
 
-    def refuse(self, body: Body) -> NoReturn:
-        """Raise falcon's error for a body that is announced to be too large."""
-        left = _DRAINED
-        while left > 0 and (part := self._take(body, min(left, _PIECE))):
+    def reject(self, body: BodyStream) -> NoReturn:
+        """Raise falcon's error for a body whose declared length is too large."""
+        left = _DISCARDED_SIZE
+        while left > 0 and (part := self._read_part(body, min(left, _CHUNK_SIZE))):
             left -= len(part)
         raise self.too_large
 
-    def _take(self, body: Body, size: int) -> bytes:
-        """Return at most so many bytes. What goes wrong with that is no failure of the server."""
+    def _read_part(self, body: BodyStream, size: int) -> bytes:
+        """Return at most ``size`` bytes. A failed read is an error of the client, not of the server."""
         try:
             return body.read(size)
         except TimeoutError:
@@ -64,24 +65,24 @@ class Limit:
         except (OSError, ValueError) as error:
             if isinstance(error, OSError) and error.errno == errno.EFBIG:
                 raise self.too_large from None
-            said = str(error)[:_LONGEST_WORDS]  # it may repeat what was sent
-            raise falcon.HTTPBadRequest(description=f"The request's body cannot be read: {said}.") from None
+            description = str(error)[:_MAX_DESCRIPTION]  # it may repeat input of the client
+            raise falcon.HTTPBadRequest(description=f"The request's body cannot be read: {description}.") from None
 
 
-def limit(conf: cfg.ConfigOpts) -> Limit:
+def body_limit(conf: cfg.ConfigOpts) -> BodyLimit:
     """Return the limit of the REST API."""
-    return Limit(conf.osapi_max_request_body_size, "osapi_max_request_body_size")
+    return BodyLimit(conf.osapi_max_request_body_size, "osapi_max_request_body_size")
 
 
-class Guard:
-    """Middleware: refuses bodies beyond the limit, whether a resource wants one or not, and names that cannot exist."""
+class RequestLimits:
+    """Middleware that rejects bodies above the limit, for all resources, and paths with the character NUL."""
 
-    def __init__(self, limit: Limit) -> None:
+    def __init__(self, limit: BodyLimit) -> None:
         self._limit = limit
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Refuse a request that announces too large a body, or whose path has a character that no name has."""
+        """Raise falcon's error for a body whose declared length is too large, and for NUL in the path."""
         if (req.content_length or 0) > self._limit.size:
-            self._limit.refuse(req.bounded_stream)
+            self._limit.reject(req.bounded_stream)
         if "\x00" in req.path:
             raise falcon.HTTPRouteNotFound

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The built-in HTTP server: one process, many threads."""
+"""The built-in HTTP server: one process with many threads."""
 
 import errno
 import logging
@@ -9,6 +9,7 @@ import socket
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from cheroot import wsgi
@@ -16,29 +17,52 @@ from oslo_config import cfg
 
 from tonnage.api.auth import mutual_tls
 from tonnage.api.http import connections, request_limits
-from tonnage.api.http.request import WsgiApp
+from tonnage.api.http.http_request import WsgiApp
 from tonnage.capacity import errors
 
 LOG = logging.getLogger(__name__)
 
 _BACKLOG = 128
 _ERRNO = re.compile(r"\[Errno -?\d+\] ([^)]+)")
-#: Beyond this the server answers 413 before the application sees the request.
+#: Most bytes of the headers of a request. Longer ones are answered 413 before the application is called.
 _MAX_HEADERS = 65536
-#: How many bytes of a body are read at once where nothing else is said: as many as are announced.
-_LONGEST_READ = sys.maxsize
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listener:
+    """The name of a server for the log, its address, and the names of the options that set host and port."""
+
+    name: str
+    host: str
+    port: int
+    options: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerLimits:
+    """The limits of a server.
+
+    A server handles at most ``threads`` requests at a time. It keeps an idle connection for ``client_timeout`` seconds,
+    unless as many others are idle as it has threads. It lets accepted requests run for ``stop_timeout`` seconds when it
+    stops. It reads at most ``max_read_size`` bytes of a body at once.
+    """
+
+    threads: int
+    client_timeout: int
+    stop_timeout: int
+    max_read_size: int = sys.maxsize
 
 
 class _Server(wsgi.Server):
-    """cheroot's server, which would write to standard error and leave a socket open that it cannot bind."""
+    """cheroot's server with the log of Tonnage, and with a socket that is closed if it cannot be bound."""
 
     ConnectionClass = connections.Connection
     _connections: Any
-    longest_read = _LONGEST_READ
+    max_read_size = sys.maxsize
 
     @staticmethod
     def bind_socket(socket_: socket.socket, bind_addr: Any) -> socket.socket:
-        """Bind the socket, or close it and raise."""
+        """Bind the socket; close it if that fails."""
         try:
             socket_.bind(bind_addr)
         except OSError:
@@ -47,97 +71,81 @@ class _Server(wsgi.Server):
         return socket_
 
     def process_conn(self, conn: connections.Connection) -> None:
-        """Have a thread answer a connection once something has been said on it: those that are silent hold none."""
-        if conn.last_used is not None or conn.something_came():
+        """Assign a thread to a connection that has input. A silent connection uses no thread."""
+        if conn.last_used is not None or conn.has_input():
             super().process_conn(conn)
             return
         self.put_conn(conn)
         if self.ready:
-            # Whoever has asked nothing yet is waited for less long, lest many of them fill up the server.
-            conn.last_used = time.time() - max(0.0, self.timeout - connections.PATIENCE)
+            # A client that has not sent a request yet gets less time, so that many of them do not fill the server.
+            conn.last_used = time.time() - max(0.0, self.timeout - connections.CLIENT_TIMEOUT)
 
     def put_conn(self, conn: connections.Connection) -> None:
-        """Wait for what is said on a connection, or end it if the server stops: no thread may be left to answer."""
+        """Wait for input on a connection. Close it if the server stops, as no thread may be left to answer."""
         if self.ready:
             self._connections.put(conn)
         else:
-            conn.end()
+            conn.close_now()
 
     def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
-        """Write to the log."""
+        """Write an entry to the log."""
         LOG.log(level, "%s", msg, exc_info=traceback)
 
 
 class Server:
-    """Serves an application. ``options`` are the names of those that say where, ``name`` is that of what is served.
-
-    It works on as many requests at a time as it has ``threads``. It keeps a connection after an answer, for
-    ``client_timeout`` seconds, unless nothing is said on as many others. Of a body at most ``longest_read`` bytes are
-    read at once.
-    """
+    """Serves an application on a listener, with mutual TLS if there is an adapter for it."""
 
     def __init__(
-        self,
-        name: str,
-        host: str,
-        port: int,
-        options: tuple[str, str],
-        application: WsgiApp,
-        *,
-        threads: int,
-        client_timeout: int,
-        stop_timeout: int,
-        tls: mutual_tls.Adapter | None = None,
-        longest_read: int = _LONGEST_READ,
+        self, listener: Listener, application: WsgiApp, limits: ServerLimits, tls: mutual_tls.Adapter | None = None
     ) -> None:
-        self._name, self._address, self._options = name, (host, port), options
+        self._listener = listener
         self._server = _Server(
-            self._address,
+            (listener.host, listener.port),
             application,
-            numthreads=threads,
+            numthreads=limits.threads,
             server_name="tonnage",
             request_queue_size=_BACKLOG,
-            timeout=client_timeout,
-            shutdown_timeout=stop_timeout,
+            timeout=limits.client_timeout,
+            shutdown_timeout=limits.stop_timeout,
         )
-        self._server.keep_alive_conn_limit = threads
-        self._server.longest_read = longest_read
+        self._server.keep_alive_conn_limit = limits.threads
+        self._server.max_read_size = limits.max_read_size
         self._server.ssl_adapter = tls
         if tls is not None:
             self._server.ConnectionClass = mutual_tls.Connection
         self._server.max_request_header_size = _MAX_HEADERS
-        self._thread = threading.Thread(target=self._serve, name=name)
+        self._thread = threading.Thread(target=self._serve, name=listener.name)
 
     @property
     def url(self) -> str:
-        """Where the server listens, once it has started."""
+        """The URL of the server, once it listens."""
         host, port = self._server.bind_addr[:2]
         scheme = "http" if self._server.ssl_adapter is None else "https"
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     def listen(self) -> None:
-        """Take the address; whoever connects waits until the server has started.
+        """Bind the address. Clients that connect wait until the server has started.
 
-        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the address cannot be had.
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the address is not available.
         """
         try:
             self._server.prepare()
         except OSError as error:
-            host, port = self._address
+            listener = self._listener
             raise errors.ConfigurationError(
-                f"cannot listen on {self._options[0]} = {host}, {self._options[1]} = {port}: "
-                f"{_reason(error)}; {_way_out(error)}"
+                f"cannot listen on {listener.options[0]} = {listener.host}, {listener.options[1]} = {listener.port}: "
+                f"{_reason(error)}; {_remedy(error)}"
             ) from None
 
     def start(self) -> None:
-        """Serve on threads of its own; raises as :meth:`listen`, which comes first unless it was called before."""
+        """Serve on separate threads; call :meth:`listen` first unless that was done. Raises as :meth:`listen`."""
         if not self._server.ready:
             self.listen()
         self._thread.start()
-        LOG.info("The %s listens on %s", self._name, self.url)
+        LOG.info("The %s listens on %s", self._listener.name, self.url)
 
     def stop(self) -> None:
-        """Accept nothing more, finish what was accepted (for ``stop_timeout`` seconds at most), end."""
+        """Stop accepting requests, and wait at most ``stop_timeout`` seconds for the accepted ones."""
         self._server.stop()
         if self._thread.ident is not None:
             self._thread.join()
@@ -147,23 +155,25 @@ class Server:
 
 
 class ApiServer(Server):
-    """Serves the REST API on ``osapi_volume_listen`` and ``osapi_volume_listen_port``."""
+    """The server of the REST API, on ``osapi_volume_listen`` and ``osapi_volume_listen_port``."""
 
     def __init__(self, conf: cfg.ConfigOpts, application: WsgiApp) -> None:
-        super().__init__(
-            "REST API",
-            conf.osapi_volume_listen,
-            conf.osapi_volume_listen_port,
-            ("osapi_volume_listen", "osapi_volume_listen_port"),
-            application,
+        listener = Listener(
+            name="REST API",
+            host=conf.osapi_volume_listen,
+            port=conf.osapi_volume_listen_port,
+            options=("osapi_volume_listen", "osapi_volume_listen_port"),
+        )
+        limits = ServerLimits(
             threads=conf.osapi_volume_threads,
             client_timeout=conf.client_socket_timeout,
             stop_timeout=conf.osapi_volume_stop_timeout,
-            longest_read=request_limits.limit(conf).longest_read,
+            max_read_size=request_limits.body_limit(conf).max_read_size,
         )
+        super().__init__(listener, application, limits)
 
 
-def _way_out(error: OSError) -> str:
+def _remedy(error: OSError) -> str:
     text = str(error)
     if os.strerror(errno.EADDRINUSE) in text:
         return "end what listens there or choose another port"
@@ -171,6 +181,6 @@ def _way_out(error: OSError) -> str:
 
 
 def _reason(error: OSError) -> str:
-    """Return the reason in the system's words, which cheroot leaves in the text of an error of its own."""
+    """Return the system's error message, which cheroot embeds in the text of its own error."""
     found = _ERRNO.search(str(error))
     return str(error) if found is None else found[1]

@@ -1,31 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the methods of resources take and answer, noted where they are.
+"""Annotations of the methods of resources with the types of their requests and responses.
 
-The types are those that requests are checked by and that answers are made of, so that the OpenAPI document, which is
-made of these notes, says what is so.
+The types are the same that validate requests and build responses, so the OpenAPI document, which is generated from the
+annotations, matches the code.
 """
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
-from tonnage.api.http.pagination import NOTHING, Query
+from tonnage.api.http.list_query import NO_PARAMETERS, Query
 
-#: A path, what is there, and which of its methods are meant: a suffix of their names.
+#: A path, its resource, and the suffix in the names of the resource's methods for this path (None for no suffix).
 Route: TypeAlias = tuple[str, object, str | None]
 
 F = TypeVar("F", bound=Callable[..., None])
 
-_NOTE = "operation"
+_ATTRIBUTE = "operation"
 
 
-class Open:
-    """What a resource is that answers everybody, and so does not know who asks."""
+class PublicResource:
+    """The base class of resources without authentication."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """A header of a request. ``pattern`` is what it is checked by."""
+    """A header of a request. ``pattern`` is the regular expression of its values."""
 
     name: str
     description: str
@@ -34,18 +34,18 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """What a method takes and answers.
+    """The requests and responses of a method.
 
-    ``answers`` has the type of the body for each status of success, None for no body. ``bodies`` are the types that the
-    request may be of; ``actions`` are those of the arguments of the actions that its only key may name. ``names`` has
-    patterns of parameters of the path, where not every text is a name. ``errors`` are the statuses that it may answer
-    beside those that any operation may.
+    ``answers`` maps each status of success to the type of the body, None for no body. ``bodies`` are the accepted types
+    of the request's body. ``actions`` maps the names of actions, one of which is the only key of the body, to the types
+    of their arguments. ``names`` has regular expressions for parameters of the path. ``errors`` are the error statuses
+    in addition to those of all operations.
     """
 
     answers: Mapping[int, Any]
     bodies: tuple[Any, ...] = ()
     actions: Mapping[str, Any] | None = None
-    query: Query = NOTHING
+    query: Query = NO_PARAMETERS
     headers: tuple[Header, ...] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     errors: Collection[int] = ()
@@ -56,13 +56,13 @@ def operation(
     *,
     bodies: tuple[Any, ...] = (),
     actions: Mapping[str, Any] | None = None,
-    query: Query = NOTHING,
+    query: Query = NO_PARAMETERS,
     headers: tuple[Header, ...] = (),
     names: Mapping[str, str] | None = None,
     errors: Collection[int] = (),
 ) -> Callable[[F], F]:
-    """Note what a method takes and answers, see :class:`Operation`."""
-    note = Operation(
+    """Return a decorator that annotates a method; the parameters are those of :class:`Operation`."""
+    annotation = Operation(
         answers=answers,
         bodies=bodies,
         actions=actions,
@@ -73,13 +73,13 @@ def operation(
     )
 
     def mark(responder: F) -> F:
-        setattr(responder, _NOTE, note)
+        setattr(responder, _ATTRIBUTE, annotation)
         return responder
 
     return mark
 
 
-def noted(responder: Callable[..., None]) -> Operation | None:
-    """Return what was noted of a method, None if nothing was."""
-    found: Operation | None = getattr(responder, _NOTE, None)
+def operation_of(responder: Callable[..., None]) -> Operation | None:
+    """Return the annotation of a method, None if it has none."""
+    found: Operation | None = getattr(responder, _ATTRIBUTE, None)
     return found

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The OpenAPI document, made of what is noted at the methods of resources and of the types that requests go through."""
+"""The OpenAPI document, generated from the annotations of the resources' methods and the types of the bodies."""
 
 import inspect
 import re
@@ -11,7 +11,7 @@ import msgspec
 
 from tonnage.api.auth import policies
 from tonnage.api.http import faults, microversions
-from tonnage.api.openapi.annotations import Open, Operation, Route, noted
+from tonnage.api.openapi.annotations import Operation, PublicResource, Route, operation_of
 from tonnage.api.schemas import response_bodies
 
 Json = dict[str, Any]
@@ -20,21 +20,21 @@ _METHODS = ("get", "post", "put", "patch", "delete")
 _COMPONENTS = "#/components/schemas/{name}"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
-#: What any operation may answer, and what more where there is a body, where something is looked up or who asks matters.
-_ANYWHERE = (400, 403, 413, 500, 503)
-_NOT_OPEN = (401,)
-_WITH_BODY = (408, 415)
-_WITH_VERSION = (406,)
-_WITH_NAMES = (404,)
+#: Error statuses of all operations, and of those with authentication, a body, a microversion, or names in the path.
+_ERRORS = (400, 403, 413, 500, 503)
+_ERRORS_WITH_AUTHENTICATION = (401,)
+_ERRORS_WITH_BODY = (408, 415)
+_ERRORS_WITH_VERSION = (406,)
+_ERRORS_WITH_NAMES = (404,)
 
-_ABOUT = (
-    "The part of the OpenStack Block Storage API v3 that is about placing volumes. Each path behind /v3 is also served "
-    "behind /v3/{project_id}, as clients differ in this. Sizes are GiB, times UTC. Texts cannot contain the character "
-    "NUL. Keys that are not known are ignored in bodies, but for those of the storage of Kubernetes clusters."
+_DESCRIPTION = (
+    "The part of the OpenStack Block Storage API v3 for the placement of volumes. Each path below /v3 is also served "
+    "below /v3/{project_id}, as clients differ in this. Sizes are in GiB, times in UTC. Text cannot contain the "
+    "character NUL. Unknown keys in bodies are ignored, except in bodies about the storage of Kubernetes clusters."
 )
 
 
-#: How whoever asks says who he is, by ``auth_strategy``; one that is not here asks nobody.
+#: Security schemes by ``auth_strategy``. Strategies without one do not authenticate.
 _SECURITY: Mapping[str, Json] = {
     "keystone": {"token": {"type": "apiKey", "in": "header", "name": "X-Auth-Token"}},
     "http_basic": {"basic": {"type": "http", "scheme": "basic"}},
@@ -43,55 +43,57 @@ _SECURITY: Mapping[str, Json] = {
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
+    """An operation of the document: a method of a resource at a path."""
+
     path: str
     method: str
-    text: str
-    note: Operation
-    open: bool
+    docstring: str
+    annotation: Operation
+    public: bool
 
     @property
     def id(self) -> str:
-        """What the document calls it."""
+        """The ``operationId``."""
         return f"{self.method}{re.sub(r'[^0-9a-zA-Z]+', '_', self.path)}".rstrip("_")
 
     @property
     def types(self) -> Iterator[Any]:
         """The types of its bodies."""
-        for shown in self.note.answers.values():
-            yield from _several(shown)
-        yield from self.note.bodies
-        yield from (self.note.actions or {}).values()
+        for answer in self.annotation.answers.values():
+            yield from _body_types(answer)
+        yield from self.annotation.bodies
+        yield from (self.annotation.actions or {}).values()
 
 
 def document(routes: Iterable[Route], auth_strategy: str) -> Json:
-    """Return the document for these routes: path, resource, and the suffix of the names of its methods."""
+    """Return the OpenAPI document of these routes."""
     security = _SECURITY.get(auth_strategy, {})
     entries = list(_entries(routes))
     types = [response_bodies.Fault, *(kind for entry in entries for kind in entry.types)]
-    shown, components = msgspec.json.schema_components(types, schema_hook=_own, ref_template=_COMPONENTS)
-    schemas = iter(shown)
-    next(schemas)
+    found, components = msgspec.json.schema_components(types, schema_hook=_custom_schema, ref_template=_COMPONENTS)
+    schemas = iter(found)
+    next(schemas)  # the schema of Fault, which is needed only as a component
     paths: dict[str, Json] = {}
     for entry in entries:
         described = _operation(entry, [next(schemas) for _ in entry.types])
         if entry.method == "post":
-            _link(described, entry, entries)
-        if security and not entry.open:
+            _add_links(described, entry, entries)
+        if security and not entry.public:
             described["security"] = [{name: []} for name in security]
         paths.setdefault(entry.path, {})[entry.method] = described
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Tonnage Block Storage", "version": microversions.MAXIMUM, "description": _ABOUT},
+        "info": {"title": "Tonnage Block Storage", "version": microversions.MAXIMUM, "description": _DESCRIPTION},
         "servers": [{"url": "/"}],
         "paths": paths,
         "components": {"schemas": components, "headers": _HEADERS, "securitySchemes": security},
     }
 
 
-def undescribed(routes: Iterable[Route]) -> list[str]:
-    """Return the methods about which nothing is noted."""
+def undocumented(routes: Iterable[Route]) -> list[str]:
+    """Return the methods without an annotation."""
     found = _responders(routes)
-    return [f"{method.upper()} {path}" for path, method, _, responder in found if noted(responder) is None]
+    return [f"{method.upper()} {path}" for path, method, _, responder in found if operation_of(responder) is None]
 
 
 def _responders(routes: Iterable[Route]) -> Iterator[tuple[str, str, object, Any]]:
@@ -104,24 +106,25 @@ def _responders(routes: Iterable[Route]) -> Iterator[tuple[str, str, object, Any
 
 def _entries(routes: Iterable[Route]) -> Iterator[_Entry]:
     for path, method, resource, responder in _responders(routes):
-        note = noted(responder)
-        if note is not None:
-            yield _Entry(path, method, inspect.getdoc(responder) or "", note, isinstance(resource, Open))
+        annotation = operation_of(responder)
+        if annotation is not None:
+            docstring = inspect.getdoc(responder) or ""
+            yield _Entry(path, method, docstring, annotation, isinstance(resource, PublicResource))
 
 
 def _operation(entry: _Entry, schemas: list[Json]) -> Json:
-    """Return one operation. ``schemas`` are those of its types, in their order."""
-    note, left = entry.note, iter(schemas)
+    """Return one operation. ``schemas`` are those of its types, in the same order."""
+    annotation, left = entry.annotation, iter(schemas)
     responses = {}
-    for status, shown in note.answers.items():
-        found = [next(left) for _ in _several(shown)]
-        responses[str(status)] = _response(_SUCCESS.get(status, "What was asked for."), found)
-    bodies = [next(left) for _ in note.bodies] + [_action(name, next(left)) for name in note.actions or ()]
-    for status in sorted(_errors(entry) - set(note.answers)):
+    for status, answer in annotation.answers.items():
+        found = [next(left) for _ in _body_types(answer)]
+        responses[str(status)] = _response(_SUCCESS.get(status, "The requested data."), found)
+    bodies = [next(left) for _ in annotation.bodies] + [_action(name, next(left)) for name in annotation.actions or ()]
+    for status in sorted(_errors(entry) - set(annotation.answers)):
         responses[str(status)] = _response(faults.name(status), [_fault(status)])
         if status == 401:
             responses[str(status)]["headers"]["WWW-Authenticate"] = {"$ref": "#/components/headers/WWW-Authenticate"}
-    summary, _, more = entry.text.partition("\n")
+    summary, _, description = entry.docstring.partition("\n")
     tag = entry.path.removeprefix("/v3").strip("/").partition("/")[0] or "versions"
     described: Json = {
         "operationId": entry.id,
@@ -133,44 +136,44 @@ def _operation(entry: _Entry, schemas: list[Json]) -> Json:
     rules = policies.by_operation().get((entry.method.upper(), entry.path.removeprefix("/v3")))
     if rules:
         described["x-policies"] = rules
-    if more.strip():
-        described["description"] = more.strip()
+    if description.strip():
+        described["description"] = description.strip()
     if bodies:
         described["requestBody"] = {"required": True, "content": _json(bodies)}
     return described
 
 
-def _link(described: Json, entry: _Entry, entries: Iterable[_Entry]) -> None:
-    """Add to what an operation makes where that is found, which is below the operation's own path."""
-    for status, shown in entry.note.answers.items():
-        where = _where_id_is(shown)
+def _add_links(described: Json, entry: _Entry, entries: Iterable[_Entry]) -> None:
+    """Link the operation that creates an object to the operations on it, whose paths extend its own path."""
+    for status, answer in entry.annotation.answers.items():
+        pointer = _id_pointer(answer)
         links = {
-            other.id: {"operationId": other.id, "parameters": {name[1]: where}}
+            other.id: {"operationId": other.id, "parameters": {name[1]: pointer}}
             for other in entries
-            if where and (name := re.match(re.escape(entry.path) + r"/\{(\w+)\}", other.path))
+            if pointer and (name := re.match(re.escape(entry.path) + r"/\{(\w+)\}", other.path))
         }
         if links:
             described["responses"][str(status)]["links"] = links
 
 
-def _where_id_is(shown: Any) -> str | None:
-    """Return where in a body the id is of what was made, None if nothing with an id was."""
-    for kind in _several(shown):
-        made = msgspec.structs.fields(kind)[0] if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
-        if made is not None and "id" in getattr(made.type, "__struct_fields__", ()):
-            return f"$response.body#/{made.encode_name}/id"
+def _id_pointer(answer: Any) -> str | None:
+    """Return a pointer to the id of the created object in a response, None if the response has no such id."""
+    for kind in _body_types(answer):
+        first = msgspec.structs.fields(kind)[0] if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
+        if first is not None and "id" in getattr(first.type, "__struct_fields__", ()):
+            return f"$response.body#/{first.encode_name}/id"
     return None
 
 
 def _parameters(entry: _Entry) -> Iterator[Json]:
     for name in _PARAMETER.findall(entry.path):
         schema = {"type": "string"}
-        if name in entry.note.names:
-            schema["pattern"] = entry.note.names[name]
+        if name in entry.annotation.names:
+            schema["pattern"] = entry.annotation.names[name]
         yield {"name": name, "in": "path", "required": True, "schema": schema}
-    for name, schema in entry.note.query.schemas().items():
-        yield {"name": name, "in": "query", "required": name in entry.note.query.required, "schema": schema}
-    for header in entry.note.headers:
+    for name, schema in entry.annotation.query.schemas().items():
+        yield {"name": name, "in": "query", "required": name in entry.annotation.query.required, "schema": schema}
+    for header in entry.annotation.headers:
         schema = {"type": "string", "pattern": header.pattern}
         yield {"name": header.name, "in": "header", "description": header.description, "schema": schema}
     if entry.path.startswith("/v3"):
@@ -184,14 +187,14 @@ def _parameters(entry: _Entry) -> Iterator[Json]:
 
 
 def _errors(entry: _Entry) -> set[int]:
-    with_body = bool(entry.note.bodies or entry.note.actions)
+    with_body = bool(entry.annotation.bodies or entry.annotation.actions)
     return {
-        *_ANYWHERE,
-        *(() if entry.open else _NOT_OPEN),
-        *entry.note.errors,
-        *(_WITH_BODY if with_body else ()),
-        *(_WITH_VERSION if entry.path.startswith("/v3") else ()),
-        *(_WITH_NAMES if _PARAMETER.search(entry.path) else ()),
+        *_ERRORS,
+        *(() if entry.public else _ERRORS_WITH_AUTHENTICATION),
+        *entry.annotation.errors,
+        *(_ERRORS_WITH_BODY if with_body else ()),
+        *(_ERRORS_WITH_VERSION if entry.path.startswith("/v3") else ()),
+        *(_ERRORS_WITH_NAMES if _PARAMETER.search(entry.path) else ()),
     }
 
 
@@ -223,26 +226,26 @@ def _action(name: str, arguments: Json) -> Json:
     }
 
 
-def _several(shown: Any) -> tuple[Any, ...]:
-    """Return the types that a body may be of."""
-    if shown is None:
+def _body_types(answer: Any) -> tuple[Any, ...]:
+    """Return the possible types of a response's body."""
+    if answer is None:
         return ()
-    return shown if isinstance(shown, tuple) else (shown,)
+    return answer if isinstance(answer, tuple) else (answer,)
 
 
-def _own(kind: type[Any]) -> Json:
-    """Return the schema of a type that knows how to read itself."""
+def _custom_schema(kind: type[Any]) -> Json:
+    """Return the schema of a type that has its own, in the attribute ``SCHEMA``."""
     schema: Json = kind.SCHEMA
     return schema
 
 
-_SUCCESS = {202: "It was taken on.", 204: "It is done.", 300: "The versions that there are to choose from."}
+_SUCCESS = {202: "The request was accepted.", 204: "The request is completed.", 300: "The supported versions."}
 
 _HEADERS = {
     "x-openstack-request-id": {
-        "description": "The id of the request, under which the log has more about it.",
+        "description": "The id of the request, for a search in the log.",
         "required": True,
         "schema": {"type": "string"},
     },
-    "WWW-Authenticate": {"description": "How to say who asks.", "schema": {"type": "string"}},
+    "WWW-Authenticate": {"description": "The required kind of authentication.", "schema": {"type": "string"}},
 }

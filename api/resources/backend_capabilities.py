@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The capabilities of a backend, and the values that volume types can ask for, in the form of Cinder."""
+"""The capabilities of a backend, with the values for the extra specs of volume types, in the format of Cinder."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -8,9 +8,9 @@ import falcon
 import msgspec
 
 from tonnage.api.auth import policies
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import Tools
+from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import service_bodies
 from tonnage.api.schemas.service_bodies import Capabilities, Property
 from tonnage.capacity import request, type_conversion
@@ -21,14 +21,14 @@ from tonnage.ledger.inventory import backends
 class BackendCapabilities:
     """``/capabilities/{host}``."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
 
     @operation({200: service_bodies.Capabilities})
     def on_get(self, req: Request, resp: falcon.Response, host: str) -> None:
-        """Show what a backend is, and what volume types can ask of it."""
-        self._tools.policy.require(req.context.identity, policies.CAPABILITIES)
-        with self._tools.database.reading() as session:
+        """Show the capabilities of a backend and the extra specs that volume types can require."""
+        self._context.policy.require(req.context.identity, policies.CAPABILITIES)
+        with self._context.database.reading() as session:
             reports = backends.reports_of(session, host)
         resp.media = of_backend(host, reports)
 
@@ -38,8 +38,8 @@ _FLAGS = {
     "thick_provisioning_support": request.Provisioning.THICK,
 }
 
-#: What a driver may report by itself of the specs that mean something to it.
-_OWN = "properties"
+#: The key of a report under which a driver may describe extra specs itself.
+_DRIVER_PROPERTIES = "properties"
 
 _KNOWN: Mapping[str, tuple[str, str]] = {
     "thin_provisioning_support": (
@@ -54,9 +54,9 @@ _KNOWN: Mapping[str, tuple[str, str]] = {
     "volume_backend_name": ("Backend name", "The name that the configuration gives the backend."),
 }
 
-#: Steers filters and weighers, or drivers, and is nothing to be asked for.
-_STEERING = {
-    _OWN,
+#: Keys of a report that control filters, weighers or drivers, and that extra specs cannot require.
+_CONTROL_KEYS = {
+    _DRIVER_PROPERTIES,
     "filter_function",
     "goodness_function",
     "location_info",
@@ -64,13 +64,16 @@ _STEERING = {
     "min_free_capacity_percentage",
     "report_lifetime",
 }
-_HIDDEN = (pool_stats.FIGURES - _FLAGS.keys()) | {*pool_stats.SHOWN, *_STEERING}
+_HIDDEN = (pool_stats.FIGURES - _FLAGS.keys()) | {*pool_stats.SHOWN, *_CONTROL_KEYS}
 
 _TYPES = {bool: "boolean", int: "integer", float: "number", str: "string"}
 
 
 def of_backend(host: str, reports: Sequence[Mapping[str, Any]]) -> Capabilities:
-    """Return what a backend is by the last reports of its pools. What they do not agree on is null."""
+    """Return the capabilities of a backend from the last reports of its pools.
+
+    A value that differs between the pools is null.
+    """
     return Capabilities(
         namespace=f"OS::Storage::Capabilities::{host}",
         vendor_name=_agreed(reports, "vendor_name"),
@@ -81,19 +84,19 @@ def of_backend(host: str, reports: Sequence[Mapping[str, Any]]) -> Capabilities:
         display_name=_agreed(reports, "display_name"),
         description=_agreed(reports, "description"),
         visibility=_agreed(reports, "visibility"),
-        properties=dict(sorted({**_asked_for(reports), **_own(reports)}.items())),
+        properties=dict(sorted({**_reported_properties(reports), **_driver_properties(reports)}.items())),
     )
 
 
 def _agreed(reports: Sequence[Mapping[str, Any]], key: str) -> str | None:
     values = [report.get(key) for report in reports]
-    # Of a protocol there may be all its names, the preferred one first.
+    # A protocol may be a list of all its names, the preferred one first.
     texts = {str(value[0] if isinstance(value, list) and value else value) for value in values if value is not None}
     return texts.pop() if len(texts) == 1 else None
 
 
-def _asked_for(reports: Sequence[Mapping[str, Any]]) -> dict[str, Property]:
-    """Return each capability with the values that pools report."""
+def _reported_properties(reports: Sequence[Mapping[str, Any]]) -> dict[str, Property]:
+    """Return each capability with the values in the reports of the pools."""
     values: dict[str, list[Any]] = {}
     for report in reports:
         for flag, provisioning in _FLAGS.items():
@@ -101,19 +104,22 @@ def _asked_for(reports: Sequence[Mapping[str, Any]]) -> dict[str, Property]:
             values.setdefault(flag, []).append(supported)
             if supported:
                 values.setdefault(request.PROVISIONING_SPEC, []).append(provisioning.value)
-        for key, value in _flat(report):
+        for key, value in _extra_specs(report):
             if key not in _FLAGS:
                 values.setdefault(key, []).append(value)
     return {key: _property(key, found) for key, found in values.items()}
 
 
-def _flat(report: Mapping[str, Any], scope: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the capabilities of a report by the extra specs that ask for them, nested ones in their scope."""
+def _extra_specs(report: Mapping[str, Any], scope: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the keys of the extra specs that match a report's capabilities, with the reported values.
+
+    Keys of nested capabilities are scoped.
+    """
     for key, value in report.items():
         if not scope and key in _HIDDEN:
             continue
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{scope or 'capabilities:'}{key}:")
+            yield from _extra_specs(value, f"{scope or 'capabilities:'}{key}:")
         elif type(value) in _TYPES:
             yield f"{scope}{key}", value
 
@@ -126,11 +132,11 @@ def _property(key: str, values: Sequence[Any]) -> Property:
     return Property(title, description, kinds.pop(), sorted(set(values)))
 
 
-def _own(reports: Sequence[Mapping[str, Any]]) -> dict[str, Property]:
-    """Return what drivers report of this themselves, as far as it has the form."""
+def _driver_properties(reports: Sequence[Mapping[str, Any]]) -> dict[str, Property]:
+    """Return the properties that drivers report, without malformed ones."""
     found = {}
     for report in reports:
-        given = report.get(_OWN)
+        given = report.get(_DRIVER_PROPERTIES)
         for key, value in given.items() if isinstance(given, Mapping) else ():
             try:
                 found[key] = type_conversion.convert(value, Property)

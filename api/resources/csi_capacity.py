@@ -7,9 +7,9 @@ Queries return the nodes that take volumes of this storage.
 import falcon
 
 from tonnage.api.auth import policies
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import Tools
+from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import csi_bodies as bodies
 from tonnage.k8s.capacity import driver_rows
 from tonnage.k8s.capacity.patches import DriverPatch
@@ -36,14 +36,14 @@ def _require_no_trailing_space(name: str) -> None:
 class Drivers:
     """``/csi-drivers``."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
 
     @operation({200: bodies.CsiDrivers})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List drivers, without their storage."""
-        self._tools.policy.require(req.context.identity, policies.CSI_GET_ALL)
-        with self._tools.database.reading() as session:
+        self._context.policy.require(req.context.identity, policies.CSI_GET_ALL)
+        with self._context.database.reading() as session:
             found = driver_rows.list_all(session)
         resp.media = bodies.CsiDrivers([bodies.driver(each) for each in found])
 
@@ -51,15 +51,15 @@ class Drivers:
 class Driver:
     """``/csi-drivers/{driver}``."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
 
     @operation({200: bodies.CsiDriverDetail}, names=_DRIVER)
     def on_get(self, req: Request, resp: falcon.Response, driver: str) -> None:
         """Show a driver with its storage."""
-        self._tools.policy.require(req.context.identity, policies.CSI_GET)
+        self._context.policy.require(req.context.identity, policies.CSI_GET)
         _require_no_trailing_space(driver)
-        with self._tools.database.reading(snapshot=True) as session:
+        with self._context.database.reading(snapshot=True) as session:
             found = driver_rows.find(session, driver)
         resp.media = bodies.driver_detail(found)
 
@@ -70,34 +70,34 @@ class Driver:
         Lists are merged by ``storageClassName`` and ``name``. ``null`` removes a value, ``"$patch": "delete"`` an
         element. With ``metadata.resourceVersion`` the patch applies only if the driver has that version.
         """
-        self._tools.policy.require(req.context.identity, policies.CSI_UPDATE)
+        self._context.policy.require(req.context.identity, policies.CSI_UPDATE)
         _require_no_trailing_space(driver)
         kind = (req.content_type or "").partition(";")[0].strip().lower()
         if kind in _UNSUPPORTED_PATCHES:
             raise falcon.HTTPUnsupportedMediaType(
                 description=f"Content-Type is {kind!r}: expected application/strategic-merge-patch+json."
             )
-        change = self._tools.bodies.read(req, DriverPatch)
+        change = self._context.bodies.read(req, DriverPatch)
         if len(driver) > _MAX_NAME_LENGTH:
             raise falcon.HTTPBadRequest(description=f"The driver's name is longer than {_MAX_NAME_LENGTH} characters.")
         if change.metadata is not None and change.metadata.name not in (None, driver):
             raise falcon.HTTPBadRequest(description=f"metadata.name is another one than {driver!r}.")
-        resp.media = bodies.driver(self._tools.database.run(driver_rows.patch, driver, change))
+        resp.media = bodies.driver(self._context.database.run(driver_rows.patch, driver, change))
 
     @operation({204: None}, names=_DRIVER)
     def on_delete(self, req: Request, resp: falcon.Response, driver: str) -> None:
         """Delete a driver with its pools and the claims on them."""
-        self._tools.policy.require(req.context.identity, policies.CSI_DELETE)
+        self._context.policy.require(req.context.identity, policies.CSI_DELETE)
         _require_no_trailing_space(driver)
-        self._tools.database.remove(driver_rows.delete, driver)
+        self._context.database.remove(driver_rows.delete, driver)
         resp.status = falcon.HTTP_204
 
 
 class Fit:
     """``/csi-capacity/fit``."""
 
-    def __init__(self, tools: Tools, queries: NodeQueries) -> None:
-        self._tools, self._queries = tools, queries
+    def __init__(self, context: ResourceContext, queries: NodeQueries) -> None:
+        self._context, self._queries = context, queries
 
     @operation({200: bodies.FitResponse}, bodies=(bodies.FitRequest,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
@@ -106,13 +106,13 @@ class Fit:
         With a ``claim``, the node with the largest remaining fraction is chosen and capacity for the volumes is claimed
         there. The claims replace the holder's former ones, and count until they are released or the lease ends.
         """
-        self._tools.policy.require(req.context.identity, policies.CSI_FIT)
-        fit_request = self._tools.bodies.read(req, bodies.FitRequest)
+        self._context.policy.require(req.context.identity, policies.CSI_FIT)
+        fit_request = self._context.bodies.read(req, bodies.FitRequest)
         volumes, nodes = fit_request.to_volumes(), fit_request.to_nodes()
         if fit_request.claim is None:
             resp.media = bodies.fit_response(self._queries.decide(volumes, nodes), None, None)
             return
-        self._tools.policy.require(req.context.identity, policies.CSI_CLAIM)
+        self._context.policy.require(req.context.identity, policies.CSI_CLAIM)
         decision, node_claim = self._queries.claim(volumes, nodes, fit_request.claim.holder, fit_request.claim.lease)
         resp.media = bodies.fit_response(decision, fit_request.claim.holder, node_claim)
 
@@ -120,22 +120,22 @@ class Fit:
 class Claims:
     """``/csi-capacity/claims/{holder}``."""
 
-    def __init__(self, tools: Tools, queries: NodeQueries) -> None:
-        self._tools, self._queries = tools, queries
+    def __init__(self, context: ResourceContext, queries: NodeQueries) -> None:
+        self._context, self._queries = context, queries
 
     @operation({200: bodies.HolderClaims}, names=_HOLDER)
     def on_get(self, req: Request, resp: falcon.Response, holder: str) -> None:
         """Show the active claims of a holder."""
-        self._tools.policy.require(req.context.identity, policies.CSI_CLAIM)
+        self._context.policy.require(req.context.identity, policies.CSI_CLAIM)
         _require_no_trailing_space(holder)
-        with self._tools.database.reading() as session:
+        with self._context.database.reading() as session:
             found = capacity_claims.list_for_holder(session, holder)
         resp.media = bodies.holder_claims(holder, found)
 
     @operation({204: None}, names=_HOLDER)
     def on_delete(self, req: Request, resp: falcon.Response, holder: str) -> None:
         """Release the claims of a holder. Without claims nothing happens."""
-        self._tools.policy.require(req.context.identity, policies.CSI_CLAIM)
+        self._context.policy.require(req.context.identity, policies.CSI_CLAIM)
         _require_no_trailing_space(holder)
         self._queries.release(holder)
         resp.status = falcon.HTTP_204

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The extensions of the API: those that are served, and those of Cinder that Tonnage does not have.
+"""The extensions of the API, and the kinds of objects in Cinder that Tonnage does not support.
 
-A list of the latter is empty, and a request to create one is answered 501.
+A list of unsupported objects is empty, and a request to create one gets status 501.
 """
 
 from collections.abc import Collection, Mapping
@@ -11,16 +11,16 @@ from typing import Any
 import falcon
 
 from tonnage.api.auth import policies
-from tonnage.api.http import faults, microversions, pagination
-from tonnage.api.http.pagination import Query
-from tonnage.api.http.request import Request
+from tonnage.api.http import faults, list_query, microversions
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import Tools
+from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import response_bodies
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import groups, user_messages, volume_types, volumes
 
-#: Parts of the API that are extensions in Cinder, by the aliases that clients look for.
+#: Supported parts of the API that are extensions in Cinder, by the aliases that clients check.
 _EXTENSIONS: Mapping[str, str] = {
     "OS-SCH-HNT": "Hints for the scheduler.",
     "capabilities": "What backends can do.",
@@ -53,26 +53,26 @@ _FILTERS: Mapping[str, Collection[str]] = {
     "volume": volumes.FILTERS - {"name"},
 }
 
-_QUERY = Query(filters=("resource",), more="ignored")
+_QUERY = Query(filters=("resource",), other_parameters="ignored")
 
 
 class Extensions:
-    """``/extensions``, open to everybody."""
+    """``/extensions``, for all users."""
 
     @operation({200: response_bodies.Extensions})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """List the extensions of Cinder's API that are served."""
+        """List the supported extensions of Cinder's API."""
         resp.media = response_bodies.Extensions(
             [response_bodies.Extension(alias, alias, text) for alias, text in sorted(_EXTENSIONS.items())]
         )
 
 
 class ResourceFilters:
-    """``/resource_filters``, from 3.33 on and open to everybody."""
+    """``/resource_filters``, for all users since microversion 3.33."""
 
     @operation({200: response_bodies.ResourceFilters}, query=_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """List the filters of each list; ``~`` after a name: the filter also matches a part of the value."""
+        """List the filters of each list. A filter whose name ends with ``~`` also matches parts of values."""
         if not req.at_least(microversions.RESOURCE_FILTERS):
             raise errors.NotFound("The resource could not be found.")
         wanted = _QUERY.read(req).get("resource")
@@ -90,19 +90,22 @@ class ResourceFilters:
         )
 
 
-_LIST_QUERY = Query(flags=("all_tenants", "with_count"), more="ignored")
+_LIST_QUERY = Query(flags=("all_tenants", "with_count"), other_parameters="ignored")
 
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedKind:
-    """A kind of object that Tonnage does not have: its names, and the policy rules of the calls for it."""
+    """A kind of object that Tonnage does not support, with its names and the policy rules of its calls.
 
-    one: str
-    many: str
+    ``since`` is the minor number of its first microversion.
+    """
+
+    singular: str
+    plural: str
     list_rule: str
     show_rule: str
     create_rule: str
-    instead: str = "copy a volume with source_volid"
+    alternative: str = "copy a volume with source_volid"
     since: int = 0
 
 
@@ -116,7 +119,7 @@ GROUP_SNAPSHOTS = UnsupportedKind(
     policies.GROUP_SNAPSHOT_GET_ALL,
     policies.GROUP_SNAPSHOT_GET,
     policies.GROUP_SNAPSHOT_CREATE,
-    instead="copy the volumes with source_volid",
+    alternative="copy the volumes with source_volid",
     since=microversions.GROUP_SNAPSHOTS,
 )
 
@@ -124,51 +127,53 @@ GROUP_SNAPSHOTS = UnsupportedKind(
 class UnsupportedCollection:
     """``/snapshots``, ``/backups`` or ``/group_snapshots``."""
 
-    def __init__(self, tools: Tools, kind: UnsupportedKind) -> None:
-        self._tools, self._kind = tools, kind
+    def __init__(self, context: ResourceContext, kind: UnsupportedKind) -> None:
+        self._context, self._kind = context, kind
 
     @operation({200: dict[str, list[dict[str, Any]] | int]}, query=_LIST_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """Answer an empty list."""
+        """Return an empty list."""
         microversions.require(req, self._kind.since)
-        self._tools.policy.require(req.context.identity, self._kind.list_rule)
-        counted = pagination.flag(_LIST_QUERY.read(req), "with_count") and req.at_least(microversions.VOLUME_LIST_COUNT)
-        resp.media = {self._kind.many: [], **({"count": 0} if counted else {})}
+        self._context.policy.require(req.context.identity, self._kind.list_rule)
+        counted = list_query.boolean(_LIST_QUERY.read(req), "with_count") and req.at_least(
+            microversions.VOLUME_LIST_COUNT
+        )
+        resp.media = {self._kind.plural: [], **({"count": 0} if counted else {})}
 
     on_get_detail = on_get
 
     @operation({}, errors=(404, 501))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
-        """Answer 501."""
+        """Reject the request with status 501."""
         microversions.require(req, self._kind.since)
-        self._tools.policy.require(req.context.identity, self._kind.create_rule)
-        named = self._kind.many.replace("_", " ").capitalize()
-        faults.write(resp, 501, f"{named} are not supported: {self._kind.instead}.")
+        self._context.policy.require(req.context.identity, self._kind.create_rule)
+        name = self._kind.plural.replace("_", " ").capitalize()
+        faults.write(resp, 501, f"{name} are not supported: {self._kind.alternative}.")
 
 
 class UnsupportedItem:
     """``/snapshots/{item_id}``, ``/backups/{item_id}`` or ``/group_snapshots/{item_id}``."""
 
-    def __init__(self, tools: Tools, kind: UnsupportedKind) -> None:
-        self._tools, self._kind = tools, kind
+    def __init__(self, context: ResourceContext, kind: UnsupportedKind) -> None:
+        self._context, self._kind = context, kind
 
     @operation({200: None})
     def on_get(self, req: Request, resp: falcon.Response, item_id: str) -> None:
-        """Answer 404."""
-        self._tools.policy.require(req.context.identity, self._kind.show_rule)
-        raise errors.NotFound(f"{self._kind.one} {item_id} could not be found.")
+        """Reject the request with status 404."""
+        self._context.policy.require(req.context.identity, self._kind.show_rule)
+        raise errors.NotFound(f"{self._kind.singular} {item_id} could not be found.")
 
 
 class Encryption:
     """``/types/{type_id}/encryption``: no volume type is encrypted."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
 
     @operation({200: dict[str, str]})
     def on_get(self, req: Request, resp: falcon.Response, type_id: str) -> None:
-        """Answer an empty encryption."""
-        self._tools.policy.require(req.context.identity, policies.TYPE_ENCRYPTION)
-        with self._tools.database.reading() as session:
+        """Return an empty object, as no volume type is encrypted."""
+        self._context.policy.require(req.context.identity, policies.TYPE_ENCRYPTION)
+        with self._context.database.reading() as session:
             volume_types.get(session, type_id)
         resp.media = {}

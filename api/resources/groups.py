@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups of volumes that stay on one backend together, from 3.13 on."""
+"""Groups of volumes on the same backend, since microversion 3.13."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,15 +8,15 @@ import falcon
 from oslo_context.context import RequestContext
 
 from tonnage.api.auth import policies
-from tonnage.api.http import faults, microversions, pagination
+from tonnage.api.http import faults, list_query, microversions
 from tonnage.api.http.body import convert, only_key
-from tonnage.api.http.pagination import Query
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import Tools
+from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import group_bodies as bodies
 from tonnage.api.schemas import views
-from tonnage.api.volume_requests import Requests
+from tonnage.api.volume_requests import RequestReader
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import group_types, groups
 from tonnage.ledger.claims import group_backends
@@ -26,43 +26,46 @@ from tonnage.quotas.options import Settings
 from tonnage.rpc.messages import DeleteVolume
 
 _QUERY = Query(sort_keys=groups.SORT_KEYS, flags=("all_tenants", "list_volume"), filters=groups.FILTERS)
-_SHOW_QUERY = Query(flags=("list_volume",), more="ignored")
+_SHOW_QUERY = Query(flags=("list_volume",), other_parameters="ignored")
 
 
 class _Resource:
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
 
-    def _seen(self, req: Request, group_id: str, rule: str) -> groups.Shown:
-        """Return a group that the asker can see and may do this to; one of another project is as good as absent."""
+    def _authorized_group(self, req: Request, group_id: str, rule: str) -> groups.Shown:
+        """Return a group that the user can see, if the policy rule allows the call.
+
+        Raises :class:`~tonnage.capacity.errors.NotFound` for a missing group and for one of another project.
+        """
         microversions.require(req, microversions.GROUPS)
         identity = req.context.identity
-        with self._tools.database.reading() as session:
-            group = groups.get(session, group_id, self._tools.policy.reach(identity))
-        self._tools.policy.require(identity, rule, group.row.project_id)
+        with self._context.database.reading() as session:
+            group = groups.get(session, group_id, self._context.policy.visible_project(identity))
+        self._context.policy.require(identity, rule, group.row.project_id)
         return group
 
     def _detail(self, req: Request, found: Sequence[groups.Shown], *, volumes: bool) -> list[bodies.GroupDetail]:
-        owner = self._tools.policy.allows(req.context.identity, policies.GROUP_PROJECT)
+        owner = self._context.policy.allows(req.context.identity, policies.GROUP_PROJECT)
         return [views.group(req, group, volumes=volumes, owner=owner) for group in found]
 
 
 class Groups(_Resource):
     """``/groups``."""
 
-    def __init__(self, tools: Tools, requests: Requests, settings: Settings) -> None:
-        super().__init__(tools)
-        self._requests, self._settings = requests, settings
+    def __init__(self, context: ResourceContext, reader: RequestReader, settings: Settings) -> None:
+        super().__init__(context)
+        self._reader, self._settings = reader, settings
 
     @operation({202: bodies.OneGroupSummary}, bodies=(bodies.CreateGroup,), errors=(404,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
-        """Create a group. Its first volume decides on which backend it is."""
+        """Create a group. Its backend is that of its first volume."""
         microversions.require(req, microversions.GROUPS)
-        tools, identity = self._tools, req.context.identity
-        tools.policy.require(identity, policies.GROUP_CREATE)
-        sent = tools.bodies.read(req, bodies.CreateGroup).group
-        with tools.database.reading() as session:
-            kind = group_types.find(session, sent.group_type, tools.policy.reach(identity))
+        context, identity = self._context, req.context.identity
+        context.policy.require(identity, policies.GROUP_CREATE)
+        sent = context.bodies.read(req, bodies.CreateGroup).group
+        with context.database.reading() as session:
+            kind = group_types.find(session, sent.group_type, context.policy.visible_project(identity))
             self._check_zone(sent.availability_zone, heartbeats.load(session))
         wanted = groups.NewGroup(
             project_id=identity.project_id or "",
@@ -70,47 +73,50 @@ class Groups(_Resource):
             name=None if sent.name is None else sent.name.strip(),
             description=None if sent.description is None else sent.description.strip(),
             group_type_id=kind.id,
-            volume_type_ids={self._requests.type_id(name, identity) for name in sent.volume_types},
+            volume_type_ids={self._reader.type_id(name, identity) for name in sent.volume_types},
             availability_zone=sent.availability_zone or None,
         )
-        made = quota.create(tools.database, self._settings, wanted)
+        created = quota.create(context.database, self._settings, wanted)
         resp.status = falcon.HTTP_202
-        resp.media = bodies.OneGroupSummary(bodies.GroupSummary(id=made.id, name=made.name))
+        resp.media = bodies.OneGroupSummary(bodies.GroupSummary(id=created.id, name=created.name))
 
     @operation({200: bodies.GroupSummaries}, query=_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """List groups in short."""
+        """List groups with id and name."""
         found, links = self._page(req)
         shown = [bodies.GroupSummary(id=group.row.id, name=group.row.name) for group in found]
         resp.media = bodies.GroupSummaries(shown, links)
 
     @operation({200: bodies.GroupDetails}, query=_QUERY, errors=(404,))
     def on_get_detail(self, req: Request, resp: falcon.Response) -> None:
-        """List groups in full; from 3.25 on with the ids of their volumes where ``list_volume`` says so."""
+        """List groups with details; since 3.25 with the ids of their volumes if ``list_volume`` is true."""
         found, links = self._page(req)
-        volumes = pagination.flag(_QUERY.read(req), "list_volume")
+        volumes = list_query.boolean(_QUERY.read(req), "list_volume")
         resp.media = bodies.GroupDetails(self._detail(req, found, volumes=volumes), links)
 
     @operation({}, errors=(404, 501))
     def on_post_action(self, req: Request, resp: falcon.Response) -> None:
-        """Answer that no group is made from another one or from a snapshot of one."""
+        """Reject the creation of a group from another group or from a snapshot with status 501."""
         microversions.require(req, microversions.GROUP_SNAPSHOTS)
-        self._tools.policy.require(req.context.identity, policies.GROUP_CREATE)
+        self._context.policy.require(req.context.identity, policies.GROUP_CREATE)
         faults.write(resp, 501, "Groups from others are not supported: copy their volumes with source_volid.")
 
     def _page(self, req: Request) -> tuple[list[groups.Shown], Any]:
         microversions.require(req, microversions.GROUPS)
-        tools, identity = self._tools, req.context.identity
-        tools.policy.require(identity, policies.GROUP_GET_ALL)
+        context, identity = self._context, req.context.identity
+        context.policy.require(identity, policies.GROUP_GET_ALL)
         given = _QUERY.read(req)
-        page = tools.lists.page(given)
-        query = groups.Query(project_id=self._asked(given, identity), filters=_QUERY.chosen(given))
-        with tools.database.reading() as session:
+        page = context.paginator.page(given)
+        query = groups.Query(project_id=self._listed_project(given, identity), filters=_QUERY.select_filters(given))
+        with context.database.reading() as session:
             found = groups.page(session, query, page)
-        return found, tools.lists.links(req, page, [group.row for group in found])
+        return found, context.paginator.links(req, page, [group.row for group in found])
 
-    def _asked(self, given: Any, identity: RequestContext) -> str | None:
-        everywhere = pagination.flag(given, "all_tenants") and self._tools.policy.allows(identity, policies.IS_ADMIN)
+    def _listed_project(self, given: Any, identity: RequestContext) -> str | None:
+        """Return the project whose groups are listed, None for all projects."""
+        everywhere = list_query.boolean(given, "all_tenants") and self._context.policy.allows(
+            identity, policies.IS_ADMIN
+        )
         return None if everywhere else identity.project_id
 
     def _check_zone(self, zone: str | None, rows: Sequence[heartbeats.ServiceRow]) -> None:
@@ -123,23 +129,23 @@ class Group(_Resource):
 
     @operation({200: bodies.OneGroup}, query=_SHOW_QUERY)
     def on_get(self, req: Request, resp: falcon.Response, group_id: str) -> None:
-        """Show a group; from 3.25 on with the ids of its volumes where ``list_volume`` says so."""
-        group = self._seen(req, group_id, policies.GROUP_GET)
-        volumes = pagination.flag(_SHOW_QUERY.read(req), "list_volume")
+        """Show a group; since 3.25 with the ids of its volumes if ``list_volume`` is true."""
+        group = self._authorized_group(req, group_id, policies.GROUP_GET)
+        volumes = list_query.boolean(_SHOW_QUERY.read(req), "list_volume")
         resp.media = bodies.OneGroup(*self._detail(req, [group], volumes=volumes))
 
     @operation({202: None}, bodies=(bodies.UpdateGroup,))
     def on_put(self, req: Request, resp: falcon.Response, group_id: str) -> None:
-        """Change a group's name or description, have volumes join it or leave it."""
-        group = self._seen(req, group_id, policies.GROUP_UPDATE).row
-        sent = self._tools.bodies.read(req, bodies.UpdateGroup).group
+        """Change the name or the description of a group, add volumes to it or remove them."""
+        group = self._authorized_group(req, group_id, policies.GROUP_UPDATE).row
+        sent = self._context.bodies.read(req, bodies.UpdateGroup).group
         changes = groups.Changes(
             name=None if sent.name is None else sent.name.strip(),
             description=None if sent.description is None else sent.description.strip(),
-            add=bodies.named(sent.add_volumes),
-            remove=bodies.named(sent.remove_volumes),
+            add=bodies.split_ids(sent.add_volumes),
+            remove=bodies.split_ids(sent.remove_volumes),
         )
-        self._tools.database.run(groups.update, group.id, group.project_id, changes)
+        self._context.database.run(groups.update, group.id, group.project_id, changes)
         resp.status = falcon.HTTP_202
 
 
@@ -148,29 +154,29 @@ class GroupActions(_Resource):
 
     @operation({202: None}, actions=bodies.GROUP_ACTIONS)
     def on_post(self, req: Request, resp: falcon.Response, group_id: str) -> None:
-        """Delete a group or, from 3.20 on, declare its status."""
+        """Delete a group or, since 3.20, reset its status."""
         microversions.require(req, microversions.GROUPS)
-        name, arguments = only_key(self._tools.bodies.decode(req), bodies.GROUP_ACTIONS)
+        name, arguments = only_key(self._context.bodies.decode(req), bodies.GROUP_ACTIONS)
         if name == "delete":
             self._delete(req, group_id, convert(arguments, bodies.DeleteGroup))
         else:
             microversions.require(req, microversions.GROUP_RESET_STATUS)
-            group = self._seen(req, group_id, policies.GROUP_RESET_STATUS).row
+            group = self._authorized_group(req, group_id, policies.GROUP_RESET_STATUS).row
             status = convert(arguments, bodies.ResetGroup).status
-            self._tools.database.run(groups.reset_status, group.id, status.lower())
+            self._context.database.run(groups.reset_status, group.id, status.lower())
         resp.status = falcon.HTTP_202
 
     def _delete(self, req: Request, group_id: str, sent: bodies.DeleteGroup) -> None:
-        """Delete a group, at once or with the last of its volumes. Where a delete fails it can be asked for again."""
-        group = self._seen(req, group_id, policies.GROUP_DELETE).row
-        tools, asked = self._tools, req.context.identity.request_id
-        volume_ids = tools.database.run(
+        """Delete a group at once, or after its last volume. A client may repeat the call if the deletion fails."""
+        group = self._authorized_group(req, group_id, policies.GROUP_DELETE).row
+        context, request_id = self._context, req.context.identity.request_id
+        volume_ids = context.database.run(
             groups.begin_deletion, group.id, group.project_id, with_volumes=bool(sent.delete_volumes)
         )
-        for number, volume_id in enumerate(volume_ids):
+        for index, volume_id in enumerate(volume_ids):
             try:
-                tools.scheduler.delete(DeleteVolume(request_id=f"{asked}.{number}", volume_id=volume_id))
+                context.scheduler.delete(DeleteVolume(request_id=f"{request_id}.{index}", volume_id=volume_id))
             except errors.NotFound:
-                continue  # it has gone meanwhile
+                continue  # another request has deleted it
         if volume_ids:
-            tools.database.run(group_backends.purge)
+            context.database.run(group_backends.purge)

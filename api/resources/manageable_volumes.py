@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes that are on a storage already: what there is, and taking it over."""
+"""Manageable volumes: volumes of the storage that Tonnage does not manage yet."""
 
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -10,13 +10,13 @@ import msgspec
 
 from tonnage.api import host_references
 from tonnage.api.auth import policies
-from tonnage.api.http import pagination
-from tonnage.api.http.pagination import Query
-from tonnage.api.http.request import Request
+from tonnage.api.http import list_query
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import Tools
+from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import response_bodies, views, volume_bodies
-from tonnage.api.volume_requests import Requests
+from tonnage.api.volume_requests import RequestReader
 from tonnage.capacity import errors, type_conversion
 from tonnage.ledger.catalog import volumes
 from tonnage.ledger.claims import managed_volumes
@@ -32,21 +32,21 @@ _QUERY = Query(sort_keys=_SORT_KEYS, offset=True, filters=("host",), required=("
 
 
 class ManageableVolumes:
-    """``/manageable_volumes``, by its older name ``/os-volume-manage``."""
+    """``/manageable_volumes``, and its older name ``/os-volume-manage``."""
 
-    def __init__(self, tools: Tools, requests: Requests) -> None:
-        self._tools, self._requests = tools, requests
+    def __init__(self, context: ResourceContext, reader: RequestReader) -> None:
+        self._context, self._reader = context, reader
 
     @operation({202: response_bodies.Volume}, bodies=(volume_bodies.Manage,), errors=(404,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
-        """Take something over: 202, and the volume is ``creating`` until the storage has told its size."""
-        tools, identity = self._tools, req.context.identity
-        tools.policy.require(identity, policies.VOLUME_MANAGE)
-        sent = tools.bodies.read(req, volume_bodies.Manage).volume
-        with tools.database.reading() as session:
-            pool = host_references.find(session, sent.host).only_pool()
-        kind = self._requests.type_for(sent.volume_type, identity)
-        if kind is not None and not tools.scheduler.get_pools(PoolQuery(name=pool, volume_type=kind)):
+        """Manage an existing volume. It has the status ``creating`` until the storage has reported its size."""
+        context, identity = self._context, req.context.identity
+        context.policy.require(identity, policies.VOLUME_MANAGE)
+        sent = context.bodies.read(req, volume_bodies.Manage).volume
+        with context.database.reading() as session:
+            pool = host_references.find(session, sent.host).single_pool()
+        kind = self._reader.type_for(sent.volume_type, identity)
+        if kind is not None and not context.scheduler.get_pools(PoolQuery(name=pool, volume_type=kind)):
             raise errors.InvalidInput(
                 f"volume_type is {sent.volume_type or 'the default'!r}: pool {pool} has not what its extra specs want"
             )
@@ -62,37 +62,37 @@ class ManageableVolumes:
             volume_type=kind,
             metadata=sent.metadata or {},
         )
-        tools.scheduler.manage(request)
-        with tools.database.reading() as session:
+        context.scheduler.manage(request)
+        with context.database.reading() as session:
             volume = volumes.get(session, request.volume_id, request.project_id)
         resp.status = falcon.HTTP_202
-        resp.media = response_bodies.Volume(views.VolumeView.for_request(req, tools.policy).detail(volume))
+        resp.media = response_bodies.Volume(views.VolumeView.for_request(req, context.policy).detail(volume))
 
     @operation({200: response_bodies.ManageableVolumes}, query=_QUERY)
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """List what can be taken over, in short."""
+        """List the manageable volumes with reference and size."""
         resp.media = response_bodies.ManageableVolumes(
             [views.manageable(one, detail=False) for one in self._found(req)]
         )
 
     @operation({200: response_bodies.ManageableVolumes}, query=_QUERY)
     def on_get_detail(self, req: Request, resp: falcon.Response) -> None:
-        """List what can be taken over, in full."""
+        """List the manageable volumes with details."""
         resp.media = response_bodies.ManageableVolumes([views.manageable(one, detail=True) for one in self._found(req)])
 
     def _found(self, req: Request) -> Sequence[Manageable]:
-        tools = self._tools
-        tools.policy.require(req.context.identity, policies.LIST_MANAGEABLE)
+        context = self._context
+        context.policy.require(req.context.identity, policies.LIST_MANAGEABLE)
         given = _QUERY.read(req)
-        with tools.database.reading() as session:
+        with context.database.reading() as session:
             found = managed_volumes.manageable(session, host_references.find(session, given["host"]).name)
-        return _page(found, given, tools.lists)
+        return _page(found, given, context.paginator)
 
 
-def _page(found: list[Manageable], given: Mapping[str, str], lists: pagination.Lists) -> Sequence[Manageable]:
-    """Return the page that is asked for. What is listed is no row with an id: it is ordered here."""
+def _page(found: list[Manageable], given: Mapping[str, str], paginator: list_query.Paginator) -> Sequence[Manageable]:
+    """Return the requested page. Manageable volumes are not rows with ids, so they are sorted here."""
     ordered = given.keys() & {"sort", "sort_key"}
-    page = lists.page({**given, "offset": "0"} | ({} if ordered else {"sort": "reference"}))
+    page = paginator.page({**given, "offset": "0"} | ({} if ordered else {"sort": "reference"}))
     for order in reversed(page.order):
         if order.key not in _SORT_KEYS:
             raise errors.InvalidInput(f"cannot sort by {order.key!r}: expected one of {', '.join(_SORT_KEYS)}")
@@ -116,6 +116,6 @@ def _reference(marker: str) -> str:
 
 
 def _offset(text: str) -> int:
-    if not pagination.is_number(text):
+    if not list_query.is_number(text):
         raise errors.InvalidInput(f"offset is {text!r}: expected a whole number")
     return int(text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas: what projects may have, and what they have."""
+"""Quotas: the limits and the usage of projects."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,11 +8,11 @@ from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.api.auth import policies
-from tonnage.api.http import pagination
-from tonnage.api.http.pagination import Query
-from tonnage.api.http.request import Request
+from tonnage.api.http import list_query
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import Tools
+from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas.quota_bodies import Absolute, LimitUsage, QuotaClassSet, QuotaSet, SetClassQuotas, SetQuotas
 from tonnage.api.schemas.quota_bodies import Limits as LimitsBody
 from tonnage.capacity import errors
@@ -21,15 +21,15 @@ from tonnage.quotas import limit_rows, limits
 from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
 from tonnage.quotas.options import Settings
 
-_LONGEST = 255
+_MAX_LENGTH = 255
 
-_SHOW = Query(flags=("usage",), filters=("user_id",), more="ignored")
-_CHANGE = Query(flags=("skip_validation",), filters=("user_id",), more="ignored")
-_LIMITS = Query(filters=("project_id", "tenant_id"), more="ignored")
+_SHOW = Query(flags=("usage",), filters=("user_id",), other_parameters="ignored")
+_CHANGE = Query(flags=("skip_validation",), filters=("user_id",), other_parameters="ignored")
+_LIMITS = Query(filters=("project_id", "tenant_id"), other_parameters="ignored")
 
 _GROUPS = Item(Resource.GROUPS)
 
-#: The names of absolute limits, and of what is used of them.
+#: The names of absolute limits and of their usage.
 _ABSOLUTE = {
     Resource.VOLUMES: ("maxTotalVolumes", "totalVolumesUsed"),
     Resource.GIGABYTES: ("maxTotalVolumeGigabytes", "totalGigabytesUsed"),
@@ -40,15 +40,15 @@ _ABSOLUTE = {
 
 
 class _Quotas:
-    """What is common: the limits that count, by the names of clients."""
+    """The base class of the resources: limits and usage by the names of the API."""
 
-    def __init__(self, tools: Tools, settings: Settings) -> None:
-        self._tools, self._defaults = tools, settings.defaults
+    def __init__(self, context: ResourceContext, settings: Settings) -> None:
+        self._context, self._defaults = context, settings.defaults
         self._placed_only, self._beside = settings.placed_only, settings.beside
 
     def _types(self, req: Request, session: orm.Session) -> dict[str, str]:
-        """Return the names of the volume types that the asker sees, by id."""
-        return volume_types.names(session, self._tools.policy.reach(req.context.identity))
+        """Return the names of the volume types that the user can see, by id."""
+        return volume_types.names(session, self._context.policy.visible_project(req.context.identity))
 
     def _used(self, session: orm.Session, project_id: str) -> list[volume_usage.Share]:
         return volume_usage.count(session, project_id, placed_only=self._placed_only)
@@ -56,7 +56,7 @@ class _Quotas:
     def _usage(
         self, item: Item, limit: int, shares: Sequence[volume_usage.Share], project_id: str, user_id: str
     ) -> LimitUsage:
-        """Return what counts against a limit: of one user (``user_id``) or of all in the project."""
+        """Return the usage of a limit, by one user (``user_id``) or by the project (empty ``user_id``)."""
         used = _usage(item, limit, shares, user_id)
         if item.resource is Resource.GIGABYTES:
             used.in_use += self._beside.beyond(Scope(project_id, user_id, item.volume_type_id))
@@ -64,9 +64,9 @@ class _Quotas:
 
     def _put(self, place: Place, values: Mapping[Item, int]) -> None:
         try:
-            self._tools.database.run(limit_rows.put, place, values)
-        except db_exc.DBDuplicateEntry:  # somebody else has just set the same for the first time
-            self._tools.database.run(limit_rows.put, place, values)
+            self._context.database.run(limit_rows.put, place, values)
+        except db_exc.DBDuplicateEntry:  # another request has inserted the same limit
+            self._context.database.run(limit_rows.put, place, values)
 
 
 class QuotaSets(_Quotas):
@@ -74,16 +74,16 @@ class QuotaSets(_Quotas):
 
     @operation({200: QuotaSet}, query=_SHOW)
     def on_get(self, req: Request, resp: falcon.Response, project_id: str) -> None:
-        """Show the limits of a project or (``user_id``) a user in it; with ``usage`` also what counts against them."""
-        self._tools.policy.require(req.context.identity, policies.QUOTAS_SHOW, project_id)
+        """Show the limits of a project or (``user_id``) of a user in it; with ``usage`` also their usage."""
+        self._context.policy.require(req.context.identity, policies.QUOTAS_SHOW, project_id)
         given = _SHOW.read(req)
-        resp.media = self._shown(req, project_id, given.get("user_id", ""), usage=pagination.flag(given, "usage"))
+        resp.media = self._shown(req, project_id, given.get("user_id", ""), usage=list_query.boolean(given, "usage"))
 
     @operation({200: QuotaSet})
     def on_get_defaults(self, req: Request, resp: falcon.Response, project_id: str) -> None:
-        """Show the limits of a project that has none of its own."""
-        self._tools.policy.require(req.context.identity, policies.QUOTAS_SHOW, project_id)
-        with self._tools.database.reading() as session:
+        """Show the default limits, for a project without its own limits."""
+        self._context.policy.require(req.context.identity, policies.QUOTAS_SHOW, project_id)
+        with self._context.database.reading() as session:
             names = self._types(req, session)
             found = limit_rows.read(session, self._defaults, ())
         values = {limits.name(item, names): found.default(item) for item in limits.items(names)}
@@ -91,24 +91,24 @@ class QuotaSets(_Quotas):
 
     @operation({200: QuotaSet}, bodies=(SetQuotas,), query=_CHANGE)
     def on_put(self, req: Request, resp: falcon.Response, project_id: str) -> None:
-        """Set limits of a project or (``user_id``) of a user in it, and leave the others.
+        """Set limits of a project or (``user_id``) of a user in it, and keep the others.
 
-        Without ``skip_validation``, or where it is true, they may be below what there is already.
+        A limit may be below the current usage unless ``skip_validation`` is false.
         """
-        self._tools.policy.require(req.context.identity, policies.QUOTAS_UPDATE, project_id)
+        self._context.policy.require(req.context.identity, policies.QUOTAS_UPDATE, project_id)
         given = _CHANGE.read(req)
         user_id = given.get("user_id", "")
-        place = Place(Holder.PROJECT, _fitting("project_id", project_id), _fitting("user_id", user_id))
+        place = Place(Holder.PROJECT, _check_length("project_id", project_id), _check_length("user_id", user_id))
         self._beside.read([project_id])
-        with self._tools.database.reading() as session:
+        with self._context.database.reading() as session:
             names = self._types(req, session)
             shares = self._used(session, project_id)
-        values = _items(self._tools.bodies.read(req, SetQuotas).quota_set.values, names)
-        if "skip_validation" in given and not pagination.flag(given, "skip_validation"):
+        values = _items(self._context.bodies.read(req, SetQuotas).quota_set.values, names)
+        if "skip_validation" in given and not list_query.boolean(given, "skip_validation"):
             for item, value in values.items():
                 used = self._usage(item, value, shares, project_id, user_id)
                 if item == _GROUPS:
-                    used = self._of_groups(project_id, user_id, value)
+                    used = self._group_usage(project_id, user_id, value)
                 if 0 <= value < used.in_use + used.reserved:
                     raise errors.InvalidInput(
                         f"Quota limit {value} for {limits.name(item, names)} is below what is in use, "
@@ -119,15 +119,15 @@ class QuotaSets(_Quotas):
 
     @operation({200: None}, query=_CHANGE)
     def on_delete(self, req: Request, resp: falcon.Response, project_id: str) -> None:
-        """Forget the limits of a project, with those of its users, or (``user_id``) of one user."""
-        self._tools.policy.require(req.context.identity, policies.QUOTAS_DELETE, project_id)
+        """Delete the limits of a project and of its users, or (``user_id``) of one user."""
+        self._context.policy.require(req.context.identity, policies.QUOTAS_DELETE, project_id)
         user_id = _CHANGE.read(req).get("user_id", "")
-        self._tools.database.run(limit_rows.remove, Place(Holder.PROJECT, project_id, user_id))
+        self._context.database.run(limit_rows.remove, Place(Holder.PROJECT, project_id, user_id))
 
     def _shown(self, req: Request, project_id: str, user_id: str, *, usage: bool) -> QuotaSet:
         if usage:
             self._beside.read([project_id])
-        with self._tools.database.reading() as session:
+        with self._context.database.reading() as session:
             names = self._types(req, session)
             found = limit_rows.read(session, self._defaults, {project_id})
             shares = self._used(session, project_id) if usage else []
@@ -136,35 +136,35 @@ class QuotaSets(_Quotas):
             limit = found.of_user(project_id, user_id, item) if user_id else found.of_project(project_id, item)
             shown[limits.name(item, names)] = self._usage(item, limit, shares, project_id, user_id) if usage else limit
         if usage:
-            shown[Resource.GROUPS] = self._of_groups(project_id, user_id, found.of_user(project_id, user_id, _GROUPS))
+            shown[Resource.GROUPS] = self._group_usage(project_id, user_id, found.of_user(project_id, user_id, _GROUPS))
         return QuotaSet(shown)
 
-    def _of_groups(self, project_id: str, user_id: str, limit: int) -> LimitUsage:
-        with self._tools.database.reading() as session:
+    def _group_usage(self, project_id: str, user_id: str, limit: int) -> LimitUsage:
+        with self._context.database.reading() as session:
             return LimitUsage(limit, groups.count(session, project_id, user_id))
 
 
 class QuotaClassSets(_Quotas):
-    """``/os-quota-class-sets/{class_name}``. The limits of ``default`` count where a project has none of its own."""
+    """``/os-quota-class-sets/{class_name}``. The class ``default`` has the limits of projects without their own."""
 
     @operation({200: QuotaClassSet})
     def on_get(self, req: Request, resp: falcon.Response, class_name: str) -> None:
-        """Show the limits of a class."""
-        self._tools.policy.require(req.context.identity, policies.QUOTA_CLASSES_GET)
+        """Show the limits of a quota class."""
+        self._context.policy.require(req.context.identity, policies.QUOTA_CLASSES_GET)
         resp.media = self._shown(req, class_name)
 
     @operation({200: QuotaClassSet}, bodies=(SetClassQuotas,))
     def on_put(self, req: Request, resp: falcon.Response, class_name: str) -> None:
-        """Set limits of a class, and leave the others. They win over the options of the configuration."""
-        self._tools.policy.require(req.context.identity, policies.QUOTA_CLASSES_UPDATE)
-        place = Place(Holder.CLASS, _fitting("class_name", class_name))
-        with self._tools.database.reading() as session:
+        """Set limits of a quota class, and keep the others. They take precedence over the configuration."""
+        self._context.policy.require(req.context.identity, policies.QUOTA_CLASSES_UPDATE)
+        place = Place(Holder.CLASS, _check_length("class_name", class_name))
+        with self._context.database.reading() as session:
             names = self._types(req, session)
-        self._put(place, _items(self._tools.bodies.read(req, SetClassQuotas).quota_class_set.values, names))
+        self._put(place, _items(self._context.bodies.read(req, SetClassQuotas).quota_class_set.values, names))
         resp.media = self._shown(req, class_name)
 
     def _shown(self, req: Request, class_name: str) -> QuotaClassSet:
-        with self._tools.database.reading() as session:
+        with self._context.database.reading() as session:
             names = self._types(req, session)
             found = limit_rows.read(session, self._defaults, (), class_name)
         of_options = Limits(self._defaults)
@@ -180,19 +180,19 @@ class AbsoluteLimits(_Quotas):
 
     @operation({200: LimitsBody}, query=_LIMITS)
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """Show what a project may have and has: the asker's or, for administrators, ``project_id``."""
+        """Show the limits and the usage of the user's project or, for administrators, of ``project_id``."""
         given, identity = _LIMITS.read(req), req.context.identity
         project_id = given.get("project_id") or given.get("tenant_id") or identity.project_id or ""
-        self._tools.policy.require(identity, policies.USED_LIMITS, project_id)
+        self._context.policy.require(identity, policies.USED_LIMITS, project_id)
         self._beside.read([project_id])
-        with self._tools.database.reading() as session:
+        with self._context.database.reading() as session:
             found = limit_rows.read(session, self._defaults, {project_id})
             shares = self._used(session, project_id)
         absolute = {}
-        for resource, (most, so_far) in _ABSOLUTE.items():
+        for resource, (limit_name, usage_name) in _ABSOLUTE.items():
             used = self._usage(Item(resource), 0, shares, project_id, "")
-            absolute[most] = found.of_project(project_id, Item(resource))
-            absolute[so_far] = used.in_use + used.reserved
+            absolute[limit_name] = found.of_project(project_id, Item(resource))
+            absolute[usage_name] = used.in_use + used.reserved
         resp.media = LimitsBody(Absolute([], absolute))
 
 
@@ -212,7 +212,7 @@ def _usage(item: Item, limit: int, shares: Sequence[volume_usage.Share], user_id
 
 
 def _items(sent: Mapping[str, int], names: Mapping[str, str]) -> dict[Item, int]:
-    """Return what limits are sent for. Raises :class:`~tonnage.capacity.errors.InvalidInput` for unknown names."""
+    """Return limits by item. Raises :class:`~tonnage.capacity.errors.InvalidInput` for unknown names."""
     ids = {name: type_id for type_id, name in names.items()}
     found = {name: limits.parse(name, ids) for name in sent}
     if unknown := sorted(name for name, item in found.items() if item is None):
@@ -220,7 +220,7 @@ def _items(sent: Mapping[str, int], names: Mapping[str, str]) -> dict[Item, int]
     return {item: sent[name] for name, item in found.items() if item is not None}
 
 
-def _fitting(name: str, value: str) -> str:
-    if len(value) > _LONGEST:
-        raise errors.InvalidInput(f"{name} has {len(value)} characters: it takes at most {_LONGEST}")
+def _check_length(name: str, value: str) -> str:
+    if len(value) > _MAX_LENGTH:
+        raise errors.InvalidInput(f"{name} has {len(value)} characters: it takes at most {_MAX_LENGTH}")
     return value

@@ -1,69 +1,69 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the schedulers know and would do: pools, and the explanation of a decision."""
+"""Queries to the schedulers: pools, explanations of decisions, and what-if simulations."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import falcon
 
 from tonnage.api.auth import policies
-from tonnage.api.http import microversions, pagination
-from tonnage.api.http.pagination import Query
-from tonnage.api.http.request import Request
+from tonnage.api.http import list_query, microversions
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import Tools
+from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import response_bodies, simulation_bodies
-from tonnage.api.volume_requests import Requests
+from tonnage.api.volume_requests import RequestReader
 from tonnage.capacity import errors
-from tonnage.rpc.messages import PoolQuery, SpelledPoolQuery, WhatIf
+from tonnage.rpc.messages import PoolListQuery, PoolQuery, WhatIf
 
 _QUERY = Query(
     flags=("detail",),
     filters=("name", "volume_type"),
-    more="Any capability that a pool reports: the pools that have that value (from 3.28 on).",
+    other_parameters="Any reported capability: the pools with that value (since 3.28).",
 )
 
-#: Bytes that are handed to the server at a time.
-_PIECE = 2**18
+#: Most bytes of a part of a response that is passed to the server at once.
+_CHUNK_SIZE = 2**18
 
 
 class Pools:
     """``GET /scheduler-stats/get_pools``."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
 
     @operation({200: response_bodies.Pools}, query=_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """List the pools; with ``detail`` what is known of each, from 3.72 with its capacity factors.
+        """List the pools; with ``detail`` their capabilities, since 3.72 also their capacity factors.
 
-        Filters count from 3.28 on, by volume type from 3.35; before they are ignored, as in Cinder.
+        Filters apply since 3.28, the filter by volume type since 3.35. Older microversions ignore them, as in Cinder.
         """
-        self._tools.policy.require(req.context.identity, policies.GET_POOLS)
+        self._context.policy.require(req.context.identity, policies.GET_POOLS)
         given = dict(_QUERY.read(req))
-        detail = pagination.flag(given, "detail")
+        detail = list_query.boolean(given, "detail")
         given.pop("detail", None)
         if not req.at_least(microversions.GET_POOLS_FILTERS):
             given.clear()
         volume_type = given.pop("volume_type", None)
         if not req.at_least(microversions.GET_POOLS_VOLUME_TYPE):
             volume_type = None
-        query = SpelledPoolQuery(
+        query = PoolListQuery(
             name=given.pop("name", None),
             volume_type=volume_type,
             capabilities=given,
             detail=detail,
             factors=detail and req.at_least(microversions.CAPACITY_FACTORS),
         )
-        pools = self._tools.scheduler.spelled_pools(query)
+        pools = self._context.scheduler.get_pool_list(query)
         if not pools:
             self._require_known(query.capabilities)
         _send(resp, b'{"pools":[', *_with_commas(pools), b"]}")
 
     def _require_known(self, capabilities: Mapping[str, str]) -> None:
-        """Nothing matches: because no pool is like that, or because no pool has ever heard of it?"""
+        """Raise InvalidInput if no pool reports one of these capabilities at all."""
         if not capabilities:
             return
-        known = {key for pool in self._tools.scheduler.get_pools(PoolQuery()) for key in pool.capabilities}
+        known = {key for pool in self._context.scheduler.get_pools(PoolQuery()) for key in pool.capabilities}
         unknown = sorted(capabilities.keys() - known)
         if unknown and known:
             raise errors.InvalidInput(
@@ -72,65 +72,64 @@ class Pools:
 
 
 def _with_commas(parts: Sequence[bytes]) -> list[bytes]:
-    return [piece for part in parts for piece in (part, b",")][:-1]
+    return [item for part in parts for item in (part, b",")][:-1]
 
 
 def _send(resp: falcon.Response, *parts: bytes) -> None:
-    """Answer with JSON that is text already."""
+    """Write encoded JSON into the response."""
     resp.content_type = falcon.MEDIA_JSON
-    resp.set_stream(_pieces(parts), sum(map(len, parts)))
+    resp.set_stream(_chunks(parts), sum(map(len, parts)))
 
 
-def _pieces(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Cut parts that are large, as servers copy what they have not sent yet, and put small ones together."""
+def _chunks(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Split large parts, as servers copy the bytes that they have not sent yet, and join small ones."""
     small = bytearray()
     for part in parts:
-        if len(small) + len(part) <= _PIECE:
+        if len(small) + len(part) <= _CHUNK_SIZE:
             small += part
             continue
         if small:
             yield bytes(small)
             small.clear()
-        yield from (part[start : start + _PIECE] for start in range(0, len(part), _PIECE))
+        yield from (part[start : start + _CHUNK_SIZE] for start in range(0, len(part), _CHUNK_SIZE))
     if small:
         yield bytes(small)
 
 
 class Explain:
-    """``POST /scheduler-stats/explain``: our extension."""
+    """``POST /scheduler-stats/explain``, an extension of Tonnage."""
 
-    def __init__(self, tools: Tools, requests: Requests) -> None:
-        self._tools, self._requests = tools, requests
+    def __init__(self, context: ResourceContext, reader: RequestReader) -> None:
+        self._context, self._reader = context, reader
 
-    @operation({200: response_bodies.Explained}, bodies=tuple(simulation_bodies.ASKED.values()), errors=(404,))
+    @operation({200: response_bodies.Explained}, bodies=tuple(simulation_bodies.REQUEST_BODIES.values()), errors=(404,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
-        """Tell how a request would be decided now, pool by pool; nothing is placed.
+        """Explain the decision about a request, pool by pool, without placing anything.
 
-        The body is that of a new volume, of several at once, or has ``extend``, ``migrate`` or ``retype``.
+        The body is that of a request for a new volume or several volumes, or has ``extend``, ``migrate`` or ``retype``.
         """
-        self._tools.policy.require(req.context.identity, policies.EXPLAIN)
-        asked, scheduler = self._requests.read_asked(req), self._tools.scheduler
+        self._context.policy.require(req.context.identity, policies.EXPLAIN)
+        asked, scheduler = self._reader.read_explain(req), self._context.scheduler
         if asked.create is not None:
-            # This way, since schedulers of every release take it.
+            # Schedulers of all releases support this RPC method.
             resp.media = response_bodies.Explained(explanation=scheduler.explain(asked.create))
             return
         [outlook] = scheduler.what_if(WhatIf(requests=[asked]))
-        alone = asked.group is None
         resp.media = (
             response_bodies.Explained(explanation=outlook.volumes[0])
-            if alone
+            if asked.group is None
             else response_bodies.Explained(explanations=outlook.volumes)
         )
 
 
-class AskWhatIf:
-    """``POST /scheduler-stats/what-if``: our extension."""
+class WhatIfSimulation:
+    """``POST /scheduler-stats/what-if``, an extension of Tonnage."""
 
-    def __init__(self, tools: Tools, requests: Requests) -> None:
-        self._tools, self._requests = tools, requests
+    def __init__(self, context: ResourceContext, reader: RequestReader) -> None:
+        self._context, self._reader = context, reader
 
     @operation({200: response_bodies.Outlooks}, bodies=(simulation_bodies.WhatIf,), errors=(404,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
-        """Tell how requests would be decided one after another if some things were different; nothing is placed."""
-        self._tools.policy.require(req.context.identity, policies.WHAT_IF)
-        resp.media = response_bodies.Outlooks(self._tools.scheduler.what_if(self._requests.read_what_if(req)))
+        """Simulate the decisions about requests, one after another, under assumed changes, without placing anything."""
+        self._context.policy.require(req.context.identity, policies.WHAT_IF)
+        resp.media = response_bodies.Outlooks(self._context.scheduler.what_if(self._reader.read_what_if(req)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Schedulers and backends: their state, availability zones and hosts."""
+"""Services (schedulers and backends), availability zones and hosts."""
 
 from typing import Annotated
 
@@ -8,10 +8,10 @@ from msgspec import UNSET
 
 from tonnage.api.auth import policies
 from tonnage.api.http import microversions
-from tonnage.api.http.pagination import Query
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import Tools
+from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import service_bodies, views
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import volumes
@@ -27,16 +27,16 @@ _QUERY = Query(filters=("host", "binary"))
 class Services:
     """``GET /os-services``."""
 
-    def __init__(self, tools: Tools, down_time: int) -> None:
-        self._tools, self._down_time = tools, down_time
+    def __init__(self, context: ResourceContext, down_time: int) -> None:
+        self._context, self._down_time = context, down_time
 
     @operation({200: service_bodies.Services}, query=_QUERY)
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """List them; ``host`` and ``binary`` narrow the list down."""
-        self._tools.policy.require(req.context.identity, policies.SERVICES)
+        """List schedulers and backends, filtered by ``host`` and ``binary``."""
+        self._context.policy.require(req.context.identity, policies.SERVICES)
         wanted = _QUERY.read(req)
         binary = _binary(wanted.get("binary"))
-        with self._tools.database.reading() as session:
+        with self._context.database.reading() as session:
             rows = heartbeats.load(session)
         backend_state = req.at_least(microversions.BACKEND_STATE)
         resp.media = service_bodies.Services(
@@ -49,10 +49,10 @@ class Services:
 
 
 class ChangeService:
-    """``PUT /os-services/{action}``: a backend or a scheduler gets a state."""
+    """``PUT /os-services/{action}``: set the state of a backend or a scheduler."""
 
-    def __init__(self, tools: Tools, state: BackendState) -> None:
-        self._tools, self._state = tools, state
+    def __init__(self, context: ResourceContext, state: BackendState) -> None:
+        self._context, self._state = context, state
 
     @operation({200: service_bodies.ServiceChanged}, bodies=(_CHANGE,), errors=(404,))
     def on_put(self, req: Request, resp: falcon.Response) -> None:
@@ -61,12 +61,12 @@ class ChangeService:
 
     @operation({200: service_bodies.ServiceChanged}, bodies=(_REASON,), errors=(404,))
     def on_put_reason(self, req: Request, resp: falcon.Response) -> None:
-        """Disable a backend or a scheduler and note why."""
+        """Disable a backend or a scheduler and store the reason."""
         self._change(req, resp, service_bodies.ServiceReason, notes_reason=True)
 
     @operation({200: service_bodies.ServiceChanged}, bodies=(_DRAIN,), errors=(404,))
     def on_put_drain(self, req: Request, resp: falcon.Response) -> None:
-        """Disable a backend and have its volumes moved away; our extension."""
+        """Disable a backend and migrate its volumes to others (an extension of Tonnage)."""
         self._change(req, resp, service_bodies.ServiceDrain, notes_reason=True)
 
     def _change(
@@ -77,15 +77,15 @@ class ChangeService:
         *,
         notes_reason: bool = False,
     ) -> None:
-        tools = self._tools
-        tools.policy.require(req.context.identity, policies.SERVICES_UPDATE)
-        sent = tools.bodies.read(req, kind)
+        context = self._context
+        context.policy.require(req.context.identity, policies.SERVICES_UPDATE)
+        sent = context.bodies.read(req, kind)
         reason = (sent.disabled_reason or "").strip() or None if notes_reason else None
         enabled = self._state is BackendState.ENABLED
         if not sent.of_scheduler:
-            tools.scheduler.set_backend_state(SetBackendState(backend=sent.host, state=self._state, reason=reason))
+            context.scheduler.set_backend_state(SetBackendState(backend=sent.host, state=self._state, reason=reason))
         else:
-            tools.database.run(heartbeats.set_scheduler_state, sent.host, enabled=enabled, reason=reason)
+            context.database.run(heartbeats.set_scheduler_state, sent.host, enabled=enabled, reason=reason)
         resp.media = service_bodies.ServiceChanged(
             host=sent.host,
             service=sent.service or "",
@@ -101,20 +101,20 @@ def _binary(name: str | None) -> str | None:
     return name if name is None else service_bodies.SERVICE_NAMES.get(name, name)
 
 
-_HOSTS_QUERY = Query(filters=("service",), more="ignored")
+_HOSTS_QUERY = Query(filters=("service",), other_parameters="ignored")
 
 
 class AvailabilityZones:
     """``/os-availability-zone``."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
 
     @operation({200: service_bodies.Zones})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """List the zones of the backends; one is available unless all its backends are disabled."""
-        self._tools.policy.require(req.context.identity, policies.ZONES)
-        with self._tools.database.reading() as session:
+        """List the zones of the backends. A zone is available unless all its backends are disabled."""
+        self._context.policy.require(req.context.identity, policies.ZONES)
+        with self._context.database.reading() as session:
             rows = heartbeats.load(session)
         zones: dict[str, bool] = {}
         for row in rows:
@@ -128,15 +128,15 @@ class AvailabilityZones:
 class Hosts:
     """``/os-hosts``."""
 
-    def __init__(self, tools: Tools, down_time: int) -> None:
-        self._tools, self._down_time = tools, down_time
+    def __init__(self, context: ResourceContext, down_time: int) -> None:
+        self._context, self._down_time = context, down_time
 
     @operation({200: service_bodies.Hosts}, query=_HOSTS_QUERY)
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List schedulers and backends."""
-        self._tools.policy.require(req.context.identity, policies.HOSTS)
+        self._context.policy.require(req.context.identity, policies.HOSTS)
         wanted = _HOSTS_QUERY.read(req).get("service")
-        with self._tools.database.reading() as session:
+        with self._context.database.reading() as session:
             rows = heartbeats.load(session)
         hosts = [views.host(row, self._down_time) for row in rows]
         resp.media = service_bodies.Hosts([host for host in hosts if host.service == (wanted or host.service)])
@@ -145,16 +145,16 @@ class Hosts:
 class Host:
     """``/os-hosts/{host}``."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
 
     @operation({200: service_bodies.HostUsage})
     def on_get(self, req: Request, resp: falcon.Response, host: str) -> None:
-        """Tell what volumes there are on a backend, in all and of each project."""
-        self._tools.policy.require(req.context.identity, policies.HOSTS)
-        with self._tools.database.reading() as session:
-            known = any(row.host == host and row.binary == heartbeats.AGENT for row in heartbeats.load(session))
-            if not known:
+        """Show the number and size of the volumes on a backend, in total and per project."""
+        self._context.policy.require(req.context.identity, policies.HOSTS)
+        with self._context.database.reading() as session:
+            exists = any(row.host == host and row.binary == heartbeats.AGENT for row in heartbeats.load(session))
+            if not exists:
                 raise errors.NotFound(f"Host {host} could not be found.")
             projects = volumes.per_project(session, host)
         total = ("(total)", sum(count for _, count, _ in projects), sum(size for _, _, size in projects))

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""User messages: why an operation failed after it had been accepted."""
+"""User messages: the reasons why accepted operations failed."""
 
 import falcon
 
 from tonnage.api.auth import policies
-from tonnage.api.http.pagination import Query
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import Tools
+from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import response_bodies, views
 from tonnage.ledger.catalog import user_messages
 
@@ -17,45 +17,45 @@ _QUERY = Query(sort_keys=user_messages.SORT_KEYS, filters=user_messages.FILTERS)
 class Messages:
     """``/messages``."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
 
     @operation({200: response_bodies.Messages}, query=_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """List the messages of the asker's project."""
-        tools, identity = self._tools, req.context.identity
-        tools.policy.require(identity, policies.MESSAGE_GET_ALL)
+        """List the messages of the user's project."""
+        context, identity = self._context, req.context.identity
+        context.policy.require(identity, policies.MESSAGE_GET_ALL)
         given = _QUERY.read(req)
-        page = tools.lists.page(given)
-        with tools.database.reading() as session:
-            found = user_messages.page(session, identity.project_id, _QUERY.chosen(given), page)
+        page = context.paginator.page(given)
+        with context.database.reading() as session:
+            found = user_messages.page(session, identity.project_id, _QUERY.select_filters(given), page)
         resp.media = response_bodies.Messages(
-            [views.message(req, told) for told in found], tools.lists.links(req, page, found)
+            [views.message(req, row) for row in found], context.paginator.links(req, page, found)
         )
 
 
 class Message:
     """``/messages/{message_id}``."""
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
 
     @operation({200: response_bodies.OneMessage})
     def on_get(self, req: Request, resp: falcon.Response, message_id: str) -> None:
         """Show a message."""
-        tools, identity = self._tools, req.context.identity
-        with tools.database.reading() as session:
-            told = user_messages.get(session, message_id, tools.policy.reach(identity))
-        tools.policy.require(identity, policies.MESSAGE_GET, told.project_id)
-        resp.media = response_bodies.OneMessage(views.message(req, told))
+        context, identity = self._context, req.context.identity
+        with context.database.reading() as session:
+            row = user_messages.get(session, message_id, context.policy.visible_project(identity))
+        context.policy.require(identity, policies.MESSAGE_GET, row.project_id)
+        resp.media = response_bodies.OneMessage(views.message(req, row))
 
     @operation({204: None})
     def on_delete(self, req: Request, resp: falcon.Response, message_id: str) -> None:
         """Delete a message."""
-        tools, identity = self._tools, req.context.identity
-        reach = tools.policy.reach(identity)
-        with tools.database.reading() as session:
-            told = user_messages.get(session, message_id, reach)
-        tools.policy.require(identity, policies.MESSAGE_DELETE, told.project_id)
-        tools.database.remove(user_messages.delete, message_id, reach)
+        context, identity = self._context, req.context.identity
+        reach = context.policy.visible_project(identity)
+        with context.database.reading() as session:
+            row = user_messages.get(session, message_id, reach)
+        context.policy.require(identity, policies.MESSAGE_DELETE, row.project_id)
+        context.database.remove(user_messages.delete, message_id, reach)
         resp.status = falcon.HTTP_204

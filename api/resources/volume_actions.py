@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/volumes/{volume_id}/action``: extend, retype, migrate, unmanage, force-delete, and declaring a status."""
+"""Actions on volumes: extend, retype, migrate, unmanage, force-delete and reset the status."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -9,11 +9,11 @@ import falcon
 from tonnage.api import host_references
 from tonnage.api.auth import policies
 from tonnage.api.http import body
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import Tools, refused
+from tonnage.api.resource_context import ResourceContext, write_refusal
 from tonnage.api.schemas import volume_bodies
-from tonnage.api.volume_requests import Requests
+from tonnage.api.volume_requests import RequestReader
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, volumes
@@ -28,10 +28,10 @@ from tonnage.rpc.messages import (
 
 
 class Actions:
-    """An action is the only key of the body; its value are the arguments. 202 where it was taken on."""
+    """``/volumes/{volume_id}/action``. The only key of the body is the action, its value the arguments."""
 
-    def __init__(self, tools: Tools, requests: Requests) -> None:
-        self._tools, self._requests = tools, requests
+    def __init__(self, context: ResourceContext, reader: RequestReader) -> None:
+        self._context, self._reader = context, reader
         self._actions: Mapping[str, Callable[[Request, falcon.Response, str, Any], None]] = {
             "os-extend": self._extend,
             "os-force_delete": self._force_delete,
@@ -43,28 +43,28 @@ class Actions:
 
     @operation({202: None}, actions=volume_bodies.VOLUME_ACTIONS, errors=(409,))
     def on_post(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
-        """Do what the body's only key names."""
-        name, arguments = body.only_key(self._tools.bodies.decode(req), self._actions)
+        """Perform an action on a volume. The only key of the body is the name of the action."""
+        name, arguments = body.only_key(self._context.bodies.decode(req), self._actions)
         resp.status = falcon.HTTP_202
         self._actions[name](req, resp, volume_id, arguments)
 
     def _extend(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
-        volume = self._tools.seen(req, volume_id, policies.VOLUME_EXTEND)
+        volume = self._context.authorized_volume(req, volume_id, policies.VOLUME_EXTEND)
         size = body.convert(arguments, volume_bodies.Extend).new_size
         request = ExtendVolume(request_id=_id(req), volume_id=volume.id, new_size_gb=int(size))
-        refused(resp, self._tools.scheduler.extend(request).refusal)
+        write_refusal(resp, self._context.scheduler.extend(request).refusal)
 
     def _force_delete(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
-        """Have a volume deleted. Not even force cuts off an operation that is under way."""
-        volume = self._tools.seen(req, volume_id, policies.VOLUME_FORCE_DELETE_ACTION)
+        """Delete a volume. An operation in progress is not interrupted."""
+        volume = self._context.authorized_volume(req, volume_id, policies.VOLUME_FORCE_DELETE_ACTION)
         groups.require_free(volume, "deleted")
-        self._tools.scheduler.delete(DeleteVolume(request_id=_id(req), volume_id=volume.id))
+        self._context.scheduler.delete(DeleteVolume(request_id=_id(req), volume_id=volume.id))
 
     def _retype(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
-        """Give the volume another type, where it is or, on demand, elsewhere."""
-        volume = self._tools.seen(req, volume_id, policies.VOLUME_RETYPE)
+        """Change the type of a volume, in its pool or, if the migration policy allows it, in another one."""
+        volume = self._context.authorized_volume(req, volume_id, policies.VOLUME_RETYPE)
         sent = body.convert(arguments, volume_bodies.Retype)
-        kind = self._requests.type_id(sent.new_type, req.context.identity)
+        kind = self._reader.type_id(sent.new_type, req.context.identity)
         if kind == volume.volume_type_id:
             raise errors.InvalidInput(f"new_type is {sent.new_type!r}: volume {volume.id} has that type already")
         request = RetypeVolume(
@@ -73,37 +73,37 @@ class Actions:
             volume_type=kind,
             migration_policy=MigrationPolicy(sent.migration_policy or MigrationPolicy.NEVER),
         )
-        refused(resp, self._tools.scheduler.retype(request).refusal)
+        write_refusal(resp, self._context.scheduler.retype(request).refusal)
 
     def _migrate(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
-        """Move the volume to a backend or a pool, or, where none is named, to any other pool."""
-        volume = self._tools.seen(req, volume_id, policies.VOLUME_MIGRATE)
+        """Migrate a volume to a backend or a pool or, without a host, to any other pool."""
+        volume = self._context.authorized_volume(req, volume_id, policies.VOLUME_MIGRATE)
         host = body.convert(arguments, volume_bodies.Migrate).host
         if host is not None:
             self._check_destination(host, volume)
         request = MigrateVolume(request_id=_id(req), volume_id=volume.id, destination=host)
-        refused(resp, self._tools.scheduler.migrate(request).refusal)
+        write_refusal(resp, self._context.scheduler.migrate(request).refusal)
 
     def _check_destination(self, host: str, volume: models.Volume) -> None:
-        with self._tools.database.reading() as session:
+        with self._context.database.reading() as session:
             place = host_references.find(session, host)
         pool = None if volume.pool is None else volume.pool.name
         if pool is not None and (place.pool == pool or place.pools == (pool,)):
             raise errors.InvalidInput(f"host is {host!r}: volume {volume.id} is there already, name another one")
 
     def _unmanage(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
-        """Forget the volume and leave it on the storage."""
-        volume = self._tools.seen(req, volume_id, policies.VOLUME_UNMANAGE)
+        """Unmanage a volume and leave it on the storage."""
+        volume = self._context.authorized_volume(req, volume_id, policies.VOLUME_UNMANAGE)
         groups.require_free(volume, "unmanaged")
-        self._tools.scheduler.unmanage(UnmanageVolume(request_id=_id(req), volume_id=volume.id))
+        self._context.scheduler.unmanage(UnmanageVolume(request_id=_id(req), volume_id=volume.id))
 
     def _reset_status(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
-        volume = self._tools.seen(req, volume_id, policies.VOLUME_RESET_STATUS)
+        volume = self._context.authorized_volume(req, volume_id, policies.VOLUME_RESET_STATUS)
         sent = body.convert(arguments, volume_bodies.ResetStatus)
         if sent.status:
-            self._tools.database.run(volumes.reset_status, volume.id, sent.status.lower())
+            self._context.database.run(volumes.reset_status, volume.id, sent.status.lower())
         if sent.migration_status:
-            self._tools.database.run(volumes.reset_migration_status, volume.id)
+            self._context.database.run(volumes.reset_migration_status, volume.id)
 
 
 def _id(req: Request) -> str:

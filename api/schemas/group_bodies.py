@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bodies of requests and answers about groups and group types."""
+"""Request and response bodies for groups and group types."""
 
 from typing import Annotated, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from tonnage.api.http.fields import Flag, Key, Named, SpecKey, Text, also, flag, some_of
+from tonnage.api.http.fields import Flag, Key, Name, SpecKey, Text, at_least_one_of, json_schema, parse_flag
 from tonnage.api.schemas.response_bodies import Link
+from tonnage.api.schemas.type_bodies import TypeChanges
 from tonnage.ledger.catalog import groups
 
 _SEPARATED = ","
@@ -19,10 +20,10 @@ OneSpec: TypeAlias = Annotated[Specs, Meta(min_length=1, max_length=1)]
 
 
 class NewGroup(Struct, kw_only=True):
-    """What is asked of a new group; types are named by id or name."""
+    """A new group. Types are ids or names."""
 
     group_type: Key
-    volume_types: Annotated[list[Key], Meta(min_length=1), also(uniqueItems=True)]
+    volume_types: Annotated[list[Key], Meta(min_length=1), json_schema(uniqueItems=True)]
     name: Text | None = None
     description: Text | None = None
     availability_zone: Text | None = None
@@ -39,7 +40,7 @@ class CreateGroup(Struct):
 
 
 class GroupChanges(Struct, kw_only=True):
-    """What may be changed of a group. Volumes are ids with commas between them."""
+    """The changes of a group. Volumes are ids separated by commas."""
 
     name: Text | None = None
     description: Text | None = None
@@ -54,7 +55,7 @@ class GroupChanges(Struct, kw_only=True):
 class UpdateGroup(Struct):
     """``PUT /groups/{id}``."""
 
-    group: Annotated[GroupChanges, some_of("name", "description", "add_volumes", "remove_volumes")]
+    group: Annotated[GroupChanges, at_least_one_of("name", "description", "add_volumes", "remove_volumes")]
 
 
 class DeleteGroup(Struct):
@@ -63,31 +64,31 @@ class DeleteGroup(Struct):
     delete_volumes: Flag = msgspec.field(default=False, name="delete-volumes")
 
     def __post_init__(self) -> None:
-        self.delete_volumes = flag("delete-volumes", self.delete_volumes)
+        self.delete_volumes = parse_flag("delete-volumes", self.delete_volumes)
 
 
 class ResetGroup(Struct):
     """Action ``reset_status``."""
 
-    status: Annotated[Text, also(enum=list(groups.SETTABLE_STATUSES))]
+    status: Annotated[Text, json_schema(enum=list(groups.SETTABLE_STATUSES))]
 
 
-#: What ``POST /groups/{id}/action`` may be about.
+#: The actions of ``POST /groups/{id}/action`` with the types of their arguments.
 GROUP_ACTIONS = {"delete": DeleteGroup, "reset_status": ResetGroup}
 
 
 class NewGroupType(Struct):
-    """What is asked of a new group type."""
+    """A new group type."""
 
-    name: Named
+    name: Name
     description: Text | None = None
     is_public: Flag = True
     group_specs: Specs | None = None
 
     def __post_init__(self) -> None:
         self.name = self.name.strip()
-        # Null is nothing said, and no word for private.
-        self.is_public = self.is_public is None or flag("is_public", self.is_public)
+        # Null means the default, not private.
+        self.is_public = self.is_public is None or parse_flag("is_public", self.is_public)
 
 
 class CreateGroupType(Struct):
@@ -96,43 +97,31 @@ class CreateGroupType(Struct):
     group_type: NewGroupType
 
 
-class GroupTypeChanges(Struct):
-    """What may be changed of a group type."""
-
-    name: Named | None = None
-    description: Text | None = None
-    is_public: Flag = None
-
-    def __post_init__(self) -> None:
-        if self.name is not None:
-            self.name = self.name.strip()
-        if self.is_public is not None:
-            self.is_public = flag("is_public", self.is_public)
-        if self.name is None and self.description is None and self.is_public is None:
-            raise ValueError("expected at least one of name, description, is_public")
+class GroupTypeChanges(TypeChanges):
+    """The changes of a group type."""
 
 
 class UpdateGroupType(Struct):
     """``PUT /group_types/{id}``."""
 
-    group_type: Annotated[GroupTypeChanges, some_of("name", "description", "is_public")]
+    group_type: Annotated[GroupTypeChanges, at_least_one_of("name", "description", "is_public")]
 
 
 class SetGroupSpecs(Struct):
-    """``POST /group_types/{id}/group_specs``, and its answer."""
+    """``POST /group_types/{id}/group_specs``, and its response."""
 
     group_specs: Specs
 
 
 class GroupSummary(Struct, kw_only=True):
-    """A group in short."""
+    """A group without details."""
 
     id: str
     name: str | None
 
 
 class GroupDetail(GroupSummary, kw_only=True):
-    """A group. Its types are ids; ``volumes`` are there where ``list_volume`` asks for them."""
+    """A group. Its types are ids. ``volumes`` is present if ``list_volume`` is true."""
 
     status: str
     description: str | None
@@ -148,7 +137,7 @@ class GroupDetail(GroupSummary, kw_only=True):
 
 
 class OneGroupSummary(Struct):
-    """A group that was made."""
+    """A created group."""
 
     group: GroupSummary
 
@@ -160,7 +149,7 @@ class OneGroup(Struct):
 
 
 class GroupSummaries(Struct):
-    """A page of groups in short."""
+    """A page of groups without details."""
 
     groups: list[GroupSummary]
     group_links: list[Link] | UnsetType = UNSET
@@ -174,7 +163,7 @@ class GroupDetails(Struct):
 
 
 class GroupTypeDetail(Struct, kw_only=True):
-    """A group type. Its specs are left out for who may not see them."""
+    """A group type. Its specs are missing for users who may not see them."""
 
     id: str
     name: str
@@ -196,6 +185,6 @@ class GroupTypes(Struct):
     group_type_links: list[Link] | UnsetType = UNSET
 
 
-def named(text: str | None) -> list[str]:
-    """Return the ids of volumes that a text names."""
+def split_ids(text: str | None) -> list[str]:
+    """Return the volume ids in a text, in lower case."""
     return [each.strip().lower() for each in (text or "").split(_SEPARATED) if each.strip()]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bodies of requests and answers about quotas and limits."""
+"""Request and response bodies for quotas and limits."""
 
 import re
 from collections.abc import Mapping
@@ -9,28 +9,28 @@ from msgspec import Struct
 
 from tonnage.quotas.limits import PER_TYPE, UNLIMITED, Resource
 
-#: Largest limit: what a column of the database holds.
-LARGEST = 2**31 - 1
+#: The largest limit, which fits into a column of the database.
+MAX_LIMIT = 2**31 - 1
 
-#: What clients send along with limits.
-_BESIDE = ("id", "tenant_id", "project_id", "user_id", "class_name", "force")
+#: Keys that clients send in addition to limits.
+_IGNORED_KEYS = ("id", "tenant_id", "project_id", "user_id", "class_name", "force")
 
 _DIGITS = re.compile("^-1$|^[0-9]{1,9}$")
 _LIMIT = {
     "anyOf": [
-        {"type": "integer", "minimum": UNLIMITED, "maximum": LARGEST},
+        {"type": "integer", "minimum": UNLIMITED, "maximum": MAX_LIMIT},
         {"type": "string", "pattern": _DIGITS.pattern},
         {"type": "null"},
     ]
 }
 
 
-class Values:
-    """Limits by what clients call them. One that is null is not changed."""
+class LimitValues:
+    """Limits by the names of the API. A limit that is null is not changed."""
 
     SCHEMA: ClassVar[dict[str, Any]] = {
         "type": "object",
-        "properties": {**dict.fromkeys(map(str, Resource), _LIMIT), **{name: {} for name in _BESIDE}},
+        "properties": {**dict.fromkeys(map(str, Resource), _LIMIT), **{name: {} for name in _IGNORED_KEYS}},
         "patternProperties": {f"^({'|'.join(PER_TYPE)})_": _LIMIT},
         "additionalProperties": False,
     }
@@ -39,12 +39,16 @@ class Values:
         self.values = values
 
     @classmethod
-    def parse(cls, sent: Any) -> "Values":
-        """Return the limits that were sent. Raises :class:`ValueError`."""
+    def parse(cls, sent: Any) -> "LimitValues":
+        """Return the limits of a body. Raises :class:`ValueError` for an invalid one."""
         if not isinstance(sent, dict):
             raise ValueError("expected an object")
         return cls(
-            {name: _limit(name, value) for name, value in sent.items() if name not in _BESIDE and value is not None}
+            {
+                name: _limit(name, value)
+                for name, value in sent.items()
+                if name not in _IGNORED_KEYS and value is not None
+            }
         )
 
 
@@ -52,26 +56,26 @@ def _limit(name: str, value: Any) -> int:
     if isinstance(value, str) and _DIGITS.fullmatch(value):
         value = int(value)
     if isinstance(value, float) and value.is_integer():
-        value = int(value)  # JSON does not tell 3.0 from 3
-    if isinstance(value, bool) or not isinstance(value, int) or not UNLIMITED <= value <= LARGEST:
-        raise ValueError(f"{name} has to be a whole number from {UNLIMITED}, which is no limit, to {LARGEST}")
+        value = int(value)  # JSON does not distinguish 3.0 from 3
+    if isinstance(value, bool) or not isinstance(value, int) or not UNLIMITED <= value <= MAX_LIMIT:
+        raise ValueError(f"{name} has to be a whole number from {UNLIMITED}, which is no limit, to {MAX_LIMIT}")
     return value
 
 
 class SetQuotas(Struct):
     """New limits of a project, or of a user in it."""
 
-    quota_set: Values
+    quota_set: LimitValues
 
 
 class SetClassQuotas(Struct):
-    """New limits of a class of projects."""
+    """New limits of a quota class."""
 
-    quota_class_set: Values
+    quota_class_set: LimitValues
 
 
 class LimitUsage(Struct):
-    """A limit, and what counts against it; ``reserved`` is what is being made, and not contained in ``in_use``."""
+    """A limit and its usage. ``reserved`` is the usage of operations in progress, and not part of ``in_use``."""
 
     limit: int
     in_use: int = 0
@@ -79,19 +83,19 @@ class LimitUsage(Struct):
 
 
 class QuotaSet(Struct):
-    """Limits by name, -1 for none, with the ``id`` of whose they are; with ``usage`` an object for each."""
+    """Limits by name, -1 for none, with the ``id`` of their project; with ``usage`` an object for each limit."""
 
     quota_set: dict[str, int | str | LimitUsage]
 
 
 class QuotaClassSet(Struct):
-    """The same for a class."""
+    """Limits of a quota class by name, -1 for none."""
 
     quota_class_set: dict[str, int | str]
 
 
 class Absolute(Struct):
-    """What a project may have and has, -1 for no limit."""
+    """The limits and the usage of a project by name, -1 for no limit."""
 
     rate: list[Any]
     absolute: dict[str, int]

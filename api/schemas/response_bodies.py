@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bodies of answers that are in no other module of bodies.
+"""Response bodies that are not in a more specific module.
 
-The keys are those of the Block Storage API v3; those that Cinder does not have are ours. A key that is UNSET is left
-out: it came with a later microversion, or the asker may not see it. Times are UTC, sizes GiB.
+The keys are those of the Block Storage API v3, and additions of Tonnage. A key with the value UNSET is missing in the
+response: a later microversion added it, or the user may not see it. Times are in UTC, sizes in GiB.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from tonnage.rpc.messages import Outlook
 
 
 class Fault(Struct):
-    """What went wrong. ``refusal`` says of a volume that finds no pool why, as data."""
+    """An error. ``refusal`` has the reasons, as data, if no pool accepts a volume."""
 
     code: int
     message: str
@@ -25,14 +25,14 @@ class Fault(Struct):
 
 
 class Link(Struct):
-    """Where something is found."""
+    """A link to an object or a page."""
 
     rel: str
     href: str
 
 
 class VolumeSummary(Struct, kw_only=True):
-    """A volume in short."""
+    """A volume without details."""
 
     id: str
     name: str | None
@@ -40,7 +40,7 @@ class VolumeSummary(Struct, kw_only=True):
 
 
 class VolumeDetail(VolumeSummary, kw_only=True):
-    """A volume. ``status_reason`` is ours: why it is in error, or what its last operation met."""
+    """A volume. ``status_reason`` (an addition of Tonnage) is the reason of its error or of a failed operation."""
 
     description: str | None
     status: str
@@ -81,20 +81,20 @@ class Volume(Struct):
 
 
 class MadeVolumes(Struct):
-    """The volumes that were asked for at once."""
+    """The created volumes of one request."""
 
     volumes: list[VolumeDetail]
 
 
 class _Page(Struct, kw_only=True):
-    """``count`` is how many there are on all pages."""
+    """A page of volumes. ``count`` is the number of volumes on all pages."""
 
     volumes_links: list[Link] | UnsetType = UNSET
     count: int | UnsetType = UNSET
 
 
 class VolumeSummaries(_Page, kw_only=True):
-    """A page of volumes in short."""
+    """A page of volumes without details."""
 
     volumes: list[VolumeSummary]
 
@@ -106,7 +106,7 @@ class VolumeDetails(_Page, kw_only=True):
 
 
 class Totals(Struct):
-    """How many volumes there are, and what sizes they have together."""
+    """The number of volumes and their total size."""
 
     total_count: int
     total_size: int
@@ -114,7 +114,7 @@ class Totals(Struct):
 
 
 class VolumesSummary(Struct):
-    """All volumes added up."""
+    """A summary of volumes."""
 
     volume_summary: Totals = msgspec.field(name="volume-summary")
 
@@ -126,13 +126,13 @@ class Metadata(Struct):
 
 
 class MetadataItem(Struct):
-    """One item of it."""
+    """One item of the metadata."""
 
     meta: dict[str, str]
 
 
 class Pool(Struct):
-    """A pool. ``capabilities`` is what is reported and kept of it; ``capacity_factors`` are from 3.72 on."""
+    """A pool, with reported capabilities and, since 3.72, capacity factors."""
 
     name: str
     capabilities: dict[str, Any] | UnsetType = UNSET
@@ -146,26 +146,26 @@ class Pools(Struct):
 
 
 class Explained(Struct):
-    """How one request would be decided, or, for several volumes, each of them."""
+    """The explanation of the decision about a volume, or about each of several volumes."""
 
     explanation: Explanation | UnsetType = UNSET
     explanations: list[Explanation] | UnsetType = UNSET
 
 
 class Outlooks(Struct):
-    """How requests would be decided, one after another."""
+    """The simulated decisions about requests, one after another."""
 
     outlooks: list[Outlook]
 
 
 class Reference(Struct):
-    """What a volume is called on its storage."""
+    """The name of a volume on its storage."""
 
     source_name: str = msgspec.field(name="source-name")
 
 
 class ManageableDetail(Struct, kw_only=True):
-    """Something on the storage that can be taken over; ``extra_info`` tells from which pool."""
+    """A manageable volume. ``extra_info`` is its pool."""
 
     reference: Reference
     size: int
@@ -176,13 +176,13 @@ class ManageableDetail(Struct, kw_only=True):
 
 
 class ManageableVolumes(Struct):
-    """What can be taken over."""
+    """A page of manageable volumes."""
 
     manageable: list[ManageableDetail] = msgspec.field(name="manageable-volumes")
 
 
 class Message(Struct, kw_only=True):
-    """Why an operation failed after it had been accepted. Kept until ``guaranteed_until`` if nobody deletes it."""
+    """The reason why an accepted operation failed. It is kept until ``guaranteed_until`` unless a user deletes it."""
 
     id: str
     event_id: str
@@ -210,7 +210,7 @@ class Messages(Struct):
 
 
 class Extension(Struct):
-    """A part of the API that is an extension in Cinder."""
+    """An extension of Cinder's API."""
 
     alias: str
     name: str
@@ -220,33 +220,33 @@ class Extension(Struct):
 
 
 class Extensions(Struct):
-    """Those parts that are served."""
+    """The supported extensions."""
 
     extensions: list[Extension]
 
 
 class ResourceFilter(Struct):
-    """What the list of a resource can be narrowed down by."""
+    """The filters of the list of a resource."""
 
     resource: str
     filters: list[str]
 
 
 class ResourceFilters(Struct):
-    """What lists can be narrowed down by."""
+    """The filters of lists."""
 
     resource_filters: list[ResourceFilter]
 
 
 class Health(Struct):
-    """Whether volumes can be created, and if not, why."""
+    """Whether volumes can be created, with the reasons if not."""
 
     healthy: bool
     reasons: list[str]
 
 
 class MediaType(Struct):
-    """What bodies are made of."""
+    """The media type of bodies."""
 
     base: str
     type: str
@@ -265,6 +265,6 @@ class Version(Struct):
 
 
 class Versions(Struct):
-    """The versions that are served."""
+    """The supported versions."""
 
     versions: list[Version]

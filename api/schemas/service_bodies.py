@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bodies of requests and answers about schedulers and backends, where they are and what they can do."""
+"""Request and response bodies for services (schedulers and backends), zones, hosts and capabilities."""
 
 import re
 from typing import Annotated, Any, TypeAlias
@@ -7,17 +7,17 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from tonnage.api.http.fields import VISIBLE, Key, Text, also, some_of
+from tonnage.api.http.fields import NOT_BLANK, Key, Text, at_least_one_of, json_schema
 from tonnage.ledger.inventory import heartbeats
 
-#: What Cinder calls the same.
+#: The binaries by their names in Cinder.
 SERVICE_NAMES = {"cinder-volume": heartbeats.AGENT, "cinder-scheduler": heartbeats.SCHEDULER}
 _BINARIES = (heartbeats.AGENT, heartbeats.SCHEDULER)
-_BINARY: TypeAlias = Annotated[Text | None, also(enum=[None, *_BINARIES, *SERVICE_NAMES])]
+_BINARY: TypeAlias = Annotated[Text | None, json_schema(enum=[None, *_BINARIES, *SERVICE_NAMES])]
 
 
 class ServiceChange(Struct, kw_only=True):
-    """``PUT /os-services/{action}``: of a backend or a scheduler. ``service`` is an old name for ``binary``."""
+    """``PUT /os-services/{action}``: a backend or a scheduler. ``service`` is an old name for ``binary``."""
 
     host: Key
     binary: _BINARY = None
@@ -27,24 +27,24 @@ class ServiceChange(Struct, kw_only=True):
     def __post_init__(self) -> None:
         if not (self.binary or self.service):
             raise ValueError("missing required field binary")
-        for asked in (self.binary, self.service):
-            if asked and SERVICE_NAMES.get(asked, asked) not in _BINARIES:
-                raise ValueError(f"binary is {asked!r}: expected {' or '.join(_BINARIES)}")
+        for binary in (self.binary, self.service):
+            if binary and SERVICE_NAMES.get(binary, binary) not in _BINARIES:
+                raise ValueError(f"binary is {binary!r}: expected {' or '.join(_BINARIES)}")
 
     @property
     def of_scheduler(self) -> bool:
-        """Whether it is about a scheduler."""
-        asked = self.binary or self.service or ""
-        return SERVICE_NAMES.get(asked, asked) == heartbeats.SCHEDULER
+        """Whether the service is a scheduler."""
+        binary = self.binary or self.service or ""
+        return SERVICE_NAMES.get(binary, binary) == heartbeats.SCHEDULER
 
 
-#: A change names what it is about by the new name or by the old one.
-SERVICE_NAMED = some_of("binary", "service")
-_BACKEND: TypeAlias = Annotated[Text | None, also(enum=[None, heartbeats.AGENT, "cinder-volume"])]
+#: The body has the binary under the new key or under the old one.
+SERVICE_NAMED = at_least_one_of("binary", "service")
+_BACKEND: TypeAlias = Annotated[Text | None, json_schema(enum=[None, heartbeats.AGENT, "cinder-volume"])]
 
 
 class ServiceDrain(ServiceChange, kw_only=True):
-    """``PUT /os-services/drain``: of a backend alone."""
+    """``PUT /os-services/drain``, for backends only."""
 
     binary: _BACKEND = None
     service: _BACKEND = None
@@ -56,19 +56,19 @@ class ServiceDrain(ServiceChange, kw_only=True):
 
 
 class ServiceReason(ServiceChange, kw_only=True):
-    """``PUT /os-services/disable-log-reason``: the same with a reason."""
+    """``PUT /os-services/disable-log-reason``."""
 
-    disabled_reason: Annotated[Text, also(pattern=VISIBLE)]
+    disabled_reason: Annotated[Text, json_schema(pattern=NOT_BLANK)]
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.disabled_reason = self.disabled_reason.strip()
-        if not re.search(VISIBLE, self.disabled_reason):
+        if not re.search(NOT_BLANK, self.disabled_reason):
             raise ValueError("disabled_reason is missing: say why, or use disable")
 
 
 class Service(Struct, kw_only=True):
-    """A scheduler or a backend. ``draining`` is ours."""
+    """A scheduler or a backend. ``draining`` is an addition of Tonnage."""
 
     binary: str
     host: str
@@ -88,7 +88,7 @@ class Services(Struct):
 
 
 class ServiceChanged(Struct, kw_only=True):
-    """What a backend or a scheduler is now."""
+    """The new state of a backend or a scheduler."""
 
     host: str
     service: str
@@ -113,7 +113,7 @@ class Zones(Struct):
 
 
 class HostDetail(Struct, kw_only=True):
-    """A scheduler or a backend, as the older call shows it."""
+    """A scheduler or a backend in the format of ``/os-hosts``."""
 
     host_name: str
     service: str
@@ -141,19 +141,19 @@ class Usage(Struct, kw_only=True):
 
 
 class HostResource(Struct):
-    """One of the projects."""
+    """The usage of a host in total or by one project."""
 
     resource: Usage
 
 
 class HostUsage(Struct):
-    """What volumes there are on a backend: in all, then of each project."""
+    """The usage of a backend: in total, then by each project."""
 
     host: list[HostResource]
 
 
 class Property(Struct):
-    """What volume types can ask for by an extra spec: the type of its value, and in ``enum`` those that there are."""
+    """The values of an extra spec that volume types can require: their type, and in ``enum`` the reported values."""
 
     title: str
     description: str = ""
@@ -165,7 +165,7 @@ class Property(Struct):
 
 
 class Capabilities(Struct, kw_only=True):
-    """What a backend is, and what volume types can ask of it: ``properties`` by extra specs."""
+    """The capabilities of a backend. ``properties`` maps extra specs to the values that volume types can require."""
 
     namespace: str
     vendor_name: str | None

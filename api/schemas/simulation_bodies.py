@@ -1,34 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bodies of questions: how requests would be decided."""
+"""Request bodies for explanations and simulations of decisions."""
 
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
 from msgspec import Meta, Struct
 
-from tonnage.api.http.fields import Key, Size, also
+from tonnage.api.http.fields import Key, Size, json_schema
 from tonnage.api.schemas.volume_bodies import CreateVolume, CreateVolumes, Migrate, Retype
 from tonnage.capacity.arithmetic import Calculation
 
-#: Most requests that one question can be about.
+#: Most requests in one simulation.
 MAX_REQUESTS = 1000
 
 
-class Growth(Struct):
-    """A volume that is there and the size that it would get."""
+class ExtendArguments(Struct):
+    """An existing volume and its new size in GiB."""
 
     volume_id: Key
     new_size: Size
 
 
 class ExtendVolume(Struct):
-    """What asks how the growth of a volume would be decided."""
+    """The simulated extension of a volume."""
 
-    extend: Growth
+    extend: ExtendArguments
 
 
 class Changes(Struct, forbid_unknown_fields=True):
-    """The assumed changes, see :class:`tonnage.capacity.pools.hypothetical_pools.Changes`. Unknown keys are refused."""
+    """The assumed changes, see :class:`tonnage.capacity.pools.hypothetical_pools.Changes`. Unknown keys are errors."""
 
     default_ratio: float | str | None = None
     ratios: dict[Key, float | str] = {}
@@ -39,7 +39,7 @@ class Changes(Struct, forbid_unknown_fields=True):
     added: list[dict[str, Any]] = []
 
 
-_ASKED = also(
+_REQUEST_SCHEMA = json_schema(
     anyOf=[
         {"$ref": f"#/components/schemas/{kind}"}
         for kind in ("CreateVolume", "CreateVolumes", "ExtendVolume", "MigrateVolume", "RetypeVolume")
@@ -48,45 +48,45 @@ _ASKED = also(
 
 
 class WhatIf(Struct, forbid_unknown_fields=True):
-    """``POST /scheduler-stats/what-if``. Each request is a body that ``explain`` takes.
+    """``POST /scheduler-stats/what-if``. Each request has the format of a body of ``explain``.
 
-    Those that are ``apart`` are alternatives, of which none sees what another would take.
+    If ``apart`` is true, the requests are alternatives: each is decided as if the others did not exist.
     """
 
-    requests: Annotated[list[Annotated[dict[str, Any], _ASKED]], Meta(min_length=1, max_length=MAX_REQUESTS)]
+    requests: Annotated[list[Annotated[dict[str, Any], _REQUEST_SCHEMA]], Meta(min_length=1, max_length=MAX_REQUESTS)]
     changes: Changes = msgspec.field(default_factory=Changes)
     detail: bool = False
     apart: bool = False
 
 
-class Retyping(Retype, kw_only=True):
-    """A volume that is there and the type that it would get, as ``os-retype`` is told."""
+class RetypeArguments(Retype, kw_only=True):
+    """An existing volume and the arguments of ``os-retype``."""
 
     volume_id: Key
 
 
 class RetypeVolume(Struct):
-    """What asks how another type of a volume would be decided."""
+    """The simulated retype of a volume."""
 
-    retype: Retyping
+    retype: RetypeArguments
 
 
-class Moving(Migrate, kw_only=True):
-    """A volume that is there and where it would be moved, as ``os-migrate_volume`` is told."""
+class MigrateArguments(Migrate, kw_only=True):
+    """An existing volume and the arguments of ``os-migrate_volume``."""
 
     volume_id: Key
 
 
 class MigrateVolume(Struct):
-    """What asks how the migration of a volume would be decided."""
+    """The simulated migration of a volume."""
 
-    migrate: Moving
+    migrate: MigrateArguments
 
 
-Question: TypeAlias = CreateVolume | CreateVolumes | ExtendVolume | MigrateVolume | RetypeVolume
+RequestBody: TypeAlias = CreateVolume | CreateVolumes | ExtendVolume | MigrateVolume | RetypeVolume
 
-#: What a question may be about, by the key that its body has.
-ASKED: dict[str, type[Question]] = {
+#: The types of bodies with a request to explain or to simulate, by their key.
+REQUEST_BODIES: dict[str, type[RequestBody]] = {
     "volume": CreateVolume,
     "volumes": CreateVolumes,
     "extend": ExtendVolume,

@@ -1,28 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bodies of requests and answers about volume types and QoS specs."""
+"""Request and response bodies for volume types and QoS specs."""
 
 from typing import Annotated
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from tonnage.api.http.fields import Flag, Key, Named, SpecKey, Specs, Text, also, flag, some_of
+from tonnage.api.http.fields import Flag, Key, Name, SpecKey, Specs, Text, at_least_one_of, json_schema, parse_flag
 from tonnage.api.schemas.response_bodies import Link
 from tonnage.ledger.catalog.qos_specs import Consumer
 
 
 class NewType(Struct):
-    """What is asked of a new volume type."""
+    """A new volume type."""
 
-    name: Named
+    name: Name
     description: Text | None = None
     extra_specs: Specs | None = None
     is_public: Flag = msgspec.field(default=True, name="os-volume-type-access:is_public")
 
     def __post_init__(self) -> None:
         self.name = self.name.strip()
-        # Null is nothing said, and no word for private.
-        self.is_public = self.is_public is None or flag("os-volume-type-access:is_public", self.is_public)
+        # Null means the default, not private.
+        self.is_public = self.is_public is None or parse_flag("os-volume-type-access:is_public", self.is_public)
 
 
 class CreateType(Struct):
@@ -32,9 +32,9 @@ class CreateType(Struct):
 
 
 class TypeChanges(Struct):
-    """What may be changed of a volume type."""
+    """The changes of a volume type."""
 
-    name: Named | None = None
+    name: Name | None = None
     description: Text | None = None
     is_public: Flag = None
 
@@ -42,7 +42,7 @@ class TypeChanges(Struct):
         if self.name is not None:
             self.name = self.name.strip()
         if self.is_public is not None:
-            self.is_public = flag("is_public", self.is_public)
+            self.is_public = parse_flag("is_public", self.is_public)
         if self.name is None and self.description is None and self.is_public is None:
             raise ValueError("expected at least one of name, description, is_public")
 
@@ -50,16 +50,16 @@ class TypeChanges(Struct):
 class UpdateType(Struct):
     """``PUT /types/{id}``."""
 
-    volume_type: Annotated[TypeChanges, some_of("name", "description", "is_public")]
+    volume_type: Annotated[TypeChanges, at_least_one_of("name", "description", "is_public")]
 
 
 class ProjectAccess(Struct):
-    """A project that may or may not use a type."""
+    """A project that gets access to a type or loses it."""
 
     project: Key
 
 
-#: What ``POST /types/{id}/action`` may be about.
+#: The actions of ``POST /types/{id}/action`` with the types of their arguments.
 TYPE_ACTIONS = {"addProjectAccess": ProjectAccess, "removeProjectAccess": ProjectAccess}
 
 
@@ -73,9 +73,9 @@ _CONSUMER = {"enum": list(Consumer)}
 
 
 class UpdateQosSpecs(Struct):
-    """``PUT /qos-specs/{id}``: specs, and among them, if it changes, the ``consumer``."""
+    """``PUT /qos-specs/{id}``: specs, and the key ``consumer`` if the consumer changes."""
 
-    qos_specs: Annotated[dict[SpecKey, Text], also(properties={"consumer": _CONSUMER})]
+    qos_specs: Annotated[dict[SpecKey, Text], json_schema(properties={"consumer": _CONSUMER})]
 
     def __post_init__(self) -> None:
         known = list(Consumer)
@@ -84,21 +84,23 @@ class UpdateQosSpecs(Struct):
 
     @property
     def consumer(self) -> Consumer | None:
-        """Who sees to the specs."""
+        """The side that enforces the specs, None if the body does not have it."""
         return Consumer(self.qos_specs["consumer"]) if "consumer" in self.qos_specs else None
 
     @property
     def specs(self) -> dict[str, str]:
-        """The specs themselves."""
+        """The specs, without the name and the consumer."""
         return {key: value for key, value in self.qos_specs.items() if key not in ("name", "consumer")}
 
 
 class CreateQosSpecs(UpdateQosSpecs):
-    """``POST /qos-specs``: the same with a ``name``."""
+    """``POST /qos-specs``: specs and the key ``name``."""
 
     qos_specs: Annotated[
         dict[SpecKey, Text],
-        also(required=["name"], properties={"name": {"type": "string", "pattern": r"\S"}, "consumer": _CONSUMER}),
+        json_schema(
+            required=["name"], properties={"name": {"type": "string", "pattern": r"\S"}, "consumer": _CONSUMER}
+        ),
     ]
 
     def __post_init__(self) -> None:
@@ -108,7 +110,7 @@ class CreateQosSpecs(UpdateQosSpecs):
 
     @property
     def name(self) -> str:
-        """What they are called."""
+        """The name of the QoS specs."""
         return self.qos_specs.get("name", "").strip()
 
 
@@ -119,7 +121,7 @@ class QosKeys(Struct):
 
 
 class TypeDetail(Struct, kw_only=True):
-    """A volume type. Its extra specs, and the id of its QoS specs, are left out for who may not see them."""
+    """A volume type. Its extra specs and the id of its QoS specs are missing for users who may not see them."""
 
     id: str
     name: str
@@ -163,7 +165,7 @@ class ExtraSpecs(Struct):
 
 
 class QosDetail(Struct):
-    """What volumes of some types are to get."""
+    """QoS specs of volume types."""
 
     id: str
     name: str
@@ -172,14 +174,14 @@ class QosDetail(Struct):
 
 
 class OneQosSpecs(Struct):
-    """QoS specs."""
+    """QoS specs with links."""
 
     qos_specs: QosDetail
     links: list[Link]
 
 
 class SetQosSpecs(Struct):
-    """The specs that were set."""
+    """The new specs."""
 
     qos_specs: dict[str, str]
 
@@ -192,7 +194,7 @@ class QosSpecsPage(Struct):
 
 
 class QosAssociation(Struct):
-    """A type that QoS specs are for."""
+    """A volume type of QoS specs."""
 
     id: str
     name: str
@@ -200,6 +202,6 @@ class QosAssociation(Struct):
 
 
 class QosAssociations(Struct):
-    """The types that QoS specs are for."""
+    """The volume types of QoS specs."""
 
     qos_associations: list[QosAssociation]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is kept, as clients are shown it: from rows and messages to :mod:`tonnage.api.schemas.response_bodies`."""
+"""The conversion of rows and RPC messages into response bodies."""
 
 import datetime
 from dataclasses import dataclass
@@ -10,13 +10,12 @@ from msgspec import UNSET, UnsetType
 from tonnage.api.auth import policies
 from tonnage.api.auth.enforcement import Policy
 from tonnage.api.http import microversions
-from tonnage.api.http.request import Request
+from tonnage.api.http.http_request import Request
 from tonnage.api.schemas import group_bodies, response_bodies, service_bodies, type_bodies
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, user_messages
 from tonnage.ledger.claims.managed_volumes import Manageable
 from tonnage.ledger.inventory import heartbeats
-from tonnage.rpc import messages as rpc_messages
 
 
 def links(req: Request, collection: str, item_id: str) -> list[response_bodies.Link]:
@@ -29,13 +28,13 @@ def links(req: Request, collection: str, item_id: str) -> list[response_bodies.L
 
 
 def time(moment: datetime.datetime | None) -> str | None:
-    """Return a time, UTC, with microseconds and without a zone."""
+    """Return a time in UTC as text, with microseconds and without a time zone."""
     return None if moment is None else moment.isoformat(timespec="microseconds")
 
 
 @dataclass(frozen=True, slots=True)
 class VolumeView:
-    """Shows volumes to one asker: what of them the policy lets him see is asked once for all of them."""
+    """Converts volumes for one user. The policy is checked once for all volumes."""
 
     req: Request
     host: bool
@@ -45,7 +44,7 @@ class VolumeView:
 
     @classmethod
     def for_request(cls, req: Request, policy: Policy) -> "VolumeView":
-        """Return the view for whoever sent the request."""
+        """Return the view for the user of a request."""
         identity = req.context.identity
         return cls(
             req,
@@ -56,13 +55,13 @@ class VolumeView:
         )
 
     def summary(self, volume: models.Volume) -> response_bodies.VolumeSummary:
-        """Return id, name and links."""
+        """Return a volume without details."""
         return response_bodies.VolumeSummary(
             id=volume.id, name=volume.name, links=links(self.req, "volumes", volume.id)
         )
 
     def detail(self, volume: models.Volume) -> response_bodies.VolumeDetail:
-        """Return everything."""
+        """Return a volume with the keys that the user may see."""
         view = response_bodies.VolumeDetail(
             id=volume.id,
             name=volume.name,
@@ -87,11 +86,11 @@ class VolumeView:
             view.host = None if volume.pool is None else volume.pool.name
         if self.migration:
             view.migstat, view.name_id = volume.migration_status, None
-        self._add_later(view, volume)
+        self._add_newer_keys(view, volume)
         return view
 
-    def _add_later(self, view: response_bodies.VolumeDetail, volume: models.Volume) -> None:
-        """Add what later microversions added."""
+    def _add_newer_keys(self, view: response_bodies.VolumeDetail, volume: models.Volume) -> None:
+        """Add the keys of later microversions."""
         if self.req.at_least(microversions.GROUPS):
             view.group_id = volume.group_id
         if self.host and self.req.at_least(21):
@@ -107,7 +106,7 @@ class VolumeView:
 
 
 def group(req: Request, shown: groups.Shown, *, volumes: bool, owner: bool) -> group_bodies.GroupDetail:
-    """Return a group, with its volumes and whose it is where that is asked for, and what later microversions added."""
+    """Return a group, with its volume ids if ``volumes`` and its project if ``owner``, by the microversion."""
     row = shown.row
     view = group_bodies.GroupDetail(
         id=row.id,
@@ -131,7 +130,7 @@ def group(req: Request, shown: groups.Shown, *, volumes: bool, owner: bool) -> g
 
 
 def group_type(kind: models.GroupType, *, specs: bool) -> group_bodies.GroupTypeDetail:
-    """Return a group type, with its specs where the asker may see them."""
+    """Return a group type, with its specs if ``specs`` is true."""
     return group_bodies.GroupTypeDetail(
         id=kind.id,
         name=kind.name,
@@ -149,7 +148,7 @@ def qos_specs(specs: models.QosSpecs) -> type_bodies.QosDetail:
 def volume_type(
     kind: models.VolumeType, *, extra_specs: bool, qos_specs_id: str | UnsetType | None = UNSET
 ) -> type_bodies.TypeDetail:
-    """Return a volume type, with its extra specs and the id of its QoS specs where the asker may see them."""
+    """Return a volume type, with its extra specs if ``extra_specs``; ``qos_specs_id`` is UNSET if it is hidden."""
     return type_bodies.TypeDetail(
         id=kind.id,
         name=kind.name,
@@ -161,18 +160,8 @@ def volume_type(
     )
 
 
-def pool(shown: rpc_messages.PoolView, query: rpc_messages.SpelledPoolQuery) -> response_bodies.Pool:
-    """Return of a pool what is asked for."""
-    view = response_bodies.Pool(shown.name)
-    if query.detail:
-        view.capabilities = shown.capabilities
-        if query.factors:
-            view.capacity_factors = shown.capacity_factors
-    return view
-
-
 def service(row: heartbeats.ServiceRow, down_time: int, *, backend_state: bool) -> service_bodies.Service:
-    """Return a scheduler or a backend. Silent for more than ``down_time`` seconds is down."""
+    """Return a scheduler or a backend. Its state is down if it was silent for more than ``down_time`` seconds."""
     state = "up" if row.up(down_time) else "down"
     view = service_bodies.Service(
         binary=row.binary,
@@ -191,7 +180,7 @@ def service(row: heartbeats.ServiceRow, down_time: int, *, backend_state: bool) 
 
 
 def host(row: heartbeats.ServiceRow, down_time: int) -> service_bodies.HostDetail:
-    """Return a scheduler or a backend as the older call shows it."""
+    """Return a scheduler or a backend in the format of ``/os-hosts``."""
     return service_bodies.HostDetail(
         host_name=row.host,
         service=row.binary,
@@ -203,29 +192,29 @@ def host(row: heartbeats.ServiceRow, down_time: int) -> service_bodies.HostDetai
 
 
 def usage(host: str, project: str, count: int, size_gb: int) -> service_bodies.Usage:
-    """Return what volumes a project has on a backend."""
+    """Return the number and total size in GiB of a project's volumes on a backend."""
     return service_bodies.Usage(host=host, project=project, volume_count=str(count), total_volume_gb=str(size_gb))
 
 
 def manageable(found: Manageable, *, detail: bool) -> response_bodies.ManageableDetail:
-    """Return something on the storage that can be taken over."""
+    """Return a manageable volume."""
     view = response_bodies.ManageableDetail(reference=response_bodies.Reference(found.reference), size=found.size_gb)
     if detail:
         view.reason_not_safe, view.cinder_id, view.extra_info = None, None, found.pool
     return view
 
 
-def message(req: Request, told: models.Message) -> response_bodies.Message:
+def message(req: Request, row: models.Message) -> response_bodies.Message:
     """Return a user message."""
     return response_bodies.Message(
-        id=told.id,
-        event_id=told.event,
-        user_message=told.text,
-        message_level=told.level,
-        created_at=time(told.created_at),
-        guaranteed_until=time(told.created_at + datetime.timedelta(days=user_messages.KEPT_DAYS)),
-        request_id=told.request_id,
-        resource_type=told.resource_type,
-        resource_uuid=told.resource_id,
-        links=links(req, "messages", told.id),
+        id=row.id,
+        event_id=row.event,
+        user_message=row.text,
+        message_level=row.level,
+        created_at=time(row.created_at),
+        guaranteed_until=time(row.created_at + datetime.timedelta(days=user_messages.KEPT_DAYS)),
+        request_id=row.request_id,
+        resource_type=row.resource_type,
+        resource_uuid=row.resource_id,
+        links=links(req, "messages", row.id),
     )

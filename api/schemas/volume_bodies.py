@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bodies of requests about volumes."""
+"""Request bodies for volumes."""
 
 from typing import Annotated, Any
 
@@ -8,29 +8,29 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from tonnage.api.http import booleans
 from tonnage.api.http.fields import (
-    LONGEST,
-    NOTHING,
-    Anything,
+    EMPTY_VALUES,
+    MAX_LENGTH,
+    AnyArguments,
     Flag,
     Hints,
     Key,
-    Nothing,
     Size,
     Text,
-    also,
-    flag,
-    refuse_cluster,
-    some_of,
+    Unsupported,
+    at_least_one_of,
+    json_schema,
+    parse_flag,
+    reject_cluster,
 )
 from tonnage.capacity.units import MAX_SIZE_GB
 from tonnage.ledger.catalog import volumes
 from tonnage.rpc.messages import MigrationPolicy
 
-#: Most volumes that can be asked for at once.
+#: Most new volumes in one request.
 MAX_AT_ONCE = 128
 
-#: Fields of a new volume that ask for what Tonnage does not do, and what that is.
-_UNSUPPORTED = {
+#: Fields of a new volume for unsupported features, with the names of the features.
+_UNSUPPORTED_FIELDS = {
     "snapshot_id": "a volume from a snapshot",
     "imageRef": "a volume from an image",
     "image_id": "a volume from an image",
@@ -41,18 +41,18 @@ _UNSUPPORTED = {
 
 
 class Hinted(Struct, kw_only=True):
-    """What may carry hints, under either name."""
+    """A body with scheduler hints, under the long or the short key."""
 
     hints: Hints | None = msgspec.field(default=None, name="OS-SCH-HNT:scheduler_hints")
     short_hints: Hints | None = msgspec.field(default=None, name="scheduler_hints")
 
     def all_hints(self) -> Hints:
-        """Return the hints, none if there are none."""
+        """Return the hints under both keys."""
         return {**(self.short_hints or {}), **(self.hints or {})}
 
 
 class NewVolume(Hinted, kw_only=True):
-    """What is asked of a new volume. One from another volume need not say its size."""
+    """A new volume. The size is optional for a clone."""
 
     size: Size | UnsetType | None = UNSET
     name: Text | None = None
@@ -63,27 +63,27 @@ class NewVolume(Hinted, kw_only=True):
     availability_zone: Text | None = None
     metadata: dict[Key, Text] | None = None
     source_volid: Text | None = None
-    snapshot_id: Nothing = None
-    imageRef: Nothing = None  # noqa: N815  (the name on the wire)
-    image_id: Nothing = None
-    backup_id: Nothing = None
-    consistencygroup_id: Nothing = None
+    snapshot_id: Unsupported = None
+    imageRef: Unsupported = None  # noqa: N815  (the name on the wire)
+    image_id: Unsupported = None
+    backup_id: Unsupported = None
+    consistencygroup_id: Unsupported = None
     group_id: Text | None = None
-    multiattach: Nothing = None
+    multiattach: Unsupported = None
 
     def __post_init__(self) -> None:
-        _settle(self)
-        for name, what in _UNSUPPORTED.items():
-            if getattr(self, name) not in NOTHING:
-                raise ValueError(f"{name} is set, and {what} is not supported")
+        _normalize_names(self)
+        for name, feature in _UNSUPPORTED_FIELDS.items():
+            if getattr(self, name) not in EMPTY_VALUES:
+                raise ValueError(f"{name} is set, and {feature} is not supported")
         if not self.source_volid and self.size is UNSET:
             raise ValueError("missing required field size")
         if not self.source_volid and self.size is None:
             raise ValueError(f"size is null: expected a whole number of GiB from 1 to {MAX_SIZE_GB}")
 
 
-#: A volume says its size, or what it is a copy of.
-_SIZED = also(
+#: A new volume has a size or a source volume.
+_SIZED = json_schema(
     anyOf=[
         {"required": ["size"], "properties": {"size": {"type": ["integer", "string"]}}},
         {"required": ["source_volid"], "properties": {"source_volid": {"type": "string", "minLength": 1}}},
@@ -92,19 +92,19 @@ _SIZED = also(
 
 
 class CreateVolume(Hinted, kw_only=True):
-    """``POST /volumes``. The hints may stand beside the volume or in it."""
+    """``POST /volumes``. Hints may be in the body or in the object of the volume."""
 
     volume: Annotated[NewVolume, _SIZED]
 
 
 class CreateVolumes(Hinted, kw_only=True):
-    """``POST /volumes`` for several at once. Hints beside the list are for all of them."""
+    """``POST /volumes`` for several volumes. Hints in the body apply to all of them."""
 
     volumes: Annotated[list[Annotated[NewVolume, _SIZED]], Meta(min_length=1, max_length=MAX_AT_ONCE)]
 
 
 class Described(Struct, kw_only=True):
-    """What people call a volume and say of it, under either name that the Block Storage API has for that."""
+    """A body with a name and a description, each under one of two keys of the Block Storage API."""
 
     name: Text | None = None
     description: Text | None = None
@@ -112,11 +112,11 @@ class Described(Struct, kw_only=True):
     display_description: Text | None = None
 
     def __post_init__(self) -> None:
-        _settle(self)
+        _normalize_names(self)
 
 
 class VolumeChanges(Described, kw_only=True):
-    """What may be changed of a volume."""
+    """The changes of a volume."""
 
     metadata: dict[Key, Text] | None = None
 
@@ -148,9 +148,9 @@ class Extend(Struct):
 class ResetStatus(Struct):
     """Action ``os-reset_status``."""
 
-    status: Annotated[Text | None, also(enum=[None, *volumes.SETTABLE_STATUSES])] = None
-    attach_status: Annotated[Text | None, also(enum=[None, "detached"])] = None
-    migration_status: Annotated[Text | None, also(enum=[None, "none"])] = None
+    status: Annotated[Text | None, json_schema(enum=[None, *volumes.SETTABLE_STATUSES])] = None
+    attach_status: Annotated[Text | None, json_schema(enum=[None, "detached"])] = None
+    migration_status: Annotated[Text | None, json_schema(enum=[None, "none"])] = None
 
     def __post_init__(self) -> None:
         if not (self.status or self.attach_status or self.migration_status):
@@ -165,7 +165,7 @@ class Retype(Struct):
     """Action ``os-retype``."""
 
     new_type: Key
-    migration_policy: Annotated[Text | None, also(enum=[None, *MigrationPolicy])] = None
+    migration_policy: Annotated[Text | None, json_schema(enum=[None, *MigrationPolicy])] = None
 
     def __post_init__(self) -> None:
         if self.migration_policy not in (None, *MigrationPolicy):
@@ -175,52 +175,54 @@ class Retype(Struct):
 class Migrate(Struct):
     """Action ``os-migrate_volume``.
 
-    A volume is always copied and always locked while it moves, so these flags make no difference.
+    A migration always copies the volume and locks it, so the flags make no difference.
     """
 
     host: Key | None = None
-    cluster: Nothing = None
+    cluster: Unsupported = None
     force_host_copy: Flag = False
     lock_volume: Flag = False
 
     def __post_init__(self) -> None:
-        refuse_cluster(self.cluster)
+        reject_cluster(self.cluster)
         for name in ("force_host_copy", "lock_volume"):
-            flag(name, getattr(self, name))
+            parse_flag(name, getattr(self, name))
 
 
-_REFERENCE = also(
+_REFERENCE = json_schema(
     oneOf=[
-        {"type": "string", "minLength": 1, "maxLength": LONGEST},
+        {"type": "string", "minLength": 1, "maxLength": MAX_LENGTH},
         {
             "type": "object",
             "required": ["source-name"],
-            "properties": {"source-name": {"type": "string", "minLength": 1, "maxLength": LONGEST}},
+            "properties": {"source-name": {"type": "string", "minLength": 1, "maxLength": MAX_LENGTH}},
         },
     ]
 )
 
 
 class Manageable(Described, kw_only=True):
-    """What is asked to be taken over. ``ref`` is its name on the storage, ``{"source-name": NAME}``."""
+    """A volume to manage. ``ref`` is its name on the storage, ``{"source-name": NAME}``."""
 
     host: Key
     ref: Annotated[dict[str, Any] | str, _REFERENCE]
     volume_type: Text | None = None
     availability_zone: Text | None = None
     metadata: dict[Key, Text] | None = None
-    bootable: Annotated[Any, also(enum=[value for value in booleans.VALUES if not booleans.parse(value)])] = False
-    cluster: Nothing = None
+    bootable: Annotated[Any, json_schema(enum=[value for value in booleans.VALUES if not booleans.parse(value)])] = (
+        False
+    )
+    cluster: Unsupported = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse_cluster(self.cluster)
-        if flag("bootable", self.bootable):
+        reject_cluster(self.cluster)
+        if parse_flag("bootable", self.bootable):
             raise ValueError("bootable is true, and volumes to boot from are not supported")
         name = self.ref.get("source-name") if isinstance(self.ref, dict) else self.ref
-        if not isinstance(name, str) or not 1 <= len(name) <= LONGEST:
+        if not isinstance(name, str) or not 1 <= len(name) <= MAX_LENGTH:
             raise ValueError(
-                f'ref names nothing: expected {{"source-name": NAME}}, the name 1 to {LONGEST} characters long'
+                f'ref names nothing: expected {{"source-name": NAME}}, the name 1 to {MAX_LENGTH} characters long'
             )
         self.ref = name
 
@@ -231,23 +233,23 @@ class Manage(Struct):
     volume: Manageable
 
 
-#: What ``POST /volumes/{id}/action`` may be about.
+#: The actions of ``POST /volumes/{id}/action`` with the types of their arguments.
 VOLUME_ACTIONS = {
     "os-extend": Extend,
-    "os-force_delete": Anything,
+    "os-force_delete": AnyArguments,
     "os-migrate_volume": Migrate,
-    "os-reset_status": Annotated[ResetStatus, some_of("status", "attach_status", "migration_status")],
+    "os-reset_status": Annotated[ResetStatus, at_least_one_of("status", "attach_status", "migration_status")],
     "os-retype": Retype,
-    "os-unmanage": Anything,
+    "os-unmanage": AnyArguments,
 }
 
 
-def _settle(sent: NewVolume | Described) -> None:
-    """Have what a volume is called stand where it is looked for, by whichever name it was sent."""
-    sent.name = _stripped(sent.name, sent.display_name)
-    sent.description = _stripped(sent.description, sent.display_description)
+def _normalize_names(sent: NewVolume | Described) -> None:
+    """Set ``name`` and ``description``, stripped, from the keys that the client used."""
+    sent.name = _first_stripped(sent.name, sent.display_name)
+    sent.description = _first_stripped(sent.description, sent.display_description)
 
 
-def _stripped(*texts: str | None) -> str | None:
-    """Return the first that is there."""
+def _first_stripped(*texts: str | None) -> str | None:
+    """Return the first text that is not None, stripped."""
     return next((text.strip() for text in texts if text is not None), None)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at the ledger and at the storage from outside, all the while and at the end.
+"""The independent checker of the ledger and the storage, during the run and at its end.
 
-Each look is one snapshot of the database, between two looks at what the agents hold. It says what is wrong in words,
-of which an example is kept for each kind; an empty record is what the run is for.
+Each check reads the database in one snapshot, and the agents' storage right before and after it. The record counts the
+errors and keeps one example of each kind. A successful run has an empty record.
 """
 
 import threading
@@ -26,16 +26,16 @@ _MOVING = ("creating", "extending", "deleting", "maintenance", "retyping")
 _OPEN = ("pending", "abandoned")
 _LIVE = ("pending", "confirmed", "abandoned")
 
-#: Who raises it when the database is away.
+#: Packages whose errors mean that the database is unavailable.
 _DATABASES = ("sqlalchemy", "oslo_db", "psycopg", "pymysql", "sqlite3")
 
-#: What is on the storage: by pool (its full name) and volume, size and kind.
+#: The content of the storage: by pool (its full name) and volume id, the size in GiB and the provisioning type.
 Held = Mapping[str, Mapping[str, tuple[int, str]]]
 
 
 @dataclass(slots=True)
 class Record:
-    """What was found wrong: how often and how much, and in words what each kind looked like first."""
+    """The errors: their number and size, and the first example of each kind."""
 
     over_commit_gb: float = 0.0
     broken: int = 0
@@ -43,12 +43,12 @@ class Record:
     examples: dict[str, str] = field(default_factory=dict)
 
     def note(self, kind: str, text: str) -> None:
-        """Keep an example."""
+        """Keep the first example of each kind."""
         self.examples.setdefault(kind, text)
 
 
 class Checker:
-    """Looks about every second until it is stopped."""
+    """A thread that checks about every second until it is stopped."""
 
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster = cluster
@@ -58,26 +58,26 @@ class Checker:
         self.record = Record()
 
     def start(self) -> None:
-        """Begin."""
+        """Start the checks."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End."""
+        """Stop the checks."""
         self._stopping.set()
         self._thread.join()
 
     def quiet(self) -> bool:
-        """Tell whether nothing is under way any more."""
+        """Return whether all operations have ended, nothing is in flight and there is no drift."""
         try:
             with self.snapshot() as connection:
                 moving = _number(connection, f"SELECT COUNT(*) FROM volumes WHERE status IN {_MOVING}")
                 flying = _number(connection, f"SELECT COUNT(*) FROM claims WHERE state IN {_OPEN} OR NOT contained")
                 return moving == 0 and flying == 0 and self._drift(connection, self.held()) == 0
-        except sa.exc.SQLAlchemyError:  # it may still be coming back
+        except sa.exc.SQLAlchemyError:  # the database may still be starting
             return False
 
     def half_deleted(self) -> list[str]:
-        """Return the volumes whose deletion has failed: their owners may delete them again."""
+        """Return the volumes whose deletion has failed, so that their owners delete them again."""
         try:
             with self.snapshot() as connection:
                 rows = connection.exec_driver_sql("SELECT id FROM volumes WHERE status = 'error_deleting'")
@@ -86,7 +86,7 @@ class Checker:
             return []
 
     def held(self) -> Held:
-        """Return what is on the storage of all agents, each at one moment."""
+        """Return the content of the storage of all agents, for each agent at one moment."""
         return {
             self._cluster.full_name(agent.number, pool): volumes
             for agent in self._cluster.agents
@@ -95,7 +95,7 @@ class Checker:
 
     @contextmanager
     def snapshot(self) -> Iterator[sa.Connection]:
-        """One consistent view of the database, which nobody waits for."""
+        """Yield a consistent view of the database without locks."""
         engine = self._cluster.engine
         if engine.dialect.name == "sqlite":
             engine = engine.execution_options(tonnage_read_only=True)
@@ -110,22 +110,22 @@ class Checker:
                 self.look()
             except Exception as error:
                 if type(error).__module__.partition(".")[0] not in _DATABASES:
-                    self._broken("checker", f"it could not look: {type(error).__name__}: {error}")
+                    self._broken("checker", f"the check failed: {type(error).__name__}: {error}")
                 # Otherwise the database is being restarted.
 
     def look(self) -> None:
-        """Look once."""
+        """Check once."""
         before = self.held()
         with self.snapshot() as connection:
             self._counters(connection)
-            # Now the snapshot has been taken: it is with the first statement.
+            # The first statement has taken the snapshot.
             seen = time.time()
             figures = {
                 row[0]: row[1:]
                 for row in connection.exec_driver_sql(
                     "SELECT p.name, p.provisioned_capacity_gb, p.in_flight_gb, p.allocated_capacity_gb -"
-                    # What is on its way out may be gone, and in no report any more, before the ledger is told, or
-                    # although a driver said that it failed to delete it.
+                    # A volume in deletion may be gone from storage and reports before the ledger has the outcome, or
+                    # although its driver reported a failure.
                     " (SELECT COALESCE(SUM(c.size_gb), 0) FROM claims c WHERE c.pool_id = p.id"
                     f" AND c.state IN {_LIVE} AND (EXISTS (SELECT 1 FROM claims d WHERE d.volume_id = c.volume_id"
                     " AND d.pool_id = c.pool_id AND d.verb IN ('delete', 'purge') AND d.state = 'pending')"
@@ -141,7 +141,7 @@ class Checker:
         self.record.looks += 1
 
     def _counters(self, connection: sa.Connection) -> None:
-        """The counters equal what the claims say, and none is negative."""
+        """Check that the counters equal the sums of the claims, and that none is negative."""
         for name, *rest in connection.exec_driver_sql(
             "SELECT p.name, p.allocated_capacity_gb, p.in_flight_gb, p.in_flight_physical_gb,"
             f" COALESCE(SUM(CASE WHEN c.state IN {_LIVE} THEN c.size_gb ELSE 0 END), 0),"
@@ -152,7 +152,9 @@ class Checker:
         ):
             counters, claims = [int(one) for one in rest[:3]], [int(one) for one in rest[3:]]
             if counters != claims or min(counters) < 0:
-                self._broken("counters", f"{name}: allocated, in flight, physical are {counters}, claims say {claims}")
+                self._broken(
+                    "counters", f"{name}: allocated, in flight, physical are {counters}, claims sum to {claims}"
+                )
         for name, allocated, pools in connection.exec_driver_sql(
             "SELECT b.name, b.allocated_capacity_gb, COALESCE(SUM(p.allocated_capacity_gb), 0) FROM backends b"
             " LEFT JOIN pools p ON p.backend_id = b.id GROUP BY b.id, b.name, b.allocated_capacity_gb"
@@ -161,7 +163,7 @@ class Checker:
                 self._broken("backends", f"{name}: allocated is {allocated}, its pools have {pools}")
 
     def _limits(self, held: Held) -> None:
-        """No pool holds more than it may."""
+        """Check that no pool stores more than its limits."""
         for pool in self._cluster.plan.pools:
             name = self._cluster.full_name(pool.agent, pool.name)
             volumes = held.get(name, {}).values()
@@ -171,7 +173,10 @@ class Checker:
                     self._over("over-commit", over, f"{name} holds {over:g} GiB {kind} above its limit of {limit:g}")
 
     def _counted(self, before: Held, figures: Mapping[str, Any], after: Held) -> None:
-        """What was there throughout is counted, as provisioned or in flight; and no more is promised than the limit."""
+        """Check that volumes stored during the whole check are counted, and that promises stay within the limit.
+
+        ``figures`` maps each pool to its provisioned, in-flight and promised capacity in GiB.
+        """
         for pool in self._cluster.plan.pools:
             name = self._cluster.full_name(pool.agent, pool.name)
             if name not in figures:
@@ -199,7 +204,7 @@ class Checker:
         self.record.note(kind, text)
 
     def _drift(self, connection: sa.Connection, held: Held) -> float:
-        """Return how far the ledger is from the storage, in GiB: allocated, provisioned, what is still in flight."""
+        """Return the difference between ledger and storage in GiB: allocated, provisioned and in-flight capacity."""
         drift = 0.0
         shown = self._orphans(connection, held)
         for name, allocated, provisioned, in_flight in connection.exec_driver_sql(
@@ -211,17 +216,17 @@ class Checker:
             if off:
                 self.record.note(
                     "drift",
-                    f"{name}: {there} there, {allocated} allocated, {provisioned} provisioned, {in_flight} in flight; "
+                    f"{name}: {there} stored, {allocated} allocated, {provisioned} provisioned, {in_flight} in flight; "
                     + "; ".join(self._unlike(connection, name, held.get(name, {}))),
                 )
             drift += off
         return drift
 
     def _orphans(self, connection: sa.Connection, held: Held) -> dict[str, set[str]]:
-        """Return, by pool, what is there and shown to operators as nobody's.
+        """Return the orphans on the storage that operators can see, by pool.
 
-        That may be: of a copy that an agent which was killed had made for a migration, and that the next one found
-        there and could not finish, nobody knows whose it is, and nothing is deleted without being told to.
+        Orphans are permitted: a killed agent may leave a copy of a migration, which the next agent finds and cannot
+        finish. No claim counts the copy, and Tonnage deletes nothing without a command.
         """
         found = defaultdict(set)
         for name, volume_id in connection.exec_driver_sql(
@@ -233,7 +238,7 @@ class Checker:
         return found
 
     def _unlike(self, connection: sa.Connection, pool: str, held: Mapping[str, tuple[int, str]]) -> Iterator[str]:
-        """Yield of which volumes other sizes are claimed than are there."""
+        """Yield the volumes whose stored size differs from their claims."""
         claims = connection.execute(
             sa.text(
                 "SELECT c.volume_id, c.verb, c.state, c.size_gb, v.status FROM claims c"
@@ -246,10 +251,10 @@ class Checker:
             there = held.get(volume_id, (0, ""))[0]
             if there != sum(row.size_gb for row in live if row.volume_id == volume_id):
                 known = [tuple(row[1:]) for row in claims if row.volume_id == volume_id]
-                yield f"volume {volume_id} has {there} GiB and claims {known}"
+                yield f"volume {volume_id} has {there} GiB on the storage and the claims {known}"
 
     def at_rest(self, requesters: Requesters) -> dict[str, float]:
-        """Look for the last time, when all should be over; return what is lost, double, leaked and adrift."""
+        """Run the last check after all operations; return the orphans, losses, duplicates, drift and leaked claims."""
         self.record.examples.pop("drift", None)
         self.look()
         held = self.held()
@@ -272,7 +277,7 @@ class Checker:
         return len(rows)
 
     def _lost(self, connection: sa.Connection, requesters: Requesters, held: Held) -> int:
-        """Count what was answered and is not so, for no reason that anybody was told."""
+        """Count granted requests without their effect and without an error message, and unanswered requests."""
         rows = {
             row[0]: row[1:]
             for row in connection.exec_driver_sql(
@@ -293,11 +298,11 @@ class Checker:
             there = held.get(pool, {}).get(volume.id, (0, ""))[0]
             if volume.deleted:
                 if status != "gone":
-                    problem = "was deleted and is still known"
+                    problem = "was deleted and is still in the ledger"
             elif status in _FAILED and reason:
                 continue
             elif status != "available" or there != size:
-                problem = "is not there as it should be"
+                problem = "is missing or has another size"
             elif size < volume.size_gb and not told[volume.id]:
                 problem = "has lost an extend"
             if problem:
@@ -306,7 +311,7 @@ class Checker:
                 self.record.note(
                     "lost",
                     f"volume {volume.id} ({volume.size_gb} GiB) {problem}: {status}, {size} GiB; {there} GiB in {pool};"
-                    f" asked since: {asked}",
+                    f" later requests: {asked}",
                 )
         for one in requesters.asked:
             if one.outcome == UNANSWERED:
@@ -320,7 +325,7 @@ class Checker:
     def _double(
         self, connection: sa.Connection, requesters: Requesters, held: Held, orphans: Mapping[str, set[str]]
     ) -> int:
-        """Count volumes in two places, and volumes that nobody was told of."""
+        """Count volumes in two pools, volumes without a granted request, and unexpected answers."""
         places: dict[str, list[str]] = defaultdict(list)
         for pool, volumes in held.items():
             for volume_id in volumes.keys() - orphans.get(pool, set()):
@@ -335,7 +340,7 @@ class Checker:
         for volume_id in (known | places.keys()) - granted:
             double += 1
             where = " and ".join(places[volume_id]) or "no pool"
-            self.record.note("unasked", f"volume {volume_id} was given to nobody and is in {where}")
+            self.record.note("unrequested", f"volume {volume_id} belongs to no granted request and is in {where}")
         for text in requesters.surprises:
             double += 1
             self.record.note("surprise", text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster under torture: real servers, schedulers and agents, each with a configuration of its own."""
+"""The tested cluster: real servers, schedulers and agents, each with its own configuration."""
 
 import contextlib
 import json
@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import sqlalchemy as sa
-from watched import Folder
+from process_folder import ProcessFolder
 
 from chaos.plan import Plan
 from chaos.processes import Daemon
@@ -31,14 +31,14 @@ _LAUNCHER = pathlib.Path(__file__).with_name("launcher.py")
 _DATABASES: dict[str, type[DatabaseServer]] = {"postgresql": servers.PostgreSQL, "mariadb": servers.MariaDB}
 _HOST = "box"
 _READY = 180.0
-#: Share of messages and operations that something happens to while faults are wanted.
+#: Share of disturbed messages and operations in a run with faults.
 _TROUBLE = 0.01
 
 
 class Agent(Daemon):
-    """One agent with one backend, and what its surroundings do to it."""
+    """One agent with one backend, whose clock, messages and driver can be disturbed."""
 
-    def __init__(self, number: int, folder: Folder, seed: int) -> None:
+    def __init__(self, number: int, folder: ProcessFolder, seed: int) -> None:
         self.number = number
         self.backend = f"{_HOST}{number}@b{number}"
         self.conf = folder.path / f"agent{number}.conf"
@@ -51,7 +51,7 @@ class Agent(Daemon):
         super().__init__(f"agent{number}", [*launcher, "--config-file", self.conf], folder)
 
     def control(self, **values: Any) -> None:
-        """Change what is done to it, see :class:`chaos.launcher.Control`."""
+        """Change the disturbances of the agent, see :class:`chaos.launcher.Control`."""
         with self._lock:
             self._values.update(values)
             new = self._control.with_suffix(".new")
@@ -59,11 +59,11 @@ class Agent(Daemon):
             new.replace(self._control)
 
     def tallied(self, what: str) -> int:
-        """Return to how many of its reports this was done."""
+        """Return the number of reports with this disturbance."""
         return self.tally.read_text().split().count(what) if self.tally.exists() else 0
 
     def held(self) -> dict[str, dict[str, tuple[int, str]]]:
-        """Return what is on its storage at one moment: by pool and volume, the size and whether it is thin or thick."""
+        """Return the content of its storage at one moment: size and provisioning type, by pool and volume id."""
         if not self.state.exists():
             return {}
         return {
@@ -73,7 +73,7 @@ class Agent(Daemon):
 
 
 class Cluster:
-    """All of it. Use it as a context manager; :meth:`start` then starts the daemons."""
+    """Servers and daemons. The context manager starts the servers, :meth:`start` the daemons."""
 
     def __init__(self, plan: Plan, say: Callable[[str], None], keep: bool = False) -> None:
         self.plan = plan
@@ -83,7 +83,7 @@ class Cluster:
 
     def __enter__(self) -> Self:
         with contextlib.ExitStack() as stack:
-            self.folder = stack.enter_context(Folder("tonnage-torture-", self._keep))
+            self.folder = stack.enter_context(ProcessFolder("tonnage-torture-", self._keep))
             if self.plan.database == "sqlite":
                 self.url = f"sqlite:///{self.folder.path / 'tonnage.sqlite'}"
             else:
@@ -129,13 +129,13 @@ class Cluster:
 
     @contextlib.contextmanager
     def client(self) -> Iterator[SchedulerClient]:
-        """A client of the schedulers, for any number of threads."""
+        """Yield a client of the schedulers, for any number of threads."""
         with bus.memory_transport(response_timeout=self.plan.timing.response_timeout, url=self.broker.url) as transport:
             transport.conf.set_override("rpc_conn_pool_size", self.plan.threads + 8, "oslo_messaging_rabbit")
             yield SchedulerClient(transport)
 
     def logs(self) -> Iterator[tuple[str, str]]:
-        """Give the name and the log of each daemon."""
+        """Yield the name and the log of each daemon."""
         for daemon in [*self.schedulers, *self.agents]:
             if daemon.log.exists():
                 yield daemon.name, daemon.log.read_text(errors="replace")
@@ -216,7 +216,7 @@ class Cluster:
         return sections
 
     def full_name(self, agent: int, pool: str) -> str:
-        """Return a pool's name in the ledger."""
+        """Return the full name of a pool."""
         return f"{self.agents[agent].backend}#{pool}"
 
     def _end(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The faults: what happens to whom, drawn from the seed, while requests are under way."""
+"""The faults during a run. The seed determines their kinds and targets."""
 
 import random
 import sqlite3
@@ -11,18 +11,18 @@ from collections.abc import Callable
 from chaos.cluster import Agent, Cluster
 from chaos.processes import Daemon
 
-#: How long a report is held back, or back-dated by; and how long an agent's reports are troubled.
+#: Delay or age of a disturbed report, and duration of the disturbance of an agent's reports, in seconds.
 _REPORT_SECONDS = 2.0
 _TROUBLE_SECONDS = 4.0
-#: A fault of reports strikes with the next one, which an agent that was killed, or has no broker, does not send soon.
+#: Longest wait in seconds for the effect of a fault of reports. A killed agent sends its next report late.
 _STRIKES_WITHIN = 150.0
 _REPORTS = ("delayed", "duplicated", "reordered", "backdated")
 
 
 class Faults:
-    """Strikes as the requests go on: fault number *i* of *n* when *i / (n + 1)* of them are done.
+    """The thread that causes faults: fault *i* of *n* begins when *i / (n + 1)* of the requests are done.
 
-    Faults overlap, but each target suffers one at a time. ``struck`` counts those that have really happened.
+    Faults overlap, but each target has one fault at a time. ``struck`` counts the faults with an effect, by kind.
     """
 
     def __init__(self, cluster: Cluster, done: Callable[[], int], failed: Callable[[str], None]) -> None:
@@ -47,11 +47,11 @@ class Faults:
         self.struck: Counter[str] = Counter(dict.fromkeys(self._strikes, 0))
 
     def start(self) -> None:
-        """Begin."""
+        """Start the faults."""
         self._thread.start()
 
     def stop(self, at_once: bool) -> None:
-        """Wait until all has been struck, or ``at_once`` strike no more; and until what was struck is well again."""
+        """Wait for the last fault, or with ``at_once`` cause no further ones; then wait until all targets recover."""
         if at_once:
             self._stopping.set()
         self._thread.join()
@@ -99,7 +99,7 @@ class Faults:
             self._failed(f"fault {kind}: {type(error).__name__}: {error}")
 
     def _take(self, draw: random.Random, names: list[str]) -> str | None:
-        """Wait for one that suffers nothing at the moment."""
+        """Wait for a target without a fault; reserve it and return its name, None at the stop."""
         while True:
             with self._lock:
                 free = [name for name in names if name not in self._busy]
@@ -134,13 +134,13 @@ class Faults:
             self._give_back(daemon.name)
 
     def _freeze(self, draw: random.Random, daemons: list[Daemon] | list[Agent]) -> bool:
-        """For longer than a lease, some of the time longer than a backend may be silent."""
+        """Stop workers for longer than a lease, sometimes longer than ``service_down_time``."""
         daemon = self._target(draw, daemons)
         if daemon is None:
             return False
         timing = self._cluster.plan.timing
         try:
-            while not (workers := daemon.freeze()):  # it is just being started
+            while not (workers := daemon.freeze()):  # the daemon is starting
                 daemon.revive()
                 if self._stopping.wait(0.1):
                     return False
@@ -177,7 +177,7 @@ class Faults:
             self._give_back("database")
 
     def _hold_sqlite(self, seconds: float) -> None:
-        """SQLite is no server that could be restarted: somebody else holds the write lock for a while."""
+        """Hold the write lock of SQLite, which is not a server that could be restarted."""
         connection = sqlite3.connect(self._cluster.folder.path / "tonnage.sqlite", isolation_level=None, timeout=60)
         connection.execute("BEGIN IMMEDIATE")
         time.sleep(seconds)
@@ -193,7 +193,7 @@ class Faults:
             before = agent.tallied(kind)
             try:
                 agent.control(reports=(kind, _REPORT_SECONDS))
-                # It counts once it has happened to some report.
+                # The fault counts after it has changed a report.
                 deadline = time.monotonic() + _STRIKES_WITHIN
                 time.sleep(_TROUBLE_SECONDS)
                 while agent.tallied(kind) == before and time.monotonic() < deadline:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comes out, for a program and for a person."""
+"""The figures of a run, as JSON and as a table."""
 
 import dataclasses
 import json
@@ -11,15 +11,15 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-#: Figures that have to be zero, and what they mean.
+#: Figures that must be zero, with their meaning.
 ZEROS = {
-    "over_commit_gb": "GiB that a pool held, or was promised, above what it may hold; the worst moment",
-    "lost": "volumes and extends that were granted and are not there, for no reason that anybody was told",
-    "duplicates": "volumes in two places, or made for a request that has another, or for none",
-    "drift_gb": "GiB between ledger and storage after all was quiet",
-    "leaked_claims": "claims still pending after that",
+    "over_commit_gb": "largest excess of a pool's stored or promised capacity above its limit, in GiB",
+    "lost": "granted volumes and extends that are missing at the end, without an error message",
+    "duplicates": "volumes in two pools, and volumes without a granted request",
+    "drift_gb": "difference between ledger and storage at rest, in GiB",
+    "leaked_claims": "claims that are pending or abandoned at rest",
     "wrong_refusals": "requests refused although a pool had room all the time",
-    "broken_invariants": "looks at a pool whose counters were not what its claims say, or less than was there",
+    "broken_invariants": "checks in which counters differ from the claims, or are less than the stored volumes",
 }
 
 
@@ -51,24 +51,24 @@ class Figures:
 
     @property
     def clean(self) -> bool:
-        """Whether all that has to be zero is, and, where it is known how many fit, so many were placed."""
+        """Whether all figures of ``ZEROS`` are zero, and the expected number of volumes, if known, was placed."""
         return not any(getattr(self, name) for name in ZEROS) and self.expected in (None, self.placed)
 
     def line(self) -> str:
-        """Return it as one line of JSON."""
+        """Return the figures as one line of JSON."""
         return json.dumps(dataclasses.asdict(self))
 
     def show(self, console: Console, examples: dict[str, str]) -> None:
-        """Print it as a table."""
+        """Print the figures as a table."""
         table = Table(title=f"Torture on {self.database}, seed {self.seed}", title_justify="left")
         table.add_column("figure")
         table.add_column("value", justify="right")
         table.add_column("meaning", style="dim")
         rows: list[tuple[str, Any, str]] = [
-            ("requests", self.requests, f"in {self.seconds:.0f} s; {self.resends} sent again for want of an answer"),
+            ("requests", self.requests, f"in {self.seconds:.0f} s; {self.resends} sent again without an answer"),
             ("placed", self.placed, "" if self.expected is None else f"{self.expected} fit"),
             ("refused", self.refused, ""),
-            ("orphans", self.orphans, "copies that are there, counted by no claim, and shown to operators"),
+            ("orphans", self.orphans, "stored copies that no claim counts, and that operators can see"),
         ]
         for name, value, meaning in rows:
             table.add_row(name, str(value), meaning)
@@ -84,6 +84,6 @@ class Figures:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """Return the value below or at which that share of the values is."""
+    """Return the percentile of the values by nearest rank; ``share`` is 0 to 1."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the ledger said of each pool at every moment, and which refusals were wrong by that.
+"""The history of each pool in the ledger, and the wrong refusals that it proves.
 
-Triggers note each change of a pool's row and each report that a backend's row has heard, in the transaction that makes
-it. So the history is complete, and it is the ledger's own view, whatever any scheduler had in its memory.
+Triggers record each change of a pool's row and each report of a backend, in the transaction of the change. So the
+history is complete, and it does not depend on the cache of any scheduler.
 
-A request was refused wrongly if, for the whole time from its first sending to its answer, some pool that makes such
-volumes had room for it and a backend that was not silent. "The whole time" counts every state of the row that may have
-been visible then: from when it was written (earlier than its commit) until its successor was first seen from outside
-(later than that one's commit).
+A refusal is wrong if, during the whole time from the first sending of the request to its answer, some pool for such
+volumes had room for it and its backend was not silent. The whole time includes every state of the row that may have
+been visible: from its write (before its commit) until a check has first seen its successor (after that one's commit).
 """
 
 import bisect
@@ -20,9 +19,9 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 
 from chaos.plan import THICK, THIN, Plan, PoolPlan
-from chaos.requesters import REFUSED, Asked
+from chaos.requesters import REFUSED, SentRequest
 
-#: Seconds since the epoch by the database's clock, which is this machine's.
+#: Seconds since 1970 by the database's clock, which is this machine's.
 _NOW = {
     "postgresql": "EXTRACT(EPOCH FROM clock_timestamp())",
     "mysql": "UNIX_TIMESTAMP(SYSDATE(6))",
@@ -43,16 +42,16 @@ _FIGURES = (
     "physical_limit_gb",
     "ratio",
 )
-#: Rows that may still turn up below the highest number seen: transactions commit in another order than they number.
+#: Range of row numbers below the highest known one that are read again, because commits have another order.
 _LAG = 3000
-#: What pools these may go to depends on where the volume is at that moment, which is not known here.
+#: Requests whose possible pools depend on the current pool of the volume, which the history does not contain.
 _MOVES = ("migrate", "retype")
-#: GiB, for the rounding of binary fractions.
+#: Tolerance in GiB for the rounding of binary fractions.
 _TOLERANCE = 1e-6
 
 
 class Report(NamedTuple):
-    """A report as the ledger notes it. Times are as for :class:`State`."""
+    """A report in the ledger. Times are as in :class:`State`."""
 
     at: float
     seen: float
@@ -60,7 +59,7 @@ class Report(NamedTuple):
 
 @dataclass(slots=True)
 class State:
-    """A pool's row. ``at`` is when it was written, ``seen`` when a look from outside had found it."""
+    """A pool's row. ``at`` is the time of its write, ``seen`` the time of the first check that has read it."""
 
     at: float
     seen: float
@@ -71,7 +70,7 @@ class State:
 
 @dataclass(slots=True)
 class History:
-    """Keeps the history of one run; :meth:`look` has to be called now and then."""
+    """The history of one run. :meth:`look` must be called regularly."""
 
     plan: Plan
     engine: sa.Engine
@@ -81,7 +80,7 @@ class History:
     _known: dict[str, set[int]] = field(default_factory=lambda: {"torture_pools": set(), "torture_reports": set()})
 
     def install(self) -> None:
-        """Make tables and triggers."""
+        """Create tables and triggers."""
         dialect = self.engine.dialect.name
         columns = ", ".join(f"{name} {_type(name)}" for name in _FIGURES)
         new = ", ".join(f"NEW.{name}" for name in _FIGURES)
@@ -119,7 +118,7 @@ class History:
                 connection.exec_driver_sql(statement)
 
     def look(self, connection: sa.Connection, seen: float) -> None:
-        """Take in what is new, in a snapshot that was taken at ``seen`` or before."""
+        """Read new rows in a snapshot that was taken at ``seen`` or before."""
         for row in self._new(connection, "torture_pools", ", ".join(_FIGURES)):
             number, at, name, *figures = row
             self.pools[name][number] = _state(at, seen, *figures)
@@ -135,8 +134,8 @@ class History:
         self._known[table] = {number for number in known if number > low}
         return fresh
 
-    def wrong_refusals(self, asked: Sequence[Asked]) -> list[str]:
-        """Return what is wrong with each refusal that is."""
+    def wrong_refusals(self, asked: Sequence[SentRequest]) -> list[str]:
+        """Return a description of each wrong refusal."""
         states = {name: _Line([state for _, state in sorted(rows.items())]) for name, rows in self.pools.items()}
         for reports in self.reports.values():
             reports.sort()
@@ -146,10 +145,10 @@ class History:
                 wrong.append(f"{one.request_id}: {one.why} - but {why}")
         return wrong
 
-    def _wrong(self, one: Asked, states: dict[str, "_Line"]) -> str | None:
+    def _wrong(self, one: SentRequest, states: dict[str, "_Line"]) -> str | None:
         if one.volume is not None:
             candidates = [pool for pool in self.plan.pools if self._name(pool) == self._where(one)]
-            # What it has grown by since it was made, at most: an earlier extend may have failed.
+            # The largest possible growth since the creation, because an earlier extend may have failed.
             size = one.new_size_gb - one.volume.created_gb
         else:
             candidates = [pool for pool in self.plan.pools if one.wish.kind is None or pool.makes(one.wish.kind)]
@@ -162,11 +161,11 @@ class History:
                 best = best or f"{self._name(pool)} had room for {fits} x {size} GiB throughout"
         return best if fit >= count else None
 
-    def _where(self, one: Asked) -> str:
+    def _where(self, one: SentRequest) -> str:
         return one.pools[0] if one.pools else ""
 
-    def _fits(self, pool: PoolPlan, one: Asked, size: int, states: dict[str, "_Line"]) -> int:
-        """Return how many volumes of that size the pool had room for, all the time that the request was under way."""
+    def _fits(self, pool: PoolPlan, one: SentRequest, size: int, states: dict[str, "_Line"]) -> int:
+        """Return the number of volumes of that size for which the pool had room during the whole request."""
         name = self._name(pool)
         if not self._heard(name.partition("#")[0], one.sent, one.answered):
             return 0
@@ -175,19 +174,19 @@ class History:
         if not seen:
             return 0
         if one.volume is not None:
-            kinds = [kind for kind in (THIN, THICK) if pool.makes(kind)]  # as it was made, which is not known here
+            kinds = [kind for kind in (THIN, THICK) if pool.makes(kind)]  # the volume's own kind is not known here
         else:
             kinds = [one.wish.kind or (THIN if pool.makes(THIN) else THICK)]
         return max(0, min(math.floor((_room(seen, kind, size) + _TOLERANCE) / size) for kind in kinds))
 
     def _heard(self, backend: str, begin: float, end: float) -> bool:
-        """Tell whether the backend was not silent for too long at any time between the two, whoever looked."""
+        """Return whether the backend was up for every possible reader at any time between the two."""
         reports = self.reports.get(backend, [])
         first = bisect.bisect_right(reports, begin, key=lambda report: report.seen)
         last = bisect.bisect_right(reports, end, key=lambda report: report.at)
         known, longest = reports[first - 1].at if first else -math.inf, 0.0
         for report in reports[first:last]:
-            # Until it was seen somebody may have known of no later one than that before it.
+            # Until a check has seen this report, a scheduler may have known only the previous one.
             longest = max(longest, min(report.seen, end) - known)
             known = report.at
         return max(longest, end - known) < self.plan.timing.service_down_time - 1
@@ -197,7 +196,7 @@ class History:
 
 
 class _Line:
-    """The states of one pool in their order, in which both their times only grow."""
+    """The states of one pool in order; both times increase."""
 
     def __init__(self, states: Sequence[State]) -> None:
         self._states = states
@@ -205,8 +204,8 @@ class _Line:
         self._seen = [state.seen for state in states]
 
     def visible(self, begin: float, end: float) -> Sequence[State]:
-        """Return the states that may have been there for somebody to see between the two."""
-        # From the last one that had been seen before, as its predecessor was gone by then, to the last one written.
+        """Return the states that may have been visible between the two times."""
+        # From the last state seen before, because its predecessor was replaced by then, to the last state written.
         first = max(0, bisect.bisect_left(self._seen, begin) - 1)
         return self._states[first : bisect.bisect_right(self._written, end)]
 
@@ -231,7 +230,7 @@ def _state(
     ratio: float,
 ) -> State:
     if not present or provisioned is None or thin_limit is None or physical_limit is None:
-        return State(at, seen, 0.0, 0.0, 0.0)  # nothing can be said of it
+        return State(at, seen, 0.0, 0.0, 0.0)  # without figures the pool proves nothing
     physical = physical_limit - in_flight_physical
     return State(at, seen, thin_limit - provisioned - in_flight, physical * ratio + _TOLERANCE, physical)
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-agent``, with a bad clock, a bad network and a bad disk.
+"""A launcher of ``tonnage-agent`` with a disturbed clock, message bus and driver.
 
-Usage: ``python launcher.py CONTROL TALLY SEED --config-file FILE``. CONTROL is a JSON file that says what is to be done
-to this agent at the moment (:class:`Control`); TALLY is a file that gets a line for each report that something was done
-to. The product knows nothing of this: the classes at its edges are wrapped before it starts.
+Usage: ``python launcher.py CONTROL TALLY SEED --config-file FILE``. CONTROL is a JSON file with the current
+disturbances of this agent (:class:`Control`); TALLY is a file that gets a line for each disturbed report. The agent's
+code is unchanged: its classes for messages and its driver are wrapped before the start.
 """
 
 import dataclasses
@@ -25,10 +25,10 @@ _RealDatetime = datetime.datetime
 
 
 class Control:
-    """What the control file says; looked at again now and then.
+    """The content of the control file, read again every 0.2 seconds.
 
-    ``clock``: seconds that this machine's clock is off. ``reports``: what is done to them, if anything, with a number
-    of seconds. ``trouble``: share of messages and operations that something happens to.
+    ``clock``: error of this machine's clock in seconds. ``reports``: kind of disturbance of reports, and its seconds.
+    ``trouble``: share of disturbed messages and operations. ``linger``: longest pause after an operation in seconds.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ draw = random.Random(f"{_seed} {os.getpid()} {_time()}")
 
 
 def shift_clock() -> None:
-    """Shift the wall clock by what the control file says now. Monotonic clocks are right, as on any machine."""
+    """Shift the wall clock by the current ``clock`` of the control file. Monotonic clocks stay right."""
 
     def off() -> float:
         return float(control.get("clock", 0.0))
@@ -82,7 +82,7 @@ def later(seconds: float, work: Callable[[], object]) -> None:
         try:
             work()
         except Exception as error:
-            print(f"launcher: what was sent late did not arrive: {error}", file=sys.stderr)
+            print(f"launcher: a delayed message did not arrive: {error}", file=sys.stderr)
 
     timer = threading.Timer(seconds, run)
     timer.daemon = True
@@ -90,7 +90,7 @@ def later(seconds: float, work: Callable[[], object]) -> None:
 
 
 def trouble_reports(client: Any) -> None:
-    """Delay, repeat, reorder and back-date reports while the control file wants it."""
+    """Delay, repeat, reorder and back-date reports, according to the control file."""
     send = client.report
     kept: list[tuple[Any, Any]] = []
     past: list[tuple[float, Any]] = []
@@ -117,7 +117,7 @@ def trouble_reports(client: Any) -> None:
             with lock:
                 kept.append((self, message))
         elif kind == "backdated" and earlier:
-            # As of a driver that caches its figures: they are old, and it says so.
+            # As from a driver with a cache: the figures are old, and the report has their age.
             old = earlier[-1]
             tally(kind)
             send(
@@ -134,7 +134,7 @@ def trouble_reports(client: Any) -> None:
 
 
 def trouble_outcomes(client: Any, unavailable: Callable[[str], Exception]) -> None:
-    """Let some outcomes be late, come twice, or arrive without the agent hearing of it."""
+    """Delay or repeat some outcomes, or deliver them without an answer to the agent."""
 
     def wrap(name: str) -> None:
         tell = getattr(client, name)
@@ -156,7 +156,7 @@ def trouble_outcomes(client: Any, unavailable: Callable[[str], Exception]) -> No
 
 
 def trouble_commands(endpoint: Any) -> None:
-    """Let some commands come twice, the second time late."""
+    """Deliver some commands twice, the second time late."""
 
     def wrap(name: str) -> None:
         take = getattr(endpoint, name)
@@ -172,9 +172,9 @@ def trouble_commands(endpoint: Any) -> None:
 
 
 def trouble_driver(driver: Any, failed: Callable[[str], Exception]) -> None:
-    """Let some operations fail after the fact, without the driver being sure of what is left, and take their time.
+    """Delay operations, and let some fail after their effect, so that the driver cannot exclude remains.
 
-    The driver's own check of its limits is turned off: what schedulers promise is to show on the storage.
+    The driver's own check of its limits is turned off, so that excessive promises of schedulers appear on the storage.
     """
     driver.admit = lambda *args: None
 
@@ -186,7 +186,7 @@ def trouble_driver(driver: Any, failed: Callable[[str], Exception]) -> None:
             if fate < share / 2:
                 raise failed(f"volume {volume.id}: {name} failed before it began, or so it seems (torture)")
             work(self, volume, *more)
-            # Made, and nobody knows: the moment in which a kill is worst.
+            # The operation is done and its outcome is not sent: the worst moment for a kill.
             _sleep(draw.uniform(0.0, float(control.get("linger", 0.0))))
             if share / 2 <= fate < share:
                 raise failed(f"volume {volume.id}: {name} failed when it was all but done (torture)")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run looks like: drawn from the seed before anything starts."""
+"""The plan of a run, which the seed determines before the start."""
 
 import random
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ THIN = "thin"
 THICK = "thick"
 BOTH = "both"
 
-#: Sizes of volumes in GiB, small ones more often; and what a request asks for.
+#: Sizes of volumes in GiB, small ones more often; and operations and volume types with their frequency.
 _SIZES = (1, 1, 1, 2, 2, 3, 5, 8, 12, 20)
 _VERBS = {"create": 46, "group": 8, "extend": 14, "delete": 22, "migrate": 6, "retype": 4}
 _TYPES = {None: 40, THIN: 30, THICK: 30}
-#: GiB that a request adds in the end, on average; and the share of that for which there is room.
+#: Average growth per request in GiB, and the share of it for which the pools have room.
 _GROWTH_GB = 3.4
 _ROOM = 0.35
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Seconds. Short, so that a run of minutes sees many leases end and many backends counted as down."""
+    """Options in seconds. They are short, so that many leases end and many backends go down within minutes."""
 
     claim_lease: int = 2
     service_down_time: int = 5
@@ -31,7 +31,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class PoolPlan:
-    """One pool, in GiB. ``kind`` is what volumes it makes."""
+    """One pool, with sizes in GiB. ``kind`` is the provisioning type of its volumes: thin, thick or both."""
 
     agent: int
     number: int
@@ -42,29 +42,29 @@ class PoolPlan:
 
     @property
     def name(self) -> str:
-        """Its name within its backend."""
+        """The name within the backend."""
         return f"pool{self.number}"
 
     @property
     def thin_limit_gb(self) -> float:
-        """What its thin volumes may come to: ratio * total (calculation ``cinder``)."""
+        """The limit for the sum of thin volumes: ratio * total (calculation ``cinder``)."""
         return self.size_gb * self.ratio
 
     @property
     def thick_limit_gb(self) -> float:
-        """What its thick volumes may come to: total less the reserve, which is floored."""
+        """The limit for the sum of thick volumes: total less the reserve, which is rounded down."""
         return self.size_gb - self.size_gb * self.reserved_percentage // 100
 
     def makes(self, kind: str) -> bool:
-        """Tell whether it makes thin, or thick, volumes."""
+        """Return whether the pool accepts volumes of this provisioning type."""
         return self.kind in (kind, BOTH)
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """What one request is to ask for. For an extend ``size_gb`` is the growth; ``pick`` chooses the volume, 0 to 1.
+class PlannedRequest:
+    """The content of one request. For an extend ``size_gb`` is the growth.
 
-    ``twin``: the same request is sent twice at the same time.
+    ``pick``, from 0 to 1, selects the volume. With ``twin`` the same request is sent twice at the same time.
     """
 
     number: int
@@ -78,7 +78,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A run."""
+    """The parameters of a run."""
 
     database: str
     schedulers: int
@@ -91,15 +91,15 @@ class Plan:
     room_for: int | None
     timing: Timing = Timing()
 
-    def wish(self, number: int) -> Wish:
-        """Return what request ``number`` asks for: the same for the same seed, whoever sends it and when."""
+    def wish(self, number: int) -> PlannedRequest:
+        """Return the content of request ``number``, which depends only on the seed."""
         draw = random.Random(f"{self.seed} wish {number}")
         if self.room_for is not None:
-            return Wish(number, "create", 1, None, 1, 0.0, draw.random() < 0.05)
+            return PlannedRequest(number, "create", 1, None, 1, 0.0, draw.random() < 0.05)
         verb = draw.choices(list(_VERBS), list(_VERBS.values()))[0]
         kind = draw.choices(list(_TYPES), list(_TYPES.values()))[0]
         size = draw.choice(_SIZES) if verb != "extend" else draw.randint(1, 6)
-        return Wish(number, verb, size, kind, draw.randint(2, 5), draw.random(), draw.random() < 0.04)
+        return PlannedRequest(number, verb, size, kind, draw.randint(2, 5), draw.random(), draw.random() < 0.04)
 
     def agent_pools(self, agent: int) -> list[PoolPlan]:
         """Return the pools of one agent."""
@@ -107,14 +107,14 @@ class Plan:
 
 
 def draw_pools(seed: int, agents: int, count: int, requests: int) -> tuple[PoolPlan, ...]:
-    """Return pools that together have room for about half of what is asked for, so that much is refused."""
+    """Return pools with room for about a third of the requested capacity, so that many requests are refused."""
     draw = random.Random(f"{seed} pools")
     each = max(25.0, requests * _GROWTH_GB * _ROOM / count)
     return tuple(_pool(draw, number, agents, each) for number in range(count))
 
 
 def one_pool(room_gb: int) -> tuple[PoolPlan, ...]:
-    """Return a single pool with room for exactly so many GiB of thin volumes."""
+    """Return a single pool with room for exactly ``room_gb`` GiB of thin volumes."""
     return (PoolPlan(agent=0, number=0, kind=THIN, size_gb=room_gb, ratio=1.0, reserved_percentage=0),)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Daemons that can be started, frozen and killed, and that are gone when whoever started them is."""
+"""Daemons that can be started, stopped with SIGSTOP and killed, and that end together with this process."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Sequence
 
 import psutil
-from watched import Folder
+from process_folder import ProcessFolder
 
 from tests.servers import base
 
@@ -18,9 +18,9 @@ _PATIENCE = 60.0
 
 
 class Daemon:
-    """One daemon of Tonnage: a parent that only watches, and its worker processes."""
+    """One daemon of Tonnage: a parent process that only supervises, and its workers."""
 
-    def __init__(self, name: str, command: Sequence[str | pathlib.Path], folder: Folder) -> None:
+    def __init__(self, name: str, command: Sequence[str | pathlib.Path], folder: ProcessFolder) -> None:
         self.name = name
         self.log = folder.path / f"{name}.log"
         self._command = command
@@ -28,7 +28,7 @@ class Daemon:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Start it, with the code of this checkout."""
+        """Start the daemon with the code of this checkout."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -42,17 +42,17 @@ class Daemon:
 
     @property
     def running(self) -> bool:
-        """Whether it has been started and has not ended."""
+        """Whether the daemon was started and has not ended."""
         return self._process is not None and self._process.poll() is None
 
     def revive(self) -> None:
-        """Start it again if it has ended, as a service manager would: one that finds no database at its start ends."""
+        """Start the daemon again if it has ended, as a service manager would. Without a database a daemon ends."""
         if self._process is not None and not self.running:
             self._folder.forget(self._process.pid)
             self.start()
 
     def kill(self) -> None:
-        """SIGKILL to all of it at once, as when a machine fails."""
+        """Send SIGKILL to all processes at once, as if the machine failed."""
         if self._process is None:
             return
         family = self._family()
@@ -63,18 +63,18 @@ class Daemon:
         self._process = None
 
     def kill_workers(self) -> None:
-        """SIGKILL to those that do the work; the parent starts others."""
+        """Send SIGKILL to the workers; the parent starts new ones."""
         _signal(self._family()[1:], signal.SIGKILL)
 
     def freeze(self) -> list[psutil.Process]:
-        """SIGSTOP to those that do the work; return them for :meth:`thaw`."""
+        """Send SIGSTOP to the workers; return them for :meth:`thaw`."""
         workers = self._family()[1:]
         _signal(workers, signal.SIGSTOP)
         return workers
 
     @staticmethod
     def thaw(workers: Sequence[psutil.Process]) -> None:
-        """SIGCONT to processes that were frozen and are still there."""
+        """Send SIGCONT to the stopped workers that still exist."""
         _signal(workers, signal.SIGCONT)
 
     def _family(self) -> list[psutil.Process]:
@@ -87,7 +87,7 @@ class Daemon:
 
 
 def _alive(process: psutil.Process) -> bool:
-    """Tell whether it runs. A worker whose parent has gone stays a zombie until init finds the time."""
+    """Return whether the process runs. A worker without a parent stays a zombie until init removes it."""
     try:
         return bool(process.is_running() and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Those who want volumes: threads that ask, ask again when nobody answers, and remember what they were told."""
+"""Threads that send requests, repeat them without an answer, and record the answers."""
 
 import contextlib
 import dataclasses
@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from chaos.plan import THIN, Plan, Wish
+from chaos.plan import THIN, Plan, PlannedRequest
 from tonnage.capacity import errors
 from tonnage.rpc import messages
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 PLACED = "placed"
 REFUSED = "refused"
-#: The state of the volume did not permit it, or it was gone: a legitimate answer, of which the checker makes sure.
+#: The state of the volume did not permit the request, or the volume did not exist. The checker verifies such answers.
 TURNED_AWAY = "turned away"
 UNANSWERED = "unanswered"
 
@@ -27,7 +27,7 @@ _PATIENCE = 300.0
 
 @dataclass(slots=True)
 class Volume:
-    """A volume as its owner knows it. ``size_gb`` is what was last granted; ``deleted``: its deletion was accepted."""
+    """A volume in its owner's record. ``size_gb`` is the last granted size; ``deleted``: its deletion is granted."""
 
     id: str
     size_gb: int
@@ -37,10 +37,10 @@ class Volume:
 
 
 @dataclass(slots=True)
-class Asked:
-    """A request and what became of it. Times are of this process's wall clock; ``pools`` is where."""
+class SentRequest:
+    """A request and its outcome. Times are of this process's wall clock; ``pools`` are the pools in the answer."""
 
-    wish: Wish
+    wish: PlannedRequest
     request_id: str
     sent: float = 0.0
     answered: float = 0.0
@@ -54,13 +54,13 @@ class Asked:
     new_ids: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Name the volumes that it may make, the same ones each time that it is sent."""
+        """Generate the ids of the new volumes, which stay the same for each sending."""
         draw = random.Random(self.request_id)
         self.new_ids = [str(uuid.UUID(int=draw.getrandbits(128), version=4)) for _ in range(self.wish.count)]
 
 
 class Requesters:
-    """Sends what the plan wants from many threads, each request until it is answered."""
+    """Threads that send the plan's requests, each until it is answered."""
 
     def __init__(self, plan: Plan, client: SchedulerClient, stopping: threading.Event) -> None:
         self._plan = plan
@@ -76,25 +76,25 @@ class Requesters:
         self._next = 0
         self._live: list[Volume] = []
         self.volumes: dict[str, Volume] = {}
-        self.asked: list[Asked] = []
+        self.asked: list[SentRequest] = []
         self.surprises: list[str] = []
         self.done = 0
         self._threads = [threading.Thread(target=self._run, daemon=True) for _ in range(plan.threads)]
 
     def start(self) -> None:
-        """Begin."""
+        """Start the requests."""
         for thread in self._threads:
             thread.start()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the end of all requests; tell whether it has come."""
+        """Wait up to ``seconds`` for the end of all requests; return whether all have ended."""
         deadline = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
     def delete_again(self, volume_ids: Sequence[str]) -> None:
-        """Ask once more for deletions that have failed, as their owners would."""
+        """Send the failed deletions again, as their owners would."""
         for volume_id in volume_ids:
             message = messages.DeleteVolume(request_id=f"req-{uuid.uuid4()}", volume_id=volume_id)
             with contextlib.suppress(errors.TonnageError):
@@ -114,7 +114,7 @@ class Requesters:
             with self._lock:
                 self.done += 1
 
-    def _serve(self, wish: Wish) -> None:
+    def _serve(self, wish: PlannedRequest) -> None:
         old_volume = self._on_volumes.get(wish.verb)
         if old_volume is not None:
             with self._picked(wish) as volume:
@@ -127,7 +127,7 @@ class Requesters:
         ask = self._group if wish.verb == "group" else self._create
         twin: list[str] = []
         if wish.twin:
-            other = threading.Thread(target=lambda: twin.extend(ask(Asked(wish, asked.request_id))))
+            other = threading.Thread(target=lambda: twin.extend(ask(SentRequest(wish, asked.request_id))))
             other.start()
         told = ask(asked)
         if asked.outcome == PLACED:
@@ -137,7 +137,7 @@ class Requesters:
             if twin != told:
                 self._surprise(f"request {asked.request_id}, sent twice, was answered {told} and {twin}")
 
-    def _create(self, asked: Asked) -> list[str]:
+    def _create(self, asked: SentRequest) -> list[str]:
         def send() -> messages.Answer:
             return self._client.create(_new_volume(asked.wish, asked.request_id, asked.new_ids[0]))
 
@@ -146,7 +146,7 @@ class Requesters:
             self._decided(asked, [answer], answer.refusal)
         return asked.volume_ids
 
-    def _group(self, asked: Asked) -> list[str]:
+    def _group(self, asked: SentRequest) -> list[str]:
         def send() -> Any:
             members = [_new_volume(asked.wish, f"{asked.request_id}-{id[:8]}", id) for id in asked.new_ids]
             return self._client.create_group(messages.CreateGroup(request_id=asked.request_id, volumes=members))
@@ -158,7 +158,7 @@ class Requesters:
                 self._surprise(f"group {asked.request_id} of {asked.wish.count} got {len(asked.volume_ids)} volumes")
         return asked.volume_ids
 
-    def _extend(self, wish: Wish, volume: Volume) -> None:
+    def _extend(self, wish: PlannedRequest, volume: Volume) -> None:
         asked = self._note(wish)
         asked.volume, asked.new_size_gb = volume, volume.size_gb + wish.size_gb
         message = messages.ExtendVolume(request_id=asked.request_id, volume_id=volume.id, new_size_gb=asked.new_size_gb)
@@ -169,12 +169,12 @@ class Requesters:
         if asked.outcome == PLACED:
             volume.size_gb = max(volume.size_gb, asked.new_size_gb)
 
-    def _migrate(self, wish: Wish, volume: Volume) -> None:
+    def _migrate(self, wish: PlannedRequest, volume: Volume) -> None:
         asked = self._note(wish)
         message = messages.MigrateVolume(request_id=asked.request_id, volume_id=volume.id)
         self._move(asked, volume, lambda: self._client.migrate(message))
 
-    def _retype(self, wish: Wish, volume: Volume) -> None:
+    def _retype(self, wish: PlannedRequest, volume: Volume) -> None:
         asked = self._note(wish)
         message = messages.RetypeVolume(
             request_id=asked.request_id,
@@ -184,13 +184,13 @@ class Requesters:
         )
         self._move(asked, volume, lambda: self._client.retype(message))
 
-    def _move(self, asked: Asked, volume: Volume, send: Callable[[], messages.Answer]) -> None:
+    def _move(self, asked: SentRequest, volume: Volume, send: Callable[[], messages.Answer]) -> None:
         asked.volume = volume
         answer = self._insist(asked, send)
         if answer is not None:
             self._decided(asked, [answer], answer.refusal)
 
-    def _delete(self, wish: Wish, volume: Volume) -> None:
+    def _delete(self, wish: PlannedRequest, volume: Volume) -> None:
         asked = self._note(wish)
         asked.volume = volume
         message = messages.DeleteVolume(request_id=asked.request_id, volume_id=volume.id)
@@ -198,11 +198,11 @@ class Requesters:
         if asked.outcome == PLACED or ("could not be found" in asked.why and asked.resends):
             asked.outcome, volume.deleted = PLACED, True
             return
-        with self._lock:  # it is in use, so somebody may try again
+        with self._lock:  # the volume is in use, so another request may delete it later
             self._live.append(volume)
 
-    def _insist(self, asked: Asked, send: Callable[[], Any]) -> Any:
-        """Send the same request until somebody answers."""
+    def _insist(self, asked: SentRequest, send: Callable[[], Any]) -> Any:
+        """Send the same request until it is answered."""
         draw = random.Random(asked.request_id)
         asked.sent = time.time()
         deadline = time.monotonic() + _PATIENCE
@@ -215,7 +215,7 @@ class Requesters:
                 asked.why = error.message
             except errors.TonnageError as error:
                 asked.why = error.message
-                # Somebody else has this very request in hand.
+                # Another scheduler already processes this request.
                 if not (isinstance(error, errors.Conflict) and "is under way" in error.message):
                     asked.outcome = TURNED_AWAY
                     return None
@@ -225,7 +225,7 @@ class Requesters:
             time.sleep(draw.uniform(0.05, 0.5))
         return None
 
-    def _decided(self, asked: Asked, answers: list[messages.Answer], refusal: Any) -> None:
+    def _decided(self, asked: SentRequest, answers: list[messages.Answer], refusal: Any) -> None:
         if refusal is not None:
             asked.outcome = REFUSED
             asked.why = refusal.message
@@ -234,13 +234,13 @@ class Requesters:
         asked.volume_ids = [answer.volume_id for answer in answers]
         asked.pools = [answer.pool or "" for answer in answers]
 
-    def _note(self, wish: Wish) -> Asked:
-        asked = Asked(wish, f"req-{uuid.uuid4()}")
+    def _note(self, wish: PlannedRequest) -> SentRequest:
+        asked = SentRequest(wish, f"req-{uuid.uuid4()}")
         with self._lock:
             self.asked.append(asked)
         return asked
 
-    def _enter(self, wish: Wish, volume_ids: list[str]) -> None:
+    def _enter(self, wish: PlannedRequest, volume_ids: list[str]) -> None:
         with self._lock:
             for volume_id in volume_ids:
                 volume = Volume(volume_id, wish.size_gb, wish.size_gb)
@@ -248,8 +248,8 @@ class Requesters:
                 self._live.append(volume)
 
     @contextlib.contextmanager
-    def _picked(self, wish: Wish) -> Iterator[Volume | None]:
-        """Pick a volume. Only a delete meets others: what two extends at once grant would be anybody's guess."""
+    def _picked(self, wish: PlannedRequest) -> Iterator[Volume | None]:
+        """Pick a volume. Only deletes run together with other requests, as the result of two extends is undefined."""
         with self._lock:
             volume = self._live[int(wish.pick * len(self._live))] if self._live else None
             if volume is not None and wish.verb != "delete" and volume.busy:
@@ -269,7 +269,7 @@ class Requesters:
             self.surprises.append(text)
 
 
-def _new_volume(wish: Wish, request_id: str, volume_id: str) -> messages.CreateVolume:
+def _new_volume(wish: PlannedRequest, request_id: str, volume_id: str) -> messages.CreateVolume:
     return messages.CreateVolume(
         request_id=request_id,
         volume_id=volume_id,

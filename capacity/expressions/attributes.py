@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What expressions and queries may name: attributes of pools and of a request, as Cinder's users know them.
+"""The names in expressions and queries: attributes of pools and of a request, with the names of Cinder.
 
-They are read a column at a time, for the rows that somebody wants, so that no pool has to be made an object of.
+They are read a column at a time, for the rows that are needed, without an object for each pool.
 """
 
 import operator
@@ -19,10 +19,10 @@ from tonnage.capacity.request import Request
 
 Rows: TypeAlias = npt.NDArray[np.intp]
 
-#: The namespaces of expressions that are about pools; the others are about the request.
+#: The namespaces of attributes of pools; the other namespaces are about the request.
 OF_POOLS = frozenset({"stats", "capabilities"})
 
-#: Figures by the names that they are reported under, and whether nan means that they were not.
+#: Reported names of figures, with the column of each and whether nan means a missing figure.
 REPORTED_FIGURES = {
     "total_capacity_gb": ("total", False),
     "free_capacity_gb": ("free", False),
@@ -33,10 +33,10 @@ REPORTED_FIGURES = {
     "storage_free_capacity_gb": ("storage_free", True),
 }
 
-#: What kinds a pool makes, by the names that they are reported under.
+#: Reported names of flags, with the column of each.
 FLAGS = {"thin_provisioning_support": "thin", "thick_provisioning_support": "thick"}
 
-#: What stats takes from the report as it is, and what stands for it where it is not reported.
+#: Attributes of ``stats`` that are reported capabilities, with the default of each.
 _REPORTED_STATS: Mapping[str, object] = {
     "volume_backend_name": MISSING,
     "vendor_name": MISSING,
@@ -48,15 +48,15 @@ _REPORTED_STATS: Mapping[str, object] = {
     "goodness_function": MISSING,
 }
 
-#: What stats works out: figures with what has been promised since the report.
+#: Attributes of ``stats`` that are computed: names, and figures with the claims since the report.
 _STATS: Mapping[str, Callable[[PoolTable, Rows], list[Any]]] = {
     "host": lambda pools, rows: [pools.names[row] for row in rows.tolist()],
     "backend_id": lambda pools, rows: [pools.names[row] for row in rows.tolist()],
     "pool_name": lambda pools, rows: [short_name(pools.names[row]) for row in rows.tolist()],
     "availability_zone": lambda pools, rows: [pools.zones[row] for row in rows.tolist()],
-    "total_capacity_gb": lambda pools, rows: _spelled(pools.total[rows]),
-    "free_capacity_gb": lambda pools, rows: _spelled(_derived(pools, arithmetic.physical_free)[rows]),
-    "provisioned_capacity_gb": lambda pools, rows: _spelled(_derived(pools, arithmetic.promised)[rows]),
+    "total_capacity_gb": lambda pools, rows: _to_wire(pools.total[rows]),
+    "free_capacity_gb": lambda pools, rows: _to_wire(_derived(pools, arithmetic.physical_free)[rows]),
+    "provisioned_capacity_gb": lambda pools, rows: _to_wire(_derived(pools, arithmetic.promised)[rows]),
     "allocated_capacity_gb": lambda pools, rows: pools.allocated[rows].tolist(),
     "in_flight_capacity_gb": lambda pools, rows: pools.in_flight[rows].tolist(),
     "reserved_percentage": lambda pools, rows: pools.reserved_percentage[rows].tolist(),
@@ -75,7 +75,7 @@ _VOLUME: Mapping[str, Callable[[Request], object]] = {
 
 
 def stats(pools: PoolTable, rows: Rows, path: Sequence[str]) -> list[Any]:
-    """Return an attribute of these rows as decisions see it, with what has been promised since the last report."""
+    """Return an attribute of ``stats`` in these rows, with the claims since the last report."""
     if len(path) == 1 and path[0] in _STATS:
         return _STATS[path[0]](pools, rows)
     default = _REPORTED_STATS.get(path[0], MISSING) if len(path) == 1 else MISSING
@@ -86,14 +86,14 @@ def stats(pools: PoolTable, rows: Rows, path: Sequence[str]) -> list[Any]:
 
 
 def capability(pools: PoolTable, rows: Rows, path: Sequence[str]) -> list[Any]:
-    """Return a capability of these rows as it was reported; further parts of the path step into nested ones."""
+    """Return a reported capability of these rows; ``path`` has a key for each level of nesting."""
     key = path[0]
     if len(path) == 1:
         if key in FLAGS:
             return list(getattr(pools, FLAGS[key])[rows].tolist())
         if key in REPORTED_FIGURES:
             column, optional = REPORTED_FIGURES[key]
-            values = _spelled(getattr(pools, column)[rows])
+            values = _to_wire(getattr(pools, column)[rows])
             return [MISSING if optional and value == units.UNKNOWN else value for value in values]
         if key == "pool_name":
             return _STATS[key](pools, rows)
@@ -101,7 +101,7 @@ def capability(pools: PoolTable, rows: Rows, path: Sequence[str]) -> list[Any]:
 
 
 def of_request(request: Request, path: Sequence[str]) -> object:
-    """Return what a request has under ``volume``, ``qos`` or ``extra``."""
+    """Return a value of a request from the namespaces ``volume``, ``qos`` or ``extra``."""
     namespace, *rest = path
     if namespace == "volume":
         found = _VOLUME[rest[0]](request) if len(rest) == 1 and rest[0] in _VOLUME else None
@@ -112,7 +112,7 @@ def of_request(request: Request, path: Sequence[str]) -> object:
 
 
 def column(pools: PoolTable, request: Request, rows: Rows, path: Sequence[str]) -> list[Any]:
-    """Return what a name of an expression stands for in each of these rows, :data:`MISSING` where for nothing."""
+    """Return the value of a name in each of these rows, :data:`MISSING` if there is none."""
     if path[0] == "stats":
         return stats(pools, rows, path[1:])
     if path[0] == "capabilities":
@@ -120,11 +120,11 @@ def column(pools: PoolTable, request: Request, rows: Rows, path: Sequence[str]) 
     return [of_request(request, path)] * rows.size
 
 
-def _derived(pools: PoolTable, work_out: Callable[[PoolTable], elementwise.Floats]) -> npt.NDArray[np.float64]:
-    return pools.derived(work_out, lambda some: np.asarray(work_out(some)))
+def _derived(pools: PoolTable, compute: Callable[[PoolTable], elementwise.Floats]) -> npt.NDArray[np.float64]:
+    return pools.derived(compute, lambda some: np.asarray(compute(some)))
 
 
-def _spelled(figures: npt.NDArray[np.float64]) -> list[Any]:
-    """Return figures as reports spell them: numbers, ``unknown``, ``infinite``."""
+def _to_wire(figures: npt.NDArray[np.float64]) -> list[Any]:
+    """Return figures in their form in reports: numbers, ``unknown``, ``infinite``."""
     numbers: list[float] = figures.tolist()
     return numbers if np.isfinite(figures).all() else [units.to_wire(number) for number in numbers]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pools report beside figures: values of any kind, by their names."""
+"""The values of capabilities: the reported fields of pools that are no figures."""
 
 import functools
 import itertools
@@ -19,10 +19,10 @@ class _Missing:
         return "nothing"
 
 
-#: Stands for a capability that a pool does not report.
+#: The value of a capability that a pool does not report.
 MISSING: Final = _Missing()
 
-#: Types of values that are equal only to what cannot be told from them.
+#: Types whose values are identical if they are equal and of the same type.
 _PLAIN = frozenset({str, int, float, bool, type(None), _Missing})
 
 
@@ -37,33 +37,33 @@ def reported(capabilities: Mapping[str, Any], path: Iterable[str]) -> Any:
 
 
 def reader(path: Sequence[str]) -> Callable[[Mapping[str, Any]], Any]:
-    """Return what finds the capability at a path, as :func:`reported` does, in many pools."""
+    """Return a function that reads the capability at a path, as :func:`reported` does."""
     if len(path) == 1:
-        return operator.methodcaller("get", path[0], MISSING)  # is faster
+        return operator.methodcaller("get", path[0], MISSING)  # faster
     return functools.partial(reported, path=path)
 
 
 def same(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
-    """Tell whether capabilities are the same; unlike ``==`` this tells True, 1 and 1.0 apart."""
+    """Return whether capabilities are identical; unlike ``==`` this distinguishes True, 1 and 1.0."""
     types = list(map(type, some.values()))
     if some != others or types != list(map(type, others.values())):
         return False
     return _PLAIN.issuperset(types) or repr(some) == repr(others)
 
 
-def told_apart(value: object) -> Hashable:
-    """Return what only the same value has: True, 1 and 1.0 are equal and yet not the same, and lists have no hash."""
+def identity_key(value: object) -> Hashable:
+    """Return a hashable key that only identical values share: True, 1 and 1.0 are equal but have different keys."""
     kind = value.__class__
     return kind, value if kind in _PLAIN else repr(value)
 
 
 class Values(Generic[T]):
-    """The distinct values of something that pools report, each with a number.
+    """The distinct values of a property of pools, each with a code.
 
-    ``read`` finds it in the capabilities of a pool. Values are the same that have the same ``key``.
+    ``read`` returns the value from the capabilities of a pool. Values with the same ``key`` have the same code.
     """
 
-    def __init__(self, read: Callable[[Mapping[str, Any]], T], key: Callable[[T], Hashable] = told_apart) -> None:
+    def __init__(self, read: Callable[[Mapping[str, Any]], T], key: Callable[[T], Hashable] = identity_key) -> None:
         self._read = read
         self._key = key
         self._codes: dict[Hashable, int] = {}
@@ -71,7 +71,7 @@ class Values(Generic[T]):
         self.values: list[T] = []
 
     def codes(self, capabilities: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.intp]:
-        """Return the number of the value in each of these."""
+        """Return the code of the value in each of these capabilities."""
         read, key_of, codes = self._read, self._key, self._codes
         found = []
         for each in capabilities:
@@ -85,11 +85,11 @@ class Values(Generic[T]):
         return np.array(found, dtype=np.intp)
 
     def find(self, value: T) -> int | None:
-        """Return the number of a value, None if no pool has it."""
+        """Return the code of a value, None if no pool has it."""
         return self._codes.get(self._key(value))
 
     def kinds(self, kind: Callable[[T], Kind]) -> Collection[Kind]:
-        """Return what a function makes of the values, which may be far less; no value is looked at twice."""
+        """Return the distinct results of a function of the values. The function is called once for each value."""
         found, seen = self._kinds.get(kind, (set(), 0))
         found.update(map(kind, itertools.islice(self.values, seen, None)))
         self._kinds[kind] = found, len(self.values)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pools' own functions come to: the expressions that drivers report for the scheduler to work out."""
+"""Evaluation of the functions of pools: the expressions that drivers report in ``filter_function`` and the like."""
 
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,78 +16,78 @@ from tonnage.capacity.expressions.parser import Expression, ExpressionError, Nam
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
 
-#: What one evaluation came to.
+#: The result of one evaluation.
 Result: TypeAlias = Value | ExpressionError
 
-#: Names of which a pool may have several values: the protocols that it speaks, or spellings of one.
+#: Names with several values in a pool: the protocols that it supports, or the aliases of one.
 _PROTOCOL = frozenset({("stats", "storage_protocol"), ("capabilities", "storage_protocol")})
 
-#: Where fewer than one of so many pools is wanted, it is cheaper to work out these than to keep something of all.
+#: If fewer than one in this many pools is needed, evaluating these is cheaper than caching a column for all pools.
 _FEW = 16
 
 ScalarT = TypeVar("ScalarT", np.bool_, np.float64)
 
 
 @dataclass(frozen=True, slots=True)
-class Judged(Generic[ScalarT]):
-    """A column of what is made of one function of the pools.
+class FunctionColumn(Generic[ScalarT]):
+    """A column that is computed from one function of the pools.
 
-    ``judge`` says it of a row of a table by the results of the row's function, ``otherwise`` holds where a pool reports
-    none.
+    ``function`` is the capability with the function. ``convert`` returns the value for a row of a table from the
+    results of the row's function. ``default`` is the value for pools that report no function.
     """
 
     function: str
-    otherwise: ScalarT
-    judge: Callable[[PoolTable, int, Sequence[Result]], bool | float]
+    default: ScalarT
+    convert: Callable[[PoolTable, int, Sequence[Result]], bool | float]
 
     def of_all(self, pools: PoolTable, request: Request) -> npt.NDArray[ScalarT]:
-        """Return the column. It is kept, and worked out anew for pools that have changed."""
+        """Return the column, which is cached and computed again for changed pools."""
 
-        def work_out(pools: PoolTable) -> npt.NDArray[ScalarT]:
-            return self._of(pools, request, np.arange(len(pools)))
+        def compute(pools: PoolTable) -> npt.NDArray[ScalarT]:
+            return self._compute(pools, request, np.arange(len(pools)))
 
         key = (self.function, of_request(pools, request, self.function))
-        kept: npt.NDArray[ScalarT] = pools.derived(key, work_out)
-        return kept
+        column: npt.NDArray[ScalarT] = pools.derived(key, compute)
+        return column
 
     def of_some(self, pools: PoolTable, request: Request, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[ScalarT]:
-        """Return the column, in which rows that are not wanted may have anything."""
+        """Return the column. Its values outside the mask ``wanted`` are undefined."""
         rows = np.flatnonzero(wanted)
-        return self._of(pools, request, rows) if rows.size < len(pools) / _FEW else self.of_all(pools, request)
+        return self._compute(pools, request, rows) if rows.size < len(pools) / _FEW else self.of_all(pools, request)
 
-    def _of(self, pools: PoolTable, request: Request, rows: Rows) -> npt.NDArray[ScalarT]:
-        column = np.full(len(pools), self.otherwise)
+    def _compute(self, pools: PoolTable, request: Request, rows: Rows) -> npt.NDArray[ScalarT]:
+        column = np.full(len(pools), self.default)
         for row, found in results(pools, request, rows, self.function):
-            column[row] = self.judge(pools, row, found)
+            column[row] = self.convert(pools, row, found)
         return column
 
 
 def results(pools: PoolTable, request: Request, rows: Rows, function: str) -> Iterator[tuple[int, list[Result]]]:
-    """Yield each of these rows whose pool reports that function, with what it comes to.
+    """Yield each of these rows whose pool reports the function, with the function's results.
 
-    That is one result or, where the function looks at the storage protocol, one for each that the pool reports and
-    each spelling of that one. What is wrong with a function is its result.
+    There is one result or, if the function reads the storage protocol, one for each reported protocol and each of its
+    aliases. The result of an invalid function is its error.
     """
     codes, texts = pools.capability(function)
     parsed = [None if text is MISSING or text is None else _parsed(str(text)) for text in texts]
-    having = [
+    functions = [
         (row, found) for row, code in zip(rows.tolist(), codes[rows].tolist(), strict=True) if (found := parsed[code])
     ]
     columns: dict[Name, list[Any]] = {}
-    for place, (row, expression) in enumerate(having):
+    for place, (row, expression) in enumerate(functions):
         if isinstance(expression, ExpressionError):
             yield row, [expression]
             continue
         for name in expression.names:
             if name not in columns:
-                wanted = np.array([each for each, _ in having], dtype=np.intp)
+                wanted = np.array([each for each, _ in functions], dtype=np.intp)
                 columns[name] = attributes.column(pools, request, wanted, name)
         values = [columns[name][place] for name in expression.names]
         yield row, [_result(expression, variant) for variant in _variants(expression.names, values)]
 
 
 def of_request(pools: PoolTable, request: Request, function: str) -> tuple[Hashable, ...]:
-    """Return what of the request any pool's function looks at: by the same, each comes to the same till it changes."""
+    """Return the values of the request that the functions of the pools read: a cache key of their results."""
     _, texts = pools.capability(function)
     parsed = (_parsed(str(text)) for text in texts if text is not MISSING and text is not None)
     names = {name for found in parsed if isinstance(found, Expression) for name in found.names}
@@ -97,7 +97,7 @@ def of_request(pools: PoolTable, request: Request, function: str) -> tuple[Hasha
 
 
 def described(pools: PoolTable, request: Request, row: int, function: str) -> dict[str, Any]:
-    """Return the values of the names that a row's function looks at, by name, without those that have none."""
+    """Return the names that a row's function reads, with their values, without names that have none."""
     names = parser.compiled(str(pools.capabilities[row][function])).names
     values = {
         ".".join(name): attributes.column(pools, request, np.array([row], dtype=np.intp), name)[0] for name in names
@@ -120,11 +120,11 @@ def _result(expression: Expression, values: Sequence[Any]) -> Result:
 
 
 def _variants(names: Sequence[Name], values: list[Any]) -> Iterator[list[Any]]:
-    """Yield the values once for each protocol that a pool reports, in each spelling."""
+    """Yield the values once for each reported protocol and each of its aliases."""
     reported = next((values[i] for i, name in enumerate(names) if name in _PROTOCOL), None)
-    spelled = storage_protocols.spellings(reported)
-    if not isinstance(spelled, (list, tuple)):
+    protocols = storage_protocols.aliases(reported)
+    if not isinstance(protocols, (list, tuple)):
         yield values
         return
-    for protocol in spelled:
+    for protocol in protocols:
         yield [protocol if name in _PROTOCOL else value for name, value in zip(names, values, strict=True)]

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The language of ``filter_function`` and ``goodness_function``.
 
-An expression is what a driver reports, so it is taken for hostile: it is parsed in linear time and without recursion
-(LALR), its length and depth are bounded, and so is every number on the way. From loosest to tightest:
+Expressions come from drivers and are not trusted: they are parsed in linear time and without recursion (LALR), and
+their length, their depth and every intermediate number are bounded. The operators, from loosest to tightest:
 
 ==========================  ========================================================================
 ``or`` ``||`` ``|``         either side; both are evaluated
 ``and`` ``&&`` ``&``        both sides; both are evaluated
 ``a ? b : c``               b where a holds, else c; only one of them is evaluated
 ``<`` ``<=`` ``==`` ...     comparison, also ``>`` ``>=`` ``!=`` ``<>``; ``a < b < c`` is ``a < b and b < c``
-``not`` ``!``               the contrary
+``not`` ``!``               negation
 ``+`` ``-``
 ``*`` ``/``                 a quotient is never rounded
 ``-a`` ``+a``
@@ -18,7 +18,7 @@ An expression is what a driver reports, so it is taken for hostile: it is parsed
 ==========================  ========================================================================
 
 Operands are numbers, texts in quotes, names such as ``stats.free_capacity_gb``, and words without a dot, which are
-texts too. A name stands for what was reported: text that reads as a number is one, a truth value is 1 or 0.
+texts too. The value of a name is the reported value: a text that is a valid number becomes a number, a boolean 1 or 0.
 
 Grammar and meaning are those of the Block Storage scheduler; ``docs/filters-and-weighers.rst`` lists the differences.
 """
@@ -35,11 +35,11 @@ import lark
 from tonnage.capacity import errors
 from tonnage.capacity.expressions.capability_values import MISSING
 
-#: The longest expression, in characters, and how deep its operators may be nested.
+#: The longest expression, in characters, and the largest nesting depth of its operators.
 MAX_LENGTH = 2048
 MAX_DEPTH = 50
 
-#: The largest number: no product of two leaves the range of floats, and no integer takes long to multiply.
+#: The largest number: products of two such numbers are within the range of floats, and integers multiply quickly.
 LARGEST = 10**100
 
 Number: TypeAlias = int | float
@@ -97,14 +97,14 @@ _FUNCTIONS: dict[str, Callable[..., Number]] = {"abs": abs, "max": max, "min": m
 
 
 class ExpressionError(errors.TonnageError):
-    """An expression is wrong, or cannot be worked out with these values."""
+    """An expression is invalid, or cannot be evaluated with these values."""
 
 
 class Expression:
-    """An expression, parsed. ``names`` are those that stand in it, in the order in which it wants their values."""
+    """A parsed expression. ``names`` are the names in it, in the order in which :meth:`value` takes their values."""
 
     def __init__(self, text: str) -> None:
-        """Parse the text; raise :class:`ExpressionError` if it is no expression."""
+        """Parse the text; raise :class:`ExpressionError` if it is invalid."""
         if len(text) > MAX_LENGTH:
             raise ExpressionError(f"is {len(text)} characters long, and may have {MAX_LENGTH}")
         builder = _Builder()
@@ -113,13 +113,13 @@ class Expression:
         except lark.exceptions.VisitError as error:
             raise error.orig_exc from None
         except lark.UnexpectedInput as error:
-            raise ExpressionError(_what_is_wrong(error, text)) from None
+            raise ExpressionError(_problem(error, text)) from None
         self.names = tuple(builder.names)
 
     def value(self, values: Sequence[object]) -> Value:
-        """Return what the expression comes to with these values of its names.
+        """Return the value of the expression for these values of its names.
 
-        Raises :class:`ExpressionError` for a name that has none and is needed, and for operands of the wrong kind.
+        Raises :class:`ExpressionError` for a missing value that is needed, and for operands of the wrong type.
         """
         try:
             return self._run(values)
@@ -128,7 +128,7 @@ class Expression:
 
 
 def compiled(text: str) -> Expression:
-    """Return the expression, parsed once however many pools report it; raise :class:`ExpressionError`."""
+    """Return the parsed expression, from a cache of texts; raise :class:`ExpressionError` if it is invalid."""
     found = _compiled(text)
     if isinstance(found, ExpressionError):
         raise ExpressionError(found.message)
@@ -148,16 +148,16 @@ def _parser() -> lark.Lark:
     return lark.Lark(_GRAMMAR, parser="lalr", maybe_placeholders=False)
 
 
-def _what_is_wrong(error: lark.UnexpectedInput, text: str) -> str:
+def _problem(error: lark.UnexpectedInput, text: str) -> str:
     if isinstance(error, lark.UnexpectedToken) and error.token.type == "$END":
         return "ends where something is missing"
-    place = error.pos_in_stream or 0  # type: ignore[redundant-expr]  # None where nothing was read
+    place = error.pos_in_stream or 0  # type: ignore[redundant-expr]  # None if nothing was read
     return f"has {text[place : place + 20]!r} at character {place + 1}, where it does not belong"
 
 
 @dataclass(frozen=True, slots=True)
 class _Node:
-    """A part of an expression, and how deep it is nested."""
+    """A part of an expression, with its nesting depth."""
 
     run: _Run
     depth: int = 0
@@ -171,7 +171,7 @@ def _node(run: _Run, *parts: _Node) -> _Node:
 
 
 class _Builder(lark.visitors.Transformer_NonRecursive[lark.Token, _Node]):
-    """Turns the tree of an expression into one function of the values of its names."""
+    """Builder of one function of the values of the names from the tree of an expression."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -189,7 +189,7 @@ class _Builder(lark.visitors.Transformer_NonRecursive[lark.Token, _Node]):
     def name(self, parts: list[lark.Token]) -> _Node:
         name = str(parts[0])
         place = self.names.setdefault(tuple(name.split(".")), len(self.names))
-        return _Node(lambda values: _known(name, values[place]))
+        return _Node(lambda values: _typed_value(name, values[place]))
 
     def call(self, parts: list[lark.Token | _Node]) -> _Node:
         name, arguments = str(parts[0]), cast("list[_Node]", parts[1:])
@@ -272,8 +272,8 @@ def _chain(parts: Sequence[lark.Token | _Node]) -> tuple[_Run, list[tuple[str, _
     return first, list(zip((str(sign) for sign in parts[1::2]), rest, strict=True))
 
 
-def _known(name: str, value: object) -> Value:
-    """Return what a name stands for as the language sees it."""
+def _typed_value(name: str, value: object) -> Value:
+    """Return the value of a name in the types of the language."""
     if isinstance(value, str):
         return _read(value)
     if isinstance(value, (bool, int, float)):
@@ -284,7 +284,7 @@ def _known(name: str, value: object) -> Value:
 
 
 def _read(text: str) -> Value:
-    """Return reported text as the number that it spells, else as it is without quotes."""
+    """Return the number in a reported text, or the text without quotes if it is no number."""
     for kind in (int, float):
         try:
             number = kind(text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools as columns of numbers and lists: what a table of pools has, and how it is read."""
+"""The columns of a table of pools, and the methods that read them."""
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,13 +13,13 @@ from tonnage.capacity import elementwise
 from tonnage.capacity.names import backend_of, stable_hash
 from tonnage.capacity.pools.pool import Pool
 
-#: The fields of a pool, by how the table has them: in a block of floats, one of booleans, and as lists. ``AT`` is the
-#: place of each in its block.
+#: The fields of a pool by their storage in the table: a block of floats, a block of booleans, and lists. ``POSITION``
+#: maps each field to its row in its block.
 FIGURES = tuple(f.name for f in fields(Pool) if f.type is float)
 FLAGS = tuple(f.name for f in fields(Pool) if f.type is bool)
 _CODES = ("zone_code", "backend_code", "name_hash")
 _NUMBERS = (*FIGURES, *FLAGS)
-AT = {name: place for names in (FIGURES, FLAGS, _CODES) for place, name in enumerate(names)}
+POSITION = {name: place for names in (FIGURES, FLAGS, _CODES) for place, name in enumerate(names)}
 TEXTS = ("name", "availability_zone", "storage_id", "capabilities")
 DEFAULTS = {f.name: f.default for f in fields(Pool)} | {"capabilities": {}}
 figures_of = operator.attrgetter(*FIGURES)
@@ -33,19 +33,19 @@ T = TypeVar("T")
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 Rows = npt.NDArray[np.intp]
 
-#: Up to so many rows are worked out one by one.
+#: Formulas are evaluated row by row for at most this many rows, which is faster.
 _FEW = 3
 
-#: Figures and flags of one row: a tuple, as nothing is made faster, with names for what is in it.
-_One: type[tuple[Any, ...]] = type(
-    "_One", (tuple,), {name: property(operator.itemgetter(place)) for place, name in enumerate(_NUMBERS)}
+#: Figures and flags of one row: a tuple with named values, the type that is fastest to create.
+_RowValues: type[tuple[Any, ...]] = type(
+    "_RowValues", (tuple,), {name: property(operator.itemgetter(place)) for place, name in enumerate(_NUMBERS)}
 )
 
 
 class _Column(Generic[ScalarT]):
-    """A column of the table by its name, read-only: the rows in use.
+    """A read-only column of the table, with the rows in use.
 
-    The table keeps it as an attribute of that name until the rows in use are others.
+    The table caches it as an attribute of the same name until the number of rows changes.
     """
 
     def __init__(self, block: str) -> None:
@@ -55,7 +55,7 @@ class _Column(Generic[ScalarT]):
         self._name = name
 
     def __get__(self, table: "Columns", owner: type) -> npt.NDArray[ScalarT]:
-        column: npt.NDArray[ScalarT] = getattr(table, self._block)[AT[self._name], : len(table.names)]
+        column: npt.NDArray[ScalarT] = getattr(table, self._block)[POSITION[self._name], : len(table.names)]
         column.flags.writeable = False
         table.__dict__[self._name] = column
         return column
@@ -77,7 +77,7 @@ class _Code(_Column[np.uint64]):
 
 
 class Columns:
-    """All pools as numpy columns: row *i* of every column belongs to ``names[i]``."""
+    """Pools as numpy columns: row *i* of every column belongs to the pool ``names[i]``."""
 
     total = _Figure()
     free = _Figure()
@@ -102,11 +102,11 @@ class Columns:
     up = _Flag()
     enabled = _Flag()
     expired = _Flag()
-    #: Number of the availability zone in this table; :meth:`in_zone` compares it.
+    #: Number of the availability zone within this table, see :meth:`in_zone`.
     zone_code = _Code()
-    #: Number of the backend in this table; :meth:`on_backends` compares it.
+    #: Number of the backend within this table, see :meth:`on_backends`.
     backend_code = _Code()
-    #: :func:`stable_hash` of the name: an order that neither rows nor processes decide.
+    #: :func:`stable_hash` of the name: an order that depends on neither rows nor processes.
     name_hash = _Code()
 
     def __init__(self) -> None:
@@ -131,33 +131,33 @@ class Columns:
         return (self.row(i) for i in range(len(self)))
 
     def index(self, name: str) -> int | None:
-        """Return the row of a pool, None if there is none of that name."""
+        """Return the row of the pool with that name, or None."""
         return self._index.get(name)
 
     def in_zone(self, zone: str) -> npt.NDArray[np.bool_]:
-        """Tell which pools are in that availability zone."""
+        """Return a mask of the pools in that availability zone."""
         code = self._zone_codes.get(zone)
         if code is None:
             return np.zeros(len(self), dtype=np.bool_)
         return np.equal(self.zone_code, np.uint64(code))
 
     def on_backends(self, backends: Iterable[str]) -> npt.NDArray[np.bool_]:
-        """Tell which pools are on one of these backends."""
+        """Return a mask of the pools on any of these backends."""
         codes = [self._backend_codes[name] for name in backends if name in self._backend_codes]
         return np.isin(self.backend_code, np.array(codes, dtype=np.uint64))
 
     def evaluate(self, formula: Formula) -> npt.NDArray[np.float64]:
-        """Return what a formula comes to for each row.
+        """Return the value of a formula for each row.
 
-        It is given the table or, where that is faster as there are few rows, one row at a time.
+        The formula is called with the whole table or, for a few rows, with one row at a time.
         """
         if len(self) > _FEW:
             return np.asarray(formula(self), dtype=np.float64)
-        return np.array([formula(self.one(row)) for row in range(len(self))], dtype=np.float64)
+        return np.array([formula(self.row_values(row)) for row in range(len(self))], dtype=np.float64)
 
-    def one(self, row: int) -> Any:
-        """Return figures and flags of one row, by their names."""
-        return _One(self._figures[:, row].tolist() + self._flags[:, row].tolist())
+    def row_values(self, row: int) -> Any:
+        """Return the figures and flags of one row, as attributes."""
+        return _RowValues(self._figures[:, row].tolist() + self._flags[:, row].tolist())
 
     def row(self, index: int) -> Pool:
         """Return one row as a :class:`Pool`."""
@@ -172,12 +172,12 @@ class Columns:
         )
 
     def get(self, name: str) -> Pool | None:
-        """Return the pool of that full name, or None."""
+        """Return the pool with that full name, or None."""
         index = self._index.get(name)
         return None if index is None else self.row(index)
 
     def differing(self, other: "Columns") -> npt.NDArray[np.bool_]:
-        """Tell of each row whether it has other figures or flags than that row of another table, which is as long."""
+        """Return a mask of the rows whose figures or flags differ from those of a table of the same length."""
         rows = slice(len(self))
         # As bits, by which nan equals itself.
         mine, others = (table._figures[:, rows].view(np.uint64) for table in (self, other))
@@ -196,14 +196,14 @@ class Columns:
         self.capabilities.append({})
         self._storage_ids.append(None)
         self._index[name] = index
-        self._codes[AT["zone_code"], index] = self._zone_codes.setdefault("", len(self._zone_codes))
-        self._codes[AT["name_hash"], index] = stable_hash(name)
+        self._codes[POSITION["zone_code"], index] = self._zone_codes.setdefault("", len(self._zone_codes))
+        self._codes[POSITION["name_hash"], index] = stable_hash(name)
         backend = backend_of(name)
-        self._codes[AT["backend_code"], index] = self._backend_codes.setdefault(backend, len(self._backend_codes))
+        self._codes[POSITION["backend_code"], index] = self._backend_codes.setdefault(backend, len(self._backend_codes))
         return index
 
     def _drop(self, index: int) -> None:
-        """Take a row out, whose place the last one takes."""
+        """Remove a row. The last row moves to its place."""
         last = len(self.names) - 1
         del self._index[self.names[index]]
         if index != last:
@@ -214,42 +214,42 @@ class Columns:
         for column in columns:
             column[index] = column[last]
             del column[last]
-        self._count_again()
+        self._drop_stale_columns()
 
-    def _count_again(self) -> None:
-        """Forget the columns if they are of other rows than those now in use."""
+    def _drop_stale_columns(self) -> None:
+        """Drop the cached columns if the number of rows has changed."""
         total = self.__dict__.get("total")
         if total is None or len(total) != len(self.names):
-            for name in AT:
+            for name in POSITION:
                 self.__dict__.pop(name, None)
 
 
-def for_each(columns: Mapping[str, Any], key: str, count: int) -> Sequence[Any]:
-    """Return the column of that key, or so many times the one value that it has."""
+def column_values(columns: Mapping[str, Any], key: str, count: int) -> Sequence[Any]:
+    """Return the column of that key with ``count`` values; a single value is repeated."""
     column = columns.get(key, DEFAULTS[key])
     return column if isinstance(column, (list, tuple)) else [column] * count
 
 
-def selection(rows: Rows) -> Rows | slice:
-    """Return what selects these rows: a slice, which is faster, where each comes next after the one before."""
+def row_index(rows: Rows) -> Rows | slice:
+    """Return an index of these rows: a slice, which is faster, if they are consecutive."""
     first, count = int(rows[0]), len(rows)
     return slice(first, first + count) if np.array_equal(rows, np.arange(first, first + count)) else rows
 
 
-def selected(column: Sequence[T], where: Rows | slice) -> list[T]:
-    """Return the values of these rows."""
+def take_values(column: Sequence[T], where: Rows | slice) -> list[T]:
+    """Return a column's values in these rows."""
     return list(column[where]) if isinstance(where, slice) else [column[row] for row in where.tolist()]
 
 
-def chosen(where: Rows | slice, wanted: npt.NDArray[np.bool_]) -> list[int]:
-    """Return those of the selected rows that are wanted."""
-    places = np.flatnonzero(wanted)
+def matching_rows(where: Rows | slice, mask: npt.NDArray[np.bool_]) -> list[int]:
+    """Return the indexed rows for which the mask is true."""
+    places = np.flatnonzero(mask)
     rows: list[int] = (where[places] if isinstance(where, np.ndarray) else places + where.start).tolist()
     return rows
 
 
-def replace(column: list[T], where: Rows | slice, values: Sequence[T]) -> None:
-    """Put values in these rows."""
+def set_values(column: list[T], where: Rows | slice, values: Sequence[T]) -> None:
+    """Set a column's values in these rows."""
     if isinstance(where, slice):
         column[where] = values
     else:
@@ -257,13 +257,13 @@ def replace(column: list[T], where: Rows | slice, values: Sequence[T]) -> None:
             column[row] = value
 
 
-def sum_up(figures: npt.NDArray[np.float64]) -> None:
-    """Work out what counts against the figures of a pool, or of each in a block; see :class:`Pool`."""
-    own, shared = figures[AT["claimed_physical"]], figures[AT["shared_in_flight_physical"]]
-    storage_free = figures[AT["storage_free"]]
-    figures[AT["in_flight"]] = figures[AT["claimed"]] + figures[AT["shared_in_flight"]]
-    figures[AT["others"]] = figures[AT["shared_allocated"]] + figures[AT["external"]]
-    # Where no free capacity of the storage is reported it is nan, which equals nothing.
-    whole = storage_free != storage_free
-    figures[AT["in_flight_physical"]] = own + shared * whole
-    figures[AT["storage_room"]] = elementwise.where(whole, np.inf, storage_free - own - shared)
+def update_totals(figures: npt.NDArray[np.float64]) -> None:
+    """Compute the figures of a pool, or of a block of pools, that follow from its others; see :class:`Pool`."""
+    own, shared = figures[POSITION["claimed_physical"]], figures[POSITION["shared_in_flight_physical"]]
+    storage_free = figures[POSITION["storage_free"]]
+    figures[POSITION["in_flight"]] = figures[POSITION["claimed"]] + figures[POSITION["shared_in_flight"]]
+    figures[POSITION["others"]] = figures[POSITION["shared_allocated"]] + figures[POSITION["external"]]
+    # A pool without a reported free capacity of its storage has nan there, which is not equal to itself.
+    is_whole_storage = storage_free != storage_free
+    figures[POSITION["in_flight_physical"]] = own + shared * is_whole_storage
+    figures[POSITION["storage_room"]] = elementwise.where(is_whole_storage, np.inf, storage_free - own - shared)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns that are worked out of other columns and kept: a change of a row costs the work for that row."""
+"""Cached columns that are derived from other columns: a change of a row costs the computation for that row."""
 
 import threading
 from collections import OrderedDict
@@ -12,15 +12,15 @@ import numpy.typing as npt
 
 Column: TypeAlias = npt.NDArray[Any]
 
-#: How many bytes of derived columns are kept per row; beyond that those that were not asked for the longest time go.
+#: The largest size of all cached columns, in bytes per row. Beyond it the least recently used ones are dropped.
 BYTES_PER_ROW = 512
 
-#: So many changes are remembered in any case, and twice as many as there are rows.
-_LEAST_REMEMBERED = 1024
+#: The number of changes that are recorded: twice the number of rows, and at least this one.
+_MIN_RECORDED = 1024
 
 
 class Table(Protocol):
-    """What columns are derived of: something with rows, of which some can be taken out."""
+    """A table of rows of which parts can be taken."""
 
     def __len__(self) -> int: ...
     def take(self, rows: npt.NDArray[np.intp]) -> Self: ...
@@ -30,100 +30,101 @@ TableT = TypeVar("TableT", bound=Table)
 
 
 @dataclass(slots=True)
-class _Kept:
-    """One column, with room for rows to come; ``seen`` is how many changes are contained in it."""
+class _CachedColumn:
+    """A cached column, with space for more rows. ``seen`` is the number of changes that it contains."""
 
     values: Column
     seen: int
 
 
 class ChangedRows:
-    """The rows of a table that have changed, one after the other.
+    """The log of the changed rows of a table, in the order of the changes.
 
-    Who keeps what derives from rows remembers how many changes it has seen.
+    A reader remembers how many changes it has seen.
     """
 
     def __init__(self) -> None:
         self._rows: list[int] = []
-        self._forgotten = 0
+        self._dropped = 0
 
     @property
-    def now(self) -> int:
-        """How many changes there have been."""
-        return self._forgotten + len(self._rows)
+    def count(self) -> int:
+        """The number of changes so far."""
+        return self._dropped + len(self._rows)
 
-    def note(self, rows: Iterable[int], count: int) -> None:
-        """Note changes of these rows; the table has ``count`` rows."""
+    def record(self, rows: Iterable[int], table_size: int) -> None:
+        """Record changes of these rows of a table with ``table_size`` rows."""
         self._rows.extend(rows)
-        if len(self._rows) > max(_LEAST_REMEMBERED, 2 * count):
-            self._forgotten += len(self._rows)
+        if len(self._rows) > max(_MIN_RECORDED, 2 * table_size):
+            self._dropped += len(self._rows)
             self._rows.clear()
 
-    def since(self, seen: int, count: int) -> set[int] | None:
-        """Return the rows that have changed since so many changes had been seen; the table has ``count`` rows.
+    def since(self, seen: int, table_size: int) -> set[int] | None:
+        """Return the rows that have changed after the first ``seen`` changes.
 
-        None is returned where they are not remembered, or are so many that it is less work to look at all.
+        Return None if these changes are no longer recorded, or if they are so many that it is less work to compute all
+        ``table_size`` rows.
         """
-        now = self._forgotten + len(self._rows)
+        now = self._dropped + len(self._rows)
         if seen == now:
             return set()
-        if seen < self._forgotten or seen < now - count // 2:
+        if seen < self._dropped or seen < now - table_size // 2:
             return None
-        return {row for row in self._rows[seen - self._forgotten :] if row < count}
+        return {row for row in self._rows[seen - self._dropped :] if row < table_size}
 
 
 class Derived(Generic[TableT]):
-    """The derived columns of one table.
+    """The cache of the derived columns of one table.
 
-    What works a column out is given a table and answers for each of its rows, looking at nothing but that row.
-    Whoever changes rows notes it in ``changes``; rows that were added are changed rows, and those that were removed are
-    forgotten by themselves. Reading is thread-safe, as long as nobody changes the table.
+    A function that computes a column receives a table, and its result for a row depends on that row only. Each change
+    of rows must be recorded in ``changes``. Added rows count as changed; removed rows need no record. Reading is
+    thread-safe while the table does not change.
     """
 
     def __init__(self, changes: ChangedRows) -> None:
         self._changes = changes
-        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._cached: OrderedDict[Hashable, _CachedColumn] = OrderedDict()
         self._part: tuple[int, int, npt.NDArray[np.intp], TableT] | None = None
         self._lock = threading.RLock()
 
-    def column(self, table: TableT, key: Hashable, work_out: Callable[[TableT], Column]) -> Column:
-        """Return the column of that key for all rows, read-only. What ``work_out`` raises is raised."""
+    def column(self, table: TableT, key: Hashable, compute: Callable[[TableT], Column]) -> Column:
+        """Return the column with that key for all rows, read-only. An exception of ``compute`` is passed on."""
         count = len(table)
         with self._lock:
-            kept = self._kept.get(key)
-            if kept is None or count > len(kept.values):
-                kept = self._keep(key, work_out(table))
+            cached = self._cached.get(key)
+            if cached is None or count > len(cached.values):
+                cached = self._store(key, compute(table))
             else:
-                self._kept.move_to_end(key)
-                if kept.seen != self._changes.now and not self._bring_up_to_date(table, kept, work_out):
-                    kept = self._keep(key, work_out(table))
-        values = kept.values[:count]
+                self._cached.move_to_end(key)
+                if cached.seen != self._changes.count and not self._update(table, cached, compute):
+                    cached = self._store(key, compute(table))
+        values = cached.values[:count]
         values.flags.writeable = False
         return values
 
-    def _keep(self, key: Hashable, values: Column) -> _Kept:
+    def _store(self, key: Hashable, values: Column) -> _CachedColumn:
         count = len(values)
-        roomy = np.empty(count + count // 8 + 16, dtype=values.dtype)
-        roomy[:count] = values
-        kept = self._kept[key] = _Kept(roomy, self._changes.now)
-        self._kept.move_to_end(key)
-        size = sum(each.values.itemsize for each in self._kept.values())
-        while size > BYTES_PER_ROW and len(self._kept) > 1:
-            _, oldest = self._kept.popitem(last=False)
+        padded = np.empty(count + count // 8 + 16, dtype=values.dtype)
+        padded[:count] = values
+        cached = self._cached[key] = _CachedColumn(padded, self._changes.count)
+        self._cached.move_to_end(key)
+        size = sum(each.values.itemsize for each in self._cached.values())
+        while size > BYTES_PER_ROW and len(self._cached) > 1:
+            _, oldest = self._cached.popitem(last=False)
             size -= oldest.values.itemsize
-        return kept
+        return cached
 
-    def _bring_up_to_date(self, table: TableT, kept: _Kept, work_out: Callable[[TableT], Column]) -> bool:
-        """Work out what has changed, and tell whether that could be done."""
-        now = self._changes.now
-        if self._part is None or self._part[:2] != (kept.seen, now):
-            changed = self._changes.since(kept.seen, len(table))
+    def _update(self, table: TableT, cached: _CachedColumn, compute: Callable[[TableT], Column]) -> bool:
+        """Compute the changed rows of a cached column; return False if all rows have to be computed."""
+        now = self._changes.count
+        if self._part is None or self._part[:2] != (cached.seen, now):
+            changed = self._changes.since(cached.seen, len(table))
             if changed is None:
                 return False
             rows = np.fromiter(changed, dtype=np.intp, count=len(changed))
-            self._part = (kept.seen, now, rows, table.take(rows))
+            self._part = (cached.seen, now, rows, table.take(rows))
         _, _, rows, part = self._part
         if rows.size:
-            kept.values[rows] = work_out(part)
-        kept.seen = now
+            cached.values[rows] = compute(part)
+        cached.seen = now
         return True

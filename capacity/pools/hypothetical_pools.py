@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools as they would be if some things were different: other ratios and reserves, pools that are lost or added."""
+"""Hypothetical changes of pools for what-if questions: other ratios and reserves, lost and added pools."""
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -15,13 +15,13 @@ from tonnage.capacity.reports import validation
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What would be different.
+    """The hypothetical changes of a what-if question.
 
-    ``default_ratio`` counts for pools that report no over-subscription ratio of their own. ``ratios`` (a number, or
-    ``auto``) and ``reserved_percentages`` are by name: that of a pool ``host@backend#pool``, or of a backend
-    ``host@backend``, which means all its pools; a pool's own entry wins. ``reserved_percentage`` is for all others.
-    ``lost`` names pools and backends that would be gone, with what Tonnage placed there. ``added`` are pools as drivers
-    report them, with their full name as ``pool_name`` and their zone as ``availability_zone``.
+    ``default_ratio`` applies to pools that report no over-subscription ratio. ``ratios`` (a number, or ``auto``) and
+    ``reserved_percentages`` map the name of a pool, ``host@backend#pool``, or of a backend, ``host@backend``, to a
+    value; the entry of a pool has precedence over that of its backend. ``reserved_percentage`` applies to all other
+    pools. ``lost`` has the names of pools and backends that disappear, with their volumes. ``added`` are new pools in
+    the format of drivers' reports, with their full name as ``pool_name`` and their zone as ``availability_zone``.
     """
 
     default_ratio: float | str | None = None
@@ -33,7 +33,7 @@ class Changes:
     added: tuple[dict[str, Any], ...] = ()
 
     def __bool__(self) -> bool:
-        """Tell whether anything would be different."""
+        """Return whether there is any change."""
         return self != _NONE
 
 
@@ -42,7 +42,7 @@ _NONE = Changes()
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """What counts where a pool says nothing: of the ratio, for ``pools``, which report none."""
+    """The values for pools that report none. ``pools`` are the names of the pools without a ratio."""
 
     ratio: float | str
     pools: Collection[str] = ()
@@ -50,10 +50,10 @@ class Defaults:
 
 
 def apply(pools: PoolTable, changes: Changes, defaults: Defaults) -> None:
-    """Change a table, which should be a snapshot.
+    """Apply the changes to a table, which should be a snapshot.
 
-    Raises :class:`~tonnage.capacity.errors.InvalidInput` for a pool or backend that is not there, an added one that is
-    there or is no valid report, and for ratios and percentages out of range.
+    Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown pool or backend, an added pool that exists or
+    has an invalid report, and for ratios and percentages out of range.
     """
     for name in [each for lost in changes.lost for each in _named(pools, lost, "lost")]:
         pools.remove(name)
@@ -75,7 +75,7 @@ def apply(pools: PoolTable, changes: Changes, defaults: Defaults) -> None:
 
 
 def ratio(pool: Pool, wanted: float | str) -> float:
-    """Return the over-subscription ratio of a pool: the number that is wanted, or what ``auto`` comes to."""
+    """Return the over-subscription ratio of a pool: ``wanted``, or the computed ratio if that is ``auto``."""
     if wanted != AUTO:
         return float(wanted)
     allocated = pool.allocated + pool.shared_allocated + pool.external
@@ -94,7 +94,7 @@ def _changed(pools: PoolTable, ratios: Mapping[str, float | str], reserves: Mapp
 
 
 def _named(pools: PoolTable, name: str, what: str) -> list[str]:
-    """Return the pools that a name means: one pool, or all of a backend."""
+    """Return the names of the pool with this name, or of all pools of the backend with this name."""
     if name in pools:
         return [name]
     found = [] if "#" in name else [pool for pool in pools.names if backend_of(pool) == name]
@@ -106,7 +106,7 @@ def _named(pools: PoolTable, name: str, what: str) -> list[str]:
 
 
 def _by_pool(pools: PoolTable, values: Mapping[str, Any], what: str, check: Any) -> dict[str, Any]:
-    """Return what is said by names of pools and of backends, by pool; what is said of the pool itself wins."""
+    """Return the value for each pool. A value for the pool has precedence over one for its backend."""
     found: dict[str, Any] = {}
     # Backends first: their names have no '#'.
     for name in sorted(values, key=lambda name: ("#" in name, name)):
@@ -140,8 +140,8 @@ def _added(raw: Mapping[str, Any], pools: PoolTable, default: float | str, zone:
     stats = checked.pools[0]
     if given_zone is None:
         backend = backend_of(name)
-        beside = (pools.zones[row] for row, other in enumerate(pools.names) if backend_of(other) == backend)
-        given_zone = next(beside, zone)
+        zones = (pools.zones[row] for row, other in enumerate(pools.names) if backend_of(other) == backend)
+        given_zone = next(zones, zone)
     pool = Pool(
         name=name,
         total=stats.total,
@@ -159,15 +159,15 @@ def _added(raw: Mapping[str, Any], pools: PoolTable, default: float | str, zone:
 
 
 def _with_shared(pool: Pool, pools: PoolTable) -> Pool:
-    """Return a new pool with what the others on its storage have in flight there; see :class:`Pool`."""
+    """Return a new pool with the claims of the other pools on its storage; see :class:`Pool`."""
     if pool.storage_id is None:
         return pool
-    beside = [other for other in pools if other.storage_id == pool.storage_id]
-    # A pool with a storage_free of its own is a part of the storage, and shares the physical room alone.
-    whole = pool.storage_free != pool.storage_free
+    others = [other for other in pools if other.storage_id == pool.storage_id]
+    # A pool with storage_free is a partition of the storage, and shares only the physical room.
+    is_whole_storage = pool.storage_free != pool.storage_free
     return replace(
         pool,
-        shared_allocated=sum(other.allocated for other in beside) if whole else 0.0,
-        shared_in_flight=sum(other.claimed for other in beside) if whole else 0.0,
-        shared_in_flight_physical=sum(other.claimed_physical for other in beside),
+        shared_allocated=sum(other.allocated for other in others) if is_whole_storage else 0.0,
+        shared_in_flight=sum(other.claimed for other in others) if is_whole_storage else 0.0,
+        shared_in_flight_physical=sum(other.claimed_physical for other in others),
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One pool."""
+"""The data of one pool."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,20 +10,20 @@ from tonnage.capacity.names import backend_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pool:
-    """One pool as decisions see it. Capacities are GiB, ``nan`` unknown, ``inf`` infinite.
+    """One pool at the time of a decision. Capacities are GiB, ``nan`` is unknown, ``inf`` infinite.
 
-    The numbers are the pool's *figures*, which every claim and every report may change. All the rest, its *traits*,
-    change seldom: name, flags, zone, capabilities.
+    The numbers are the pool's *figures*, which every claim and every report may change. The other fields are its
+    *traits*, which rarely change: name, flags, zone, capabilities.
 
-    ``claimed`` and ``claimed_physical`` are what this pool's own claims have in flight. Pools of one ``storage_id``
-    draw on the same storage: the ``shared`` figures are what the claims of the others add. A pool that reports
-    ``storage_free`` is a part carved out of it, which shares the physical room alone. ``external`` is what volumes have
-    that Tonnage did not place. ``up`` is false once its backend has been silent for too long, ``expired`` is true once
-    the figures are older than the pool itself says that they may be used. ``volumes`` is how many volumes there are; 0
-    unless a weigher wants to know.
+    ``claimed`` and ``claimed_physical`` are the in-flight capacities of this pool's own claims. Pools with the same
+    ``storage_id`` use the same storage: the ``shared`` figures are the sums of the claims of the other pools. A pool
+    that reports ``storage_free`` is a partition of the storage, which shares only the physical room. ``external`` is
+    the sum of the volumes that Tonnage did not place. ``up`` is false after its backend has been silent for too long,
+    ``expired`` is true after the lifetime of the figures. ``volumes`` is the number of volumes; 0 unless a weigher
+    needs it.
 
-    ``in_flight``, ``in_flight_physical``, ``others`` and ``storage_room`` are what counts against the figures, see
-    :class:`tonnage.capacity.arithmetic.Figures`; the table works them out.
+    ``in_flight``, ``in_flight_physical``, ``others`` and ``storage_room`` follow from the other figures, see
+    :class:`tonnage.capacity.arithmetic.Figures`; the table computes them.
     """
 
     name: str

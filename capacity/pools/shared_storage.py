@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storages that several pools draw on."""
+"""Storages that several pools share."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from tonnage.capacity.names import backend_of
 
 
 class Storage:
-    """The pools on one storage: their names, and how many are on which backend."""
+    """The pools on one storage: their names, and the number of pools on each backend."""
 
     __slots__ = ("backends", "names", "rows", "sorted_names")
 
@@ -25,7 +25,7 @@ class Storage:
         if name not in self.names:
             self.names.add(name)
             self.backends[backend_of(name)] += 1
-            self.moved()
+            self.drop_caches()
 
     def discard(self, name: str) -> None:
         self.names.discard(name)
@@ -33,8 +33,8 @@ class Storage:
         self.backends[backend] -= 1
         if not self.backends[backend]:
             del self.backends[backend]
-        self.moved()
+        self.drop_caches()
 
-    def moved(self) -> None:
-        """Forget what was worked out of the names and their rows."""
+    def drop_caches(self) -> None:
+        """Drop the sorted names and the rows, which are computed again on the next use."""
         self.sorted_names = self.rows = None

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a driver reports what the definitions say, judged by its reports and by what is known of its volumes.
+"""Audit of drivers: the breaches of the definitions of reported figures.
 
 The definitions are those of the OpenStack specs "Over Subscription in Thin Provisioning" and "Provisioning
-Improvements", see the documentation ("What drivers report"). Some breaches show in a report alone; others need to be
-held against the volumes: those that Tonnage made, and those that the driver itself lists. Capacities are GiB.
+Improvements", see the documentation (``docs/driver-reports.rst``). Some breaches are visible in a report alone. Others
+need a comparison with the volumes: those that Tonnage created, and those that the driver lists. Capacities are GiB.
 """
 
 import enum
@@ -15,12 +15,12 @@ from typing import Any
 from tonnage.capacity import units
 from tonnage.capacity.over_subscription import AUTO
 
-#: What two decimals can hide in a difference.
+#: The largest difference of two figures that rounding to two decimals can cause.
 _ROUNDING_GB = 0.011
 
-#: Figures that did not move although volumes did are told of when that has happened so many times in a row: somebody
-#: else may have undone it once.
-_STILL = 2
+#: Number of reports in a row with an unchanged figure, although volumes changed, that make a breach. A single one may
+#: be a change that another system has undone.
+_UNCHANGED_REPORTS = 2
 
 _CAPACITIES = (
     "total_capacity_gb",
@@ -51,7 +51,7 @@ class Breach(enum.StrEnum):
     STANDS_STILL = "stands_still"
 
 
-#: What of a report is held against the volumes.
+#: The fields of a report that are compared with the volumes.
 _COMPARED = (
     "pool_name",
     "total_capacity_gb",
@@ -61,8 +61,8 @@ _COMPARED = (
     "storage_free_capacity_gb",
 )
 
-#: Those that show only when figures are held against the volumes that are there.
-BESIDE_VOLUMES = frozenset(
+#: The breaches that only a comparison with the volumes can show.
+VOLUME_BREACHES = frozenset(
     {
         Breach.PROVISIONED_IS_PHYSICAL,
         Breach.PROVISIONED_TOO_SMALL,
@@ -86,10 +86,11 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Volumes:
-    """What is known of a pool's volumes, whoever made them, while a report of it was made.
+    """The sizes of a pool's volumes at the time of a report, including those that Tonnage did not create.
 
-    ``least_gb`` is what was there all the time. ``all_gb`` is the sum of the driver's list; None if anything may have
-    changed between list and report. ``moved_gb`` is by how much that sum is another than at the report before.
+    ``least_gb`` is the sum of the volumes that existed during the whole report. ``all_gb`` is the sum of the driver's
+    list; None if a volume may have changed between list and report. ``moved_gb`` is the difference between that sum and
+    the one at the previous report.
     """
 
     least_gb: float = 0.0
@@ -97,20 +98,20 @@ class Volumes:
     moved_gb: float = 0.0
 
 
-def name_of(pool: Mapping[str, Any]) -> str:
-    """Return the name by which a finding tells of a pool, whatever it reports as its name."""
+def reported_name(pool: Mapping[str, Any]) -> str:
+    """Return the name of a pool in findings: the reported one as text, even if it is invalid."""
     return str(pool.get("pool_name"))
 
 
-def for_comparison(pool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return of a pool's report what is held against its volumes, as far as it is plain."""
+def comparable_figures(pool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a pool's report that are compared with its volumes, if they are texts or numbers."""
     return {field: pool[field] for field in _COMPARED if isinstance(pool.get(field), str | int | float)}
 
 
-def by_itself(pool: Mapping[str, Any], supports_auto: bool | None) -> dict[Breach, str]:
-    """Return what shows in the report of a pool without knowing its volumes. Never raises.
+def check_report(pool: Mapping[str, Any], supports_auto: bool | None) -> dict[Breach, str]:
+    """Return the breaches that the report of one pool shows, each with its text. Never raises.
 
-    ``supports_auto`` is what the driver declares, None if that is not known.
+    ``supports_auto`` tells whether the driver declares ``supports_auto_ratio``, None if that is unknown.
     """
     found: dict[Breach, str] = {}
     for field in _CAPACITIES:
@@ -128,10 +129,10 @@ def by_itself(pool: Mapping[str, Any], supports_auto: bool | None) -> dict[Breac
     reserved = pool.get("reserved_percentage")
     if reserved is not None and not 0 <= _number(pool, "reserved_percentage") <= 100:
         found[Breach.RESERVED_RANGE] = f"reserved_percentage is {reserved!r}: it goes from 0 to 100"
-    return found | _ratio(pool, supports_auto) | _kinds(pool)
+    return found | _check_ratio(pool, supports_auto) | _check_provisioning(pool)
 
 
-def _ratio(pool: Mapping[str, Any], supports_auto: bool | None) -> dict[Breach, str]:
+def _check_ratio(pool: Mapping[str, Any], supports_auto: bool | None) -> dict[Breach, str]:
     ratio = pool.get("max_over_subscription_ratio")
     if ratio == AUTO and supports_auto is False:
         text = "max_over_subscription_ratio is 'auto' and the driver does not declare supports_auto_ratio"
@@ -141,7 +142,7 @@ def _ratio(pool: Mapping[str, Any], supports_auto: bool | None) -> dict[Breach, 
     return {}
 
 
-def _kinds(pool: Mapping[str, Any]) -> dict[Breach, str]:
+def _check_provisioning(pool: Mapping[str, Any]) -> dict[Breach, str]:
     found: dict[Breach, str] = {}
     thin = pool.get("thin_provisioning_support") is True
     if not thin and pool.get("thick_provisioning_support") is not True:
@@ -163,31 +164,40 @@ def _kinds(pool: Mapping[str, Any]) -> dict[Breach, str]:
 
 
 class Auditor:
-    """Looks at the reports of one backend, one after the other. ``supports_auto`` is what its driver declares."""
+    """Audits the reports of one backend, in their order, as some breaches show only in several reports.
+
+    ``supports_auto`` tells whether the driver declares ``supports_auto_ratio``.
+    """
 
     def __init__(self, supports_auto: bool) -> None:
         self._supports_auto = supports_auto
         self._provisioned: dict[str, float] = {}
-        self._still: dict[str, int] = {}
+        self._unchanged: dict[str, int] = {}
 
     def look(self, report: Sequence[Mapping[str, Any]], volumes: Mapping[str, Volumes]) -> tuple[Finding, ...]:
-        """Return what a report, as the driver gave it, breaks; ``volumes`` by the names of pools. Never raises."""
-        beside = self.beside(report, volumes)
+        """Return all breaches in a report, as the driver returned it. Never raises.
+
+        ``volumes`` maps pool names to the sizes of their volumes.
+        """
+        volume_breaches = self.check_volumes(report, volumes)
         findings: list[Finding] = []
         for pool in report:
-            found = by_itself(pool, self._supports_auto) | beside[name_of(pool)]
-            findings.extend(Finding(name_of(pool), breach, text) for breach, text in found.items())
+            found = check_report(pool, self._supports_auto) | volume_breaches[reported_name(pool)]
+            findings.extend(Finding(reported_name(pool), breach, text) for breach, text in found.items())
         return tuple(findings)
 
-    def beside(
+    def check_volumes(
         self, report: Sequence[Mapping[str, Any]], volumes: Mapping[str, Volumes]
     ) -> dict[str, dict[Breach, str]]:
-        """Return what shows when figures are held against volumes, by the names of all pools of the report."""
-        known = _by_what_figures_are_of(report, volumes)
-        return {name_of(pool): self._beside(name_of(pool), pool, known[name_of(pool)]) for pool in report}
+        """Return the breaches that a comparison with the volumes shows, for the name of each pool of the report."""
+        known = _volumes_in_figures(report, volumes)
+        return {
+            reported_name(pool): self._check_pool(reported_name(pool), pool, known[reported_name(pool)])
+            for pool in report
+        }
 
-    def _beside(self, name: str, pool: Mapping[str, Any], volumes: Volumes) -> dict[Breach, str]:
-        """Return what shows when the figures of a pool are held against its volumes."""
+    def _check_pool(self, name: str, pool: Mapping[str, Any], volumes: Volumes) -> dict[Breach, str]:
+        """Return the breaches that a comparison of one pool's figures with its volumes shows."""
         provisioned = _number(pool, "provisioned_capacity_gb")
         before = self._provisioned.get(name, math.nan)
         self._provisioned[name] = provisioned
@@ -197,22 +207,22 @@ class Auditor:
         known = max(volumes.least_gb, volumes.all_gb or 0.0)
         used = _number(pool, "total_capacity_gb") - _number(pool, "free_capacity_gb")
         if provisioned < known - _ROUNDING_GB:
-            said = f"provisioned_capacity_gb is {provisioned:g} and there are volumes of {known:g}"
+            start = f"provisioned_capacity_gb is {provisioned:g} and there are volumes of {known:g}"
             if abs(provisioned - used) <= _ROUNDING_GB:
                 found[Breach.PROVISIONED_IS_PHYSICAL] = (
-                    f"{said}: it is the sum of their full sizes, not what they take up, which is total less free"
+                    f"{start}: it is the sum of their full sizes, not what they take up, which is total less free"
                 )
             else:
-                found[Breach.PROVISIONED_TOO_SMALL] = f"{said}: it is the sum of all of them, whoever made them"
+                found[Breach.PROVISIONED_TOO_SMALL] = f"{start}: it is the sum of all of them, whoever made them"
         if volumes.all_gb is not None and provisioned > volumes.all_gb + _ROUNDING_GB:
             found[Breach.PROVISIONED_TOO_LARGE] = (
                 f"provisioned_capacity_gb is {provisioned:g} and the volumes there are have {volumes.all_gb:g}: "
                 "snapshots, and whatever else is no volume, do not count"
             )
-        moves = abs(volumes.moved_gb) > _ROUNDING_GB and provisioned == before
-        if moves or volumes.moved_gb:
-            self._still[name] = self._still.get(name, 0) + 1 if moves else 0
-        if self._still.get(name, 0) >= _STILL:
+        is_unchanged = abs(volumes.moved_gb) > _ROUNDING_GB and provisioned == before
+        if is_unchanged or volumes.moved_gb:
+            self._unchanged[name] = self._unchanged.get(name, 0) + 1 if is_unchanged else 0
+        if self._unchanged.get(name, 0) >= _UNCHANGED_REPORTS:
             found[Breach.STANDS_STILL] = (
                 f"provisioned_capacity_gb stays {provisioned:g} while volumes come and go: a report contains every "
                 "operation that had ended before it was asked for"
@@ -220,18 +230,16 @@ class Auditor:
         return found
 
 
-def _by_what_figures_are_of(
-    report: Sequence[Mapping[str, Any]], volumes: Mapping[str, Volumes]
-) -> Mapping[str, Volumes]:
-    """Return for each pool the volumes that its figures are about.
+def _volumes_in_figures(report: Sequence[Mapping[str, Any]], volumes: Mapping[str, Volumes]) -> Mapping[str, Volumes]:
+    """Return the volumes that the figures of each pool include.
 
-    Pools that name a storage and not what is free on it report the figures of the whole storage, in which there may be
-    more than the pools of this backend: what all of them list is the least that there is.
+    A pool with a ``storage_id`` and without ``storage_free_capacity_gb`` reports the figures of the whole storage.
+    Other backends may have volumes there too, so the sum over the pools of this backend is only a lower bound.
     """
     sums: dict[str, Volumes] = {}
     storages: dict[str, str] = {}
     for pool in report:
-        name = name_of(pool)
+        name = reported_name(pool)
         own = sums[name] = volumes.get(name, Volumes())
         if pool.get("storage_id") is not None and pool.get("storage_free_capacity_gb") is None:
             storage = storages[name] = f"#{pool['storage_id']}"  # no pool has such a name
@@ -243,7 +251,7 @@ def _by_what_figures_are_of(
 
 
 def _number(pool: Mapping[str, Any], field: str) -> float:
-    """Return a figure, nan if it is none."""
+    """Return the number in a field, nan for any other value."""
     value = pool.get(field)
     if not isinstance(value, (int, float)) or isinstance(value, bool):
         return math.nan

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a pool reported, validated, and what was wrong with it or worth a remark."""
+"""Validated figures and capabilities of pools, with the errors and remarks of the validation."""
 
 import itertools
 import math
@@ -16,10 +16,10 @@ Flags: TypeAlias = npt.NDArray[np.bool_]
 
 ALLOCATED = "allocated_capacity_gb"
 
-#: Length of the longest name of a pool or a storage.
-MAX_NAME = 255
+#: The longest name of a pool or a storage, in characters.
+_MAX_NAME = 255
 
-#: Fields that the arithmetic takes; everything else in a report is a capability and passed through.
+#: The fields that the arithmetic uses. Every other field of a report is a capability.
 FIGURES = frozenset(
     {
         "pool_name",
@@ -36,19 +36,17 @@ FIGURES = frozenset(
     }
 )
 
-REQUIRED = frozenset({"pool_name", "total_capacity_gb", "free_capacity_gb"})
-
 #: The fields of :class:`PoolStats` that are figures, and those that are flags.
 FLOATS = ("total", "free", "provisioned", "reserved_percentage", "storage_free")
 FLAGS = ("thin", "thick")
 
-#: Optional capacities that are shown in get_pools where a driver reports them and steer nothing.
+#: Optional capacities that get_pools shows and decisions ignore.
 SHOWN = ("total_used_capacity_gb", "cinder_used_capacity_gb")
 
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """Something about a usable pool that deserves a warning. ``code`` is a stable word, the same for every value."""
+    """A warning about a valid pool. ``code`` is a stable word that does not depend on the values."""
 
     pool: str
     code: str
@@ -59,10 +57,10 @@ class Remark:
 
 
 class PoolStats(NamedTuple):
-    """What one pool reported, validated. Capacities are GiB; ``nan`` unknown or not reported, ``inf`` infinite.
+    """The validated report of one pool. Capacities are GiB; ``nan`` is unknown or missing, ``inf`` infinite.
 
-    ``ratio`` is a number, the word ``auto``, or None where the driver leaves it to the scheduler. (A tuple takes a
-    tenth of the time that a frozen dataclass takes to be made, and reports have thousands.)
+    ``ratio`` is a number, the word ``auto``, or None if the driver leaves it to the scheduler. (A tuple is created in a
+    tenth of the time of a frozen dataclass, and a report may have thousands of pools.)
     """
 
     name: str
@@ -81,9 +79,9 @@ class PoolStats(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatsColumns:
-    """The same of many pools: a column for each field of :class:`PoolStats`, where that is a figure or a flag an array.
+    """The validated reports of many pools: a column for each field of :class:`PoolStats`.
 
-    None of the columns is to be changed.
+    Figures and flags are numpy arrays, the other columns lists. The columns must not be changed.
     """
 
     name: Sequence[str]
@@ -109,14 +107,8 @@ class StatsColumns:
         return cls(**columns)
 
     def by_field(self) -> dict[str, Any]:
-        """Return the columns by the names of their fields."""
+        """Return a mapping from each field's name to its column."""
         return {key: getattr(self, key) for key in PoolStats._fields}
-
-    def rows(self) -> list[PoolStats]:
-        """Return the pools one by one."""
-        columns = self.by_field().values()
-        plain = (column.tolist() if isinstance(column, np.ndarray) else column for column in columns)
-        return list(map(PoolStats._make, zip(*plain, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,5 +125,5 @@ class BadField:
 
 
 def is_name(value: object) -> TypeGuard[str]:
-    """Names end up in logs and in SQL: no control characters, nothing that UTF-8 cannot say."""
-    return isinstance(value, str) and bool(value.strip()) and value.isprintable() and len(value) <= MAX_NAME
+    """Return whether a value can be a name. Names appear in logs and SQL: no control characters, no surrogates."""
+    return isinstance(value, str) and bool(value.strip()) and value.isprintable() and len(value) <= _MAX_NAME

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validation of what drivers report.
+"""Validation of the reports that drivers send.
 
 The fields and their meaning are those of the OpenStack specs "Over Subscription in Thin Provisioning" and
-"Provisioning Improvements". A missing field and a null one are the same. A pool with a bad value is left out, with an
-error that names pool, field and value; the other pools of the report still count.
+"Provisioning Improvements". A null field counts as missing. A pool with a bad value is left out, with an error that
+names pool, field and value; the other pools of the report still count.
 """
 
 import functools
@@ -15,146 +15,146 @@ from typing import Any
 
 from tonnage.capacity import units
 from tonnage.capacity.over_subscription import AUTO, MAX_RATIO
-from tonnage.capacity.reports import column_validation
-from tonnage.capacity.reports.pool_stats import (
-    ALLOCATED,
-    FIGURES,
-    SHOWN,
-    BadField,
-    PoolStats,
-    Remark,
-    StatsColumns,
-    is_name,
-)
+from tonnage.capacity.reports.pool_stats import ALLOCATED, FIGURES, SHOWN, BadField, PoolStats, Remark, is_name
+
+#: The types of capabilities by which pools are of one kind: their values are equal only if they are the same.
+_COMPARABLE = frozenset({str, bool, int})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Report:
-    """The outcome of a validation: the good pools, with remarks, and what was wrong with the bad ones."""
+    """The outcome of a validation: the valid pools, and the errors of the others."""
 
-    columns: StatsColumns
+    pools: tuple[PoolStats, ...]
     errors: tuple[BadField, ...] = ()
-
-    @functools.cached_property
-    def pools(self) -> tuple[PoolStats, ...]:
-        """The good pools one by one."""
-        return tuple(self.columns.rows())
 
     @property
     def remarks(self) -> tuple[Remark, ...]:
-        """What deserves a warning, of all pools."""
-        return tuple(itertools.chain.from_iterable(self.columns.remarks))
+        """The remarks about all valid pools."""
+        return tuple(itertools.chain.from_iterable(stats.remarks for stats in self.pools))
 
 
-class _Bad(Exception):
-    def __init__(self, field_name: str, value: object, problem: str) -> None:
-        self.field, self.value, self.problem = field_name, value, problem
+class _Invalid(Exception):
+    """A value of a field that makes the pool unusable."""
+
+    def __init__(self, field: str, value: object, problem: str) -> None:
+        self.field, self.value, self.problem = field, value, problem
 
 
 def validate(pools: object) -> Report:
     """Validate the pools of a report, each a mapping as drivers send it. Never raises."""
     if not isinstance(pools, (list, tuple)):
-        return Report(StatsColumns.of([]), (BadField("?", "pools", pools, "a report carries a list of pools"),))
-    blocks = column_validation.validate(pools) if len(pools) >= column_validation.WORTHWHILE else []
-    if len(blocks) == 1 and blocks[0].plain.all() and len(set(blocks[0].columns.name)) == len(pools):
-        return Report(blocks[0].columns)
-    plain = {place: stats for block in blocks for place, stats in block.rows()}
-    good: dict[str, PoolStats] = {}
-    bad: list[BadField] = []
+        return Report((), (BadField("?", "pools", pools, "a report carries a list of pools"),))
+    valid: dict[str, PoolStats] = {}
+    invalid: list[BadField] = []
     for number, raw in enumerate(pools):
-        label, stats = f"number {number}", plain.get(number)
+        label = f"number {number}"
         try:
-            if stats is None:
-                if not isinstance(raw, Mapping):
-                    raise _Bad("pool", raw, "a pool is an object with fields")
-                label = name = _name(raw)
-            else:
-                label = name = stats.name
-            if name in good:
-                raise _Bad("pool_name", name, "another pool of this report has that name")
-            good[name] = _pool(name, raw) if stats is None else stats
-        except _Bad as error:
-            bad.append(BadField(label, error.field, error.value, error.problem))
-    return Report(StatsColumns.of(list(good.values())), tuple(bad))
+            if not isinstance(raw, Mapping):
+                raise _Invalid("pool", raw, "a pool is an object with fields")
+            label = name = _name(raw)
+            if name in valid:
+                raise _Invalid("pool_name", name, "another pool of this report has that name")
+            valid[name] = _stats(name, raw)
+        except _Invalid as error:
+            invalid.append(BadField(label, error.field, error.value, error.problem))
+    return Report(tuple(valid.values()), tuple(invalid))
 
 
-def _pool(name: str, raw: Mapping[str, Any]) -> PoolStats:
-    remarks: list[Remark] = []
-
-    def remark(code: str, text: str) -> None:
-        remarks.append(Remark(name, code, text))
-
+def _stats(name: str, raw: Mapping[str, Any]) -> PoolStats:
+    """Return the validated figures and capabilities of one pool. Raises :class:`_Invalid`."""
     total = _capacity(raw, "total_capacity_gb", required=True)
-    free = _capacity(raw, "free_capacity_gb", required=True)
-    if math.isfinite(free) and free > total:
-        remark("free_over_total", f"free_capacity_gb {free} is more than total_capacity_gb {total}; taken as {total}")
-        free = total
-    if raw.get(ALLOCATED) is not None:
-        remark("allocated_reported", f"{ALLOCATED} is kept by the ledger; what a driver reports is ignored")
-    thin = _flag(raw, "thin_provisioning_support")
-    thick = _flag(raw, "thick_provisioning_support")
-    if not (thin or thick):
-        remark(
-            "no_provisioning_support",
-            "reports neither thin_provisioning_support nor thick_provisioning_support; judged as thick",
-        )
-    if not (math.isfinite(total) and math.isfinite(free)):
-        remark(
-            "unbounded",
-            f"total_capacity_gb {units.to_wire(total)}, free_capacity_gb {units.to_wire(free)}: "
-            "limits that need them are not checked",
-        )
-    ratio = _ratio(raw)
-    if isinstance(ratio, float) and ratio < 1:
-        remark("ratio_below_one", f"max_over_subscription_ratio {ratio} is less than 1; no thin volume is placed")
+    reported_free = _capacity(raw, "free_capacity_gb", required=True)
+    is_free_over_total = math.isfinite(reported_free) and reported_free > total
     storage_id = raw.get("storage_id")
     if storage_id is not None and not is_name(storage_id):
-        raise _Bad("storage_id", storage_id, "expected a name of at most 255 printable characters")
-    capabilities = {key: value for key, value in raw.items() if key not in FIGURES and value is not None}
-    capabilities.update((key, units.to_wire(_capacity(raw, key))) for key in SHOWN if key in capabilities)
-    return PoolStats(
+        raise _Invalid("storage_id", storage_id, "expected a name of at most 255 printable characters")
+    stats = PoolStats(
         name=name,
         total=total,
-        free=free,
+        free=total if is_free_over_total else reported_free,
         provisioned=_finite(raw, "provisioned_capacity_gb"),
         reserved_percentage=_percentage(raw),
-        ratio=ratio,
-        thin=thin,
-        thick=thick,
+        ratio=_ratio(raw),
+        thin=_flag(raw, "thin_provisioning_support"),
+        thick=_flag(raw, "thick_provisioning_support"),
         storage_id=storage_id,
         storage_free=_finite(raw, "storage_free_capacity_gb"),
-        capabilities=capabilities,
-        remarks=tuple(remarks),
+        capabilities=_capabilities(raw),
     )
+    remarks = _remarks(stats, reported_free, raw.get(ALLOCATED) is not None)
+    return stats._replace(remarks=remarks) if remarks else stats
+
+
+def _remarks(stats: PoolStats, reported_free: float, reports_allocated: bool) -> tuple[Remark, ...]:
+    """Return the warnings about a valid pool."""
+    remarks: dict[str, str] = {}
+    if reported_free > stats.free:
+        remarks["free_over_total"] = (
+            f"free_capacity_gb {reported_free} is more than total_capacity_gb {stats.total}; taken as {stats.total}"
+        )
+    if reports_allocated:
+        remarks["allocated_reported"] = f"{ALLOCATED} is kept by the ledger; what a driver reports is ignored"
+    if not (stats.thin or stats.thick):
+        remarks["no_provisioning_support"] = (
+            "reports neither thin_provisioning_support nor thick_provisioning_support; judged as thick"
+        )
+    if not (math.isfinite(stats.total) and math.isfinite(stats.free)):
+        remarks["unbounded"] = (
+            f"total_capacity_gb {units.to_wire(stats.total)}, free_capacity_gb {units.to_wire(stats.free)}: "
+            "limits that need them are not checked"
+        )
+    if isinstance(stats.ratio, float) and stats.ratio < 1:
+        remarks["ratio_below_one"] = (
+            f"max_over_subscription_ratio {stats.ratio} is less than 1; no thin volume is placed"
+        )
+    return tuple(Remark(stats.name, code, text) for code, text in remarks.items())
+
+
+def _capabilities(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields that are no figures. Pools with the same capabilities share one mapping, to save memory."""
+    capabilities = {key: value for key, value in raw.items() if key not in FIGURES and value is not None}
+    for key in SHOWN:
+        if key in capabilities:
+            capabilities[key] = units.to_wire(_capacity(raw, key))
+    if _COMPARABLE.issuperset(map(type, capabilities.values())):
+        return _shared(tuple(capabilities), *capabilities.values())
+    return capabilities
+
+
+@functools.lru_cache(maxsize=1024, typed=True)
+def _shared(keys: tuple[str, ...], *values: object) -> Mapping[str, Any]:
+    """Return a mapping with these keys and values: the same object for the same arguments."""
+    return dict(zip(keys, values, strict=True))
 
 
 def _name(raw: Mapping[str, Any]) -> str:
     name = raw.get("pool_name")
     if not is_name(name):
-        raise _Bad("pool_name", name, "expected a name of at most 255 printable characters")
+        raise _Invalid("pool_name", name, "expected a name of at most 255 printable characters")
     if "#" in name:
-        raise _Bad("pool_name", name, "a pool's name has no '#'")
+        raise _Invalid("pool_name", name, "a pool's name has no '#'")
     return name
 
 
 def _number(key: str, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise _Bad(key, value, "expected a number")
+        raise _Invalid(key, value, "expected a number")
     try:
         number = float(value)
     except OverflowError:
-        raise _Bad(key, value, "too large") from None
+        raise _Invalid(key, value, "too large") from None
     if math.isnan(number):
-        raise _Bad(key, value, "expected a number")
+        raise _Invalid(key, value, "expected a number")
     return number
 
 
 def _capacity(raw: Mapping[str, Any], key: str, required: bool = False) -> float:
-    """Return a capacity in GiB with two decimals; nan if unknown or, where it is optional, missing."""
+    """Return a capacity in GiB, rounded to two decimals; nan if it is unknown or, unless ``required``, missing."""
     value = raw.get(key)
     if value is None:
         if required:
-            raise _Bad(key, value, "required: a number, 'unknown' or 'infinite'")
+            raise _Invalid(key, value, "required: a number, 'unknown' or 'infinite'")
         return math.nan
     if value == units.UNKNOWN:
         return math.nan
@@ -162,16 +162,16 @@ def _capacity(raw: Mapping[str, Any], key: str, required: bool = False) -> float
         return math.inf
     number = _number(key, value)
     if number < 0:
-        raise _Bad(key, value, "a capacity is not negative")
+        raise _Invalid(key, value, "a capacity is not negative")
     if math.isfinite(number) and number > units.MAX_CAPACITY_GB:
-        raise _Bad(key, value, f"more than {units.MAX_CAPACITY_GB:.0f} GiB")
+        raise _Invalid(key, value, f"more than {units.MAX_CAPACITY_GB:.0f} GiB")
     return round(number, 2)
 
 
 def _finite(raw: Mapping[str, Any], key: str) -> float:
     number = _capacity(raw, key)
     if math.isinf(number):
-        raise _Bad(key, raw.get(key), "cannot be infinite")
+        raise _Invalid(key, raw.get(key), "cannot be infinite")
     return number
 
 
@@ -181,7 +181,7 @@ def _percentage(raw: Mapping[str, Any]) -> float:
         return 0.0
     number = _number("reserved_percentage", value)
     if not 0 <= number <= 100:
-        raise _Bad("reserved_percentage", value, "expected 0 to 100")
+        raise _Invalid("reserved_percentage", value, "expected 0 to 100")
     return number
 
 
@@ -191,7 +191,7 @@ def _ratio(raw: Mapping[str, Any]) -> float | str | None:
         return value
     number = _number("max_over_subscription_ratio", value)
     if not abs(number) <= MAX_RATIO:
-        raise _Bad("max_over_subscription_ratio", value, f"expected a number up to {MAX_RATIO:.0f} or 'auto'")
+        raise _Invalid("max_over_subscription_ratio", value, f"expected a number up to {MAX_RATIO:.0f} or 'auto'")
     return number
 
 
@@ -200,5 +200,5 @@ def _flag(raw: Mapping[str, Any], key: str) -> bool:
     if value is None:
         return False
     if not isinstance(value, bool):
-        raise _Bad(key, value, "expected true or false")
+        raise _Invalid(key, value, "expected true or false")
     return value

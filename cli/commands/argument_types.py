@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of options on a command line, read as argparse wants it: what does not fit is told with the option's name."""
+"""Argument types for argparse. It reports an invalid value together with the name of its option."""
 
 import argparse
 import json
@@ -17,23 +17,23 @@ from tonnage.capacity.topology import requirements
 
 
 def size(text: str) -> int:
-    """Read a size in whole GiB."""
+    """Parse a size in whole GiB."""
     return int(_read(fields.Size.parse, text))
 
 
-def count(most: int) -> Callable[[str], int]:
-    """Return what reads a number from 1 to ``most``."""
+def count(maximum: int) -> Callable[[str], int]:
+    """Return an argument type for whole numbers from 1 to ``maximum``."""
 
     def read(text: str) -> int:
-        if not text.isdecimal() or not 1 <= int(text) <= most:
-            raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from 1 to {most}")
+        if not text.isdecimal() or not 1 <= int(text) <= maximum:
+            raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number from 1 to {maximum}")
         return int(text)
 
     return read
 
 
 def hint(text: str) -> tuple[str, str]:
-    """Read KEY=VALUE."""
+    """Parse KEY=VALUE."""
     key, equals, value = text.partition("=")
     if not key or not equals:
         raise argparse.ArgumentTypeError(f"{text!r}: expected KEY=VALUE")
@@ -41,7 +41,7 @@ def hint(text: str) -> tuple[str, str]:
 
 
 def node(text: str) -> dict[str, Any]:
-    """Read NAME[:KEY=VALUE,...], a node with labels, as the hints that name it."""
+    """Parse a node with labels, NAME[:KEY=VALUE,...]. Return the scheduler hints for it."""
     name, _, labels = text.partition(":")
     pairs = [each.partition("=") for each in labels.split(",") if each]
     if not name or not all(key and equals for key, equals, _ in pairs):
@@ -54,13 +54,13 @@ def node(text: str) -> dict[str, Any]:
 
 
 def ratio(text: str) -> tuple[str, float | str]:
-    """Read [POOL=]RATIO; without a name the first part is empty."""
-    name, value = _named(text, "POOL=RATIO")
+    """Parse [POOL=]RATIO. Without a pool the returned name is empty."""
+    name, value = _split_name(text, "POOL=RATIO")
     return name, _read(parse_ratio, value)
 
 
 def percentage(text: str) -> tuple[str, float]:
-    """Read [POOL=]PERCENT; without a name the first part is empty."""
+    """Parse [POOL=]PERCENT. Without a pool the returned name is empty."""
 
     def parse(value: str) -> float:
         try:
@@ -71,20 +71,20 @@ def percentage(text: str) -> tuple[str, float]:
             raise ValueError("expected a percentage from 0 to 100")
         return number
 
-    name, value = _named(text, "POOL=PERCENT")
+    name, value = _split_name(text, "POOL=PERCENT")
     return name, _read(parse, value)
 
 
-def place(text: str) -> str:
-    """Read the name of a pool or backend."""
+def pool_or_backend(text: str) -> str:
+    """Parse the name of a pool or backend."""
     backend, number, pool = text.partition("#")
     if not all(backend.partition("@")) or (number and not pool):
         raise argparse.ArgumentTypeError(f"{text!r}: expected host@backend#pool or host@backend")
     return text
 
 
-def address(text: str) -> str:
-    """Read where a REST API listens."""
+def url(text: str) -> str:
+    """Parse the URL of a REST API."""
     scheme, _, host = text.partition("://")
     if scheme not in ("http", "https") or not host:
         raise argparse.ArgumentTypeError(f"{text!r}: expected http://HOST:PORT")
@@ -92,7 +92,7 @@ def address(text: str) -> str:
 
 
 def new_pool(text: str) -> dict[str, Any]:
-    """Read a pool as drivers report it, with its full name as pool_name: JSON, or @FILE."""
+    """Parse a pool in the format of drivers' reports, with its full name as pool_name, from JSON or @FILE."""
     found = json_file(text[1:]) if text.startswith("@") else _json(text, text)
     if not isinstance(found, dict):
         raise argparse.ArgumentTypeError(f"{text}: expected a JSON object")
@@ -106,7 +106,7 @@ def new_pool(text: str) -> dict[str, Any]:
 
 
 def json_file(path: str) -> Any:
-    """Read a file of JSON; - is standard input."""
+    """Parse a JSON file; - is standard input."""
     try:
         text = sys.stdin.read() if path == "-" else pathlib.Path(path).read_text(encoding="utf-8")
     except OSError as error:
@@ -116,23 +116,23 @@ def json_file(path: str) -> Any:
     return _json(text, path)
 
 
-def _json(text: str, what: str) -> Any:
+def _json(text: str, label: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise argparse.ArgumentTypeError(f"{what} is no JSON: {error}") from None
+        raise argparse.ArgumentTypeError(f"{label} is no JSON: {error}") from None
 
 
-def _named(text: str, expected: str) -> tuple[str, str]:
+def _split_name(text: str, expected: str) -> tuple[str, str]:
     name, equals, value = text.rpartition("=")
     if equals and not name:
         raise argparse.ArgumentTypeError(f"{text!r}: expected {expected}")
-    return (place(name) if equals else ""), value
+    return (pool_or_backend(name) if equals else ""), value
 
 
 def _read(parse: Callable[[Any], Any], text: str) -> Any:
     try:
         return parse(text)
     except ValueError as error:
-        said = str(error)
-        raise argparse.ArgumentTypeError(said if repr(text) in said else f"{text!r}: {said}") from None
+        message = str(error)
+        raise argparse.ArgumentTypeError(message if repr(text) in message else f"{text!r}: {message}") from None

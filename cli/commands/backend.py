@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-manage backend``: what an operator decides of backends, also while no API answers."""
+"""``tonnage-manage backend``: the states of backends and their removal, also without a running API."""
 
 import argparse
 from typing import Any
@@ -10,8 +10,8 @@ from tonnage.cli.commands import ledger_access, subcommands, tables
 from tonnage.ledger.inventory import backends
 from tonnage.ledger.repair import backend_removal
 
-#: Most characters of why a backend is disabled: what the ledger keeps, and the API takes.
-_LONGEST_REASON = 255
+#: Maximum length of the reason for disabling a backend, the same as in the ledger and the API.
+_MAX_REASON_LENGTH = 255
 
 
 def register(subparsers: Any) -> None:
@@ -42,8 +42,8 @@ def register(subparsers: Any) -> None:
 
 
 def _reason(text: str) -> str:
-    if len(text) > _LONGEST_REASON:
-        raise argparse.ArgumentTypeError(f"it has {len(text)} characters: expected at most {_LONGEST_REASON}")
+    if len(text) > _MAX_REASON_LENGTH:
+        raise argparse.ArgumentTypeError(f"it has {len(text)} characters: expected at most {_MAX_REASON_LENGTH}")
     return text
 
 

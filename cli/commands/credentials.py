@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks a REST API: what somebody has set for the clients of OpenStack, or an entry of clouds.yaml.
+"""Credentials for a REST API, from the environment variables of OpenStack's clients or from clouds.yaml.
 
-Secrets come from there or are asked for at the terminal. On a command line everybody on the machine would see them.
+Secrets come from there or from a prompt at the terminal, because all users of the machine can read command lines.
 """
 
 import getpass
@@ -17,11 +17,12 @@ from tonnage.cli import setup
 
 
 def headers(challenge: str, cloud: str | None) -> dict[str, str]:
-    """Return the headers that answer a challenge, which is what a 401 says in ``WWW-Authenticate``.
+    """Return the request headers with credentials.
 
-    ``cloud`` is an entry of clouds.yaml; without one the ``OS_`` variables count, as for the command ``openstack``.
+    ``challenge`` is the header ``WWW-Authenticate`` of a response with status 401. ``cloud`` is an entry of
+    clouds.yaml; without one the ``OS_`` variables count, as for the command ``openstack``.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what is missing or cannot work, and
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for missing or unusable settings, and
     :class:`~tonnage.capacity.errors.Unavailable` if the Identity service does not answer.
     """
     try:
@@ -40,7 +41,7 @@ def _of_environment(challenge: str) -> Session:
     basic = challenge.lower().startswith("basic")
     kind = os.environ.get("OS_AUTH_TYPE")
     if kind is None and os.environ.get("OS_TOKEN") and not basic:
-        kind = "admin_token"  # one that is there already, of whomever it is
+        kind = "admin_token"  # sends an existing token of any user
     if kind is None and not os.environ.get("OS_USERNAME" if basic else "OS_AUTH_URL"):
         usual = "OS_USERNAME" if basic else "OS_AUTH_URL, OS_USERNAME, OS_PROJECT_NAME"
         raise errors.ConfigurationError(
@@ -57,7 +58,7 @@ def _of_environment(challenge: str) -> Session:
 
 
 def _value(option: loading.Opt) -> Any:
-    """Return what is set, or typed in if it is a secret that can be asked for."""
+    """Return the value of an option from the environment or, for a secret, from a prompt at the terminal."""
     value = option.argparse_default
     if value is None and option.prompt and sys.stdin is not None and sys.stdin.isatty():
         value = getpass.getpass(option.prompt)

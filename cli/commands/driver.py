@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-manage driver``: whether drivers keep to the definitions of what they report."""
+"""``tonnage-manage driver``: audit of drivers' reports against the definitions of the fields."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from tonnage.capacity.names import pool_name
 from tonnage.cli.commands import ledger_access, subcommands, tables
 from tonnage.ledger.inventory import audit_findings, backends
 
-#: Exit status where something was found, the same as of drift in the ledger.
+#: Exit status if there are findings, the same as for drift in the ledger.
 FOUND = 3
 
 _STATUSES = (
@@ -38,7 +38,7 @@ def _audit(conf: cfg.ConfigOpts) -> int:
     if backend is not None and not rows:
         raise errors.NotFound(f"backend {backend} could not be found: no agent has introduced it")
     columns = ("pool", "breach", "since", "because")
-    told = [
+    rows_found = [
         (pool_name(each.backend, each.pool), each.breach, f"{each.seen_at:%Y-%m-%d %H:%M:%S}", each.seen.text)
         for each in found
     ]
@@ -46,13 +46,13 @@ def _audit(conf: cfg.ConfigOpts) -> int:
     if conf.command.json:
         answer = {
             "clean": not found,
-            "findings": [dict(zip(columns, row, strict=True)) for row in told],
+            "findings": [dict(zip(columns, row, strict=True)) for row in rows_found],
             "backends": [{"name": name, "reported_s_ago": age} for name, age in ages],
         }
         print(json.dumps(answer))
         return FOUND if found else 0
-    if told:
-        tables.show(columns, told, as_json=False, empty="")
+    if rows_found:
+        tables.show(columns, rows_found, as_json=False, empty="")
     tables.show(("backend", "reported_s_ago"), ages, as_json=False, empty="No agent has introduced a backend yet")
     if not found:
         print(f"{len(rows)} backend(s) audited: what they report keeps to the definitions")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage explain`` and ``tonnage what-if``: how requests would be decided; nothing is placed."""
+"""``tonnage explain`` and ``tonnage what-if``: simulated decisions, which place nothing."""
 
 import argparse
 import os
@@ -19,7 +19,7 @@ from tonnage.cli import setup
 from tonnage.cli.commands import argument_types, scheduler_query, subcommands, tables
 from tonnage.rpc.messages import MigrationPolicy, Outlook
 
-#: Exit status where at least one request would be refused; 1 is an error and 2 a wrong command line.
+#: Exit status if at least one request would be refused. Status 1 is an error, and 2 a wrong command line.
 REFUSED = 3
 
 _STATUSES = (
@@ -59,17 +59,17 @@ def register(subparsers: Any) -> None:
 
 
 def _add_request(parser: argparse.ArgumentParser) -> None:
-    asked = parser.add_argument_group("the request")
-    asked.add_argument(
+    group = parser.add_argument_group("the request")
+    group.add_argument(
         "size",
         nargs="?",
         type=argument_types.size,
         metavar="SIZE",
         help="GiB of the volume; with --extend its new size",
     )
-    asked.add_argument("--type", help="volume type, by name or id")
-    asked.add_argument("--zone", help="availability zone")
-    asked.add_argument(
+    group.add_argument("--type", help="volume type, by name or id")
+    group.add_argument("--zone", help="availability zone")
+    group.add_argument(
         "--hint",
         action="append",
         type=argument_types.hint,
@@ -77,23 +77,23 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=VALUE",
         help="a scheduler hint; repeatable",
     )
-    asked.add_argument("--source", metavar="VOLUME", help="the volume, by its id, that it shall be a copy of")
-    asked.add_argument(
+    group.add_argument("--source", metavar="VOLUME", help="the volume, by its id, that it shall be a copy of")
+    group.add_argument(
         "--count",
         type=argument_types.count(volume_bodies.MAX_AT_ONCE),
         metavar="N",
         help="so many volumes, all or none",
     )
-    asked.add_argument("--extend", metavar="VOLUME", help="the growth of a volume that is there, by its id")
-    asked.add_argument("--migrate", metavar="VOLUME", help="the migration of a volume that is there, to any other pool")
-    asked.add_argument("--to", metavar="PLACE", help="with --migrate: to this pool, or one of this backend")
-    asked.add_argument("--retype", metavar="VOLUME", help="another type, --type, of a volume that is there")
-    asked.add_argument(
+    group.add_argument("--extend", metavar="VOLUME", help="the growth of a volume that is there, by its id")
+    group.add_argument("--migrate", metavar="VOLUME", help="the migration of a volume that is there, to any other pool")
+    group.add_argument("--to", metavar="PLACE", help="with --migrate: to this pool, or one of this backend")
+    group.add_argument("--retype", metavar="VOLUME", help="another type, --type, of a volume that is there")
+    group.add_argument(
         "--migration-policy",
         choices=[each.value for each in MigrationPolicy],
         help="with --retype: whether it may be moved for that (default: never)",
     )
-    asked.add_argument(
+    group.add_argument(
         "--file",
         type=argument_types.json_file,
         metavar="FILE",
@@ -106,7 +106,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--url",
-        type=argument_types.address,
+        type=argument_types.url,
         metavar="http://HOST:PORT",
         help="ask the REST API that listens there, not the bus",
     )
@@ -122,8 +122,8 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_changes(parser: argparse.ArgumentParser) -> None:
-    changed = parser.add_argument_group("what would be different")
-    changed.add_argument(
+    group = parser.add_argument_group("what would be different")
+    group.add_argument(
         "--ratio",
         action="append",
         type=argument_types.ratio,
@@ -131,8 +131,8 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
         metavar="[POOL=]RATIO",
         help="over-subscription ratio, a number or auto: of a pool or backend, else of pools that report none",
     )
-    changed.add_argument("--calculation", choices=[each.value for each in Calculation], help="for thin volumes")
-    changed.add_argument(
+    group.add_argument("--calculation", choices=[each.value for each in Calculation], help="for thin volumes")
+    group.add_argument(
         "--reserved",
         action="append",
         type=argument_types.percentage,
@@ -140,15 +140,15 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
         metavar="[POOL=]PERCENT",
         help="reserved percentage: of a pool or backend, else of all",
     )
-    changed.add_argument(
+    group.add_argument(
         "--lose",
         action="append",
-        type=argument_types.place,
+        type=argument_types.pool_or_backend,
         default=[],
         metavar="POOL",
         help="a pool or backend is gone",
     )
-    changed.add_argument(
+    group.add_argument(
         "--add",
         action="append",
         type=argument_types.new_pool,
@@ -163,7 +163,7 @@ def _explain(conf: cfg.ConfigOpts) -> int:
     arguments = conf.command
     if len(arguments.node) > 1:
         return _explain_nodes(conf)
-    outlooks = _ask(conf, detail=True)
+    outlooks = _query(conf, detail=True)
     explanations = [each for outlook in outlooks for each in outlook.volumes]
     if arguments.json:
         _print_json({"explanations": explanations})
@@ -175,9 +175,9 @@ def _explain(conf: cfg.ConfigOpts) -> int:
 
 
 def _explain_nodes(conf: cfg.ConfigOpts) -> int:
-    """Show where the volumes would be for each of the nodes; the status is 0 if one of these can have them."""
+    """Show the pools of the volumes for each node. Return 0 if they can be placed for one of the nodes."""
     arguments = conf.command
-    names, outlooks = [hints[requirements.NODE] for hints in arguments.node], _ask(conf, detail=False, apart=True)
+    names, outlooks = [hints[requirements.NODE] for hints in arguments.node], _query(conf, detail=False, apart=True)
     found = list(zip(names, (outlook.volumes for outlook in outlooks), strict=True))
     if arguments.json:
         _print_json({"nodes": [{"name": name, "explanations": volumes} for name, volumes in found]})
@@ -194,7 +194,7 @@ def _explain_nodes(conf: cfg.ConfigOpts) -> int:
 
 def _what_if(conf: cfg.ConfigOpts) -> int:
     arguments = conf.command
-    outlooks = _ask(conf, changes=_changes(arguments), detail=arguments.detail)
+    outlooks = _query(conf, changes=_changes(arguments), detail=arguments.detail)
     if arguments.json:
         _print_json({"outlooks": outlooks})
         return _status(outlooks)
@@ -211,24 +211,24 @@ def _what_if(conf: cfg.ConfigOpts) -> int:
     return _status(outlooks)
 
 
-def _ask(conf: cfg.ConfigOpts, **question: Any) -> list[Outlook]:
-    """Ask a scheduler, and tell what is wrong with the question in terms of the command line."""
+def _query(conf: cfg.ConfigOpts, **question: Any) -> list[Outlook]:
+    """Query a scheduler. Errors in the question name options of the command line."""
     arguments = conf.command
     question["requests"] = _requests(arguments)
     from_file = arguments.file is not None
-    asker = scheduler_query.Asker(project=arguments.project, url=arguments.url, cloud=arguments.os_cloud)
+    target = scheduler_query.QueryTarget(project=arguments.project, url=arguments.url, cloud=arguments.os_cloud)
     try:
         scheduler_query.as_message(question, arguments.project or scheduler_query.PROJECT, conf.default_volume_type)
     except errors.InvalidInput as error:
         raise setup.UsageError(_as_options(error.message, from_file)) from None
     try:
-        return scheduler_query.ask(conf, question, asker)
+        return scheduler_query.query(conf, question, target)
     except errors.InvalidInput as error:
         raise errors.InvalidInput(_as_options(error.message, from_file)) from None
 
 
-#: What the fields of a question are called on the command line: those of its changes, and those of a request. In a file
-#: requests have the fields themselves.
+#: Command-line options for the fields of a question: for its changes, and for its request. Requests from a file have no
+#: options.
 _CHANGES = {
     "default_ratio": "--ratio",
     "ratios": "--ratio",
@@ -256,7 +256,7 @@ _FIELD = re.compile(
 
 
 def _as_options(message: str, from_file: bool) -> str:
-    """Return a message that begins with a field of the question as one that begins with the option."""
+    """Replace the field of a question at the beginning of a message by its option."""
     if from_file and message.startswith("requests"):
         return f"--file: {message}"
     match = _FIELD.match(message)
@@ -289,7 +289,7 @@ def _requests(arguments: Any) -> list[Any]:
 
 
 def _move(arguments: Any) -> dict[str, Any]:
-    """Return what is asked about a volume that keeps its size."""
+    """Return the request to migrate or retype a volume."""
     if arguments.size is not None or None not in (arguments.migrate, arguments.retype):
         raise setup.UsageError("name one of SIZE, --migrate and --retype")
     if arguments.migrate is not None:
@@ -301,7 +301,7 @@ def _move(arguments: Any) -> dict[str, Any]:
 
 
 def _hints(given: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Return hints; a key that is given more than once has a list."""
+    """Return the hints. The value of a key that is given more than once is a list."""
     found: dict[str, list[str]] = {}
     for key, value in given:
         found.setdefault(key, []).append(value)
@@ -327,7 +327,7 @@ def _status(outlooks: Sequence[Outlook]) -> int:
 
 
 def _print_ignored(outlooks: Sequence[Outlook]) -> None:
-    """Say which hints have no effect, each once."""
+    """Print each hint without effect once."""
     ignored = [words for outlook in outlooks for each in outlook.volumes for words in each.ignored_hints]
     for words in dict.fromkeys(ignored):
         print(f"Note: {words}")
@@ -348,12 +348,12 @@ def _lines(outlooks: Sequence[Outlook]) -> Iterator[tuple[object, ...]]:
             yield number, after.what, before.pool or "refused", after.pool or "refused", differs
 
 
-def _print_explanation(explanation: Explanation, most: int) -> None:
+def _print_explanation(explanation: Explanation, max_rows: int) -> None:
     print(explanation.message)
     weighers = [weight.weigher for verdict in explanation.verdicts for weight in verdict.weights]
     weighers = list(dict.fromkeys(weighers))
     ranked = sorted(explanation.verdicts, key=lambda verdict: _rank(verdict, explanation))
-    shown = ranked if most <= 0 else ranked[:most]
+    shown = ranked if max_rows <= 0 else ranked[:max_rows]
     tables.show(
         ("pool", "verdict", "headroom_gb", "weight", *weighers, "why"),
         [_row(verdict, explanation, weighers) for verdict in shown],
@@ -373,7 +373,7 @@ def _print_explanation(explanation: Explanation, most: int) -> None:
 
 
 def _rank(verdict: PoolVerdict, explanation: Explanation) -> tuple[object, ...]:
-    """Order the chosen pool first, then candidates, then refused ones, first those with the most headroom."""
+    """Return a sort key: the chosen pool, then candidates, then refused pools by refusals and headroom."""
     if verdict.filter is None:
         return (verdict.pool != explanation.pool, 0, -(verdict.total_weight or 0.0), verdict.pool)
     headroom = verdict.headroom if isinstance(verdict.headroom, float) else 0.0

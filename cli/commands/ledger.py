@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-manage ledger``: does the ledger agree with itself and with the storage, and mending what does not."""
+"""``tonnage-manage ledger``: consistency check of the ledger, also against the storage, and repair."""
 
 import json
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from oslo_config import cfg
 from tonnage.cli.commands import ledger_access, subcommands, tables
 from tonnage.ledger.repair import consistency_check, repairs
 
-#: Exit status where something is wrong, or is left so. As everywhere 1 is that nobody could look, 2 a wrong command.
+#: Exit status if there is drift, or drift is left. Status 1 means that the check was not possible, 2 a wrong command.
 DRIFT = 3
-#: Exit status of a repair after which nothing is wrong any more: whoever watches should hear that something was.
+#: Exit status of a repair that has corrected all drift. It differs from 0 so that monitoring detects the repair.
 MENDED = 4
 
 _STATUSES = (

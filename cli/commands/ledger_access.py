@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger as commands open it that read or change what is in it: it has to be there, and up to date."""
+"""Access to the ledger for commands that read or change its data. It has to exist, with the current schema."""
 
 from oslo_config import cfg
 
@@ -7,7 +7,7 @@ from tonnage.ledger.db import database, schema
 
 
 def connect(conf: cfg.ConfigOpts) -> database.Database:
-    """Return the ledger. Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it cannot be used as it is."""
+    """Return the ledger. Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it is missing or outdated."""
     ledger = database.connect(conf)
     schema.require_current(ledger.engine)
     return ledger

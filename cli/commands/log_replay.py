@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage replay``: what a configuration would have decided of what was decided."""
+"""``tonnage replay``: replay of a decision log under another configuration."""
 
 import contextlib
 import itertools
@@ -18,14 +18,14 @@ from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.simulation import log_records
 from tonnage.scheduler.simulation.replay import Replay, Replayed
 
-#: Exit status where some decisions would differ; 1 is an error and 2 a wrong command line.
+#: Exit status if some decisions would differ. Status 1 is an error, and 2 a wrong command line.
 DIFFERS = 3
 
-#: Decisions between two signs of life on a terminal.
-_STEP = 1000
+#: Decisions between two updates of the progress on a terminal.
+_PROGRESS_STEP = 1000
 
-#: A file that begins with so many lines of another kind is no log. A log's own can be cut off, one at a time.
-_STRANGE = 10
+#: A file that begins with so many unreadable lines is no log. A log can have single truncated lines.
+_MAX_FOREIGN_LINES = 10
 
 
 def register(subparsers: Any) -> None:
@@ -55,7 +55,7 @@ def _replay(conf: cfg.ConfigOpts) -> int:
     count = differ = 0
     shown: list[Replayed] = []
     most = arguments.rows if arguments.rows > 0 and not arguments.json else None
-    for each in _counted(replay.play(_lines(arguments.files))):
+    for each in _with_progress(replay.play(_lines(arguments.files))):
         count += 1
         differ += each.differs
         if (each.differs or arguments.all) and (most is None or len(shown) < most):
@@ -88,14 +88,14 @@ def _lines_of(path: str) -> Iterator[bytes]:
     with contextlib.ExitStack() as cleanup:
         try:
             file = sys.stdin.buffer if path == "-" else cleanup.enter_context(open(path, "rb"))
-            yield from _of_a_log(file, path)
+            yield from _checked_lines(file, path)
         except OSError as error:
             raise setup.UsageError(f"{path}: {error.strerror}") from None
 
 
-def _of_a_log(lines: Iterable[bytes], path: str) -> Iterator[bytes]:
-    """Return the lines of a file that is a log. Raises :class:`~tonnage.cli.setup.UsageError` for another one."""
-    strange: list[str] = []
+def _checked_lines(lines: Iterable[bytes], path: str) -> Iterator[bytes]:
+    """Yield the lines of a decision log. Raises :class:`~tonnage.cli.setup.UsageError` for any other file."""
+    foreign: list[str] = []
     is_log = False
     for number, line in enumerate(lines, 1):
         if not is_log and line.strip():
@@ -103,23 +103,23 @@ def _of_a_log(lines: Iterable[bytes], path: str) -> Iterator[bytes]:
                 log_records.decode(line)
                 is_log = True
             except errors.InvalidInput as error:
-                strange.append(f"line {number}: {error.message}")
-        if len(strange) == _STRANGE:
+                foreign.append(f"line {number}: {error.message}")
+        if len(foreign) == _MAX_FOREIGN_LINES:
             break
         yield line
-    if strange and not is_log:
+    if foreign and not is_log:
         raise setup.UsageError(
-            f"{path} is no decision log (option decision_log) that this release can read; {strange[0]}"
+            f"{path} is no decision log (option decision_log) that this release can read; {foreign[0]}"
         )
 
 
-def _counted(replayed: Iterable[Replayed]) -> Iterator[Replayed]:
-    """Show on a terminal how far it is."""
+def _with_progress(replayed: Iterable[Replayed]) -> Iterator[Replayed]:
+    """Yield the replayed decisions, and show the progress on a terminal."""
     with contextlib.ExitStack() as cleanup:
         if sys.stderr.isatty():
             cleanup.callback(lambda: print("\r\033[K", end="", file=sys.stderr, flush=True))
         for number, each in enumerate(replayed, 1):
-            if number % _STEP == 0 and sys.stderr.isatty():
+            if number % _PROGRESS_STEP == 0 and sys.stderr.isatty():
                 print(f"\r{number} decisions", end="", file=sys.stderr, flush=True)
             yield each
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-manage db online_data_migrations``: data that a release or an option needs, made while all goes on."""
+"""``tonnage-manage db online_data_migrations``: data migrations that run while all services are up."""
 
 import sys
 from typing import Any
@@ -12,10 +12,10 @@ from tonnage.placement import factory, options
 from tonnage.placement.allocation_writer import AllocationWriter, WriteProgress
 from tonnage.placement.client import PlacementRefused
 
-#: After how many volumes it is said how far it is.
-_NEWS = 1000
+#: Volumes between two progress messages.
+_PROGRESS_STEP = 1000
 
-#: Exit statuses, Nova's and Cinder's: something was done and there may be more, something failed, or nobody could try.
+#: Exit statuses, the same as in Nova and Cinder: partial success, failure, and invalid arguments.
 _MORE = 1
 _FAILED = 2
 _BAD_INPUT = 127
@@ -35,24 +35,24 @@ def register(actions: Any) -> None:
 
 
 def _run(conf: cfg.ConfigOpts) -> int:
-    most = conf.command.max_count
-    if most is not None and most < 1:
+    max_volumes = conf.command.max_count
+    if max_volumes is not None and max_volumes < 1:
         print("--max-count takes a whole number from 1 on", file=sys.stderr)
         return _BAD_INPUT
     try:
         placement = options.required(conf) if factory.is_enabled(conf) else options.from_conf(conf)
         ledger = ledger_access.connect(conf)
     except errors.TonnageError as error:
-        # A loop that goes on as long as the status is 1 has to end.
+        # Not 1, because scripts repeat the command while its status is 1.
         print(error.message, file=sys.stderr)
         return _FAILED
-    if most is None:
+    if max_volumes is None:
         print("Running batches until complete")
     done, problem = WriteProgress(), None
     try:
-        for each in () if placement is None else AllocationWriter(ledger, placement).write_batches(most):
+        for each in () if placement is None else AllocationWriter(ledger, placement).write_batches(max_volumes):
             done = done.add(each)
-            if done.done // _NEWS > (done.done - each.done) // _NEWS:
+            if done.done // _PROGRESS_STEP > (done.done - each.done) // _PROGRESS_STEP:
                 print(f"{done.done} volumes written")
     except (errors.Unavailable, PlacementRefused) as error:
         problem = error.message
@@ -63,6 +63,6 @@ def _run(conf: cfg.ConfigOpts) -> int:
     if problem is not None:
         print(problem, file=sys.stderr)
         return _FAILED
-    if most is not None and done.done:
+    if max_volumes is not None and done.done:
         return _MORE
     return _FAILED if done.done < done.found else 0

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-manage orphan``: what is on the storage and nobody's, and having it deleted."""
+"""``tonnage-manage orphan``: list and deletion of orphans, volumes on the storage without a claim."""
 
 from typing import Any
 

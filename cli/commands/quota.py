@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-manage quota``: do the counters of usage agree with the volumes, and setting them right.
+"""``tonnage-manage quota``: check of the usage counters against the volumes, and repair.
 
-Where usage is counted from OpenStack Placement, the allocations there are held against what was written as well.
+If usage is counted from OpenStack Placement, its allocations are compared with the written ones as well.
 """
 
 import dataclasses
@@ -43,65 +43,65 @@ def register(subparsers: Any) -> None:
 def _check(conf: cfg.ConfigOpts) -> int:
     ledger, placement = ledger_access.connect(conf), _placement(conf)
     found = usage_check.check(ledger, conf.command.project, placed_only=placement is not None)
-    elsewhere = None if placement is None else allocation_check.check(ledger, placement, conf.command.project)
-    _show(conf, ledger, found, elsewhere, "wrong; 'tonnage-manage quota sync' mends them")
-    return DRIFT if _drift(found, elsewhere) else 0
+    allocations = None if placement is None else allocation_check.check(ledger, placement, conf.command.project)
+    _show(conf, ledger, found, allocations, "wrong; 'tonnage-manage quota sync' mends them")
+    return DRIFT if _drift(found, allocations) else 0
 
 
 def _sync(conf: cfg.ConfigOpts) -> int:
     ledger, placement = ledger_access.connect(conf), _placement(conf)
     found = usage_check.sync(ledger, conf.command.project, placed_only=placement is not None)
-    elsewhere = None if placement is None else allocation_check.sync(ledger, placement, conf.command.project)
-    _show(conf, ledger, found, elsewhere, "mended")
-    if not _drift(found, elsewhere):
+    allocations = None if placement is None else allocation_check.sync(ledger, placement, conf.command.project)
+    _show(conf, ledger, found, allocations, "mended")
+    if not _drift(found, allocations):
         return 0
-    return DRIFT if elsewhere is not None and elsewhere.refused else MENDED
+    return DRIFT if allocations is not None and allocations.refused else MENDED
 
 
 def _placement(conf: cfg.ConfigOpts) -> PlacementClient | None:
-    """Return what asks Placement where usage is counted from that."""
+    """Return a client of Placement if usage is counted from it, otherwise None."""
     return placement_options.required(conf) if factory.is_enabled(conf) else None
 
 
-def _drift(found: usage_check.Checked, elsewhere: allocation_check.AllocationCheck | None) -> bool:
-    return bool(found.drift or (elsewhere is not None and elsewhere.drift))
+def _drift(found: usage_check.Checked, allocations: allocation_check.AllocationCheck | None) -> bool:
+    return bool(found.drift or (allocations is not None and allocations.drift))
 
 
 def _show(
     conf: cfg.ConfigOpts,
     ledger: Database,
     found: usage_check.Checked,
-    elsewhere: allocation_check.AllocationCheck | None,
-    what: str,
+    allocations: allocation_check.AllocationCheck | None,
+    outcome: str,
 ) -> None:
     with ledger.reading() as session:
         names = volume_types.names(session)
     if conf.command.json:
         findings = [_as_json(finding, names) for finding in found.findings]
-        shown = {"clean": not _drift(found, elsewhere), "projects": found.projects, "findings": findings}
-        if elsewhere is not None:
-            shown["allocations"] = [dataclasses.asdict(one) for one in elsewhere.differences]
-            shown["untold"] = elsewhere.pending
-            shown["refused"] = elsewhere.refused
+        shown = {"clean": not _drift(found, allocations), "projects": found.projects, "findings": findings}
+        if allocations is not None:
+            shown["allocations"] = [dataclasses.asdict(one) for one in allocations.differences]
+            shown["untold"] = allocations.pending
+            shown["refused"] = allocations.refused
         print(json.dumps(shown))
         return
     _table(found.drift, names)
     if ahead := [one for one in found.findings if not one.drift]:
         print("Not wrong, and counted anew before anybody is turned away:")
         _table(ahead, names)
-    verdict = f"{len(found.drift)} counter(s) {what}" if found.drift else "no counter is below what the volumes say"
+    verdict = f"{len(found.drift)} counter(s) {outcome}" if found.drift else "no counter is below what the volumes say"
     print(f"{found.projects} project(s) with counters checked: {verdict}")
-    if elsewhere is not None:
-        _show_elsewhere(elsewhere, what)
+    if allocations is not None:
+        _show_allocations(allocations, outcome)
 
 
-def _show_elsewhere(found: allocation_check.AllocationCheck, what: str) -> None:
+def _show_allocations(found: allocation_check.AllocationCheck, outcome: str) -> None:
     if found.differences:
         rows = [tuple(dataclasses.asdict(one).values()) for one in found.differences]
         tables.show(tuple(dataclasses.asdict(found.differences[0])), rows, as_json=False, empty="")
     if found.refused:
-        what = f"lost; it does not take {found.refused} of what it was told again, the log says why"
-    verdict = f"{len(found.drift)} allocation(s) {what}" if found.drift else "it holds all that it was told"
+        outcome = f"lost; it does not take {found.refused} of what it was told again, the log says why"
+    verdict = f"{len(found.drift)} allocation(s) {outcome}" if found.drift else "it holds all that it was told"
     untold = f"; it has still to be told of {found.pending} volume(s)" if found.pending else ""
     print(f"OpenStack Placement: {verdict}{untold}")
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way from a command to a running scheduler: over the message bus or, where there is none, over REST.
+"""Queries of commands to a running scheduler, over the message bus or, without a bus, over REST.
 
-A question is the body that ``POST /v3/{project}/scheduler-stats/what-if`` takes, either way.
+A question has the format of the body of ``POST /v3/{project}/scheduler-stats/what-if`` in both cases.
 """
 
 import http.client
@@ -28,21 +28,22 @@ from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.messages import Asked, CreateGroup, CreateVolume, Outlook, WhatIf
 from tonnage.rpc.scheduler_client import SchedulerClient
 
-#: A bus that is in the memory of one process, which no other can reach.
-_WITHIN = ("kombu+memory:", "fake:")
+#: Prefixes of the URLs of message buses within a process, which other processes cannot reach.
+_IN_PROCESS = ("kombu+memory:", "fake:")
 
 _REST_SECONDS = 120
 
-#: Who asks where nobody says it.
+#: Default project of a question.
 PROJECT = "demo"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asker:
-    """Who asks whom: ``url`` is where the REST API listens, if it is to be asked.
+class QueryTarget:
+    """The destination and the origin of a query.
 
-    Without a ``project`` it is the one of who asks there, or :data:`PROJECT`. ``cloud`` is an entry of clouds.yaml that
-    says who that is, where the API wants to know.
+    ``url`` is the URL of the REST API; without it the message bus is used. The default of ``project`` is the project of
+    the credentials over REST, and :data:`PROJECT` over the bus. ``cloud`` is the entry of clouds.yaml with the
+    credentials, in case the API requires them.
     """
 
     project: str | None = None
@@ -50,26 +51,26 @@ class Asker:
     cloud: str | None = None
 
 
-def ask(conf: cfg.ConfigOpts, question: Mapping[str, Any], asker: Asker) -> list[Outlook]:
-    """Return what a scheduler answers.
+def query(conf: cfg.ConfigOpts, question: Mapping[str, Any], target: QueryTarget) -> list[Outlook]:
+    """Send a question to a scheduler and return its outlooks.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it is not known whom to ask or who asks,
-    :class:`~tonnage.capacity.errors.Unavailable` if nobody answers, and what the scheduler raises.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the destination or the credentials are missing,
+    :class:`~tonnage.capacity.errors.Unavailable` if no scheduler answers, and the errors of the scheduler.
     """
-    url = asker.url
+    url = target.url
     place = conf.get_location("transport_url")
-    set_by_somebody = place is not None and place.location.is_user_controlled
-    if url is None and not (conf.config_file or conf.config_dir or set_by_somebody):
+    is_configured = place is not None and place.location.is_user_controlled
+    if url is None and not (conf.config_file or conf.config_dir or is_configured):
         raise errors.ConfigurationError(
             "nobody is known who could be asked: name the configuration of Tonnage with --config-file, or the REST API "
             "with --url http://HOST:PORT"
         )
-    if url is None and not (conf.transport_url or "rabbit://").startswith(_WITHIN):
-        return _over_rpc(conf, question, asker.project or PROJECT)
+    if url is None and not (conf.transport_url or "rabbit://").startswith(_IN_PROCESS):
+        return _over_rpc(conf, question, target.project or PROJECT)
     if url is None:
         host = conf.osapi_volume_listen
         url = f"http://{f'[{host}]' if ':' in host else host}:{conf.osapi_volume_listen_port}"
-    return _over_rest(url, question, asker)
+    return _over_rest(url, question, target)
 
 
 def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -> list[Outlook]:
@@ -88,16 +89,16 @@ def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -
         transport.cleanup()
 
 
-def _over_rest(url: str, question: Mapping[str, Any], asker: Asker) -> list[Outlook]:
-    project = "" if asker.project is None else f"/{urllib.parse.quote(asker.project, safe='')}"
+def _over_rest(url: str, question: Mapping[str, Any], target: QueryTarget) -> list[Outlook]:
+    project = "" if target.project is None else f"/{urllib.parse.quote(target.project, safe='')}"
     address = f"{url.rstrip('/')}/v3{project}/scheduler-stats/what-if"
     try:
         try:
-            outlooks = _answer(address, question, {})
-        except _Challenged as challenged:
-            outlooks = _answer(address, question, credentials.headers(challenged.by, asker.cloud))
-    except _Challenged as challenged:
-        raise errors.InvalidInput(f"the REST API at {url} does not take these credentials: {challenged}") from None
+            outlooks = _post(address, question, {})
+        except _Unauthorized as unauthorized:
+            outlooks = _post(address, question, credentials.headers(unauthorized.challenge, target.cloud))
+    except _Unauthorized as unauthorized:
+        raise errors.InvalidInput(f"the REST API at {url} does not take these credentials: {unauthorized}") from None
     except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
         reason = getattr(error, "reason", None) or error
         raise errors.Unavailable(
@@ -106,28 +107,28 @@ def _over_rest(url: str, question: Mapping[str, Any], asker: Asker) -> list[Outl
     return type_conversion.convert(_with_nan(outlooks), list[Outlook])
 
 
-class _Stay(urllib.request.HTTPRedirectHandler):
-    """Goes nowhere else: who asks is nobody's business but of the API that was named."""
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Refuses redirects, because the credentials are meant for the named API only."""
 
     def redirect_request(self, *given: Any) -> None:
-        """Refuse."""
+        """Return None, which makes the redirect an error."""
 
 
-_OPENER = urllib.request.build_opener(_Stay)
+_OPENER = urllib.request.build_opener(_NoRedirects)
 
 
-class _Challenged(Exception):
-    """The API wants to know who asks."""
+class _Unauthorized(Exception):
+    """The API requires credentials. ``challenge`` is the header ``WWW-Authenticate`` of its response."""
 
-    def __init__(self, said: str, by: str) -> None:
-        super().__init__(said)
-        self.by = by
+    def __init__(self, message: str, challenge: str) -> None:
+        super().__init__(message)
+        self.challenge = challenge
 
 
-def _answer(address: str, question: Mapping[str, Any], who: Mapping[str, str]) -> Any:
-    """Return the outlooks. Raises :class:`_Challenged`, and what the library raises."""
+def _post(address: str, question: Mapping[str, Any], headers: Mapping[str, str]) -> Any:
+    """Send a question and return the outlooks. Raises :class:`_Unauthorized`, and the errors of the library."""
     request = urllib.request.Request(  # noqa: S310 (the scheme has been looked at)
-        address, json.dumps(question).encode(), {"Content-Type": "application/json", **who}
+        address, json.dumps(question).encode(), {"Content-Type": "application/json", **headers}
     )
     try:
         with _OPENER.open(request, timeout=_REST_SECONDS) as answer:
@@ -135,25 +136,25 @@ def _answer(address: str, question: Mapping[str, Any], who: Mapping[str, str]) -
     except urllib.error.HTTPError as error:
         with error:
             if error.code == http.HTTPStatus.UNAUTHORIZED:
-                raise _Challenged(_said(error), error.headers.get("WWW-Authenticate", "")) from None
+                raise _Unauthorized(_error_message(error), error.headers.get("WWW-Authenticate", "")) from None
             if (moved := error.headers.get("Location")) is not None:
                 raise errors.InvalidInput(
                     f"the REST API is not at {address} but, as is said there, at {moved}"
                 ) from None
-            raise errors.InvalidInput(_said(error)) from None
+            raise errors.InvalidInput(_error_message(error)) from None
 
 
-def _said(error: urllib.error.HTTPError) -> str:
-    """Return what the API says in an error, whose body has one key that names the error."""
+def _error_message(error: urllib.error.HTTPError) -> str:
+    """Return the message in an error response of the API. Its body has one key, the name of the error."""
     try:
-        [told] = json.load(error).values()
-        return str(told["message"])
+        [fault] = json.load(error).values()
+        return str(fault["message"])
     except (ValueError, KeyError, TypeError):
         return f"the REST API answered {error.code} {error.reason}"
 
 
 def _with_nan(value: Any) -> Any:
-    """Put back weights of pools that cannot be ranked, for which JSON has null."""
+    """Replace null by nan in the weights of pools that cannot be ranked, because JSON has no nan."""
     if isinstance(value, list):
         return [_with_nan(each) for each in value]
     if isinstance(value, dict):
@@ -162,11 +163,12 @@ def _with_nan(value: Any) -> Any:
 
 
 def as_message(question: Mapping[str, Any], project: str, default_type: str | None) -> WhatIf:
-    """Return a question as schedulers take it. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
+    """Return the RPC message for a question. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
     sent = body.convert(dict(question), simulation_bodies.WhatIf)
     return WhatIf(
         requests=[
-            _asked(item, f"requests[{place}]", project, default_type) for place, item in enumerate(sent.requests)
+            _request_message(item, f"requests[{place}]", project, default_type)
+            for place, item in enumerate(sent.requests)
         ],
         changes=type_conversion.convert(sent.changes, Changes, from_attributes=True),
         detail=sent.detail,
@@ -174,20 +176,22 @@ def as_message(question: Mapping[str, Any], project: str, default_type: str | No
     )
 
 
-def _asked(item: Mapping[str, Any], where: str, project: str, default_type: str | None) -> Asked:
+def _request_message(item: Mapping[str, Any], where: str, project: str, default_type: str | None) -> Asked:
     request_id = f"ask-{uuid.uuid4()}"
-    given = sorted(simulation_bodies.ASKED.keys() & item.keys())
+    given = sorted(simulation_bodies.REQUEST_BODIES.keys() & item.keys())
     if len(given) != 1:
-        raise errors.InvalidInput(f"{where} takes one of {', '.join(simulation_bodies.ASKED)}")
+        raise errors.InvalidInput(f"{where} takes one of {', '.join(simulation_bodies.REQUEST_BODIES)}")
     try:
-        sent: simulation_bodies.Question = body.convert(item, simulation_bodies.ASKED[given[0]])
+        sent: simulation_bodies.RequestBody = body.convert(item, simulation_bodies.REQUEST_BODIES[given[0]])
         if isinstance(sent, volume_bodies.CreateVolume):
             return Asked(create=_create(sent.volume, sent.all_hints(), request_id, project, default_type))
         if not isinstance(sent, volume_bodies.CreateVolumes):
-            return volume_requests.of_volume_there(sent, request_id)
+            return volume_requests.existing_volume_request(sent, request_id)
         creates = [_create(each, sent.all_hints(), request_id, project, default_type) for each in sent.volumes]
         ids = [each.volume_id for each in creates]
-        creates = [volume_requests.siblings_by_id(each, f"volumes[{place}]", ids) for place, each in enumerate(creates)]
+        creates = [
+            volume_requests.resolve_siblings(each, f"volumes[{place}]", ids) for place, each in enumerate(creates)
+        ]
         return Asked(group=CreateGroup(request_id=request_id, volumes=creates))
     except errors.InvalidInput as error:
         raise errors.InvalidInput(f"{where}: {error.message}") from None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What commands print: a table for a person, JSON for a program."""
+"""Output of commands: a table for people, or JSON for programs."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import prettytable
 
 
 def show(columns: Sequence[str], rows: Sequence[Sequence[object]], *, as_json: bool, empty: str) -> None:
-    """Print rows; ``empty`` is what a person is told if there are none."""
+    """Print rows. ``empty`` is printed instead of a table without rows."""
     if as_json:
         print(json.dumps([dict(zip(columns, row, strict=True)) for row in rows], default=str))
         return

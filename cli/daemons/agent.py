@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-agent``: one process for each enabled backend."""
+"""``tonnage-agent``: the agent daemon, with one process for each enabled backend."""
 
 import logging
 import sys
@@ -23,7 +23,7 @@ PROG = "tonnage-agent"
 
 
 class BackendWorker(workers.Worker):
-    """The process of one backend."""
+    """The worker process of one backend."""
 
     prog = PROG
 
@@ -36,7 +36,7 @@ class BackendWorker(workers.Worker):
         self._lock = threading.Lock()
 
     def serve(self) -> None:
-        """Run the backend until it ends."""
+        """Run the agent of the backend until it ends."""
         transport = rpc.create(self._conf)
         with self._lock:
             if self._ending:
@@ -49,7 +49,7 @@ class BackendWorker(workers.Worker):
             raise errors.Conflict(agent.failure)
 
     def terminate(self) -> None:
-        """Stop the backend gracefully."""
+        """Stop the agent gracefully."""
         with self._lock:
             self._ending = True
         if self._agent is not None:
@@ -63,7 +63,7 @@ def main() -> None:
     setup.configure(
         conf, sys.argv[1:], PROG, register=(options.register, rpc_options.register, service_options.register)
     )
-    rpc.create(conf).cleanup()  # refuses an address that cannot work; connects to nothing
+    rpc.create(conf).cleanup()  # raises an error for an unusable address; opens no connection
     report_interval.check(conf, alone=False)
     sections = builder.validate(conf)
     unknown_options.warn(conf)

@@ -23,7 +23,7 @@ LOG = logging.getLogger(__name__)
 
 
 def main() -> int:
-    """Serve until a signal ends it."""
+    """Serve until a signal."""
     with setup.clean_exit("tonnage-api"):
         conf = cfg.CONF
         register = [options.register, rpc_options.register, database.register]
@@ -32,9 +32,9 @@ def main() -> int:
 
 
 def run(conf: cfg.ConfigOpts) -> int:
-    """Serve until SIGINT, SIGTERM or SIGHUP; what was accepted by then is finished.
+    """Serve until SIGINT, SIGTERM or SIGHUP, and finish the accepted requests.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable options.
     """
     stopped = threading.Event()
 
@@ -43,7 +43,7 @@ def run(conf: cfg.ConfigOpts) -> int:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    if not terminal.outlives():
+    if not terminal.survives_hangup():
         signal.signal(signal.SIGHUP, stop)
     with contextlib.ExitStack() as cleanup:
         process = ApiProcess(conf, conf.osapi_volume_listen)

@@ -11,7 +11,7 @@ from typing import Any
 from cotyledon import types
 from oslo_config import cfg
 
-from tonnage.agent.backoff import Complaints
+from tonnage.agent.backoff import FailureLog
 from tonnage.capacity import errors
 from tonnage.cli import setup, unknown_options
 from tonnage.cli.daemons import workers
@@ -36,7 +36,7 @@ class PublisherWorker(workers.Worker):
 
     def serve(self) -> None:
         """Import and publish periodically until :meth:`terminate` is called. Published objects stay."""
-        options, complaints = self._conf.kubernetes, Complaints(LOG)
+        options, failure_log = self._conf.kubernetes, FailureLog(LOG)
         with contextlib.ExitStack() as cleanup:
             ledger = database.connect(self._conf)
             cleanup.callback(ledger.close)
@@ -49,9 +49,9 @@ class PublisherWorker(workers.Worker):
                     if publish is not None and (done := publish()):
                         LOG.info("CSIStorageCapacity in namespace %s: %s", options.publisher_namespace, done)
                 except errors.TonnageError as error:
-                    complaints.about(f"Figures are not exchanged: {error.message}")
+                    failure_log.failed(f"Figures are not exchanged: {error.message}")
                 else:
-                    complaints.over("Figures are exchanged again")
+                    failure_log.recovered("Figures are exchanged again")
                 self._ending.wait(options.publisher_interval)
 
     def terminate(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading the configuration again while a process goes on: what SIGHUP does where something is scheduled."""
+"""Reload of a scheduler's configuration at run time, after SIGHUP."""
 
 import contextlib
 import logging
@@ -14,40 +14,40 @@ from tonnage.scheduler.service import SchedulerService
 LOG = logging.getLogger(__name__)
 
 
-class Reloading:
-    """Takes over what is new in the files of ``conf``; ``read`` returns what they say now, as another configuration."""
+class ConfigReloader:
+    """Applies changes in the files of ``conf``. ``read`` returns their current content as another configuration."""
 
     def __init__(self, conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
         self._conf = conf
         self._read = read
 
     def is_usable(self) -> bool:
-        """Tell whether a scheduler could start with what the files say now, and log why it could not."""
+        """Return whether a scheduler could start with the current files. Log the error if it could not."""
         return _succeeds(lambda: settings.validate(self._read()))
 
     def apply(self, scheduler: SchedulerService) -> None:
-        """Have the scheduler take over what can change, all of it or nothing, and log what cannot or need not."""
+        """Apply the current files to the scheduler, completely or not at all. Log options that require a restart."""
         if not _succeeds(lambda: scheduler.change(self._read())):
             return
         try:
-            # Names what has changed, and in warnings what only a restart takes over.
+            # Logs each changed option, with a warning for options that require a restart.
             with _masked(_secrets(self._conf)):
                 self._conf.mutate_config_files()
-        except cfg.Error as error:  # they have changed again just now, and the next signal will tell
+        except cfg.Error as error:  # the files have just changed again
             LOG.warning("The configuration files have become unreadable: %s", setup.one_line(error))
         unknown_options.warn(self._conf)
         LOG.info("The configuration has been read again")
 
 
-class _Masking(logging.Filter):
-    """Puts stars in the place of secrets, which oslo.config logs like any other value that has changed."""
+class _SecretFilter(logging.Filter):
+    """A log filter that masks the values of secret options, because oslo.config logs all changed values."""
 
     def __init__(self, options: Collection[str]) -> None:
         super().__init__()
         self._options = options
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Let every record pass."""
+        """Mask secret values in the record. Return True, so that every record passes."""
         if isinstance(record.args, Mapping) and record.args.get("option") in self._options:
             record.args = {**record.args, "old_val": "****", "new_val": "****"}
         return True
@@ -55,7 +55,7 @@ class _Masking(logging.Filter):
 
 @contextlib.contextmanager
 def _masked(options: Collection[str]) -> Iterator[None]:
-    mask = _Masking(options)
+    mask = _SecretFilter(options)
     cfg.LOG.addFilter(mask)
     try:
         yield
@@ -64,22 +64,22 @@ def _masked(options: Collection[str]) -> Iterator[None]:
 
 
 def _secrets(conf: cfg.ConfigOpts) -> set[str]:
-    """Return the names of secret options, in whichever section."""
+    """Return the names of secret options of all sections."""
     return {info["opt"].name for info, _ in conf._all_opt_infos() if info["opt"].secret}
 
 
 def _succeeds(work: Callable[[], object]) -> bool:
-    """Do it; tell whether it could be done, and log what is wrong with the configuration."""
+    """Call ``work`` and return whether it succeeded. Log the error in the configuration if it did not."""
     try:
         work()
-    except setup.OF_OTHERS as error:
+    except setup.EXPECTED_ERRORS as error:
         problem = setup.one_line(error)
     except Exception:
-        # Whatever a plugin does, the scheduler goes on with what it has.
+        # The scheduler keeps its configuration after any error of a plug-in.
         LOG.exception("The configuration could not be taken over")
         return False
     else:
         return True
-    # Within the handler oslo.log would add the exception once more.
+    # Inside the exception handler oslo.log would log the exception again.
     LOG.error("The configuration stays as it was: %s", problem)
     return False

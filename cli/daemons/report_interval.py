@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether backends report often enough to count as up.
+"""Check of the interval between two reports against the time after which a backend counts as down.
 
-A report is a backend's only sign of life. In Cinder a service gives one of its own, every ``report_interval``, so its
-interval between two reports may be as long as what counts as silence.
+Reports are a backend's only heartbeat. Cinder's services send separate heartbeats every ``report_interval``, so there
+the interval between two reports may be as long as ``service_down_time``.
 """
 
 import logging
@@ -18,10 +18,11 @@ _DOWN = "service_down_time"
 
 
 def check(conf: cfg.ConfigOpts, *, alone: bool) -> None:
-    """Warn of an interval with which one report that gets lost takes a backend out.
+    """Warn if a single lost report makes a backend count as down.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for one with which backends go down between any two
-    reports. Not ``alone``, as what counts as silence is said elsewhere if it is not said here: then it is a warning.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if backends would be down between any two reports. If
+    the process is not ``alone``, and ``service_down_time`` is not set here, the schedulers may have another value; then
+    this is a warning as well.
     """
     interval, down = conf[_INTERVAL], conf[_DOWN]
     if 2 * interval <= down:
@@ -34,5 +35,5 @@ def check(conf: cfg.ConfigOpts, *, alone: bool) -> None:
     advice = f"set it to {max(1, down // 3)}, or {_DOWN} to {3 * interval} wherever that is set"
     if interval >= down and known:
         raise errors.ConfigurationError(f"[DEFAULT] {found}: every backend would be down between two reports; {advice}")
-    what = "every backend is down between two reports" if interval >= down else "one lost report takes a backend out"
-    LOG.warning("[DEFAULT] %s: %s; %s", found, what, advice)
+    effect = "every backend is down between two reports" if interval >= down else "one lost report takes a backend out"
+    LOG.warning("[DEFAULT] %s: %s; %s", found, effect, advice)

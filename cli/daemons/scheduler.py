@@ -12,7 +12,7 @@ from oslo_config import cfg
 
 from tonnage.cli import setup, unknown_options
 from tonnage.cli.daemons import workers
-from tonnage.cli.daemons.reload import Reloading
+from tonnage.cli.daemons.reload import ConfigReloader
 from tonnage.ledger.db import database, schema
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
@@ -28,18 +28,18 @@ class _Signal(enum.Enum):
 
 
 class SchedulerWorker(workers.Worker):
-    """The process that schedules."""
+    """The worker process of the scheduler."""
 
     prog = PROG
 
-    def __init__(self, worker_id: types.WorkerId, conf: cfg.ConfigOpts, reloading: Reloading) -> None:
+    def __init__(self, worker_id: types.WorkerId, conf: cfg.ConfigOpts, reloader: ConfigReloader) -> None:
         super().__init__(worker_id)
         self._conf = conf
-        self._reloading = reloading
+        self._reloader = reloader
         self._signals: queue.SimpleQueue[_Signal] = queue.SimpleQueue()
 
     def serve(self) -> None:
-        """Schedule until told to end; then finish what was accepted."""
+        """Schedule until :meth:`terminate` is called, then finish the accepted requests."""
         with contextlib.ExitStack() as cleanup:
             ledger = database.connect(self._conf)
             cleanup.callback(ledger.close)
@@ -47,18 +47,18 @@ class SchedulerWorker(workers.Worker):
             cleanup.callback(transport.cleanup)
             scheduler = SchedulerService(self._conf, ledger, transport)
             scheduler.start()
-            # What a scheduler starts with stays. Looking through it for garbage, while decisions wait, is in vain.
+            # Objects created so far are never garbage. Excluding them makes collections shorter.
             gc.freeze()
             cleanup.callback(scheduler.stop)
             while self._signals.get() is _Signal.RELOAD:
-                self._reloading.apply(scheduler)
+                self._reloader.apply(scheduler)
 
     def terminate(self) -> None:
-        """End gracefully."""
+        """Stop gracefully."""
         self._signals.put(_Signal.END)
 
     def reload(self) -> None:
-        """Read the configuration again. It is done in :meth:`serve`: what signals while this runs is not heard."""
+        """Read the configuration again, in :meth:`serve`, because signals during this method would be lost."""
         self._signals.put(_Signal.RELOAD)
 
 
@@ -68,8 +68,8 @@ def main() -> None:
     conf, argv = cfg.CONF, sys.argv[1:]
     register = [rpc_options.register, settings.register, database.register]
     setup.configure(conf, argv, PROG, register)
-    reloading = Reloading(conf, lambda: setup.read_again(conf, argv, register))
-    # What is wrong with the configuration is said here, before anything runs.
+    reloader = ConfigReloader(conf, lambda: setup.read_again(conf, argv, register))
+    # Errors in the configuration are reported before a worker starts.
     settings.validate(conf)
     rpc_transport.create(conf).cleanup()
     unknown_options.warn(conf)
@@ -77,4 +77,4 @@ def main() -> None:
     schema.require_current(ledger.engine)
     ledger.close()
     rpc_transport.warn_if_local(conf)
-    workers.run(conf, PROG, [(SchedulerWorker, (conf, reloading))], reloading.is_usable)
+    workers.run(conf, PROG, [(SchedulerWorker, (conf, reloader))], reloader.is_usable)

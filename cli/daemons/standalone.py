@@ -24,7 +24,7 @@ from tonnage.api.http.server import ApiServer
 from tonnage.capacity import errors
 from tonnage.cli import setup, unknown_options
 from tonnage.cli.daemons import report_interval, terminal
-from tonnage.cli.daemons.reload import Reloading
+from tonnage.cli.daemons.reload import ConfigReloader
 from tonnage.ledger.db import database
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
@@ -36,8 +36,8 @@ LOG = logging.getLogger(__name__)
 
 PROG = "tonnage-standalone"
 
-#: Seconds that the backends get to report before it is said that one has not.
-_PATIENCE = 30.0
+#: Seconds to wait for the first report of each backend before a warning.
+_REPORT_TIMEOUT = 30.0
 
 _READY = """\
 Tonnage is ready: {url}
@@ -45,7 +45,7 @@ Tonnage is ready: {url}
 Ctrl-C stops it.
 """
 
-#: What whoever is asked nothing can do at once.
+#: Example calls, shown if the API needs no credentials.
 _HINTS = """
 Try:
   curl -s '{url}/v3/demo/scheduler-stats/get_pools?detail=true'
@@ -56,7 +56,7 @@ Try:
 
 @setup.clean_exit(PROG)
 def main() -> None:
-    """Run until a signal ends it."""
+    """Run until a signal."""
     conf, argv = cfg.CONF, sys.argv[1:]
     register = [
         rpc_options.register,
@@ -66,17 +66,17 @@ def main() -> None:
         database.register,
     ]
     setup.configure(conf, argv, PROG, register)
-    run(conf, Reloading(conf, lambda: setup.read_again(conf, argv, register)))
+    run(conf, ConfigReloader(conf, lambda: setup.read_again(conf, argv, register)))
 
 
-def run(conf: cfg.ConfigOpts, reloading: Reloading) -> None:
-    """Start everything, wait for a signal or the end of its terminal, stop everything in the opposite order.
+def run(conf: cfg.ConfigOpts, reloader: ConfigReloader) -> None:
+    """Start all services, wait for a signal or the end of the terminal, and stop them in reverse order.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for what cannot work.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable options.
     """
     _on_stop_signals(_end_at_once)
     changed = threading.Event()
-    look_for_terminal = terminal.on_hangup(changed.set)
+    poll_terminal = terminal.handle_hangup(changed.set)
     with contextlib.ExitStack() as cleanup:
         report_interval.check(conf, alone=True)
         authenticator = authentication.select(conf, conf.osapi_volume_listen)
@@ -95,7 +95,7 @@ def run(conf: cfg.ConfigOpts, reloading: Reloading) -> None:
         )
         api = ApiServer(conf, application)
         extender = extender_app.build(conf, ledger)
-        # What another process holds, a backend or the port, is known before anything runs.
+        # Conflicts with other processes about a backend or a port are detected before the services start.
         agent_builder.validate(conf)
         unknown_options.warn(conf)
         for server in (api, extender):
@@ -111,7 +111,7 @@ def run(conf: cfg.ConfigOpts, reloading: Reloading) -> None:
         for agent in agents:
             agent.start()
             started.append(agent)
-        # Last, so that whoever is answered finds everything else there.
+        # Started last, because requests need all other services.
         for server in (api, extender):
             if server is not None:
                 server.start()
@@ -119,7 +119,7 @@ def run(conf: cfg.ConfigOpts, reloading: Reloading) -> None:
         if _wait_for_reports(scheduler, agents, stopped):
             hints = _HINTS.format(url=api.url) if conf.auth_strategy == "noauth" else ""
             print(_READY.format(url=api.url, hints=hints), flush=True)
-        failed = _watch(agents, stopped, changed, lambda: reloading.apply(scheduler), look_for_terminal)
+        failed = _watch(agents, stopped, changed, lambda: reloader.apply(scheduler), poll_terminal)
         LOG.info("Stopping")
     if failed is not None:
         raise errors.TonnageError(failed)
@@ -127,7 +127,7 @@ def run(conf: cfg.ConfigOpts, reloading: Reloading) -> None:
 
 
 def _stop_all(agents: Sequence[BackendAgent]) -> None:
-    """Stop agents side by side: each lets its operations end, and oslo.messaging takes a second or two."""
+    """Stop the agents in parallel. Each waits for its operations, and oslo.messaging takes a second or two."""
     with futures.ThreadPoolExecutor(max(1, len(agents)), thread_name_prefix="stop") as pool:
         list(pool.map(BackendAgent.stop, agents))
 
@@ -138,14 +138,14 @@ def _on_stop_signals(handler: Callable[[int, FrameType | None], object]) -> None
 
 
 def _end_at_once(number: int, frame: FrameType | None) -> None:
-    """End before anything was accepted. A bus that is not there would be waited for without end."""
+    """Exit immediately during the start. A graceful end could wait forever for an unreachable bus."""
     with contextlib.suppress(OSError):
         print(f"{PROG}: stopped before it was ready", file=sys.stderr, flush=True)
     os._exit(1)
 
 
 def _wait_for_reports(scheduler: SchedulerService, agents: Sequence[BackendAgent], stopped: threading.Event) -> bool:
-    """Wait until every backend has reported, so that the first request finds pools. Return False if stopped before."""
+    """Wait for a report of every backend, so that the first request finds pools. Return False after a stop signal."""
     waited = 0.0
     while missing := sorted({agent.backend for agent in agents} - scheduler.reporting()):
         if any(agent.failure for agent in agents):
@@ -153,7 +153,7 @@ def _wait_for_reports(scheduler: SchedulerService, agents: Sequence[BackendAgent
         if stopped.wait(0.05):
             return False
         waited += 0.05
-        if waited > _PATIENCE:
+        if waited > _REPORT_TIMEOUT:
             LOG.warning("No report yet of %s", ", ".join(missing))
             break
     return True
@@ -164,11 +164,14 @@ def _watch(
     stopped: threading.Event,
     changed: threading.Event,
     reload: Callable[[], None],
-    look_for_terminal: Callable[[], None],
+    poll_terminal: Callable[[], None],
 ) -> str | None:
-    """Wait for a signal, or until a backend has failed; return what it said. Reload the configuration if it changed."""
+    """Wait for a stop signal or the failure of a backend. Return the message of the failure, None after a signal.
+
+    Reload the configuration when ``changed`` is set.
+    """
     while not stopped.wait(0.5):
-        look_for_terminal()
+        poll_terminal()
         if changed.is_set():
             changed.clear()
             reload()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The terminal that a process was started from.
+"""The terminal of a process, and its SIGHUP signals.
 
-SIGHUP has two meanings. It is what processes get when their terminal is closed, and should end with it; and it is what
-daemons are sent to read their configuration again. They are told apart by whether the terminal is still there.
+SIGHUP has two meanings. A process receives it when its terminal is closed, and should end. Operators send it to daemons
+to make them read their configuration again. The two cases differ in whether the terminal still exists.
 """
 
 import os
@@ -12,36 +12,37 @@ from types import FrameType
 
 
 class Terminal:
-    """The controlling terminal of this moment; what systemd has started, say, has none."""
+    """The controlling terminal at the time of creation. Services of systemd, for example, have none."""
 
     def __init__(self) -> None:
-        self._was_there = _is_there()
+        self._had_terminal = _has_terminal()
         self._descriptors = [descriptor for descriptor in range(3) if os.isatty(descriptor)]
 
-    def has_gone(self) -> bool:
-        """Tell whether there was one that has been closed since."""
-        return self._was_there and not _is_there()
+    def was_closed(self) -> bool:
+        """Return whether the process had a terminal that has been closed since."""
+        return self._had_terminal and not _has_terminal()
 
-    def leave(self) -> None:
-        """Have nothing more read from it or written to it, which would fail once it has gone."""
+    def detach(self) -> None:
+        """Redirect the terminal's file descriptors to /dev/null, because reads and writes fail on a closed terminal."""
         nowhere = os.open(os.devnull, os.O_RDWR)
         for descriptor in self._descriptors:
             os.dup2(nowhere, descriptor)
         os.close(nowhere)
 
 
-def on_hangup(reload: Callable[[], object]) -> Callable[[], None]:
-    """On SIGHUP have the process end as by SIGTERM if its terminal was closed, else ``reload``.
+def handle_hangup(reload: Callable[[], object]) -> Callable[[], None]:
+    """Install a handler of SIGHUP that ends the process if its terminal was closed, and otherwise calls ``reload``.
 
-    Returns what should be called now and then: a closed terminal is told to whoever leads its session. A shell passes
-    that on to its jobs. Others, who have this process in their own group, may not: ``make`` waits for it to end.
+    The process ends as after SIGTERM. The returned function has to be called periodically, because a closed terminal
+    sends SIGHUP to the leader of its session only. A shell forwards it to its jobs. Other leaders with this process in
+    their own process group may not: ``make``, for example, waits for the process to end.
     """
-    terminal = None if outlives() else Terminal()
+    terminal = None if survives_hangup() else Terminal()
 
     def ends() -> bool:
-        if terminal is None or not terminal.has_gone():
+        if terminal is None or not terminal.was_closed():
             return False
-        terminal.leave()
+        terminal.detach()
         os.kill(os.getpid(), signal.SIGTERM)
         return True
 
@@ -57,12 +58,12 @@ def on_hangup(reload: Callable[[], object]) -> Callable[[], None]:
     return check_terminal
 
 
-def outlives() -> bool:
-    """Tell whether the process is to outlive its terminal, as under ``nohup``; true only before SIGHUP is handled."""
+def survives_hangup() -> bool:
+    """Return whether SIGHUP is ignored, as under ``nohup``. Call it before :func:`handle_hangup`."""
     return signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 
-def _is_there() -> bool:
+def _has_terminal() -> bool:
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
     except OSError:

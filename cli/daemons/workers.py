@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Worker processes of a daemon, under cotyledon.
+"""Worker processes of a daemon, managed by cotyledon.
 
-The parent only watches. Workers are forked, so whatever holds connections or threads is made in the worker.
+The parent process only supervises. Workers are forked, so each worker creates its own connections and threads.
 """
 
 import logging
@@ -23,60 +23,60 @@ from tonnage.cli.daemons import terminal
 
 LOG = logging.getLogger(__name__)
 
-#: Status of a worker that another attempt would not help, as in sysexits.h. It ends the daemon; a worker that dies of
-#: anything else is started again.
-HOPELESS = os.EX_CONFIG
+#: Exit status of a worker after an error that a restart would not solve, from sysexits.h. It ends the daemon. A worker
+#: with any other status is started again.
+FATAL_STATUS = os.EX_CONFIG
 
 
 class Worker(cotyledon.Service):
-    """One worker process. Subclasses do their work in :meth:`serve` until :meth:`terminate` is called."""
+    """A worker process. Subclasses work in :meth:`serve` until :meth:`terminate` is called."""
 
     prog = "tonnage"
 
     def __init__(self, worker_id: types.WorkerId) -> None:
         super().__init__(worker_id)
-        # Ctrl-C reaches every process of a terminal; the parent turns it into SIGTERM for the workers.
+        # Ctrl-C sends SIGINT to every process of a terminal. The parent sends SIGTERM to its workers instead.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def run(self) -> None:
-        """Serve. What an operator has to put right is one line and the end of the daemon."""
+        """Serve. An error that an operator has to solve ends the daemon with a message of one line."""
         try:
             with setup.clean_exit(self.prog):
                 self.serve()
         except SystemExit:
-            sys.exit(HOPELESS)
+            sys.exit(FATAL_STATUS)
 
     def serve(self) -> None:
-        """Do the work; return when there is no more to do. Raises TonnageError if it cannot be done."""
+        """Run the worker until its end. Raises TonnageError if it cannot run."""
         raise NotImplementedError
 
 
 class _Manager(cotyledon.ServiceManager):
-    """Ends gracefully on Ctrl-C as well, with its terminal, and with the daemon once a worker is hopeless.
+    """A manager that stops gracefully on Ctrl-C, when its terminal is closed, and after a worker's fatal error.
 
-    Any other SIGHUP is passed on to the workers if the configuration ``is_usable`` as it is in the files now.
+    It forwards any other SIGHUP to the workers if ``is_usable`` accepts the current configuration files.
     """
 
     def __init__(self, is_usable: Callable[[], bool]) -> None:
-        outlives = terminal.outlives()
+        survives_hangup = terminal.survives_hangup()
         super().__init__(mp_context=multiprocessing.get_context("fork"))
-        # Where it could, the main process has left its terminal by now.
-        self._terminal = None if outlives else terminal.Terminal()
-        self.hopeless = False
+        # The base class has started a new session if possible. Then the main process has no terminal any more.
+        self._terminal = None if survives_hangup else terminal.Terminal()
+        self.failed = False
         self._is_usable = is_usable
         self.register_hooks(on_dead_worker=self._on_dead_worker)
 
     def _on_dead_worker(self, service_id: types.ServiceId, worker_id: types.WorkerId, status: int) -> None:
-        if status == HOPELESS:
-            self.hopeless = True
-            # Returns when the parent has begun to end, so the worker is not started again.
+        if status == FATAL_STATUS:
+            self.failed = True
+            # After this call the parent is stopping, so it does not start the worker again.
             self.shutdown()
 
     def _on_signal_received(self, sig: int) -> None:
-        if sig == signal.SIGHUP and self._terminal is not None and self._terminal.has_gone():
-            self._terminal.leave()
+        if sig == signal.SIGHUP and self._terminal is not None and self._terminal.was_closed():
+            self._terminal.detach()
             sig = signal.SIGTERM
-        # Workers that are started later have what the main process has read, so it reads nothing that they cannot use.
+        # Later workers inherit the configuration of the main process, so it must not read an unusable one.
         if sig == signal.SIGHUP and not self._is_usable():
             return
         super()._on_signal_received(signal.SIGTERM if sig == signal.SIGINT else sig)
@@ -88,12 +88,12 @@ def run(
     workers: Sequence[tuple[type[Worker], tuple[Any, ...]]],
     is_usable: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Run one process for each worker, given as class and further arguments, until SIGTERM or Ctrl-C.
+    """Run one process for each worker until SIGTERM or Ctrl-C. ``workers`` has their classes and further arguments.
 
-    On SIGHUP the configuration is read again if it ``is_usable``, and workers are asked to ``reload``. Those that do
-    not know better end gracefully and are started again.
+    On SIGHUP the configuration is read again if ``is_usable`` returns True, and ``reload`` of the workers is called. By
+    default a worker stops gracefully and is started again.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` after a worker gave up; it has said why.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` after a worker's fatal error, which is logged before.
     """
     manager = _Manager(is_usable)
     cotyledon.oslo_config_glue.setup(manager, conf)
@@ -102,6 +102,6 @@ def run(
     try:
         manager.run()
     except SystemExit:
-        if manager.hopeless:
+        if manager.failed:
             raise errors.ConfigurationError(f"{prog} has ended because of the error above") from None
         raise

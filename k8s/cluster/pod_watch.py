@@ -6,7 +6,6 @@ as a deletion. So an event identifies the pod to check and carries no other info
 """
 
 import logging
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from kubernetes import client, watch
 
 from tonnage.k8s.cluster import objects
 from tonnage.k8s.cluster.objects import PodList
+from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
@@ -39,32 +39,32 @@ class PodWatch:
         # Raw events: converting them to objects would take most of the time.
         self._watch = watch.Watch(return_type="object")  # type: ignore[no-untyped-call]
         self._resource_version: str | None = None
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pod-watch")
+        self._worker = Worker("pod-watch", self._watch_with_retries)
 
     def start(self) -> None:
         """Start watching on a thread. Failures are retried with growing pauses."""
-        self._thread.start()
+        self._worker.start()
+        self._worker.wake()
 
     def stop(self) -> None:
         """Stop watching and wait for the thread."""
-        self._stopped.set()
-        while self._thread.is_alive():
+        while not self._worker.stop(0.1):
             # The thread may have been about to start a request.
             self._watch.stop()  # type: ignore[no-untyped-call]
-            self._thread.join(0.1)
 
-    def _run(self) -> None:
+    def _watch_with_retries(self) -> float:
         attempts = tenacity.Retrying(
             wait=tenacity.wait_random_exponential(multiplier=_MIN_PAUSE_SECONDS, max=_MAX_PAUSE_SECONDS),
-            stop=tenacity.stop_when_event_set(self._stopped),
-            sleep=tenacity.sleep_using_event(self._stopped),
+            stop=lambda state: self._worker.stopping,
+            sleep=self._pause,
             before_sleep=self._log_failure,
             retry_error_callback=lambda state: None,
         )
         attempts(self._watch_once)
-        while not self._stopped.wait(_MIN_PAUSE_SECONDS):
-            attempts(self._watch_once)
+        return _MIN_PAUSE_SECONDS
+
+    def _pause(self, seconds: float) -> None:
+        self._worker.pause(seconds)
 
     def _watch_once(self) -> None:
         """Watch once, from the resource version at which the last watch ended."""
@@ -106,7 +106,7 @@ class PodWatch:
         return objects.decode(found.data, PodList).metadata.resource_version
 
     def _log_failure(self, state: tenacity.RetryCallState) -> None:
-        if self._stopped.is_set() or state.attempt_number != 1:
+        if self._worker.stopping or state.attempt_number != 1:
             return
         error = state.outcome.exception() if state.outcome is not None else None
         reason = getattr(error, "reason", None) or error

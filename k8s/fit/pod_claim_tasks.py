@@ -2,13 +2,13 @@
 """The background tasks for the claims of pods while the extender runs."""
 
 import logging
-import threading
 
 from tonnage.capacity import errors
 from tonnage.k8s.cluster.cluster_reader import ClusterReader
 from tonnage.k8s.cluster.pod_watch import PodWatch
 from tonnage.k8s.fit.claim_release import ClaimReleaser
 from tonnage.ledger.db.database import Database
+from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
@@ -25,36 +25,30 @@ class PodClaimTasks:
     def __init__(self, database: Database, cluster: ClusterReader, lease: float) -> None:
         self._releaser = ClaimReleaser(database, cluster, lease)
         self._watch = PodWatch(cluster.api, self._notify)
-        self._wake = threading.Event()
-        self._stop_requested = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pod-claims")
+        self._worker = Worker("pod-claims", self._run_once)
         self._last_failure = ""
 
     def start(self) -> None:
         """Start the threads."""
         self._watch.start()
-        self._thread.start()
+        self._worker.start()
+        self._worker.wake()
 
     def stop(self) -> None:
         """Stop the threads. The claims remain until they expire or the next process releases them."""
-        if self._thread.is_alive():
+        if self._worker.alive:
             self._releaser.stop()
-            self._stop_requested.set()
-            self._wake.set()
             self._watch.stop()
-            self._thread.join()
+            self._worker.stop()
 
     def _notify(self, pod: str | None) -> None:
         self._releaser.notify(pod)
-        self._wake.set()
+        self._worker.wake()
 
-    def _run(self) -> None:
-        while not self._stop_requested.wait(_DEBOUNCE_SECONDS):
-            self._wake.clear()
-            self._wake.wait(self._run_once())
-
-    def _run_once(self) -> float:
+    def _run_once(self) -> float | None:
         """Run one round, and return the seconds to wait for the next one without a notification."""
+        if not self._worker.pause(_DEBOUNCE_SECONDS):
+            return None
         try:
             self._releaser.run_once()
         except errors.TonnageError as error:

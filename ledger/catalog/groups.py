@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups of volumes as the API shows and changes them.
 
-A project of None stands for all projects, which only an administrator may ask for. A group of another project is
-answered exactly as one that does not exist, and so is one that has been deleted together with its last volume.
+A ``project_id`` of None stands for all projects, which only an administrator may request. A group of another project
+raises the same error as a missing group, and so does a group that was deleted together with its last volume.
 
 Rows of groups are locked before those of their volumes, and after pools: see
 :mod:`tonnage.ledger.claims.group_backends`.
@@ -28,7 +28,7 @@ from tonnage.ledger.db import database, paging
 ERROR = "error"
 ERROR_DELETING = "error_deleting"
 
-#: What an administrator may declare a group to be.
+#: Statuses that an administrator may set.
 SETTABLE_STATUSES = (AVAILABLE, ERROR)
 
 #: States in which a volume may join or leave a group.
@@ -50,13 +50,13 @@ _EQUALS: Mapping[str, sa.ColumnElement[Any] | orm.InstrumentedAttribute[Any]] = 
     "user_id": models.Group.user_id,
 }
 
-#: What a list can be narrowed down by.
+#: Keys that filter a list of groups.
 FILTERS = frozenset(_EQUALS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewGroup:
-    """What is asked of a new group. ``id`` is what it has then, however often it takes to make it."""
+    """The fields of a new group. ``id`` stays the same if the transaction has to run again."""
 
     id: str = field(default_factory=lambda: str(uuid.uuid4()))
     project_id: str
@@ -70,7 +70,7 @@ class NewGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """What is to be different; what is None stays as it is. ``add`` and ``remove`` are ids of volumes."""
+    """Changes of a group; a field that is None stays as it is. ``add`` and ``remove`` are ids of volumes."""
 
     name: str | None = None
     description: str | None = None
@@ -80,7 +80,7 @@ class Changes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which groups are listed: of one project or of all, and with which values (keys from :data:`FILTERS`)."""
+    """A filter for a list of groups: one project or all (None), and values by key from :data:`FILTERS`."""
 
     project_id: str | None
     filters: Mapping[str, str] = field(default_factory=dict)
@@ -88,7 +88,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A group with what its volumes say of it: their ids, the zone that they are in, and how deleting them goes."""
+    """A group with fields derived from its volumes: their ids, their zone, and the progress of a delete."""
 
     row: models.Group
     volume_ids: tuple[str, ...]
@@ -98,7 +98,7 @@ class Shown:
 
 def create(session: orm.Session, wanted: NewGroup) -> models.Group:
     """Add a group. Raises :class:`~tonnage.capacity.errors.NotFound` if one of its types has just been deleted."""
-    made = models.Group(
+    group = models.Group(
         id=wanted.id,
         name=wanted.name,
         description=wanted.description,
@@ -111,12 +111,12 @@ def create(session: orm.Session, wanted: NewGroup) -> models.Group:
             session.scalars(sa.select(models.VolumeType).where(models.VolumeType.id.in_(wanted.volume_type_ids)))
         ),
     )
-    session.add(made)
+    session.add(group)
     try:
         session.flush()
     except db_exc.DBReferenceError:
         raise errors.NotFound("A type of the group could not be found: it has just been deleted.") from None
-    return made
+    return group
 
 
 def get(session: orm.Session, group_id: str, project_id: str | None) -> Shown:
@@ -127,23 +127,23 @@ def get(session: orm.Session, group_id: str, project_id: str | None) -> Shown:
 def page(session: orm.Session, query: Query, part: paging.Page) -> list[Shown]:
     """Return a page of groups.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is no group that the asker may see.
+    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is no visible group.
     """
     if part.marker is not None:
         _get(session, part.marker, query.project_id)
-    statement = _of_project(query.project_id).where(*(_EQUALS[key] == value for key, value in query.filters.items()))
+    statement = _visible_to(query.project_id).where(*(_EQUALS[key] == value for key, value in query.filters.items()))
     return _shown(session, list(session.scalars(paging.apply(statement, models.Group, SORT_KEYS, part))))
 
 
 def count(session: orm.Session, project_id: str, user_id: str = "") -> int:
-    """Return how many groups a project has, or in it one user."""
+    """Return the number of groups of a project, or of one of its users."""
     of_user = [models.Group.user_id == user_id] if user_id else []
-    statement = _of_project(project_id).where(*of_user).with_only_columns(sa.func.count())
+    statement = _visible_to(project_id).where(*of_user).with_only_columns(sa.func.count())
     return session.scalar(statement) or 0
 
 
 def update(session: orm.Session, group_id: str, project_id: str | None, changes: Changes) -> None:
-    """Change a group's descriptive fields, and which volumes are in it.
+    """Change a group's descriptive fields and its member volumes.
 
     Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` for volumes that
     cannot join or leave, and :class:`~tonnage.capacity.errors.Conflict` for a group that is not available.
@@ -151,10 +151,10 @@ def update(session: orm.Session, group_id: str, project_id: str | None, changes:
     group = _get(session, group_id, project_id, lock=True)
     if group.status != AVAILABLE:
         raise errors.Conflict(f"Group {group.id} is {group.status}: only an available one can be changed.")
-    inside = _volumes(session, models.Volume.group_id == group.id)
-    if database.may_be_committed(session) and _is_so(group, inside, changes):
+    members_by_id = _volumes(session, models.Volume.group_id == group.id)
+    if database.may_be_committed(session) and _is_applied(group, members_by_id, changes):
         return
-    joining = [volume_id for volume_id in dict.fromkeys(changes.add) if volume_id not in inside]
+    joining = [volume_id for volume_id in dict.fromkeys(changes.add) if volume_id not in members_by_id]
     if both := sorted(set(changes.add) & set(changes.remove)):
         raise errors.InvalidInput(f"Volumes {', '.join(both)} are in both add_volumes and remove_volumes.")
     name = changes.name if changes.name != group.name else None
@@ -164,14 +164,14 @@ def update(session: orm.Session, group_id: str, project_id: str | None, changes:
             f"Cannot update group {group.id}: name, description, add_volumes and remove_volumes change nothing."
         )
     for volume_id in changes.remove:
-        _leave(group, volume_id, inside)
-    _join(session, group, joining, [volume for id, volume in inside.items() if id not in changes.remove])
+        _remove_member(group, volume_id, members_by_id)
+    _add_members(session, group, joining, [volume for id, volume in members_by_id.items() if id not in changes.remove])
     group.name = group.name if name is None else name
     group.description = group.description if description is None else description
 
 
 def reset_status(session: orm.Session, group_id: str, status: str) -> None:
-    """Declare a group available or in error; nothing else about it changes.
+    """Set the status of a group to available or error; nothing else about it changes.
 
     Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.InvalidInput`.
     """
@@ -181,10 +181,11 @@ def reset_status(session: orm.Session, group_id: str, status: str) -> None:
 
 
 def begin_deletion(session: orm.Session, group_id: str, project_id: str | None, *, with_volumes: bool) -> list[str]:
-    """Remove a group and return the volumes that have to be deleted before it is gone. No other joins it any more.
+    """Delete an empty group, or mark a group as deleting; return the ids of its volumes.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.Conflict` if there are
-    volumes in it that shall not, or cannot, be deleted.
+    The caller has to delete these volumes; the group ends with the last of them. No volume can join a deleting group.
+    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.Conflict` if the group has
+    volumes and ``with_volumes`` is False, or if one of them cannot be deleted.
     """
     try:
         group = _get(session, group_id, project_id, lock=True)
@@ -192,36 +193,40 @@ def begin_deletion(session: orm.Session, group_id: str, project_id: str | None, 
         if database.may_be_committed(session):
             return []
         raise
-    inside = _volumes(session, models.Volume.group_id == group.id)
-    if not inside:
+    members_by_id = _volumes(session, models.Volume.group_id == group.id)
+    if not members_by_id:
         session.delete(group)
         return []
     if not with_volumes:
         raise errors.Conflict(
             f"Group {group.id} still contains volumes. The delete-volumes flag is required to delete it."
         )
-    for volume in inside.values():
+    for volume in members_by_id.values():
         if volume.status not in (*deletions.DELETABLE, "deleting"):
             raise errors.Conflict(f"Volume {volume.id} in group {group.id} is {volume.status} and cannot be deleted.")
     group.status = DELETING
-    return sorted(inside)
+    return sorted(members_by_id)
 
 
-def require_free(volume: models.Volume, what: str) -> None:
-    """Raise :class:`~tonnage.capacity.errors.Conflict` for a volume in a group: what befalls one befalls all."""
+def require_free(volume: models.Volume, action: str) -> None:
+    """Raise :class:`~tonnage.capacity.errors.Conflict` for a volume in a group.
+
+    ``action`` is a participle for the message. The volumes of a group stay on one backend, so no single one may leave
+    it.
+    """
     if volume.group_id is not None:
         raise errors.Conflict(
-            f"Volume {volume.id} is in group {volume.group_id} and cannot be {what}: remove it from the group first."
+            f"Volume {volume.id} is in group {volume.group_id} and cannot be {action}: remove it from the group first."
         )
 
 
-def _of_project(project_id: str | None) -> sa.Select[Any]:
+def _visible_to(project_id: str | None) -> sa.Select[Any]:
     of_project = [] if project_id is None else [models.Group.project_id == project_id]
     return sa.select(models.Group).where(group_backends.exists_condition(), *of_project)
 
 
 def _get(session: orm.Session, group_id: str, project_id: str | None, *, lock: bool = False) -> models.Group:
-    statement = _of_project(project_id).where(models.Group.id == group_id.lower())
+    statement = _visible_to(project_id).where(models.Group.id == group_id.lower())
     if lock:
         statement = statement.with_for_update()
     group: models.Group | None = session.scalar(statement) if volumes.is_id(group_id) else None
@@ -230,32 +235,37 @@ def _get(session: orm.Session, group_id: str, project_id: str | None, *, lock: b
     return group
 
 
-def _is_so(group: models.Group, inside: Collection[str], changes: Changes) -> bool:
-    """Tell whether a group is already as it is to be."""
+def _is_applied(group: models.Group, members_by_id: Collection[str], changes: Changes) -> bool:
+    """Return True if the group has all the changes already."""
     name = changes.name is None or changes.name == group.name
     description = changes.description is None or changes.description == group.description
-    return name and description and all(each in inside for each in changes.add) and not {*changes.remove} & {*inside}
+    return (
+        name
+        and description
+        and all(each in members_by_id for each in changes.add)
+        and not {*changes.remove} & {*members_by_id}
+    )
 
 
 def _shown(session: orm.Session, rows: Sequence[models.Group]) -> list[Shown]:
     volume = models.Volume
-    found = session.execute(
+    member_rows = session.execute(
         sa.select(volume.group_id, volume.id, volume.status, volume.availability_zone)
         .where(volume.group_id.in_([row.id for row in rows]))
         .order_by(volume.created_at, volume.id)
     )
-    inside: dict[str, list[Any]] = {row.id: [] for row in rows}
-    for each in found:
-        inside[each.group_id].append(each)
+    members_by_group: dict[str, list[Any]] = {row.id: [] for row in rows}
+    for each in member_rows:
+        members_by_group[each.group_id].append(each)
     shown = []
     for row in rows:
-        mine = inside[row.id]
-        failed = row.status == DELETING and any(each.status.startswith("error") for each in mine)
-        zones = [each.availability_zone for each in mine if each.availability_zone]
+        members = members_by_group[row.id]
+        failed = row.status == DELETING and any(each.status.startswith("error") for each in members)
+        zones = [each.availability_zone for each in members if each.availability_zone]
         shown.append(
             Shown(
                 row,
-                tuple(each.id for each in mine),
+                tuple(each.id for each in members),
                 row.availability_zone or (zones[0] if zones else None),
                 ERROR_DELETING if failed else row.status,
             )
@@ -264,17 +274,17 @@ def _shown(session: orm.Session, rows: Sequence[models.Group]) -> list[Shown]:
 
 
 def _volumes(session: orm.Session, *conditions: sa.ColumnElement[bool]) -> dict[str, models.Volume]:
-    """Return volumes by id, locked, with their pools."""
+    """Return the volumes that match the conditions by id, locked, with their pools loaded."""
     statement = sa.select(models.Volume).where(*conditions).order_by(models.Volume.id).with_for_update()
     return {row.id: row for row in session.scalars(statement.options(orm.selectinload(models.Volume.pool)))}
 
 
-def _leave(group: models.Group, volume_id: str, inside: Mapping[str, models.Volume]) -> None:
-    if volume_id not in inside:
+def _remove_member(group: models.Group, volume_id: str, members_by_id: Mapping[str, models.Volume]) -> None:
+    if volume_id not in members_by_id:
         raise errors.InvalidInput(
             f"Cannot remove volume {volume_id} from group {group.id} because it is not in the group."
         )
-    volume = inside[volume_id]
+    volume = members_by_id[volume_id]
     if volume.status not in LEAVING:
         raise errors.InvalidInput(
             f"Cannot remove volume {volume_id} from group {group.id} because it is {volume.status}: "
@@ -283,17 +293,17 @@ def _leave(group: models.Group, volume_id: str, inside: Mapping[str, models.Volu
     volume.group_id = None
 
 
-def _join(
-    session: orm.Session, group: models.Group, volume_ids: Sequence[str], inside: Collection[models.Volume]
+def _add_members(
+    session: orm.Session, group: models.Group, volume_ids: Sequence[str], members: Collection[models.Volume]
 ) -> None:
     if not volume_ids:
         return
-    # To a group, volumes of other projects than its own are not there.
-    found = _volumes(session, models.Volume.id.in_(volume_ids), models.Volume.project_id == group.project_id)
-    backends = {backend_of(volume.pool.name) for volume in inside if volume.pool is not None}
+    # Volumes of other projects count as missing.
+    candidates = _volumes(session, models.Volume.id.in_(volume_ids), models.Volume.project_id == group.project_id)
+    backends = {backend_of(volume.pool.name) for volume in members if volume.pool is not None}
     types = {kind.id for kind in group.volume_types}
     for volume_id in volume_ids:
-        volume = found.get(volume_id)
+        volume = candidates.get(volume_id)
         problem = _problem(volume, types, backends)
         if problem is not None:
             raise errors.InvalidInput(f"Cannot add volume {volume_id} to group {group.id} because {problem}.")
@@ -303,7 +313,7 @@ def _join(
 
 
 def _problem(volume: models.Volume | None, types: Collection[str], backends: Collection[str]) -> str | None:
-    """Return what keeps a volume from joining the volumes on those backends, if there are any."""
+    """Return the reason why a volume cannot join a group with these types and backends, None if it can."""
     if volume is None:
         return "volume cannot be found"
     if volume.group_id is not None:

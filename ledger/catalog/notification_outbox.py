@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The outbox: what is to be announced, written with what gives rise to it and kept until somebody has taken it.
+"""The outbox of notifications: each is written in the transaction that causes it and kept until it has been sent.
 
-So it is announced at least once, whoever is killed when. Messages of a channel are sent in their order, by whichever
-scheduler holds the channel's lease. One that has lost it meanwhile does no harm: its messages come twice, under the
-same id.
+So each notification is sent at least once, even if processes are killed. The messages of a channel are sent in order by
+the scheduler that holds the channel's lease. A scheduler that has lost the lease without noticing does no harm: its
+messages are sent twice, with the same id.
 """
 
 import collections
@@ -20,13 +20,13 @@ from sqlalchemy import orm
 from tonnage.ledger import models
 from tonnage.ledger.db import chunks
 
-#: Days for which nobody has tried to send the messages of a channel, after which it counts as removed.
-_REMOVED_DAYS = 1
+#: Days without an attempt to send the messages of a channel after which the channel counts as removed.
+_REMOVED_AFTER_DAYS = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What is announced. ``payload`` is JSON; ``id`` is the same however often it is sent."""
+    """One notification. ``payload`` is JSON; ``id`` stays the same when it is sent again."""
 
     id: str
     event_type: str
@@ -35,14 +35,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Exceeded:
-    """A pool that holds more than it should, by its id, and since when that is known."""
+    """The id of a pool that holds more than its limits, and the time at which that was found."""
 
     pool_id: int
     since: datetime.datetime
 
 
 def exceeded(session: orm.Session, backend_ids: Collection[int]) -> dict[str, Exceeded]:
-    """Return the pools of backends that are known to hold more than they should, by name."""
+    """Return the pools of the backends that are marked as over their limits, by name."""
     pool = models.Pool
     rows = session.execute(
         sa.select(pool.name, pool.id, pool.exceeded_at).where(
@@ -53,20 +53,23 @@ def exceeded(session: orm.Session, backend_ids: Collection[int]) -> dict[str, Ex
 
 
 def mark(session: orm.Session, *, exceeded: Collection[int], recovered: Collection[int]) -> None:
-    """Note, by their ids, which pools hold too much from now on and which no longer. Their backends must be locked."""
+    """Mark pools, given by id, as over their limits or as recovered. Their backends must be locked."""
     pool = models.Pool
     for pool_ids, since in ((exceeded, models.utcnow()), (recovered, None)):
-        for some in chunks.cut(sorted(pool_ids)):
+        for chunk in chunks.cut(sorted(pool_ids)):
             session.execute(
                 sa.update(pool)
-                .where(pool.id.in_(some))
+                .where(pool.id.in_(chunk))
                 .values(exceeded_at=since)
                 .execution_options(synchronize_session=False)
             )
 
 
 def put(session: orm.Session, channels: Sequence[str], messages: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
-    """Have messages, each an event type and a payload, sent on each channel, should this transaction be committed."""
+    """Queue messages on each channel, to be sent once the transaction is committed.
+
+    Each message is an event type and a payload.
+    """
     session.connection().execute(
         sa.insert(models.table(models.Announcement)),
         [
@@ -78,7 +81,7 @@ def put(session: orm.Session, channels: Sequence[str], messages: Sequence[tuple[
 
 
 def waiting(session: orm.Session, channel: str, limit: int) -> list[Message]:
-    """Return the messages of a channel that nobody has taken yet, the oldest first."""
+    """Return the oldest messages of a channel that have not been sent yet."""
     row = models.Announcement
     found = session.execute(
         sa.select(row.message_id, row.event_type, row.payload)
@@ -90,9 +93,9 @@ def waiting(session: orm.Session, channel: str, limit: int) -> list[Message]:
 
 
 def lease(session: orm.Session, channel: str, owner: str, seconds: float) -> bool:
-    """Tell whether ``owner`` may send the messages of a channel for so many seconds from now on.
+    """Take or renew the lease of a channel for ``owner``; return True if ``owner`` may send its messages.
 
-    Nobody else may then; whoever has the lease already is given a new one.
+    The lease lasts the given seconds, and no other owner may send during that time.
     """
     row = models.AnnouncementLease
     held = session.execute(
@@ -102,7 +105,7 @@ def lease(session: orm.Session, channel: str, owner: str, seconds: float) -> boo
         try:
             with session.begin_nested():
                 session.execute(sa.insert(row).values(channel=channel, owner=owner, term=1, leased_at=models.utcnow()))
-        except db_exc.DBDuplicateEntry:  # another one at the same moment
+        except db_exc.DBDuplicateEntry:  # another scheduler has just inserted it
             return False
         return True
     if held.owner != owner and (models.age(held[3], held.leased_at) or 0.0) <= seconds:
@@ -117,37 +120,38 @@ def lease(session: orm.Session, channel: str, owner: str, seconds: float) -> boo
 
 
 def forget(session: orm.Session, message_ids: Collection[str]) -> None:
-    """Forget messages that have been taken."""
+    """Delete messages that have been sent."""
     row = models.Announcement
-    for some in chunks.cut(message_ids):
-        session.execute(sa.delete(row).where(row.message_id.in_(some)).execution_options(synchronize_session=False))
+    for chunk in chunks.cut(message_ids):
+        session.execute(sa.delete(row).where(row.message_id.in_(chunk)).execution_options(synchronize_session=False))
 
 
 def purge(session: orm.Session, days: int, channels: Collection[str]) -> Mapping[str, int]:
-    """Forget what nobody takes, with all that is known of channels that were removed; return how many by channel.
+    """Delete messages that stay unsent, and the leases of removed channels; return the number of messages by channel.
 
-    These are the messages that have waited for so many ``days``, and those of channels that are none of ``channels``
-    and that no other scheduler has tried to send for a day. (One that has the channel tries every minute.)
+    A message is deleted after ``days`` days, or a day after its channel was removed: the channel is not in
+    ``channels``, and no other scheduler has tried to send its messages for a day. (A scheduler with that channel tries
+    every minute.)
     """
     row, held = models.Announcement, models.AnnouncementLease
     now = session.execute(sa.select(models.utcnow())).scalar_one()
-    removed = now - datetime.timedelta(days=_REMOVED_DAYS)
-    used = {*channels, *session.scalars(sa.select(held.channel).where(held.leased_at >= removed))}
-    unused = session.scalars(sa.select(row.channel).where(row.channel.not_in(used)).distinct()).all()
-    gone = session.execute(
+    removed_before = now - datetime.timedelta(days=_REMOVED_AFTER_DAYS)
+    used_channels = {*channels, *session.scalars(sa.select(held.channel).where(held.leased_at >= removed_before))}
+    unused_channels = session.scalars(sa.select(row.channel).where(row.channel.not_in(used_channels)).distinct()).all()
+    expired = session.execute(
         sa.select(row.id, row.channel).where(
             sa.or_(
                 row.created_at < now - datetime.timedelta(days=days),
-                sa.and_(row.channel.in_(unused), row.created_at < removed),
+                sa.and_(row.channel.in_(unused_channels), row.created_at < removed_before),
             )
         )
     ).all()
-    # By their ids: whoever writes messages meanwhile need not wait.
-    for some in chunks.cut([row_id for row_id, _ in gone]):
-        session.execute(sa.delete(row).where(row.id.in_(some)).execution_options(synchronize_session=False))
+    # Deletes by id do not block transactions that insert messages meanwhile.
+    for chunk in chunks.cut([row_id for row_id, _ in expired]):
+        session.execute(sa.delete(row).where(row.id.in_(chunk)).execution_options(synchronize_session=False))
     session.execute(
         sa.delete(held)
-        .where(held.channel.not_in(channels), held.leased_at < removed)
+        .where(held.channel.not_in(channels), held.leased_at < removed_before)
         .execution_options(synchronize_session=False)
     )
-    return collections.Counter(channel for _, channel in gone)
+    return collections.Counter(channel for _, channel in expired)

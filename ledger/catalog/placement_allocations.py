@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What OpenStack Placement is to hold for volumes, by their claims, and what it has been told. Sizes are GiB.
+"""Allocations for OpenStack Placement: the desired state from the claims, and the state that was sent. Sizes are GiB.
 
-Nobody who changes a volume has to think of it: what is to be told is found by comparing. A volume is one consumer, with
-what is claimed for it in the pool that it is in. A copy elsewhere (at the target of a migration, or left behind and to
-be deleted) is a consumer of its own, of another type, so that usage by type counts each volume once. All of them
-together are what is allocated in a pool.
+Changes of volumes need no hook here: differences are found by comparison. A volume is one consumer, with its claims in
+its own pool. A copy elsewhere (at the target of a migration, or an old copy that is to be purged) is a consumer of its
+own, with another type, so that usage by type counts each volume once. All consumers of a pool together have its
+allocated capacity.
 """
 
 import datetime
@@ -21,15 +21,15 @@ from tonnage.ledger import models
 from tonnage.ledger.claims import pool_counters
 from tonnage.ledger.db import chunks
 
-#: How many claims are compared at a time.
-_PAGE = 2000
+#: Number of claims that one call compares.
+_PAGE_SIZE = 2000
 
-#: What the names of consumers that are no volumes are made from.
-_NAMESPACE = uuid.UUID("0c6d0c3a-6f5c-5a3e-9d0b-5b0a4b1f7e21")
+#: Namespace of the consumer ids of copies.
+_COPY_NAMESPACE = uuid.UUID("0c6d0c3a-6f5c-5a3e-9d0b-5b0a4b1f7e21")
 
 
 class Kind(enum.StrEnum):
-    """Types of consumers: a volume where it is, or a copy of one elsewhere (Nova calls that so as well)."""
+    """Types of consumers: a volume in its own pool, or a copy of one elsewhere (Nova uses the same type name)."""
 
     VOLUME = "VOLUME"
     MIGRATION = "MIGRATION"
@@ -37,10 +37,10 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Telling:
-    """What is to be told of one consumer; with no size, that it is no more. ``before_gb`` was told of it in that pool.
+    """A change to send for one consumer; a size of 0 removes it. ``before_gb`` is the size that was sent for that pool.
 
-    ``generation`` is what Placement has it at, None if it does not have it. ``doubted``: it is not known whether an
-    earlier round has told of it.
+    ``generation`` is the consumer's generation in Placement, None if Placement does not have it. ``doubted`` is True if
+    it is unknown whether an earlier round has sent its change.
     """
 
     consumer_id: str
@@ -57,19 +57,22 @@ class Telling:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """How much of a project's volumes has been told, by user; ``doubt``: some of it is being told just now."""
+    """The size of a project's volumes that was sent, by user; ``doubt`` is True while a round is sending some of it."""
 
     gigabytes: Mapping[str, int]
     doubt: bool
 
     def of(self, user_id: str) -> int:
-        """Return how much of one user, or (empty) of all, has been told."""
+        """Return the size that was sent for one user, or (empty) for all users."""
         return self.gigabytes.get(user_id, 0) if user_id else sum(self.gigabytes.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Volumes of which something else is claimed than was told, and up to which one all are known; None: all are."""
+    """The ids of volumes whose claims differ from the sent state.
+
+    ``upto`` is the last volume id that was compared; None: all volumes were.
+    """
 
     volume_ids: list[str]
     upto: str | None
@@ -77,7 +80,7 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class PoolFigures:
-    """A pool, its last figures as the driver reported them, and how much is allocated and has been told there."""
+    """A pool, its last figures as the driver reported them, its allocated capacity and the sum that was sent for it."""
 
     id: int
     name: str
@@ -87,11 +90,11 @@ class PoolFigures:
     told_gb: int
 
 
-def compare(session: orm.Session, after: str = "", rows: int = _PAGE) -> Compared:
-    """Hold what is claimed for volumes against what was told, of so many claims of volumes after that id.
+def compare(session: orm.Session, after: str = "", rows: int = _PAGE_SIZE) -> Compared:
+    """Compare claims with the sent allocations, for a number of claims (``rows``) of volumes with ids after ``after``.
 
-    They are compared here and not by the database, which would read all of them for each answer. So each statement is
-    one walk along an index.
+    The comparison is made here and not by the database, which would read all claims for each answer. So each statement
+    is one walk along an index.
     """
     claim, volume, told = models.Claim, models.Volume, models.Allocation
     found = session.execute(
@@ -102,29 +105,28 @@ def compare(session: orm.Session, after: str = "", rows: int = _PAGE) -> Compare
     ).all()
     upto: str | None = None
     if len(found) == rows:
-        # Of the last volume there may be more.
+        # The last volume may have further claims.
         found = [row for row in found if row.volume_id != found[-1].volume_id]
         if not found:
             return compare(session, after, 2 * rows)
         upto = found[-1].volume_id
 
-    def up_to_there(column: orm.InstrumentedAttribute[str]) -> sa.ColumnElement[bool]:
+    def in_range(column: orm.InstrumentedAttribute[str]) -> sa.ColumnElement[bool]:
         return column > after if upto is None else sa.and_(column > after, column <= upto)
 
-    homes = {
-        row.id: row.pool_id
-        for row in session.execute(sa.select(volume.id, volume.pool_id).where(up_to_there(volume.id)))
+    home_pools = {
+        row.id: row.pool_id for row in session.execute(sa.select(volume.id, volume.pool_id).where(in_range(volume.id)))
     }
     wanted: dict[str, dict[tuple[int, str], int]] = {}
     for row in found:
         if row.state in pool_counters.LIVE and row.size_gb:
-            place = (row.pool_id, _kind(homes.get(row.volume_id), row.pool_id).value)
+            place = (row.pool_id, _kind(home_pools.get(row.volume_id), row.pool_id).value)
             of_volume = wanted.setdefault(row.volume_id, {})
             of_volume[place] = of_volume.get(place, 0) + row.size_gb
     known: dict[str, dict[tuple[int, str], int]] = {}
     differing: set[str] = set()
     columns = sa.select(told.volume_id, told.pool_id, told.kind, told.size_gb, told.doubt)
-    for each in session.execute(columns.where(up_to_there(told.volume_id))):
+    for each in session.execute(columns.where(in_range(told.volume_id))):
         known.setdefault(each.volume_id, {})[each.pool_id, each.kind] = each.size_gb
         if each.doubt is not None:
             differing.add(each.volume_id)
@@ -133,7 +135,7 @@ def compare(session: orm.Session, after: str = "", rows: int = _PAGE) -> Compare
 
 
 def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[Telling]:
-    """Return what is to be told of volumes, in the order of the consumers, and note that it is about to be.
+    """Return the changes to send for the volumes, in the order of consumers, and mark them as being sent.
 
     ``doubt`` is the name of the round.
     """
@@ -143,29 +145,29 @@ def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[
     ).all()
     known = {row.consumer_id: row for row in rows}
     volumes = {row.id: row for row in session.scalars(sa.select(volume).where(volume.id.in_(volume_ids)))}
-    # Of a volume that is gone, its copies are still those of its project.
+    # The copies of a deleted volume still belong to its project.
     owners = {row.volume_id: (row.project_id, row.user_id) for row in rows}
     owners.update({row.id: (row.project_id, row.user_id) for row in volumes.values()})
     wanted: dict[str, tuple[Kind, str, int, int]] = {
         row.consumer_id: (Kind(row.kind), row.volume_id, row.pool_id, 0) for row in rows
     }
     claim = models.Claim
-    there = (
+    claimed = (
         sa.select(claim.volume_id, claim.pool_id, sa.func.sum(claim.size_gb))
         .where(claim.state.in_(pool_counters.LIVE), claim.volume_id.in_(volume_ids))
         .group_by(claim.volume_id, claim.pool_id)
     )
-    for volume_id, pool_id, size in session.execute(there):
+    for volume_id, pool_id, size in session.execute(claimed):
         if size > 0:
             kind = _kind(volumes[volume_id].pool_id if volume_id in volumes else None, pool_id)
-            copy = str(uuid.uuid5(_NAMESPACE, f"{volume_id}/{pool_id}"))
+            copy = str(uuid.uuid5(_COPY_NAMESPACE, f"{volume_id}/{pool_id}"))
             wanted[volume_id if kind is Kind.VOLUME else copy] = (kind, volume_id, pool_id, int(size))
     found: list[Telling] = []
     for consumer, (kind, volume_id, pool_id, size) in sorted(wanted.items()):
         row = known.get(consumer)
-        as_told = row is not None and (row.kind, row.pool_id, row.size_gb) == (kind.value, pool_id, size)
-        if row is not None and as_told and row.doubt is None:
-            if not size:  # Placement has never taken it
+        is_current = row is not None and (row.kind, row.pool_id, row.size_gb) == (kind.value, pool_id, size)
+        if row is not None and is_current and row.doubt is None:
+            if not size:  # Placement has never accepted it
                 session.delete(row)
             continue
         project_id, user_id = owners.get(volume_id, ("", ""))
@@ -199,25 +201,25 @@ def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[
 
 
 def still_to_tell(session: orm.Session, tellings: Sequence[Telling], doubt: str) -> list[Telling]:
-    """Return those that no other round tells, or has told, by now: that knows better."""
+    """Return the changes that belong to this round: a newer round that has marked a consumer sends a newer state."""
     row = models.Allocation
     found: set[str] = set()
-    for some in chunks.cut(telling.consumer_id for telling in tellings):
-        mine = sa.select(row.consumer_id).where(row.consumer_id.in_(some), row.doubt == doubt)
-        found.update(session.scalars(mine))
+    for chunk in chunks.cut(telling.consumer_id for telling in tellings):
+        of_round = sa.select(row.consumer_id).where(row.consumer_id.in_(chunk), row.doubt == doubt)
+        found.update(session.scalars(of_round))
     return [telling for telling in tellings if telling.consumer_id in found]
 
 
 def note(session: orm.Session, tellings: Iterable[Telling], doubt: str) -> None:
-    """Note that Placement has been told, unless another round is telling it otherwise by now."""
+    """Record that Placement has accepted the changes, except for consumers that a newer round has marked."""
     row = models.Allocation
     for telling in tellings:
-        mine = (row.consumer_id == telling.consumer_id, row.doubt == doubt)
-        statement: sa.Update | sa.Delete = sa.delete(row).where(*mine)
+        of_round = (row.consumer_id == telling.consumer_id, row.doubt == doubt)
+        statement: sa.Update | sa.Delete = sa.delete(row).where(*of_round)
         if telling.size_gb:
             statement = (
                 sa.update(row)
-                .where(*mine)
+                .where(*of_round)
                 .values(
                     kind=telling.kind.value,
                     pool_id=telling.pool_id,
@@ -230,20 +232,20 @@ def note(session: orm.Session, tellings: Iterable[Telling], doubt: str) -> None:
 
 
 def refused(session: orm.Session, tellings: Iterable[Telling], doubt: str) -> None:
-    """Note that Placement has not taken what it was told, so that it still has what it had, if that was known."""
+    """Record that Placement has refused the changes: where the earlier state was known, Placement still has it."""
     row = models.Allocation
     ids = [telling.consumer_id for telling in tellings if not telling.doubted]
-    for some in chunks.cut(ids):
+    for chunk in chunks.cut(ids):
         session.execute(
             sa.update(row)
-            .where(row.consumer_id.in_(some), row.doubt == doubt)
+            .where(row.consumer_id.in_(chunk), row.doubt == doubt)
             .values(doubt=None)
             .execution_options(synchronize_session=False)
         )
 
 
 def told_of(session: orm.Session, project_id: str) -> Told:
-    """Return what has been told of a project's volumes; copies elsewhere do not count."""
+    """Return the sizes that were sent for a project's volumes; copies elsewhere do not count."""
     row = models.Allocation
     doubtful = sa.func.sum(sa.case((row.doubt.is_not(None), 1), else_=0))
     found = session.execute(
@@ -255,25 +257,30 @@ def told_of(session: orm.Session, project_id: str) -> Told:
 
 
 def pools(session: orm.Session, ids: Collection[int] | None = None) -> list[PoolFigures]:
-    """Return pools, of all or of these ids, whether or not they were in their backend's last report."""
+    """Return all pools, or the pools with these ids, even if they were not in their backend's last report."""
     pool, row = models.Pool, models.Allocation
-    everywhere: list[list[int] | None] = [None] if ids is None else list(chunks.cut(ids))
+    id_chunks: list[list[int] | None] = [None] if ids is None else list(chunks.cut(ids))
     found: list[PoolFigures] = []
-    for some in everywhere:
+    for chunk in id_chunks:
         told = sa.select(row.pool_id, sa.func.sum(row.size_gb).label("size_gb")).group_by(row.pool_id)
-        here = told.subquery() if some is None else told.where(row.pool_id.in_(some)).subquery()
+        of_pools = told.subquery() if chunk is None else told.where(row.pool_id.in_(chunk)).subquery()
         statement = sa.select(
-            pool.id, pool.name, pool.ratio, pool.stats, pool.allocated_capacity_gb, sa.func.coalesce(here.c.size_gb, 0)
-        ).outerjoin(here, here.c.pool_id == pool.id)
-        rows = session.execute(statement if some is None else statement.where(pool.id.in_(some)))
+            pool.id,
+            pool.name,
+            pool.ratio,
+            pool.stats,
+            pool.allocated_capacity_gb,
+            sa.func.coalesce(of_pools.c.size_gb, 0),
+        ).outerjoin(of_pools, of_pools.c.pool_id == pool.id)
+        rows = session.execute(statement if chunk is None else statement.where(pool.id.in_(chunk)))
         found += [PoolFigures(each[0], each[1], each[2], each[3], int(each[4]), int(each[5])) for each in rows]
     return found
 
 
 def load(session: orm.Session, pool_id: int, project_id: str | None = None) -> dict[str, int]:
-    """Return the sizes of the consumers that were told to be in a pool, of all projects or of one.
+    """Return the sizes by consumer that were sent for a pool, of all projects or of one.
 
-    Those that are being told are not among them.
+    Consumers that are being sent are left out.
     """
     row = models.Allocation
     statement = sa.select(row.consumer_id, row.size_gb).where(row.pool_id == pool_id, row.doubt.is_(None))
@@ -283,28 +290,28 @@ def load(session: orm.Session, pool_id: int, project_id: str | None = None) -> d
 
 
 def known(session: orm.Session, consumer_ids: Collection[str]) -> set[str]:
-    """Return those of the consumers of which something has been told, or is being told, wherever that is."""
+    """Return the consumers for which an allocation was sent, or is being sent, in any pool."""
     row = models.Allocation
     found: set[str] = set()
-    for some in chunks.cut(consumer_ids):
-        found.update(session.scalars(sa.select(row.consumer_id).where(row.consumer_id.in_(some))))
+    for chunk in chunks.cut(consumer_ids):
+        found.update(session.scalars(sa.select(row.consumer_id).where(row.consumer_id.in_(chunk))))
     return found
 
 
 def distrust(session: orm.Session, consumer_ids: Sequence[str]) -> None:
-    """Have it told anew what consumers hold."""
+    """Mark consumers so that their allocations are sent again."""
     row = models.Allocation
-    for some in chunks.cut(sorted(consumer_ids)):
-        _doubt(session, row.consumer_id.in_(some))
+    for chunk in chunks.cut(sorted(consumer_ids)):
+        _mark_doubted(session, row.consumer_id.in_(chunk))
 
 
 def distrust_project(session: orm.Session, project_id: str) -> None:
-    """The same for all volumes of a project."""
-    _doubt(session, models.Allocation.project_id == project_id)
+    """Mark all consumers of a project so that their allocations are sent again."""
+    _mark_doubted(session, models.Allocation.project_id == project_id)
 
 
 def any_untold(session: orm.Session, before: datetime.datetime) -> bool:
-    """Tell whether there are volumes, made before that, of which nothing has ever been told."""
+    """Return True if a volume made before that time has no sent allocation at all."""
     claim, told, volume = models.Claim, models.Allocation, models.Volume
     statement = sa.exists().where(
         volume.created_at < before,
@@ -318,16 +325,16 @@ def any_untold(session: orm.Session, before: datetime.datetime) -> bool:
 
 
 def now(session: orm.Session) -> datetime.datetime:
-    """Return the time by the database's clock."""
+    """Return the database's current time."""
     return session.execute(sa.select(sa.type_coerce(models.utcnow(), sa.DateTime()))).scalar_one()
 
 
 def _kind(home: int | None, pool_id: int) -> Kind:
-    """Return what a volume's claims in a pool are, if its home is that pool."""
+    """Return the consumer type of a volume's claims in a pool; ``home`` is the volume's own pool."""
     return Kind.VOLUME if home == pool_id else Kind.MIGRATION
 
 
-def _doubt(session: orm.Session, condition: sa.ColumnElement[bool]) -> None:
+def _mark_doubted(session: orm.Session, condition: sa.ColumnElement[bool]) -> None:
     session.execute(
         sa.update(models.Allocation)
         .where(condition)

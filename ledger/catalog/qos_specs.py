@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QoS specs: what volumes of some types are to get of a storage or a hypervisor.
+"""QoS specs: limits for volumes that a storage or a hypervisor enforces.
 
-They stand by themselves, and types are associated with them. Expressions of drivers see those of a request's type as
-``qos``, whoever their consumer is, as in the Block Storage service.
+They are rows of their own, associated with volume types. Expressions of drivers see the specs of a request's type as
+``qos``, with any consumer, as in the Block Storage service.
 """
 
 import enum
@@ -28,7 +28,7 @@ SORT_KEYS: paging.SortKeys = {
 
 
 class Consumer(enum.StrEnum):
-    """Who sees to the specs."""
+    """The side that enforces the specs: the hypervisor, the storage, or both."""
 
     FRONT_END = "front-end"
     BACK_END = "back-end"
@@ -50,9 +50,9 @@ def create(
     specs: Mapping[str, str] | None = None,
 ) -> models.QosSpecs:
     """Add QoS specs. Raises :class:`NameTaken`."""
-    made = lost_commits.find_committed(session, models.QosSpecs, name, consumer=consumer.value, specs=specs or {})
-    if made is not None:
-        return made
+    committed = lost_commits.find_committed(session, models.QosSpecs, name, consumer=consumer.value, specs=specs or {})
+    if committed is not None:
+        return committed
     found = models.QosSpecs(id=str(uuid.uuid4()), name=name, consumer=consumer.value, specs=dict(specs or {}))
     session.add(found)
     try:
@@ -64,11 +64,11 @@ def create(
 
 def get(session: orm.Session, specs_id: str) -> models.QosSpecs:
     """Return the QoS specs with that id. Raises :class:`~tonnage.capacity.errors.NotFound`."""
-    return _one(session, sa.select(models.QosSpecs).where(models.QosSpecs.id == specs_id), specs_id)
+    return _find_one(session, sa.select(models.QosSpecs).where(models.QosSpecs.id == specs_id), specs_id)
 
 
 def page(session: orm.Session, part: paging.Page) -> list[models.QosSpecs]:
-    """Return a page of QoS specs. Raises :class:`~tonnage.capacity.errors.NotFound` for a marker that is none."""
+    """Return a page of QoS specs. Raises :class:`~tonnage.capacity.errors.NotFound` for an unknown marker."""
     if part.marker is not None:
         get(session, part.marker)
     return list(session.scalars(paging.apply(sa.select(models.QosSpecs), models.QosSpecs, SORT_KEYS, part)))
@@ -77,11 +77,11 @@ def page(session: orm.Session, part: paging.Page) -> list[models.QosSpecs]:
 def update(
     session: orm.Session, specs_id: str, specs: Mapping[str, str], consumer: Consumer | None = None
 ) -> models.QosSpecs:
-    """Set some of the specs, leave the others, and name another consumer if there is one.
+    """Set some of the specs and keep the others; set the consumer unless it is None.
 
     Raises :class:`~tonnage.capacity.errors.NotFound`.
     """
-    found = _locked(session, specs_id)
+    found = _lock(session, specs_id)
     found.specs = {**found.specs, **specs}
     if consumer is not None:
         found.consumer = consumer.value
@@ -90,11 +90,11 @@ def update(
 
 
 def unset(session: orm.Session, specs_id: str, keys: Collection[str]) -> None:
-    """Remove some of the specs, all of these or none.
+    """Remove all of these keys or none.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` if the specs, or one of the keys in them, is not there.
+    Raises :class:`~tonnage.capacity.errors.NotFound` if the specs, or one of the keys in them, are missing.
     """
-    found = _locked(session, specs_id)
+    found = _lock(session, specs_id)
     for key in keys:
         if key not in found.specs:
             raise errors.NotFound(f"QoS Specs {specs_id} has no spec with key {key}.")
@@ -103,11 +103,11 @@ def unset(session: orm.Session, specs_id: str, keys: Collection[str]) -> None:
 
 
 def delete(session: orm.Session, specs_id: str, *, force: bool = False) -> None:
-    """Remove QoS specs; types that they are for go without, which takes ``force``.
+    """Delete QoS specs; ``force`` is required if volume types are associated, and removes the associations.
 
     Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`InUse`.
     """
-    found = _locked(session, specs_id)
+    found = _lock(session, specs_id)
     if force:
         disassociate_all(session, specs_id)
     elif associations(session, specs_id):
@@ -117,7 +117,7 @@ def delete(session: orm.Session, specs_id: str, *, force: bool = False) -> None:
 
 
 def associations(session: orm.Session, specs_id: str) -> list[models.VolumeType]:
-    """Return the types that QoS specs are for, by name. Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    """Return the volume types of QoS specs, by name. Raises :class:`~tonnage.capacity.errors.NotFound`."""
     get(session, specs_id)
     kind, link = models.VolumeType, models.TypeQos
     chosen = sa.select(kind).join(link, link.volume_type_id == kind.id).where(link.qos_specs_id == specs_id)
@@ -125,7 +125,7 @@ def associations(session: orm.Session, specs_id: str) -> list[models.VolumeType]
 
 
 def of_types(session: orm.Session, type_ids: Collection[str]) -> dict[str, str]:
-    """Return the ids of the QoS specs of types, by the types' ids; types without any are left out."""
+    """Map the ids of volume types to the ids of their QoS specs; types without QoS specs are left out."""
     link = models.TypeQos
     rows = session.execute(
         sa.select(link.volume_type_id, link.qos_specs_id).where(link.volume_type_id.in_(list(type_ids)))
@@ -134,14 +134,14 @@ def of_types(session: orm.Session, type_ids: Collection[str]) -> dict[str, str]:
 
 
 def associate(session: orm.Session, specs_id: str, type_id: str) -> None:
-    """Let QoS specs be those of a type.
+    """Associate QoS specs with a volume type.
 
     Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` for a type
-    that has others.
+    with other QoS specs.
     """
-    _locked(session, specs_id)
-    # Held, so that it is not deleted, or given others, meanwhile.
-    volume_types.locked(session, type_id)
+    _lock(session, specs_id)
+    # The lock keeps the type from being deleted, or associated with other specs, meanwhile.
+    volume_types.lock(session, type_id)
     known = session.scalar(sa.select(models.TypeQos.qos_specs_id).where(models.TypeQos.volume_type_id == type_id))
     if known is None:
         session.add(models.TypeQos(volume_type_id=type_id, qos_specs_id=specs_id))
@@ -151,7 +151,7 @@ def associate(session: orm.Session, specs_id: str, type_id: str) -> None:
 
 
 def disassociate(session: orm.Session, specs_id: str, type_id: str) -> None:
-    """Let QoS specs be those of a type no more, if they are. Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    """Remove the association of QoS specs with a type, if any. Raises :class:`~tonnage.capacity.errors.NotFound`."""
     get(session, specs_id)
     volume_types.get(session, type_id)
     link = models.TypeQos
@@ -159,17 +159,19 @@ def disassociate(session: orm.Session, specs_id: str, type_id: str) -> None:
 
 
 def disassociate_all(session: orm.Session, specs_id: str) -> None:
-    """Let QoS specs be those of no type. Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    """Remove all associations of QoS specs. Raises :class:`~tonnage.capacity.errors.NotFound`."""
     get(session, specs_id)
     session.execute(sa.delete(models.TypeQos).where(models.TypeQos.qos_specs_id == specs_id))
 
 
-def _locked(session: orm.Session, specs_id: str) -> models.QosSpecs:
-    """Return QoS specs whose row, and with it the right to change them, is held until the transaction ends."""
-    return _one(session, sa.select(models.QosSpecs).where(models.QosSpecs.id == specs_id).with_for_update(), specs_id)
+def _lock(session: orm.Session, specs_id: str) -> models.QosSpecs:
+    """Return QoS specs and lock their row until the transaction ends."""
+    return _find_one(
+        session, sa.select(models.QosSpecs).where(models.QosSpecs.id == specs_id).with_for_update(), specs_id
+    )
 
 
-def _one(session: orm.Session, statement: sa.Select[Any], specs_id: str) -> models.QosSpecs:
+def _find_one(session: orm.Session, statement: sa.Select[Any], specs_id: str) -> models.QosSpecs:
     found: models.QosSpecs | None = session.scalar(statement)
     if found is None:
         raise errors.NotFound(f"No such QoS spec {specs_id}.")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which projects see and use a private volume type."""
+"""The projects that may use a private volume type."""
 
 import sqlalchemy as sa
 from oslo_db import exception as db_exc
@@ -12,13 +12,13 @@ from tonnage.ledger.db import database
 
 
 class NotApplicable(errors.Conflict):
-    """What is asked for changes nothing: the type is for everybody, or the project has access to it."""
+    """The change has no effect: the type is public, or the project has access already."""
 
 
 def projects(session: orm.Session, type_id: str) -> list[str]:
-    """Return the projects that were given access, by their ids.
+    """Return the ids of the projects with access to a private type.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound`, for a public type as well: everybody has access to that.
+    Raises :class:`~tonnage.capacity.errors.NotFound`, also for a public type, to which all projects have access.
     """
     if volume_types.get(session, type_id).is_public:
         raise errors.NotFound("Access list not available for public volume types.")
@@ -28,7 +28,7 @@ def projects(session: orm.Session, type_id: str) -> list[str]:
 
 
 def add(session: orm.Session, type_id: str, project_id: str) -> None:
-    """Let a project use a private type.
+    """Give a project access to a private type.
 
     Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`NotApplicable`.
     """
@@ -43,7 +43,7 @@ def add(session: orm.Session, type_id: str, project_id: str) -> None:
 
 
 def remove(session: orm.Session, type_id: str, project_id: str) -> None:
-    """Take that back; volumes of the type stay.
+    """Remove a project's access to a private type; its volumes of the type stay.
 
     Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`NotApplicable`.
     """
@@ -57,8 +57,8 @@ def remove(session: orm.Session, type_id: str, project_id: str) -> None:
 
 
 def _require_private(session: orm.Session, type_id: str) -> None:
-    # Held, so that the type is not made public or deleted meanwhile.
-    if volume_types.locked(session, type_id).is_public:
+    # The lock keeps the type from being made public or deleted meanwhile.
+    if volume_types.lock(session, type_id).is_public:
         raise NotApplicable(
             f"Volume type {type_id} is public, so all projects have access to it: make it private first."
         )

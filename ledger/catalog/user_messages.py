@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users are told of operations that failed after they had been accepted."""
+"""Messages to users about operations that failed after they had been accepted."""
 
 import datetime
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import chunks, paging
 
-#: Days for which messages are kept, as the Block Storage service keeps them unless it is told otherwise.
+#: Days for which messages are kept; the default of the Block Storage service.
 KEPT_DAYS = 30
 
-#: So many go at a time, that nobody has to wait for it.
-_MOST = 10_000
+#: Number of messages that one purge deletes, so that its transaction stays short.
+_MAX_PURGED = 10_000
 
 SORT_KEYS: paging.SortKeys = {
     "id": lambda message: message.id,
@@ -36,13 +36,13 @@ _COLUMNS: Mapping[str, Any] = {
     "resource_uuid": models.Message.resource_id,
 }
 
-#: What a list can be narrowed down by.
+#: Keys that filter a list of messages.
 FILTERS = frozenset(_COLUMNS)
 
 
 def get(session: orm.Session, message_id: str, project_id: str | None) -> models.Message:
     """Return a message of that project (None: of any). Raises :class:`~tonnage.capacity.errors.NotFound`."""
-    statement = _of(project_id).where(models.Message.id == message_id)
+    statement = _of_project(project_id).where(models.Message.id == message_id)
     message: models.Message | None = session.scalar(statement)
     if message is None:
         raise errors.NotFound(f"Message {message_id} could not be found.")
@@ -52,13 +52,13 @@ def get(session: orm.Session, message_id: str, project_id: str | None) -> models
 def page(
     session: orm.Session, project_id: str | None, filters: Mapping[str, str], part: paging.Page
 ) -> list[models.Message]:
-    """Return a page of messages with these values (keys from :data:`FILTERS`).
+    """Return a page of messages with these values; keys are from :data:`FILTERS`.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is none that the asker may see.
+    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is no visible message.
     """
     if part.marker is not None:
         get(session, part.marker, project_id)
-    statement = _of(project_id).where(*(_COLUMNS[key] == value for key, value in filters.items()))
+    statement = _of_project(project_id).where(*(_COLUMNS[key] == value for key, value in filters.items()))
     return list(session.scalars(paging.apply(statement, models.Message, SORT_KEYS, part)))
 
 
@@ -68,15 +68,15 @@ def delete(session: orm.Session, message_id: str, project_id: str | None) -> Non
 
 
 def purge(session: orm.Session, days: int = KEPT_DAYS) -> int:
-    """Forget messages that are older than so many days; return how many. What is left after that goes next time."""
+    """Delete messages older than ``days`` days and return their number; one call deletes a limited number."""
     row = models.Message
     before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=days)
-    old = session.scalars(sa.select(row.id).where(row.created_at < before).limit(_MOST)).all()
-    for some in chunks.cut(old):
-        session.execute(sa.delete(row).where(row.id.in_(some)).execution_options(synchronize_session=False))
+    old = session.scalars(sa.select(row.id).where(row.created_at < before).limit(_MAX_PURGED)).all()
+    for chunk in chunks.cut(old):
+        session.execute(sa.delete(row).where(row.id.in_(chunk)).execution_options(synchronize_session=False))
     return len(old)
 
 
-def _of(project_id: str | None) -> sa.Select[Any]:
+def _of_project(project_id: str | None) -> sa.Select[Any]:
     statement: sa.Select[Any] = sa.select(models.Message)
     return statement if project_id is None else statement.where(models.Message.project_id == project_id)

@@ -1,239 +1,96 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volume types and their extra specs.
+"""Volume types and their extra specs. A private type is visible to the projects with access to it."""
 
-A project of None stands for all projects: whoever asks for that sees every type. Others see the public types and those
-that their project was given access to; a type that they do not see is answered exactly as one that does not exist.
-"""
-
-import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import sqlalchemy as sa
-from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.capacity import errors, request
 from tonnage.ledger import models
-from tonnage.ledger.claims import group_backends, pool_counters
-from tonnage.ledger.db import filter_values, lost_commits, paging
+from tonnage.ledger.catalog.type_catalog import TypeCatalog
+from tonnage.ledger.claims import pool_counters
+from tonnage.ledger.db import filter_values
 
-SORT_KEYS: paging.SortKeys = {
-    "id": lambda volume_type: volume_type.id,
-    "name": lambda volume_type: volume_type.name,
-    "created_at": lambda volume_type: volume_type.created_at,
-    "is_public": lambda volume_type: volume_type.is_public,
-}
-
-
-#: What a list can be narrowed down by.
+#: Keys that filter a list of volume types. The value of ``extra_specs`` has the format of
+#: :mod:`tonnage.ledger.db.filter_values`.
 FILTERS = frozenset({"extra_specs", "name"})
 
 
-class NameTaken(errors.Conflict):
-    """Another volume type has that name."""
+class VolumeTypeCatalog(TypeCatalog[models.VolumeType]):
+    """The catalogue of volume types. Each extra spec is a row."""
+
+    def __init__(self) -> None:
+        super().__init__(models.VolumeType, "Volume type", "extra_specs")
+
+    def names(self, session: orm.Session, project_id: str | None = None) -> dict[str, str]:
+        """Return the names of the types that the project sees, by id, in the order of the names."""
+        kind = models.VolumeType
+        rows = session.execute(sa.select(kind.id, kind.name).where(self._visible_to(project_id)).order_by(kind.name))
+        return {row[0]: row[1] for row in rows}
+
+    def _check_specs(self, specs: Mapping[str, str]) -> None:
+        request.asked_provisioning(specs)
+
+    def _spec_values(self, specs: Mapping[str, str]) -> Any:
+        return [models.ExtraSpec(key=key, value=value) for key, value in specs.items()]
+
+    def _merge_specs(self, kind: models.VolumeType, specs: Mapping[str, str]) -> None:
+        by_key = {spec.key: spec for spec in kind.specs}
+        for key, value in specs.items():
+            if key in by_key:
+                by_key[key].value = value
+            else:
+                kind.specs.append(models.ExtraSpec(key=key, value=value))
+
+    def _remove_spec(self, kind: models.VolumeType, key: str) -> None:
+        kind.specs.remove(next(spec for spec in kind.specs if spec.key == key))
+
+    def _conditions(self, filters: Mapping[str, str]) -> Sequence[sa.ColumnElement[bool]]:
+        kind, spec = models.VolumeType, models.ExtraSpec
+        conditions: list[sa.ColumnElement[bool]] = []
+        if "name" in filters:
+            conditions.append(kind.name == filters["name"])
+        for key, value in filter_values.parse(filters.get("extra_specs", "{}"), "extra_specs").items():
+            conditions.append(sa.exists().where(spec.volume_type_id == kind.id, spec.key == key, spec.value == value))
+        return conditions
+
+    def _granted_to(self, project_id: str) -> sa.ColumnElement[bool]:
+        access = models.TypeAccess
+        return sa.exists().where(access.volume_type_id == models.VolumeType.id, access.project_id == project_id)
+
+    def _prepare_deletion(self, session: orm.Session, kind: models.VolumeType) -> errors.Conflict:
+        """Raise Conflict while a volume has the type, is being retyped to it, or a group allows it."""
+        claim = models.Claim
+        if session.scalar(
+            sa.select(sa.exists().where(claim.volume_type_id == kind.id, claim.state == pool_counters.PENDING))
+        ):
+            raise errors.Conflict(f"Volume type {kind.name!r} is in use by a volume that is being retyped.")
+        volumes = session.scalar(
+            sa.select(sa.func.count()).select_from(models.Volume).where(models.Volume.volume_type_id == kind.id)
+        )
+        if volumes:
+            raise errors.Conflict(f"Volume type {kind.name!r} is in use by {volumes} volume(s); delete them first.")
+        group = models.GroupVolumeType
+        groups = session.scalar(sa.select(sa.func.count()).select_from(group).where(group.volume_type_id == kind.id))
+        if groups:
+            raise errors.Conflict(f"Volume type {kind.name!r} is in use by {groups} group(s); delete them first.")
+        for of_type in (models.TypeAccess, models.TypeQos, models.QuotaLimit):
+            session.execute(sa.delete(of_type).where(of_type.volume_type_id == kind.id))
+        return errors.Conflict(f"Volume type {kind.name!r} is in use by a volume or a group.")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
-    """New values for a type; what is None stays as it is."""
+CATALOG = VolumeTypeCatalog()
 
-    name: str | None = None
-    description: str | None = None
-    is_public: bool | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Query:
-    """Which types are listed: public ones, private ones or (None) both, and with which values.
-
-    The keys of ``filters`` are from :data:`FILTERS`; ``extra_specs`` is what :mod:`tonnage.ledger.db.filter_values`
-    reads.
-    """
-
-    is_public: bool | None = None
-    filters: Mapping[str, str] = field(default_factory=dict)
-
-
-def create(
-    session: orm.Session,
-    name: str,
-    description: str | None = None,
-    is_public: bool = True,
-    extra_specs: Mapping[str, str] | None = None,
-) -> models.VolumeType:
-    """Add a volume type.
-
-    Raises :class:`NameTaken`, and :class:`~tonnage.capacity.errors.InvalidInput` for a spec that cannot be meant.
-    """
-    request.asked_provisioning(extra_specs or {})
-    values = {"description": description, "is_public": is_public, "extra_specs": extra_specs or {}}
-    made = lost_commits.find_committed(session, models.VolumeType, name, **values)
-    if made is not None:
-        return made
-    volume_type = models.VolumeType(
-        id=str(uuid.uuid4()),
-        name=name,
-        description=description,
-        is_public=is_public,
-        specs=[models.ExtraSpec(key=key, value=value) for key, value in (extra_specs or {}).items()],
-    )
-    session.add(volume_type)
-    _flush(session, name)
-    return volume_type
-
-
-def get(session: orm.Session, type_id: str, project_id: str | None = None) -> models.VolumeType:
-    """Return the type with that id. Raises :class:`~tonnage.capacity.errors.NotFound`."""
-    return _one(session, models.VolumeType.id == type_id, type_id, project_id)
-
-
-def find(session: orm.Session, name_or_id: str, project_id: str | None = None) -> models.VolumeType:
-    """Return the type with that id or, if there is none, that name.
-
-    Raises :class:`~tonnage.capacity.errors.NotFound`.
-    """
-    try:
-        return get(session, name_or_id, project_id)
-    except errors.NotFound:
-        return _one(session, models.VolumeType.name == name_or_id, name_or_id, project_id)
-
-
-def page(
-    session: orm.Session, query: Query, part: paging.Page, project_id: str | None = None
-) -> list[models.VolumeType]:
-    """Return a page of the types that the project sees.
-
-    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is none that it sees, and
-    :class:`~tonnage.capacity.errors.InvalidInput` for a filter that cannot be meant.
-    """
-    if part.marker is not None:
-        get(session, part.marker, project_id)
-    statement = sa.select(models.VolumeType).where(_seen_by(project_id))
-    if query.is_public is not None:
-        statement = statement.where(models.VolumeType.is_public.is_(query.is_public))
-    if "name" in query.filters:
-        statement = statement.where(models.VolumeType.name == query.filters["name"])
-    for key, value in filter_values.parse(query.filters.get("extra_specs", "{}"), "extra_specs").items():
-        spec = models.ExtraSpec
-        has_it = sa.exists().where(spec.volume_type_id == models.VolumeType.id, spec.key == key, spec.value == value)
-        statement = statement.where(has_it)
-    return list(session.scalars(paging.apply(statement, models.VolumeType, SORT_KEYS, part)))
-
-
-def names(session: orm.Session, project_id: str | None = None) -> dict[str, str]:
-    """Return the names of the types that the project sees, by id, in the order of the names."""
-    kind = models.VolumeType
-    rows = session.execute(sa.select(kind.id, kind.name).where(_seen_by(project_id)).order_by(kind.name))
-    return {row[0]: row[1] for row in rows}
-
-
-def update(session: orm.Session, type_id: str, changes: Changes) -> models.VolumeType:
-    """Change a type. Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`NameTaken`."""
-    volume_type = locked(session, type_id)
-    if changes.name is not None:
-        volume_type.name = changes.name
-    if changes.description is not None:
-        volume_type.description = changes.description
-    if changes.is_public is not None:
-        volume_type.is_public = changes.is_public
-    _flush(session, volume_type.name)
-    return volume_type
-
-
-def delete(session: orm.Session, type_id: str) -> None:
-    """Remove a type.
-
-    Raises :class:`~tonnage.capacity.errors.NotFound` and, while volumes are of that type or being moved to be so, or
-    groups are for it, :class:`~tonnage.capacity.errors.Conflict`.
-    """
-    group_backends.purge(session)
-    volume_type = locked(session, type_id)
-    claim = models.Claim
-    if session.scalar(
-        sa.select(sa.exists().where(claim.volume_type_id == type_id, claim.state == pool_counters.PENDING))
-    ):
-        raise errors.Conflict(f"Volume type {volume_type.name!r} is in use by a volume that is being retyped.")
-    volumes = session.scalar(
-        sa.select(sa.func.count()).select_from(models.Volume).where(models.Volume.volume_type_id == type_id)
-    )
-    if volumes:
-        raise errors.Conflict(f"Volume type {volume_type.name!r} is in use by {volumes} volume(s); delete them first.")
-    group = models.GroupVolumeType
-    groups = session.scalar(sa.select(sa.func.count()).select_from(group).where(group.volume_type_id == type_id))
-    if groups:
-        raise errors.Conflict(f"Volume type {volume_type.name!r} is in use by {groups} group(s); delete them first.")
-    for of_type in (models.TypeAccess, models.TypeQos, models.QuotaLimit):
-        session.execute(sa.delete(of_type).where(of_type.volume_type_id == type_id))
-    session.delete(volume_type)
-    try:
-        session.flush()
-    except db_exc.DBReferenceError:
-        raise errors.Conflict(f"Volume type {volume_type.name!r} is in use by a volume or a group.") from None
-
-
-def set_specs(session: orm.Session, type_id: str, specs: Mapping[str, str]) -> dict[str, str]:
-    """Set some extra specs of a type, leave its others, and return all of them.
-
-    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` for a spec
-    that cannot be meant.
-    """
-    request.asked_provisioning(specs)
-    volume_type = locked(session, type_id)
-    by_key = {spec.key: spec for spec in volume_type.specs}
-    for key, value in specs.items():
-        if key in by_key:
-            by_key[key].value = value
-        else:
-            volume_type.specs.append(models.ExtraSpec(key=key, value=value))
-    session.flush()
-    return volume_type.extra_specs
-
-
-def unset_spec(session: orm.Session, type_id: str, key: str) -> None:
-    """Remove an extra spec of a type. Raises :class:`~tonnage.capacity.errors.NotFound` if either is not there."""
-    volume_type = locked(session, type_id)
-    spec = next((spec for spec in volume_type.specs if spec.key == key), None)
-    if spec is None:
-        raise errors.NotFound(no_spec(type_id, key))
-    volume_type.specs.remove(spec)
-
-
-def no_spec(type_id: str, key: str) -> str:
-    """Return the words for an extra spec that a type does not have."""
-    return f"Volume Type {type_id} has no extra specs with key {key}."
-
-
-def locked(session: orm.Session, type_id: str) -> models.VolumeType:
-    """Return a type whose row, and with it the right to change its specs, is held until the transaction ends.
-
-    Raises :class:`~tonnage.capacity.errors.NotFound`.
-    """
-    volume_type = session.scalar(sa.select(models.VolumeType).where(models.VolumeType.id == type_id).with_for_update())
-    if volume_type is None:
-        raise errors.NotFound(f"Volume type {type_id} could not be found.")
-    return volume_type
-
-
-def _one(
-    session: orm.Session, condition: sa.ColumnElement[bool], asked: str, project_id: str | None
-) -> models.VolumeType:
-    volume_type = session.scalar(sa.select(models.VolumeType).where(condition, _seen_by(project_id)))
-    if volume_type is None:
-        raise errors.NotFound(f"Volume type {asked} could not be found.")
-    return volume_type
-
-
-def _seen_by(project_id: str | None) -> sa.ColumnElement[bool]:
-    if project_id is None:
-        return sa.true()
-    volume_type, access = models.VolumeType, models.TypeAccess
-    granted = sa.exists().where(access.volume_type_id == volume_type.id, access.project_id == project_id)
-    return sa.or_(volume_type.is_public.is_(True), granted)
-
-
-def _flush(session: orm.Session, name: str) -> None:
-    try:
-        session.flush()
-    except db_exc.DBDuplicateEntry:
-        raise NameTaken(f"Volume Type {name} already exists.") from None
+# The functions of the module.
+create = CATALOG.create
+get = CATALOG.get
+find = CATALOG.find
+page = CATALOG.page
+update = CATALOG.update
+delete = CATALOG.delete
+set_specs = CATALOG.set_specs
+unset_spec = CATALOG.unset_spec
+lock = CATALOG.lock
+names = CATALOG.names

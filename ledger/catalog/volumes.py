@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes as the API shows them, and the fields of theirs that are no capacity.
+"""Volumes as the API shows them, and their fields other than capacity.
 
-A project of None stands for all projects, which only an administrator may ask for. A volume of another project is
-answered exactly as one that does not exist.
+A ``project_id`` of None stands for all projects, which only an administrator may request. A volume of another project
+raises the same error as a missing volume.
 """
 
 import uuid
@@ -21,14 +21,15 @@ from tonnage.ledger.db import filter_values, paging
 SORT_KEYS: paging.SortKeys = {
     "id": lambda volume: volume.id,
     "name": lambda volume: sa.func.coalesce(volume.name, ""),
-    # What the cinder command makes of it.
+    # The name that the cinder command sends for "name".
     "display_name": lambda volume: sa.func.coalesce(volume.name, ""),
     "size": lambda volume: volume.size_gb,
     "status": lambda volume: volume.status,
     "availability_zone": lambda volume: sa.func.coalesce(volume.availability_zone, ""),
     "created_at": lambda volume: volume.created_at,
     "updated_at": lambda volume: sa.func.coalesce(volume.updated_at, volume.created_at),
-    # Nothing boots from a volume. No plain constant, as some databases take that for the number of a column.
+    # No volume is bootable. The value is an expression, as some databases take a plain constant for the number of a
+    # column.
     "bootable": lambda volume: sa.func.abs(0),
 }
 
@@ -45,26 +46,27 @@ _EQUALS: Mapping[str, Callable[[str], sa.ColumnElement[bool]]] = {
     "migration_status": lambda value: models.Volume.migration_status == value,
     "metadata": lambda value: _has_metadata(value),
     "host": lambda value: models.Volume.pool_id.in_(_pools_of(value)),
-    # Nothing boots from a volume.
+    # No volume is bootable.
     "bootable": lambda value: sa.true() if value.lower() in ("false", "0") else sa.false(),
 }
 
-#: What a list can be narrowed down by.
+#: Keys that filter a list of volumes.
 FILTERS = frozenset(_EQUALS)
 
-#: Those among them that tell where a volume is.
+#: Filters that reveal the place of a volume.
 HOST_FILTERS = frozenset({"host"})
 
-#: Most characters of a volume's metadata, keys and values together, to which items are added one request after another.
-MOST_METADATA = 2**17
+#: Largest size of a volume's metadata, keys and values together, in characters. Single requests add items, so they need
+#: a total limit.
+MAX_METADATA = 2**17
 
-#: What an administrator may declare a volume to be.
+#: Statuses that an administrator may set.
 SETTABLE_STATUSES = ("available", "error")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """Which volumes are listed: of one project or of all, and with which values (keys from :data:`FILTERS`)."""
+    """A filter for a list of volumes: one project or all (None), and values by key from :data:`FILTERS`."""
 
     project_id: str | None
     filters: Mapping[str, str] = field(default_factory=dict)
@@ -72,7 +74,7 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retyped:
-    """A volume that gets another type in the pool that it is in."""
+    """A volume that gets another type in its current pool."""
 
     volume_id: str
     pool_id: int | None
@@ -81,7 +83,7 @@ class Retyped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Changes:
-    """New values for a volume's descriptive fields; what is None stays as it is."""
+    """New values for a volume's descriptive fields; a field that is None stays as it is."""
 
     name: str | None = None
     description: str | None = None
@@ -94,8 +96,8 @@ def get(session: orm.Session, volume_id: str, project_id: str | None) -> models.
 
 
 def several(session: orm.Session, volume_ids: Sequence[str]) -> list[models.Volume]:
-    """Return those of the volumes that are there, in the order of their ids."""
-    found = session.scalars(_with_names(sa.select(models.Volume).where(models.Volume.id.in_(volume_ids))))
+    """Return the existing volumes with these ids, in the order of the ids."""
+    found = session.scalars(_with_type_and_pool(sa.select(models.Volume).where(models.Volume.id.in_(volume_ids))))
     rows = {volume.id: volume for volume in found}
     return [rows[volume_id] for volume_id in volume_ids if volume_id in rows]
 
@@ -103,21 +105,21 @@ def several(session: orm.Session, volume_ids: Sequence[str]) -> list[models.Volu
 def page(session: orm.Session, query: Query, part: paging.Page) -> list[models.Volume]:
     """Return a page of volumes with their types and pools.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is no volume that the asker may see.
+    Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is no visible volume.
     """
     if part.marker is not None:
         get(session, part.marker, query.project_id)
     statement = paging.apply(_matching(query), models.Volume, SORT_KEYS, part)
-    return list(session.scalars(_with_names(statement)))
+    return list(session.scalars(_with_type_and_pool(statement)))
 
 
 def count(session: orm.Session, query: Query) -> int:
-    """Return how many volumes match, on all pages together."""
+    """Return the number of matching volumes on all pages."""
     return session.scalar(sa.select(sa.func.count()).select_from(_matching(query).subquery())) or 0
 
 
 def totals(session: orm.Session, query: Query) -> tuple[int, int]:
-    """Return how many volumes match and what sizes they have together, in GiB."""
+    """Return the number of matching volumes and the sum of their sizes in GiB."""
     matching = _matching(query).subquery()
     count, size = session.execute(
         sa.select(sa.func.count(), sa.func.coalesce(sa.func.sum(matching.c.size_gb), 0)).select_from(matching)
@@ -126,7 +128,7 @@ def totals(session: orm.Session, query: Query) -> tuple[int, int]:
 
 
 def all_metadata(session: orm.Session, query: Query) -> dict[str, list[str]]:
-    """Return the keys of the metadata of all volumes that match, with the values that each key has."""
+    """Return the metadata keys of all matching volumes, each with its sorted values."""
     found: dict[str, set[str]] = {}
     for metadata in session.scalars(_matching(query).with_only_columns(models.Volume.user_metadata)):
         for key, value in metadata.items():
@@ -135,7 +137,7 @@ def all_metadata(session: orm.Session, query: Query) -> dict[str, list[str]]:
 
 
 def per_project(session: orm.Session, host: str) -> list[tuple[str, int, int]]:
-    """Return for each project that has volumes on a backend their number and their sizes together, in GiB."""
+    """Return the project id, the number of volumes and their total size in GiB for each project on a backend."""
     volume = models.Volume
     rows = session.execute(
         sa.select(volume.project_id, sa.func.count(), sa.func.sum(volume.size_gb))
@@ -147,7 +149,7 @@ def per_project(session: orm.Session, host: str) -> list[tuple[str, int, int]]:
 
 
 def per_pool(session: orm.Session) -> dict[int, int]:
-    """Return how many volumes there are in each pool, by its id; pools that have none are left out."""
+    """Return the number of volumes by pool id; pools without volumes are left out."""
     pool_id = models.Volume.pool_id
     rows = session.execute(sa.select(pool_id, sa.func.count()).where(pool_id.is_not(None)).group_by(pool_id))
     return {row[0]: row[1] for row in rows if row[0] is not None}
@@ -170,25 +172,28 @@ def update(session: orm.Session, volume_id: str, project_id: str | None, changes
 def set_metadata(
     session: orm.Session, volume_id: str, project_id: str | None, items: Mapping[str, str], *, replace: bool
 ) -> dict[str, str]:
-    """Set items of a volume's metadata, in place of all others or beside them, and return what it is now.
+    """Set items of a volume's metadata and return all items; with ``replace`` all other items are removed.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` for what would
-    be too much with what there is.
+    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` if the
+    metadata would become too large.
     """
     volume = _get(session, volume_id, project_id, lock=True)
-    together = dict(items) if replace else {**volume.user_metadata, **items}
-    length = sum(len(key) + len(value) for key, value in together.items())
-    if not replace and length > MOST_METADATA:
+    merged = dict(items) if replace else {**volume.user_metadata, **items}
+    length = sum(len(key) + len(value) for key, value in merged.items())
+    if not replace and length > MAX_METADATA:
         raise errors.InvalidInput(
             f"Metadata of volume {volume.id} would have {length} characters, keys and values together: it takes at "
-            f"most {MOST_METADATA}; remove some first"
+            f"most {MAX_METADATA}; remove some first"
         )
-    volume.user_metadata = together
-    return together
+    volume.user_metadata = merged
+    return merged
 
 
 def unset_metadata(session: orm.Session, volume_id: str, project_id: str | None, key: str) -> None:
-    """Remove an item of a volume's metadata. Raises :class:`~tonnage.capacity.errors.NotFound` if there is none."""
+    """Remove a metadata item.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound` if the volume or the item is missing.
+    """
     volume = _get(session, volume_id, project_id, lock=True)
     if key not in volume.user_metadata:
         raise errors.NotFound(no_metadata(volume_id, key))
@@ -196,23 +201,22 @@ def unset_metadata(session: orm.Session, volume_id: str, project_id: str | None,
 
 
 def no_metadata(volume_id: str, key: str) -> str:
-    """Return the words for an item that a volume's metadata does not have."""
+    """Return the error message for a metadata item that a volume does not have."""
     return f"Volume {volume_id} has no metadata with key {key}."
 
 
 def reset_status(session: orm.Session, volume_id: str, status: str) -> None:
-    """Declare a volume available or in error; nothing else about it changes.
-
-    The order to delete a copy that was left elsewhere is no operation on the volume.
+    """Set the status of a volume to available or error; nothing else about it changes.
 
     Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` for another
-    status, and :class:`~tonnage.capacity.errors.Conflict` where it would contradict the ledger: a volume that is on no
-    pool is not available, and one with an operation under way gets its status from how that ends.
+    status, and :class:`~tonnage.capacity.errors.Conflict` where the status would contradict the ledger: a volume on no
+    pool is not available, and a pending operation sets the status when it ends. A pending purge of another copy is no
+    operation on the volume.
     """
     if status not in SETTABLE_STATUSES:
         raise errors.InvalidInput(f"status is {status!r}: expected {' or '.join(SETTABLE_STATUSES)}")
     volume = _get(session, volume_id, None, lock=True)
-    _require_rest(session, volume)
+    _require_no_pending_operation(session, volume)
     if volume.pool_id is None:
         raise errors.Conflict(f"volume {volume_id} is on no pool: it can only be deleted")
     volume.status = status
@@ -220,21 +224,21 @@ def reset_status(session: orm.Session, volume_id: str, status: str) -> None:
 
 
 def reset_migration_status(session: orm.Session, volume_id: str) -> None:
-    """Forget how a volume's last migration went.
+    """Clear the result of a volume's last migration.
 
     Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.Conflict` while an operation
-    is under way.
+    is pending.
     """
     volume = _get(session, volume_id, None, lock=True)
-    _require_rest(session, volume)
+    _require_no_pending_operation(session, volume)
     volume.migration_status = None
 
 
 def set_type(session: orm.Session, retyped: Retyped, seen: bookings.Seen) -> None:
     """Give a volume another type.
 
-    Raises :class:`~tonnage.capacity.errors.Conflict` if it is not available, in another pool, or not as it was seen, by
-    now.
+    Raises :class:`~tonnage.capacity.errors.Conflict` if the volume is not available, has changed its pool, or no longer
+    has the size and type in ``seen``.
     """
     volume = models.Volume
     found = session.execute(
@@ -255,7 +259,7 @@ def set_type(session: orm.Session, retyped: Retyped, seen: bookings.Seen) -> Non
 
 
 def is_id(text: str) -> bool:
-    """Tell whether a text can be an id at all, so that a name is never looked up as one."""
+    """Return True if the text has the format of a volume id, so that no name is looked up as an id."""
     try:
         return str(uuid.UUID(text)) == text.lower()
     except ValueError:
@@ -268,39 +272,40 @@ def _get(session: orm.Session, volume_id: str, project_id: str | None, *, lock: 
         statement = statement.where(models.Volume.project_id == project_id)
     if lock:
         statement = statement.with_for_update()
-    volume: models.Volume | None = session.scalar(_with_names(statement)) if is_id(volume_id) else None
+    volume: models.Volume | None = session.scalar(_with_type_and_pool(statement)) if is_id(volume_id) else None
     if volume is None:
         raise errors.NotFound(f"Volume {volume_id} could not be found.")
     return volume
 
 
-def _require_rest(session: orm.Session, volume: models.Volume) -> None:
+def _require_no_pending_operation(session: orm.Session, volume: models.Volume) -> None:
+    """Raise :class:`~tonnage.capacity.errors.Conflict` while an operation on the volume is pending."""
     claim = models.Claim
-    under_way = sa.exists().where(
+    pending = sa.exists().where(
         claim.volume_id == volume.id, claim.state == pool_counters.PENDING, claim.verb != bookings.PURGE
     )
-    if session.scalar(sa.select(under_way)):
+    if session.scalar(sa.select(pending)):
         raise errors.Conflict(
             f"volume {volume.id} is {volume.status} and its operation has not ended: how it ends sets the status"
         )
 
 
-def _with_names(statement: sa.Select[Any]) -> sa.Select[Any]:
-    # Queries of their own, as a lock on the nullable side of a join is refused by PostgreSQL.
+def _with_type_and_pool(statement: sa.Select[Any]) -> sa.Select[Any]:
+    # Types and pools are loaded by queries of their own: PostgreSQL refuses a lock on the nullable side of a join.
     return statement.options(orm.selectinload(models.Volume.volume_type), orm.selectinload(models.Volume.pool))
 
 
-def _has_metadata(spelled: str) -> sa.ColumnElement[bool]:
-    items = filter_values.parse(spelled, "metadata")
+def _has_metadata(text: str) -> sa.ColumnElement[bool]:
+    items = filter_values.parse(text, "metadata")
     return sa.and_(sa.true(), *(models.Volume.user_metadata[key].as_string() == item for key, item in items.items()))
 
 
 def _pools_of(host: str) -> sa.Select[Any]:
-    """Return the ids of the pools that ``host``, ``host@backend`` or ``host@backend#pool`` stands for."""
+    """Return a query for the ids of the pools of a ``host``, ``host@backend`` or ``host@backend#pool``."""
     pool = models.Pool
-    under = "@" if "@" not in host else "#"
-    below = [] if "#" in host else [pool.name.startswith(host + under, autoescape=True)]
-    return sa.select(pool.id).where(sa.or_(pool.name == host, *below))
+    separator = "@" if "@" not in host else "#"
+    children = [] if "#" in host else [pool.name.startswith(host + separator, autoescape=True)]
+    return sa.select(pool.id).where(sa.or_(pool.name == host, *children))
 
 
 def _matching(query: Query) -> sa.Select[Any]:

@@ -2,9 +2,9 @@
 """Bookings of decisions: counters, volume, claim and request key change in one transaction, together or not at all."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -24,6 +24,10 @@ DELETE = "delete"
 PURGE = "purge"
 
 
+_INSERT_VOLUME = sa.insert(models.table(models.Volume))
+_INSERT_CLAIM = sa.insert(models.table(models.Claim))
+
+
 class PoolsChanged(Exception):
     """Pools changed after the decision read them, and the decision no longer holds. Nothing was booked."""
 
@@ -32,22 +36,47 @@ class PoolsChanged(Exception):
         super().__init__(f"pools {sorted(self.pool_ids)} changed meanwhile")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewVolume:
-    """The row of a volume that is booked for the first time."""
+class NewVolume(Protocol):
+    """The description of a volume that is booked for the first time, as its message gives it."""
 
-    id: str
+    @property
+    def volume_id(self) -> str: ...
+
+    @property
+    def size_gb(self) -> int: ...
+
+    @property
+    def project_id(self) -> str: ...
+
+    @property
+    def user_id(self) -> str: ...
+
+    @property
+    def name(self) -> str | None: ...
+
+    @property
+    def description(self) -> str | None: ...
+
+    @property
+    def source_volume_id(self) -> str | None: ...
+
+    @property
+    def metadata(self) -> Mapping[str, str]: ...
+
+    @property
+    def hints(self) -> Mapping[str, Any]: ...
+
+    @property
+    def group_id(self) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceVolume:
+    """The source of a clone or a migration, and its pool."""
+
+    volume_id: str
+    pool_name: str
     size_gb: int
-    project_id: str
-    user_id: str
-    name: str | None
-    description: str | None
-    volume_type_id: str | None
-    requested_zone: str | None
-    source_volume_id: str | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    hints: Mapping[str, Any] = field(default_factory=dict)
-    group_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,20 +89,22 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Booking:
-    """One claim to book on one pool, in GiB; ``generation`` is the pool's generation that the decision read.
+    """One claim to book on one pool, in GiB, and to send to its agent after the commit.
 
-    ``volume`` is the row to insert for a new volume; without it an existing volume is placed (again), extended or
-    moved. ``storage_id`` names the storage that the pool shares with others, ``sharing`` the known ids of those other
-    pools. ``source_pool_id`` is the pool that a moved volume leaves, ``volume_type_id`` the new type of a volume that
-    is retyped. ``clone_of`` is the source volume of a clone. ``group_id`` is the group whose backend a placed volume
-    must be on.
+    ``generation`` is the pool's generation that the decision read. ``volume`` is the description of a new volume, which
+    is asked for in ``requested_zone``; without it an existing volume is placed (again), extended or moved.
+    ``storage_id`` names the storage that the pool shares with others, ``sharing`` the known ids of those other pools.
+    ``source`` is the volume that the content comes from, in the pool ``source_pool_id``; ``clone_of`` is the source
+    volume of a clone. ``volume_type_id`` is the type of a new volume, or the new type of one that is retyped.
+    ``group_id`` is the group whose backend a placed volume must be on.
     """
 
-    claim_id: str
+    id: str
     request_id: str
     volume_id: str
     verb: str
     pool_id: int
+    pool_name: str
     backend_id: int
     generation: int
     size_gb: int
@@ -82,12 +113,19 @@ class Booking:
     provisioning: Provisioning
     availability_zone: str = ""
     volume: NewVolume | None = None
+    requested_zone: str | None = None
     storage_id: str | None = None
     sharing: Sequence[int] = ()
+    source: SourceVolume | None = None
     source_pool_id: int | None = None
     clone_of: str | None = None
     volume_type_id: str | None = None
     group_id: str | None = None
+
+    @property
+    def reference(self) -> str | None:
+        """The name on the storage of a volume to adopt: none, as nothing is booked for one."""
+        return None
 
 
 def book(
@@ -113,7 +151,8 @@ def book(
     """
     request_keys.keep(session, keys)
     if not bookings:
-        clone_sources.hold(session, {}, bound, others)
+        if bound:
+            clone_sources.hold(session, {}, bound, others)
         return {}
     by_pool: dict[int, list[Booking]] = {}
     by_backend: dict[int, int] = {}
@@ -128,12 +167,15 @@ def book(
         raise PoolsChanged(by_pool)
     if not _take(session, by_pool, calculation):
         raise PoolsChanged(by_pool)
-    group_backends.join(session, [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None])
-    changed = {each.volume_id for each in bookings if each.volume is None}
-    clone_sources.hold(session, _sources(bookings, seen), bound, others, changed)
+    if joining := [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None]:
+        group_backends.join(session, joining)
+    if (sources := _sources(bookings, seen)) or bound:
+        changed = {each.volume_id for each in bookings if each.volume is None}
+        clone_sources.hold(session, sources, bound, others, changed)
     _write_volumes(session, bookings, seen)
-    clone_sources.let_be(session, [booking.volume_id for booking in bookings if booking.verb == EXTEND])
-    session.connection().execute(sa.insert(models.table(models.Claim)), [_claim(booking) for booking in bookings])
+    if extended := [booking.volume_id for booking in bookings if booking.verb == EXTEND]:
+        clone_sources.let_be(session, extended)
+    session.connection().execute(_INSERT_CLAIM, [_claim(booking) for booking in bookings])
     return pool_counters.read(session, sharing | by_pool.keys())
 
 
@@ -148,7 +190,7 @@ def _sources(bookings: Sequence[Booking], seen: Mapping[str, Seen]) -> dict[str,
 
 def _claim(booking: Booking) -> dict[str, Any]:
     return {
-        "id": booking.claim_id,
+        "id": booking.id,
         "volume_id": booking.volume_id,
         "backend_id": booking.backend_id,
         "pool_id": booking.pool_id,
@@ -160,7 +202,8 @@ def _claim(booking: Booking) -> dict[str, Any]:
         "provisioning": booking.provisioning.value,
         "everywhere": booking.storage_id is None,
         "source_pool_id": booking.source_pool_id,
-        "volume_type_id": booking.volume_type_id,
+        # The type that a volume gets by a move; a new volume has its type in its own row.
+        "volume_type_id": booking.volume_type_id if booking.volume is None else None,
         "request_id": booking.request_id,
     }
 
@@ -328,7 +371,7 @@ _TAKE = {calculation: _conditional_update(calculation) for calculation in Calcul
 def _write_volumes(session: orm.Session, bookings: Sequence[Booking], seen: Mapping[str, Seen]) -> None:
     new = [_row(booking, booking.volume) for booking in bookings if booking.volume is not None]
     if new:
-        session.connection().execute(sa.insert(models.table(models.Volume)), new)
+        session.connection().execute(_INSERT_VOLUME, new)
     known = sorted((booking for booking in bookings if booking.volume is None), key=lambda booking: booking.volume_id)
     for booking in known:
         statement, rows = _CHANGE[booking.verb], [_change(booking, seen)]
@@ -395,16 +438,16 @@ _CHANGE = {
 
 def _row(booking: Booking, volume: NewVolume) -> dict[str, Any]:
     return {
-        "id": volume.id,
+        "id": volume.volume_id,
         "name": volume.name,
         "description": volume.description,
         "project_id": volume.project_id,
         "user_id": volume.user_id,
         "size_gb": volume.size_gb,
         "status": "creating",
-        "volume_type_id": volume.volume_type_id,
+        "volume_type_id": booking.volume_type_id,
         "availability_zone": booking.availability_zone,
-        "requested_zone": volume.requested_zone,
+        "requested_zone": booking.requested_zone,
         "pool_id": booking.pool_id,
         "provisioning": booking.provisioning.value,
         "metadata": dict(volume.metadata),

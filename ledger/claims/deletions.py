@@ -34,9 +34,9 @@ def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Delet
     Capacity returns when the agent has confirmed the delete. A second delete of the same volume gets the same answer. A
     volume on no pool is removed at once.
 
-    A request that is delivered again gets its first answer, whatever has happened to the volume since. Otherwise a
-    client that missed a positive answer would take the volume for lost, and a request that was refused because the
-    volume was in use could still take effect much later.
+    A request that is delivered again gets its first answer, even if the volume has changed since. Otherwise a client
+    that missed a positive answer would take the volume for lost, and a request that was refused because the volume was
+    in use could still take effect much later.
 
     The result for a volume that cannot be deleted is a :class:`~tonnage.capacity.errors.NotFound` or, if another
     operation uses the volume or another request used the request id, a :class:`~tonnage.capacity.errors.Conflict`.
@@ -102,7 +102,7 @@ def unmanage(session: orm.Session, request_id: str, volume_id: str) -> dict[int,
     pool.external_gb += size
     # An older listing, from before the last operation on the volume, would take the external capacity back.
     epoch, tick = max(((row.end_epoch or 0, row.end_tick or 0) for row in claims), default=(0, 0))
-    listings.outdate(session, pool.backend_id, epoch, tick)
+    listings.invalidate_until(session, pool.backend_id, epoch, tick)
     operation_outcomes.forget_volume(session, volume)
     request_keys.keep(session, [request_keys.Key(request_id, volume_id, request_keys.UNMANAGE)])
     session.flush()

@@ -31,6 +31,9 @@ _ERROR = "error"
 _MESSAGE = "message"
 
 
+_INSERT = sa.insert(models.table(models.RequestKey))
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """A request and its answer: its volume (for a group the first one), its verb, and the answer's fields."""
@@ -80,7 +83,7 @@ def keep(session: orm.Session, keys: Sequence[Key]) -> None:
     if not keys:
         return
     session.connection().execute(
-        sa.insert(models.table(models.RequestKey)),
+        _INSERT,
         [
             {"request_id": key.request_id, "volume_id": key.volume_id, "answer": {**key.answer, _VERB: key.verb}}
             for key in sorted(keys, key=lambda key: key.request_id)

@@ -218,7 +218,7 @@ class Database:
         if error is not None and db_errors.is_away(error):
             self._connectivity.record_failure(error)
         else:
-            LOG.debug("A transaction is run again: %s", "" if error is None else db_errors.first_line(error))
+            LOG.debug("Retrying a transaction: %s", "" if error is None else db_errors.first_line(error))
 
     def _open_session(self, snapshot: bool) -> orm.Session:
         """Return a session in a transaction, on a tested connection: a restart has closed the pooled connections."""

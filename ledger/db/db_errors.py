@@ -93,7 +93,7 @@ class Connectivity:
         with self._lock:
             was_failing, self.failing = self.failing, True
         if not was_failing:
-            LOG.info("The database does not answer, and is tried again: %s", first_line(error))
+            LOG.info("The database does not answer and is retried: %s", first_line(error))
 
     def record_loss(self, error: BaseException) -> None:
         """Record that the database has not answered any of the retries."""
@@ -101,9 +101,7 @@ class Connectivity:
             lost, self.lost, self.failing = self.lost, True, True
             self._last_error = first_line(error)
         if not lost:
-            LOG.error(
-                "The database cannot be reached, and what needs it is refused until it can be: %s", first_line(error)
-            )
+            LOG.error("The database cannot be reached; requests are refused until it answers: %s", first_line(error))
 
 
 def loudness(error: errors.TonnageError) -> int:

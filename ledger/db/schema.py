@@ -44,7 +44,7 @@ def sync(engine: sa.Engine, revision: str = "head") -> None:
     found = current(engine)
     if found is not None and found > HEAD:
         # This release does not have those migrations and does not need them: its processes work with that schema.
-        LOG.warning("The database is at revision %s, of a later release than this one, which is of %s", found, HEAD)
+        LOG.warning("The database is at revision %s of a later release; this release has %s", found, HEAD)
         return
     from alembic import command, config
 
@@ -62,7 +62,7 @@ def sync(engine: sa.Engine, revision: str = "head") -> None:
                 # all changes of the schema, so only there the upgrade can start again.
                 if last or engine.dialect.name != "postgresql":
                     raise
-                LOG.info("The database is in use; its tables are changed again from the start")
+                LOG.info("The migration collided with other transactions and starts again")
 
 
 def require_current(engine: sa.Engine) -> None:
@@ -77,7 +77,7 @@ def require_current(engine: sa.Engine) -> None:
             f"the database is at revision {found or 'none'}, this release needs {HEAD}: run 'tonnage-manage db sync'"
         )
     if found > HEAD:
-        LOG.warning("The database is at revision %s, of a later release than this one, which is of %s", found, HEAD)
+        LOG.warning("The database is at revision %s of a later release; this release has %s", found, HEAD)
 
 
 def _connect(engine: sa.Engine) -> sa.Connection:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backends and pools as a scheduler finds them when it starts, and the epochs of agents."""
+"""Backends and pools as a starting scheduler loads them, and the epochs of agents."""
 
 import datetime
 from collections.abc import Collection, Mapping, Sequence
@@ -15,19 +15,20 @@ from tonnage.ledger.claims import bookings, pool_counters
 from tonnage.ledger.db import chunks
 from tonnage.ledger.inventory import scheduling_rules
 
-#: How long a volume that could not be moved is left alone; each try may copy all of it, and tells its owner.
+#: Pause after a failed migration of a drain: each attempt may copy the whole volume, and sends its owner a message.
 _AFTER_FAILURE = datetime.timedelta(minutes=10)
 
-#: Of a pool beside its backend: when the driver began to collect its figures, if these are not of the last report; null
-#: if they are.
+#: The time at which the driver began to collect a pool's figures, if these are not from the last report; null if they
+#: are. For queries that join pools with their backends.
 KEPT_SINCE = sa.case((models.Pool.unheard_at == models.Backend.last_report_at, models.Pool.figures_at))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendRow:
-    """One backend. ``silence`` is how many seconds ago it reported, by the database's clock; None if it never has.
+    """One backend.
 
-    ``report_age`` is by how many seconds the figures are older than that: how long the driver took to collect them.
+    ``silence`` is the number of seconds since its last report by the database's clock; None if it never reported.
+    ``report_age`` is the further age of the figures in seconds: the time that the driver took to collect them.
     """
 
     id: int
@@ -82,20 +83,11 @@ class PoolMark(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceVolume:
-    """A volume that another is made from, and its pool."""
-
-    volume_id: str
-    pool_name: str
-    size_gb: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PendingClaim:
-    """A claim whose agent has not told yet how it ended.
+    """A claim whose agent has not reported its end yet.
 
-    ``source`` is where the content comes from, of a migration or a clone. ``age`` is how many seconds ago the claim
-    was made, by the database's clock.
+    ``source`` is the source of a migration or a clone. ``age`` is the number of seconds since the claim was made, by
+    the database's clock.
     """
 
     id: str
@@ -107,7 +99,7 @@ class PendingClaim:
     target_size_gb: int
     provisioning: str
     request_id: str
-    source: SourceVolume | None = None
+    source: bookings.SourceVolume | None = None
     reference: str | None = None
     age: float = 0.0
 
@@ -145,7 +137,7 @@ def find(session: orm.Session, name: str) -> BackendRow | None:
 
 
 def reports_of(session: orm.Session, name: str) -> list[Mapping[str, Any]]:
-    """Return the last reports of the pools of a backend, in the order of their names.
+    """Return the last reported stats of the pools of a backend, in the order of their names.
 
     Raises :class:`~tonnage.capacity.errors.NotFound` if there is no such backend.
     """
@@ -158,7 +150,7 @@ def reports_of(session: orm.Session, name: str) -> list[Mapping[str, Any]]:
 
 
 def load_backends(session: orm.Session, *, ids: Collection[int] | None = None) -> list[BackendRow]:
-    """Return all backends, or those with certain ids."""
+    """Return all backends, or those with these ids."""
     if ids is None:
         return _backends(session, sa.true())
     return [row for some in chunks.cut(sorted(ids)) for row in _backends(session, models.Backend.id.in_(some))]
@@ -167,7 +159,7 @@ def load_backends(session: orm.Session, *, ids: Collection[int] | None = None) -
 def load_pools(
     session: orm.Session, *, backend: str | None = None, ids: Collection[int] | None = None
 ) -> list[PoolRow]:
-    """Return the pools that were in their backend's last report; of one backend, or those with certain ids."""
+    """Return the pools that were in their backend's last report; of all backends, of one, or those with these ids."""
     pool = models.Pool
     statement = (
         sa.select(
@@ -241,7 +233,7 @@ def load_pool_marks(session: orm.Session, backend_ids: Collection[int]) -> list[
 def load_pending(
     session: orm.Session, *, backend_id: int | None = None, ids: Collection[str] | None = None
 ) -> list[PendingClaim]:
-    """Return the claims that wait for their agent, oldest first: all, of one backend, or those with certain ids."""
+    """Return the claims that wait for their agent, oldest first: all, of one backend, or those with these ids."""
     claim = models.Claim
     statement = (
         sa.select(claim, models.Pool.name, models.utcnow())
@@ -273,10 +265,10 @@ def load_pending(
     ]
 
 
-def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, SourceVolume]:
-    """Return where claims have their content from, by claim: the same volume elsewhere, or the one that is cloned."""
+def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, bookings.SourceVolume]:
+    """Return the sources of claims by claim id: the old copy for a migration, the source volume for a clone."""
     volume, pool = models.Volume, models.Pool
-    sources: dict[str, SourceVolume] = {}
+    sources: dict[str, bookings.SourceVolume] = {}
     moves = {claim.id: claim for claim in claims if claim.source_pool_id is not None}
     if not moves:
         return sources
@@ -293,15 +285,17 @@ def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, 
         cloned.update((row[0], (row[1], row[2])) for row in session.execute(clones.where(volume.id.in_(ids))))
     for claim in moves.values():
         volume_id, size = cloned.get(claim.volume_id, (claim.volume_id, claim.target_size_gb))
-        # The original has gone or, let go of, is there still; what is to be copied of it has been claimed.
+        # The source volume may have been deleted or unmanaged meanwhile; the claim has the size that is to be copied.
         size = size or claim.physical_gb or claim.target_size_gb
         pool_name = names.get(claim.source_pool_id or 0, "a pool that is gone")
-        sources[claim.id] = SourceVolume(volume_id=volume_id or claim.volume_id, pool_name=pool_name, size_gb=size)
+        sources[claim.id] = bookings.SourceVolume(
+            volume_id=volume_id or claim.volume_id, pool_name=pool_name, size_gb=size
+        )
     return sources
 
 
 def unplaced_volumes(session: orm.Session) -> list[str]:
-    """Return volumes that are being created and on no pool: their last attempt failed and no other has begun."""
+    """Return volumes that are being created and on no pool: their last attempt failed and the next has not begun."""
     volume = models.Volume
     return list(
         session.scalars(
@@ -313,19 +307,19 @@ def unplaced_volumes(session: orm.Session) -> list[str]:
 
 
 def draining_volumes(session: orm.Session, limit: int, after: str = "") -> list[str]:
-    """Return volumes that are to leave their backend, so that not more than ``limit`` move at a time.
+    """Return volumes to migrate away from draining backends, so that at most ``limit`` of them move at a time.
 
-    They come in the order of their ids, beginning after the id ``after`` and going round, so that those that find no
-    place keep nobody else waiting. One whose migration failed is left alone for a while.
+    They are returned in the order of their ids, starting after the id ``after`` and wrapping around, so that volumes
+    that find no other pool do not block the rest. A volume whose migration failed is skipped for ten minutes.
     """
     volume, pool, backend = models.Volume, models.Pool, models.Backend
     if session.scalar(sa.select(backend.id).where(backend.draining.is_(True)).limit(1)) is None:
-        return []  # as nearly always; else the database might go through all volumes to find that
+        return []  # the usual case; without this query the database might read all volumes
     of_draining = (
         sa.select(volume.id)
         .join(pool, pool.id == volume.pool_id)
         .join(backend, backend.id == pool.backend_id)
-        # What is in a group stays together, and so where it is.
+        # The volumes of a group stay together, so they are not moved.
         .where(backend.draining.is_(True), volume.group_id.is_(None))
     )
     moving = session.scalars(of_draining.where(volume.status == "maintenance").limit(limit)).all()
@@ -344,9 +338,9 @@ def draining_volumes(session: orm.Session, limit: int, after: str = "") -> list[
 
 
 def set_state(session: orm.Session, name: str, *, enabled: bool, draining: bool, reason: str | None) -> BackendRow:
-    """Enable or disable a backend, or have it drained; decisions that saw it otherwise do not take effect.
+    """Enable, disable or drain a backend; decisions that read its earlier state do not take effect.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` for a name that has never said hello.
+    Raises :class:`~tonnage.capacity.errors.NotFound` for a backend whose agent has never sent a hello.
     """
     backend = session.scalar(sa.select(models.Backend).where(models.Backend.name == name).with_for_update())
     if backend is None:
@@ -366,9 +360,12 @@ def set_state(session: orm.Session, name: str, *, enabled: bool, draining: bool,
 
 
 def unheard(session: orm.Session, binary: str) -> float | None:
-    """Return for how many seconds no process of that binary could hear, by the database's clock; None: never."""
+    """Return the number of seconds since a process of that binary last listened to agents, by the database's clock.
+
+    None: no process ever did.
+    """
     service = models.Service
-    # Those of the release before, of which some may run beside this one, do not tell when they could hear.
+    # Processes of the previous release, which may run at the same time, do not record when they last listened.
     last = sa.func.max(sa.func.coalesce(service.last_listened_at, service.last_seen_at))
     row = session.execute(sa.select(models.utcnow(), last).where(service.binary == binary)).one()
     return models.age(row[0], row[1])
@@ -376,7 +373,7 @@ def unheard(session: orm.Session, binary: str) -> float | None:
 
 def _backends(session: orm.Session, condition: sa.ColumnElement[bool]) -> list[BackendRow]:
     backend = models.Backend
-    # As they are now, also where the session has met them before.
+    # populate_existing: return the current rows, even if the session has loaded them before.
     now = sa.select(backend, models.utcnow()).where(condition).order_by(backend.id)
     rows = session.execute(now.execution_options(populate_existing=True))
     return [

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who is there: scheduler processes and backends, judged by the database's clock."""
+"""Liveness of scheduler processes and backends, by the database's clock."""
 
 import datetime
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ AGENT = "tonnage-agent"
 class ServiceRow:
     """A scheduler process, or a backend with the agent process that runs it (``host`` is then ``host@backend``).
 
-    ``silence`` is how many seconds ago it was last heard, by the database's clock; None if it never was.
+    ``silence`` is the number of seconds since its last heartbeat or report, by the database's clock; None: none yet.
     """
 
     binary: str
@@ -34,13 +34,13 @@ class ServiceRow:
     draining: bool = False
 
     def up(self, down_time: float) -> bool:
-        """Tell whether it was heard within the last ``down_time`` seconds."""
+        """Return True if its last heartbeat or report is at most ``down_time`` seconds old."""
         return self.silence is not None and self.silence <= down_time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Myself:
-    """What a scheduler process tells of itself: who it is, what it goes by, and whether it hears agents by now."""
+    """A scheduler process as it describes itself: its identity, its rules, and whether it receives agents' messages."""
 
     binary: str
     host: str
@@ -51,7 +51,7 @@ class Myself:
 
 
 def heartbeat(session: orm.Session, me: Myself) -> None:
-    """Note that a process is there, now by the database's clock, and what it goes by."""
+    """Record that a process is alive, by the database's clock, and its rules."""
     service = models.Service
     values = {
         "last_seen_at": models.utcnow(),
@@ -76,9 +76,9 @@ def heartbeat(session: orm.Session, me: Myself) -> None:
 
 
 def set_scheduler_state(session: orm.Session, host: str, *, enabled: bool, reason: str | None) -> None:
-    """Note what an operator has said of a scheduler.
+    """Record that an operator has enabled or disabled a scheduler.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` for one that has never given a sign of life.
+    Raises :class:`~tonnage.capacity.errors.NotFound` for a scheduler that has never sent a heartbeat.
     """
     service = models.Service
     found = session.execute(
@@ -92,7 +92,7 @@ def set_scheduler_state(session: orm.Session, host: str, *, enabled: bool, reaso
 
 
 def leave(session: orm.Session, binary: str, host: str) -> None:
-    """Note that a process ends: nobody has to agree with it any more."""
+    """Record that a process ends: other schedulers no longer have to agree with its rules."""
     service = models.Service
     session.execute(
         sa.update(service)
@@ -103,7 +103,10 @@ def leave(session: orm.Session, binary: str, host: str) -> None:
 
 
 def unheard_others(session: orm.Session, binary: str, host: str) -> float | None:
-    """Return for how many seconds no process of that binary was heard but the one on ``host``; None: never."""
+    """Return the number of seconds since the last heartbeat of a process of that binary on another host.
+
+    None: there never was one.
+    """
     service = models.Service
     now, last = sa.type_coerce(models.utcnow(), sa.DateTime()), sa.func.max(service.last_seen_at)
     row = session.execute(sa.select(now, last).where(service.binary == binary, service.host != host)).one()
@@ -111,7 +114,7 @@ def unheard_others(session: orm.Session, binary: str, host: str) -> float | None
 
 
 def load(session: orm.Session) -> list[ServiceRow]:
-    """Return all scheduler processes and backends, by binary and host."""
+    """Return all scheduler processes and backends, sorted by binary and host."""
     now = sa.type_coerce(models.utcnow(), sa.DateTime())
     service, backend = models.Service, models.Backend
     rows = [

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listings: what is on a backend's storage, held against the ledger's claims.
+"""Listings of the volumes on a backend's storage, compared with the ledger's claims.
 
-Nothing here changes a claim or a volume. What differs is written to the table ``discrepancies`` for people to look at,
-and what volumes have that nobody claimed to the pools' ``external_gb``: where a driver reports no provisioned capacity
-it counts beside what is allocated.
+Nothing here changes a claim or a volume. Differences are written to the table ``discrepancies`` for operators. The sum
+of unclaimed volumes is written to the pools' ``external_gb``: where a driver reports no provisioned capacity it counts
+in addition to the allocated capacity.
 
-Only what is settled is compared. A listing is made while operations go on, and arrives later still, so it says nothing
-of a claim that ended while the driver looked, or afterwards.
+Only settled claims are compared. A listing is made while operations go on, and arrives later still, so it proves
+nothing about a claim that ended while the driver looked, or afterwards.
 """
 
 import math
@@ -23,21 +23,21 @@ from tonnage.ledger.claims import pool_counters
 from tonnage.ledger.db import chunks
 from tonnage.ledger.db.database import Overtaken, storable_text
 
-#: It is there, and the ledger knows nothing of it.
+#: On the storage, and unknown to the ledger.
 ORPHAN = "orphan"
-#: The ledger counts it, and it is not there.
+#: Counted by the ledger, and not on the storage.
 LOST = "lost"
-#: It has another size than the ledger counts.
+#: On the storage with another size than in the ledger.
 SIZE = "size"
-#: It is there and unclaimed, but was a volume of Tonnage's and may have been deleted since the look. If the next
+#: On the storage and unclaimed, but it was a volume of Tonnage and may have been deleted since the look. If the next
 #: listing shows it too, it is an orphan.
 UNCLEAR = "unclear"
-#: What counts as others'.
+#: Kinds whose sizes count as external capacity.
 EXTERNAL = (ORPHAN, UNCLEAR)
 
-#: Most characters of a name on the storage that are kept.
-_LONGEST_NAME = 255
-#: The ledger counts whole GiB, rounded up; a difference below this is none.
+#: Longest stored name of a volume on the storage, in characters.
+_MAX_NAME_LENGTH = 255
+#: Tolerance, in GiB, of a comparison with the ledger's sizes, which are rounded up to whole GiB.
 _PRECISION_GB = 1e-9
 
 #: A pool's id and the name of a volume on its storage.
@@ -65,29 +65,30 @@ def record(
     volumes: Sequence[Listed],
     in_hand: Collection[str] = (),
 ) -> None:
-    """Record what a backend holds, as listed in an epoch.
+    """Record a listing of a backend, made in an epoch.
 
-    Nothing is recorded of an epoch that is over, nor of a list that was overtaken by a later one: it would take back
-    what that one has shown, such as volumes that nobody has claimed and that have to be counted.
-    Raises :class:`~tonnage.ledger.db.database.Overtaken` if another has been recorded meanwhile.
+    Nothing is recorded if the epoch is over or a later listing was recorded before: an older listing would take back
+    results of the later one, such as unclaimed volumes that have to be counted. Raises
+    :class:`~tonnage.ledger.db.database.Overtaken` if another listing is recorded during the transaction.
 
-    ``tick`` was taken after the driver had looked, ``in_hand`` are the claims that were worked on meanwhile. A volume
-    counts as lost, or as of another size, only if its claims in the pool had ended before the look and nothing is under
-    way for it; as an orphan only if no claim in the pool names it.
+    ``tick`` was taken after the driver had looked; ``in_hand`` are the claims that the agent worked on meanwhile. A
+    volume counts as lost, or as of another size, only if its claims in the pool had ended before the look and no
+    operation is pending for it. It counts as an orphan only if no claim in the pool names it.
     """
     listing = _Listing(backend_id, (epoch, tick), volumes, frozenset(in_hand))
     backend = models.Backend
-    marks = sa.select(backend.listing_epoch, backend.listing_tick)
-    last = session.execute(marks.where(backend.id == backend_id, backend.epoch == epoch)).one_or_none()
+    last_listing = sa.select(backend.listing_epoch, backend.listing_tick)
+    last = session.execute(last_listing.where(backend.id == backend_id, backend.epoch == epoch)).one_or_none()
     if last is None or tuple(last) >= (epoch, tick):
         return
-    # Usually nothing is new, and then nobody has to wait for a comparison of a hundred thousand volumes.
-    picture = _look(session, listing)
-    if picture.is_news():
-        locked = pool_counters.lock(session, picture.pools.keys())
-        picture = _look(session, listing)
-        _write(session, picture)
-        if _write_external(session, picture):
+    # Usually nothing has changed: the first comparison needs no locks, so other transactions do not wait for a
+    # comparison of a hundred thousand volumes.
+    comparison = _compare(session, listing)
+    if comparison.has_changes():
+        locked = pool_counters.lock(session, comparison.pools.keys())
+        comparison = _compare(session, listing)
+        _write(session, comparison)
+        if _write_external(session, comparison):
             pool_counters.recount_shared(session, locked.shared())
     recorded: Any = session.execute(
         sa.update(backend)
@@ -100,8 +101,8 @@ def record(
         raise Overtaken(f"another listing of backend {backend_id} has been recorded")
 
 
-def outdate(session: orm.Session, backend_id: int, epoch: int, tick: int) -> None:
-    """Let no list count any more that was made at a moment or before it."""
+def invalidate_until(session: orm.Session, backend_id: int, epoch: int, tick: int) -> None:
+    """Make all listings count as outdated that were made at this tick or before it."""
     backend = models.Backend
     earlier = sa.and_(backend.listing_epoch == epoch, backend.listing_tick < tick)
     session.execute(
@@ -134,40 +135,41 @@ class _Row:
 
 
 @dataclass(slots=True)
-class _Picture:
-    """What a listing shows, beside what is recorded of the pools that it is about.
+class _Comparison:
+    """The result of comparing a listing with the ledger, and the recorded state of the pools in question.
 
-    It is ``vague`` where something was under way of which the ledger knows nothing any more.
+    It is ``vague`` if the agent worked on a claim that the ledger no longer has.
     """
 
     pools: Mapping[int, Any]
     recorded: Mapping[Place, _Row]
-    vague: bool
+    incomplete: bool
     found: dict[Place, _Difference] = field(default_factory=dict)
 
     def add(self, place: Place, difference: _Difference) -> None:
         self.found[place[0], _recorded_name(place[1])] = difference
 
-    def is_news(self) -> bool:
+    def has_changes(self) -> bool:
         return bool(self.external()) or {place: row.difference for place, row in self.recorded.items()} != self.found
 
     def external(self) -> dict[int, float]:
-        """Return what others have in pools where that is not what is recorded.
+        """Return the external capacity of the pools whose recorded value differs, by pool id.
 
-        What is unclear counts: less than there is must never be counted.
+        Unclear volumes count: the capacity in use must never be counted too low.
         """
         sums = dict.fromkeys(self.pools, 0.0)
         for (pool_id, _), found in self.found.items():
             if found.kind in EXTERNAL:
                 sums[pool_id] += found.listed_gb
         rounded = {pool_id: round(size, 6) for pool_id, size in sums.items()}
-        if self.vague:
-            # It may have been a volume that has been made and let go of since, and that this list does not show yet.
+        if self.incomplete:
+            # The unknown claim may be of a volume that was created and unmanaged since, and that this listing does not
+            # show yet.
             rounded = {pool_id: max(size, self.pools[pool_id].external_gb) for pool_id, size in rounded.items()}
         return {pool_id: size for pool_id, size in rounded.items() if size != self.pools[pool_id].external_gb}
 
 
-def _look(session: orm.Session, listing: _Listing) -> _Picture:
+def _compare(session: orm.Session, listing: _Listing) -> _Comparison:
     pool = models.Pool
     rows = session.execute(
         sa.select(pool.id, pool.name, pool.present, pool.storage_id, pool.external_gb).where(
@@ -175,31 +177,31 @@ def _look(session: orm.Session, listing: _Listing) -> _Picture:
         )
     ).all()
     ids = {short_name(row.name): row.id for row in rows}
-    # Of pools that no report has named yet there is nowhere to record anything.
-    held = {(ids[one.pool], one.volume_id): _size(one.size_gb) for one in listing.volumes if one.pool in ids}
-    named = {pool_id for pool_id, _ in held}
-    # A pool that is gone from the reports, and of which nothing is listed, was not looked at.
+    # Volumes in pools that no report has named yet cannot be recorded.
+    listed_sizes = {(ids[one.pool], one.volume_id): _size(one.size_gb) for one in listing.volumes if one.pool in ids}
+    named = {pool_id for pool_id, _ in listed_sizes}
+    # A pool that is neither reported nor has listed volumes was not examined by the driver.
     pools = {row.id: row for row in rows if row.present or row.id in named}
     claims = _claims(session, listing)
-    picture = _Picture(pools, _recorded(session, listing.backend_id, pools), not claims.ids >= listing.in_hand)
+    comparison = _Comparison(pools, _recorded(session, listing.backend_id, pools), not claims.ids >= listing.in_hand)
     settled = {place: size for place, size in claims.settled.items() if place not in claims.unsettled}
-    for place in settled.keys() - held.keys():
+    for place in settled.keys() - listed_sizes.keys():
         if place[0] in pools:
-            picture.add(place, _Difference(LOST, 0.0, float(settled[place])))
-    for place in settled.keys() & held.keys():
-        if math.ceil(held[place] - _PRECISION_GB) != settled[place]:
-            picture.add(place, _Difference(SIZE, held[place], float(settled[place])))
-    # What is only being taken over, or purged, is counted by no claim, so it stays with what others have.
-    merely_named = claims.unsettled - claims.counted
-    unclaimed = held.keys() - settled.keys() - (claims.unsettled - merely_named)
-    unclaimed -= _claimed_beside(session, pools, unclaimed)
-    seen_before = {place for place, row in picture.recorded.items() if row.difference.kind in EXTERNAL}
-    first_seen = [place for place in unclaimed if (place[0], _recorded_name(place[1])) not in seen_before]
-    once_ours = _once_ours(session, {name for _, name in first_seen})
-    unclear = claims.leaving.union(merely_named, (place for place in first_seen if place[1] in once_ours))
+            comparison.add(place, _Difference(LOST, 0.0, float(settled[place])))
+    for place in settled.keys() & listed_sizes.keys():
+        if math.ceil(listed_sizes[place] - _PRECISION_GB) != settled[place]:
+            comparison.add(place, _Difference(SIZE, listed_sizes[place], float(settled[place])))
+    # A copy that is only being managed or purged is counted by no claim, so it stays external.
+    uncounted = claims.unsettled - claims.counted
+    unclaimed = listed_sizes.keys() - settled.keys() - (claims.unsettled - uncounted)
+    unclaimed -= _claimed_elsewhere(session, pools, unclaimed)
+    external_before = {place for place, row in comparison.recorded.items() if row.difference.kind in EXTERNAL}
+    first_seen = [place for place in unclaimed if (place[0], _recorded_name(place[1])) not in external_before]
+    former_volumes = _volume_ids_among(session, {name for _, name in first_seen})
+    unclear = claims.leaving.union(uncounted, (place for place in first_seen if place[1] in former_volumes))
     for place in unclaimed:
-        picture.add(place, _Difference(UNCLEAR if place in unclear else ORPHAN, held[place], 0.0))
-    return picture
+        comparison.add(place, _Difference(UNCLEAR if place in unclear else ORPHAN, listed_sizes[place], 0.0))
+    return comparison
 
 
 def _recorded(session: orm.Session, backend_id: int, pool_ids: Collection[int]) -> dict[Place, _Row]:
@@ -218,11 +220,12 @@ def _recorded(session: orm.Session, backend_id: int, pool_ids: Collection[int]) 
 
 @dataclass(slots=True)
 class _Claims:
-    """A backend's claims as a listing can be held against them.
+    """The claims of a backend, classified for the comparison with a listing.
 
-    ``settled`` are the GiB of what had ended before the look. Of ``unsettled`` places nothing can be said. ``counted``
-    are the places of which some claim counts, or did until lately, what is there. ``leaving`` are those of released
-    claims that are still kept: deleted during the look, or let go of and there all the same. ``ids`` are all.
+    ``settled`` maps places to the GiB of claims that had ended before the look. The listing proves nothing about
+    ``unsettled`` places. ``counted`` are the places with a claim of any size. ``leaving`` are the places of released
+    claims that are still kept: deleted during the look, or unmanaged and still on the storage. ``ids`` are the ids of
+    all claims.
     """
 
     ids: set[str] = field(default_factory=set)
@@ -260,16 +263,16 @@ def _claims(session: orm.Session, listing: _Listing) -> _Claims:
         else:
             found.unsettled.add(place)
             if reference is not None:
-                # What is taken over goes by the volume's id only afterwards.
+                # A copy that is being managed has the volume's id as its name only afterwards.
                 found.unsettled.add((pool_id, reference))
     return found
 
 
-def _claimed_beside(session: orm.Session, pools: Mapping[int, Any], unclaimed: Collection[Place]) -> set[Place]:
-    """Return places whose volume another pool on the same storage claims: a driver may show it in both.
+def _claimed_elsewhere(session: orm.Session, pools: Mapping[int, Any], unclaimed: Collection[Place]) -> set[Place]:
+    """Return the places whose volume another pool on the same storage claims: a driver may list it in both pools.
 
-    Claims of what is no volume any more are of copies that have been left there, such as by a move, and tell nothing of
-    what is elsewhere.
+    Only claims of existing volumes count: a claim without a volume is of a copy that was left there, for example by a
+    migration, and proves nothing about other pools.
     """
     storages = {pool_id: row.storage_id for pool_id, row in pools.items() if row.storage_id is not None}
     wanted = {storages[pool_id] for pool_id, _ in unclaimed if pool_id in storages}
@@ -287,46 +290,48 @@ def _claimed_beside(session: orm.Session, pools: Mapping[int, Any], unclaimed: C
     return {place for place in unclaimed if (storages.get(place[0]), place[1]) in claimed}
 
 
-def _once_ours(session: orm.Session, names: Collection[str]) -> set[str]:
-    """Return those of the names that are, or not long ago were, ids of volumes.
+def _volume_ids_among(session: orm.Session, names: Collection[str]) -> set[str]:
+    """Return the names that are ids of volumes, or were until lately.
 
-    The claims of a volume go with it, so that a listing of the time before shows it as if there had never been any.
+    The claims of a deleted volume are gone, so an older listing would show it as if it had never been claimed.
     """
     known: set[str] = set()
-    for some in chunks.cut(sorted(name for name in names if len(name) <= models.LONGEST_ID and _is_storable(name))):
+    for chunk in chunks.cut(sorted(name for name in names if len(name) <= models.LONGEST_ID and _is_storable(name))):
         for column in (models.Volume.id, models.RequestKey.volume_id):
-            known.update(session.scalars(sa.select(column).where(column.in_(some))))
+            known.update(session.scalars(sa.select(column).where(column.in_(chunk))))
     return known
 
 
 def _recorded_name(name: str) -> str:
     """Return a volume's name as it is recorded.
 
-    One that a database would change is written out in quotes: it must not be taken for another volume's.
+    A name that a database would change is recorded in quotes with escapes, so that it is not taken for another volume.
     """
-    return name if _is_storable(name) and len(name) <= _LONGEST_NAME else ascii(name)[:_LONGEST_NAME]
+    return name if _is_storable(name) and len(name) <= _MAX_NAME_LENGTH else ascii(name)[:_MAX_NAME_LENGTH]
 
 
 def _is_storable(name: str) -> bool:
-    # MariaDB does not tell names apart by blanks at the end.
+    # MariaDB ignores trailing blanks in comparisons.
     return storable_text(name).rstrip() == name
 
 
 def _size(listed: float) -> float:
-    """Return a size as it is recorded; a driver may say anything."""
+    """Return a size as it is recorded: a driver may report any number, so invalid ones count as 0."""
     return max(0.0, listed) if math.isfinite(listed) else 0.0
 
 
-def _write(session: orm.Session, picture: _Picture) -> None:
-    """Make the table say what was found."""
+def _write(session: orm.Session, comparison: _Comparison) -> None:
+    """Write the discrepancies of the comparison to the table."""
     table = models.Discrepancy
-    for some in chunks.cut([row.id for place, row in sorted(picture.recorded.items()) if place not in picture.found]):
-        session.execute(sa.delete(table).where(table.id.in_(some)).execution_options(synchronize_session=False))
+    for chunk in chunks.cut(
+        [row.id for place, row in sorted(comparison.recorded.items()) if place not in comparison.found]
+    ):
+        session.execute(sa.delete(table).where(table.id.in_(chunk)).execution_options(synchronize_session=False))
     insert: list[dict[str, Any]] = []
     update: list[dict[str, Any]] = []
-    for (pool_id, name), found in sorted(picture.found.items()):
+    for (pool_id, name), found in sorted(comparison.found.items()):
         values = {"kind": found.kind, "listed_gb": found.listed_gb, "ledger_gb": found.ledger_gb}
-        known = picture.recorded.get((pool_id, name))
+        known = comparison.recorded.get((pool_id, name))
         if known is None:
             insert.append({"pool_id": pool_id, "volume_id": name, **values})
         elif known.difference != found:
@@ -337,9 +342,9 @@ def _write(session: orm.Session, picture: _Picture) -> None:
         session.connection().execute(sa.insert(models.table(table)).values(seen_at=models.utcnow()), insert)
 
 
-def _write_external(session: orm.Session, picture: _Picture) -> bool:
-    """Make the pools say what others have there; tell whether that is new."""
-    rows = [{"id": pool_id, "external_gb": size} for pool_id, size in sorted(picture.external().items())]
+def _write_external(session: orm.Session, comparison: _Comparison) -> bool:
+    """Write the external capacity to the pools; return True if it has changed."""
+    rows = [{"id": pool_id, "external_gb": size} for pool_id, size in sorted(comparison.external().items())]
     if rows:
         session.execute(sa.update(models.Pool), rows)
     return bool(rows)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pools may hold, restated: the rules have changed, the figures have not."""
+"""New limits of pools after a change of the scheduling rules, computed from unchanged figures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from tonnage.ledger import models
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The ratio of a pool, and what provisioned and in-flight capacity may reach there in GiB; None is no limit."""
+    """The ratio of a pool, and its limit for provisioned plus in-flight capacity in GiB; None is no limit."""
 
     pool_id: int
     ratio: float
@@ -20,9 +20,9 @@ class Limit:
 
 
 def restate(session: orm.Session, limits: Sequence[Limit]) -> None:
-    """Write limits that follow from the figures in the pools' rows, which must be locked since these were read.
+    """Write new limits that follow from the figures in the pools' rows.
 
-    Decisions that saw the old ones do not take effect.
+    The pools must be locked before their figures are read. Decisions that read the old limits do not take effect.
     """
     rows = [
         {"of": limit.pool_id, "its_ratio": limit.ratio, "limit": limit.thin_limit_gb}

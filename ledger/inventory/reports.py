@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The application of reports: figures and limits go into the rows of pools, and claims become contained."""
+"""Reports written to the ledger: figures and limits of pools, and the containment of claims."""
 
 import datetime
 from collections.abc import Collection, Mapping, Sequence
@@ -16,11 +16,10 @@ from tonnage.ledger.db import chunks
 
 
 class PoolFigures(NamedTuple):
-    """The figures of one pool for its row, in GiB; None is unknown, infinite or no limit.
+    """The figures of one pool in a report, in GiB, as its row stores them; None is unknown, infinite or no limit.
 
-    ``id`` is that of the pool's row, None for a new pool. ``changes_decisions`` tells that something other than
-    capacities has changed, so that decisions based on the old row must not take effect. ``stats`` is the report of the
-    pool, as JSON or to be encoded.
+    ``id`` is the id of the pool's row, None for a new pool. ``changes_decisions`` is True if more than capacities has
+    changed, so that decisions that read the old row must not take effect. ``stats`` is JSON text or a value to encode.
     """
 
     id: int | None
@@ -41,11 +40,11 @@ class PoolFigures(NamedTuple):
 class Report:
     """A report of one backend: ``figures`` of the pools that changed, ``vanished`` for pools no longer reported.
 
-    The pools in ``unusable`` have bad figures: they keep the old ones, and claims on them stay as they are. ``stamps``
-    are those of the storages, taken before the driver collected the figures. ``storages`` are all storages behind the
-    backend's pools. ``base`` is the number of the report that ``figures`` were compared with: pools without new figures
-    have not changed since that report. ``rules`` is the generation of the rules that the limits follow from. ``age`` is
-    how many seconds before the report was sent the driver began to collect it, by the agent.
+    Pools in ``unusable`` keep their old figures, and their claims stay contained or
+    uncontained as they are. ``stamps`` are the stamps of the storages, taken before the look; ``storages`` are all
+    storages of the backend's pools. ``base`` is the number of the report that ``figures`` were compared with: all other
+    pools are unchanged since that report. ``rules`` is the generation of the rules from which the limits were computed.
+    ``age`` is the number of seconds between the begin of the look and the sending of the report, by the agent's clock.
     """
 
     backend_id: int
@@ -64,8 +63,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The effect of a report: ids, by name, of the pools that were written, and generations and counters, by id, of the
-    pools where they may have changed.
+    """The effects of a report.
+
+    ``ids`` are the ids, by name, of the pools that were written. ``generations`` and ``counters`` have, by pool id, all
+    pools where these may have changed.
     """
 
     ids: Mapping[str, int]
@@ -74,7 +75,7 @@ class Applied:
 
 
 class _LastReport(NamedTuple):
-    """When the report before came, and by how many seconds its figures were older than that."""
+    """The time of a backend's previous report, and the further age of its figures in seconds."""
 
     at: datetime.datetime | None
     age: float
@@ -83,8 +84,8 @@ class _LastReport(NamedTuple):
 def apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied | None]:
     """Apply reports of different backends.
 
-    A report has no effect, and the result None, if its epoch is over, if it was not compared with the last applied one,
-    or if its limits follow from rules that have changed.
+    The result is None for a report that was not applied: its epoch is over, it was not compared with the last report
+    that was applied, or its limits follow from outdated rules.
     """
     accepted = _record(session, reports)
     results: list[Applied | None] = [None] * len(reports)
@@ -95,7 +96,10 @@ def apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied | Non
 
 
 def _record(session: orm.Session, reports: Sequence[Report]) -> dict[int, _LastReport]:
-    """Record reports in the rows of their backends; return the indexes of accepted ones, each with the one before."""
+    """Record reports in the rows of their backends, and return the previous report for each that is accepted.
+
+    The keys of the result are indexes of ``reports``.
+    """
     backend = models.Backend
     rows = session.execute(
         sa.select(
@@ -151,7 +155,8 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_La
     storages |= {figure.storage_id for report in reports for figure in report.figures if figure.storage_id is not None}
     backend_of: dict[int, int] = {pool_id: backend_id for backend_id, pool_id in waiting}
     if storages:
-        # In-flight capacity of one pool counts for all on its storage, so all of them have to record what is covered.
+        # In-flight claims of one pool count for all pools on its storage, so the coverage of all of them has to be
+        # recorded.
         _make_storages(session, storages)
         found = session.execute(
             sa.select(pool.id, pool.backend_id).where(
@@ -161,7 +166,8 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_La
         backend_of.update({row[0]: row[1] for row in found if row[0] not in unusable})
         covered |= backend_of.keys()
     on_storage: Mapping[int, str | None] = {}
-    # A pool with such changes may have left its storage, and the others there count it no more.
+    # If more than capacities has changed, a pool may have left its storage, and the other pools there must stop
+    # counting it.
     moved = any(figure.changes_decisions for report in reports for figure in report.figures)
     if waiting or storages or vanished or moved or unusable:
         locked = pool_counters.lock(session, written | covered | vanished | unusable, storages)
@@ -171,7 +177,7 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_La
     for report, last in zip(reports, before, strict=True):
         if report.unusable:
             _keep(session, report.unusable, last)
-    # Pools with the same figures are written only where a claim waits for what they cover.
+    # Pools with unchanged figures are not written, except for their coverage where a claim waits for it.
     of_backend = {report.backend_id: report for report in reports}
     if covered - written:
         _cover(session, {pool_id: of_backend[backend_of[pool_id]] for pool_id in covered - written}, on_storage)
@@ -187,12 +193,24 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_La
         pool_counters.recount_in_flight(session, [pool_id for _, pool_id in waiting])
     others = pool_counters.recount_shared(session, storages)
     result = _result(session, written | {pool_id for _, pool_id in waiting} | others)
-    # Each report has the counters of all: each may change the in-flight capacity of others.
+    # Each result has the counters of all pools, as any report may change the shared in-flight counters of the others.
     return [Applied(each, result.generations, result.counters) for each in ids]
 
 
+def shared_storages(session: orm.Session, backend_id: int) -> list[str]:
+    """Return the ids of the storages that pools of a backend draw on together with pools of others, in order."""
+    mine, other = orm.aliased(models.Pool), orm.aliased(models.Pool)
+    found = session.scalars(
+        sa.select(mine.storage_id)
+        .join(other, sa.and_(other.storage_id == mine.storage_id, other.backend_id != mine.backend_id))
+        .where(mine.backend_id == backend_id)
+        .distinct()
+    )
+    return sorted(each for each in found if each is not None)
+
+
 def stamp(session: orm.Session, storage_ids: Collection[str]) -> dict[str, int]:
-    """Return stamps, by storage, for a report that a driver is about to collect."""
+    """Increase the stamps of storages before a look begins, and return them by storage."""
     storage = models.Storage
     _make_storages(session, storage_ids)
     for storage_id in sorted(storage_ids):
@@ -207,7 +225,7 @@ def stamp(session: orm.Session, storage_ids: Collection[str]) -> dict[str, int]:
 
 
 def _insert(session: orm.Session, report: Report) -> dict[str, int]:
-    """Insert rows for pools that are new and return their ids by name."""
+    """Insert rows for new pools and return their ids by name."""
     pool = models.Pool
     names = [figure.name for figure in report.figures if figure.id is None]
     if not names:
@@ -246,7 +264,8 @@ def _write(session: orm.Session, reports: Sequence[Report], ids: Sequence[Mappin
         if figure.changes_decisions and figure.storage_id is not None
     ]
     if moved:
-        # They may be new on their storage: claims there count for the other pools from here on.
+        # The pools may have joined their storage with this report: their in-flight claims count for the other pools
+        # from now on.
         session.execute(
             sa.update(models.Claim)
             .where(models.Claim.pool_id.in_(moved), models.Claim.contained.is_(False))
@@ -255,20 +274,24 @@ def _write(session: orm.Session, reports: Sequence[Report], ids: Sequence[Mappin
         )
     claim, pool = models.Claim, models.Pool
     for report in reports:
-        for storage_id in sorted({figure.storage_id or "" for figure in report.figures if figure.changes_decisions}):
-            if storage_id in report.stamps:
-                # Operations that ended there after the stamp are not in their figures, but maybe in all others.
-                there = sa.select(pool.id).where(pool.storage_id == storage_id)
-                session.execute(
-                    sa.update(claim)
-                    .where(claim.pool_id.in_(there), claim.end_stamp > report.stamps[storage_id])
-                    .values(everywhere=False)
-                    .execution_options(synchronize_session=False)
-                )
+        joined = {each.storage_id for each in report.figures if each.changes_decisions and each.storage_id is not None}
+        for storage_id in sorted(joined):
+            # Claims of other backends on the storage that ended after this look are not in these figures, though they
+            # may be in all others. A look without a stamp contains none.
+            there = sa.select(pool.id).where(pool.storage_id == storage_id, pool.backend_id != report.backend_id)
+            session.execute(
+                sa.update(claim)
+                .where(claim.pool_id.in_(there), claim.end_stamp > report.stamps.get(storage_id, 0))
+                .values(everywhere=False)
+                .execution_options(synchronize_session=False)
+            )
 
 
 def _keep(session: orm.Session, pool_ids: Collection[int], before: _LastReport) -> None:
-    """Record that pools keep their figures, and since when: those of the report before, if that had usable ones."""
+    """Record that pools keep their figures, and when these were collected.
+
+    The figures are of the previous report, if that had usable figures, else of an earlier one.
+    """
     pool = models.Pool
     fresh = None if before.at is None else before.at - datetime.timedelta(seconds=before.age)
     for ids in chunks.cut(sorted(pool_ids)):
@@ -298,7 +321,7 @@ def _row(pool_id: int, report: Report, figure: PoolFigures) -> dict[str, Any]:
 
 
 def _cover(session: orm.Session, reports: Mapping[int, Report], storages: Mapping[int, str | None]) -> None:
-    """Record the ticks and stamps that the figures of pools cover; ``reports`` maps each pool to its report."""
+    """Record the coverage of the pools' figures, from the report of each."""
     rows = [
         {
             "of": pool_id,
@@ -313,7 +336,7 @@ def _cover(session: orm.Session, reports: Mapping[int, Report], storages: Mappin
 
 
 def _contain(session: orm.Session, reports: Sequence[Report]) -> None:
-    """Mark the claims that are contained in reports, and delete those that are released everywhere."""
+    """Mark the claims that the reports contain; delete released claims that no other pool has to see."""
     for of_all in (_DROP, _CONTAIN):
         complete = [_ended(report) for report in reports if not report.unusable]
         if complete:
@@ -370,7 +393,7 @@ _KEEP = (
     .where(_POOL.c.id == sa.bindparam("of"))
     .values(
         figures_at=sa.bindparam("since"),
-        # To the last digit, because the two are compared.
+        # Copied by the database, so that a comparison of the two times is exact.
         unheard_at=sa.select(_BACKEND.c.last_report_at).where(_BACKEND.c.id == _POOL.c.backend_id).scalar_subquery(),
     )
 )
@@ -384,7 +407,7 @@ _ENDED = sa.and_(
         sa.and_(_CLAIM.c.end_epoch == sa.bindparam("epoch"), _CLAIM.c.end_tick < sa.bindparam("covers")),
     ),
 )
-#: The figures of other pools on the storage may not contain a released claim yet.
+#: A released claim is kept while other pools on its storage may have to see it.
 _DROP = sa.delete(_CLAIM).where(
     _ENDED,
     _CLAIM.c.state == pool_counters.RELEASED,

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all schedulers go by: the default ratio and the calculation, which the limits of pools follow from.
+"""The rules that all schedulers share: the default ratio and the calculation, from which the limits of pools follow.
 
-They are one row, and only who holds it changes it. In the same transaction all backends get its generation. A scheduler
-that books on a backend or applies a report of it compares that with the generation that it goes by, in statements that
-lock the backend's row anyway. So from that transaction on nothing takes effect that follows from the rules of before,
-however long its scheduler has been asleep and whatever its clock says.
+The rules are one row, changed only under its lock. The same transaction writes the new generation to all backends. A
+scheduler that books on a backend or applies its report compares that generation with its own, in statements that lock
+the backend's row anyway. So from that transaction on nothing takes effect that follows from older rules, even if the
+scheduler was suspended for long or its clock is wrong.
 """
 
 from collections.abc import Sequence
@@ -21,12 +21,12 @@ from tonnage.ledger.inventory.heartbeats import Myself
 
 
 class RulesChanged(Exception):
-    """All schedulers have gone over to other rules. Nothing was written by those that were given."""
+    """The schedulers have agreed on other rules. The transaction has written nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules as the ledger has them. ``generation`` grows with each change."""
+    """The rules in the ledger. ``generation`` grows with each change."""
 
     default_ratio: str
     calculation: str
@@ -35,7 +35,7 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """An option that has another value here than on ``host``, another scheduler, which is up."""
+    """An option whose value here differs from that of another running scheduler, on ``host``."""
 
     option: str
     mine: str | None
@@ -48,7 +48,10 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """What became of a proposal: the rules' ``generation`` and who does not say the same; if nobody, these are they."""
+    """The result of a proposal: the generation of the rules, and the disagreeing schedulers.
+
+    Without a disagreement the proposal has become the rules.
+    """
 
     generation: int
     differences: Sequence[Difference]
@@ -62,22 +65,22 @@ def find(session: orm.Session) -> Rules | None:
 
 
 def hold(session: orm.Session) -> int:
-    """Return the generation of the rules, which do not change before the transaction ends."""
+    """Lock the rules against changes until the transaction ends, and return their generation."""
     return session.scalar(sa.select(models.Rules.generation).with_for_update(read=True)) or 0
 
 
 def require(session: orm.Session, generation: int) -> None:
-    """Raise :class:`RulesChanged` if the rules are of another generation by now."""
+    """Raise :class:`RulesChanged` if the rules have another generation."""
     if (session.scalar(sa.select(models.Rules.generation)) or 0) != generation:
         raise RulesChanged
 
 
 def join(session: orm.Session, me: Myself, down_time: float) -> int:
-    """Note that a scheduler starts, and return the generation of the rules, which are those that it goes by.
+    """Record that a scheduler starts, and return the generation of the rules, which must be its own.
 
-    If it is the only one they become what it goes by. Raises :class:`~tonnage.capacity.errors.ConfigurationError` if
-    they are others and another scheduler is up. Source: the spec "Over Subscription in Thin Provisioning", which wants
-    a consistent default across all scheduler nodes.
+    If it is the only running scheduler, its rules become the rules. Raises
+    :class:`~tonnage.capacity.errors.ConfigurationError` if the rules differ and another scheduler is up. Source: the
+    spec "Over Subscription in Thin Provisioning", which wants a consistent default across all scheduler nodes.
     """
     row = _lock(session, me)
     others = _others(session, me, down_time)
@@ -87,22 +90,22 @@ def join(session: orm.Session, me: Myself, down_time: float) -> int:
                 f"{found[0]}; it has to be the same for all: correct it here, or stop the others first (after a crash, "
                 f"wait service_down_time = {down_time:g} s)"
             )
-    elif not _carries(row, me):
+    elif not _matches(row, me):
         _change(session, row, me)
     heartbeats.heartbeat(session, me)
     return row.generation
 
 
 def propose(session: orm.Session, me: Myself, down_time: float, before: Myself | None = None) -> Vote:
-    """Note that a scheduler is to go by other rules; they become the rules once all that are up say the same.
+    """Propose the rules of ``me``; they take effect once all running schedulers propose the same.
 
-    A scheduler that proposes takes no decision until then. Once they are the rules it goes by them, whatever others
-    say. One that does not want to wait longer says what it went by ``before``: if the rules are still others, the
-    proposal is withdrawn.
+    A scheduler that proposes takes no decision until then. Once the rules are accepted it uses them, even if another
+    scheduler proposes something else later. To end the wait, a scheduler passes its earlier rules as ``before``: if the
+    proposal is still not accepted, it is withdrawn.
     """
     row = _lock(session, me)
     heartbeats.heartbeat(session, me)
-    if _carries(row, me):
+    if _matches(row, me):
         return Vote(row.generation, ())
     found = [
         difference
@@ -117,7 +120,7 @@ def propose(session: orm.Session, me: Myself, down_time: float, before: Myself |
 
 
 def _lock(session: orm.Session, me: Myself) -> models.Rules:
-    """Return the row, locked. The first scheduler of all makes it."""
+    """Return the rules' row, locked. The very first scheduler inserts it."""
     rows = sa.select(models.Rules).with_for_update()
     row = session.scalar(rows)
     if row is None:
@@ -126,13 +129,13 @@ def _lock(session: orm.Session, me: Myself) -> models.Rules:
                 session.add(
                     models.Rules(id=1, default_ratio=me.default_ratio, calculation=me.calculation, generation=0)
                 )
-        except db_exc.DBDuplicateEntry:  # another one was first
+        except db_exc.DBDuplicateEntry:  # another scheduler has inserted it
             pass
         row = session.scalars(rows).one()
     return row
 
 
-def _carries(row: models.Rules, me: Myself) -> bool:
+def _matches(row: models.Rules, me: Myself) -> bool:
     return (row.default_ratio, row.calculation) == (me.default_ratio, me.calculation)
 
 
@@ -143,7 +146,7 @@ def _change(session: orm.Session, row: models.Rules, me: Myself) -> None:
     row.generation += 1
     session.flush()
     backend = models.Backend
-    # In the order in which everybody locks them. Whoever has booked or reported by the rules of before is waited for.
+    # In the one order of locks. This waits for transactions that book or report by the earlier rules.
     session.execute(sa.select(backend.id).order_by(backend.id).with_for_update()).all()
     session.execute(
         sa.update(backend).values(rules_generation=row.generation).execution_options(synchronize_session=False)
@@ -151,7 +154,7 @@ def _change(session: orm.Session, row: models.Rules, me: Myself) -> None:
 
 
 def _others(session: orm.Session, me: Myself, down_time: float) -> list[heartbeats.ServiceRow]:
-    """Return the other schedulers that are up and go by rules, by host."""
+    """Return the other running schedulers that have rules, by host."""
     return [
         row
         for row in heartbeats.load(session)

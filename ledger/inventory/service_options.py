@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What counts as silence. Agents, which have no database, read it as well, so nothing of one is imported here."""
+"""The limit of silence after which a process counts as down.
+
+Agents, which have no database, use the option as well, so this module imports no database code.
+"""
 
 from oslo_config import cfg
 

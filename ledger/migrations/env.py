@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alembic's entry: migrations run on the connection that tonnage.ledger.db.schema hands over."""
+"""Alembic's entry point: migrations run on the connection that tonnage.ledger.db.schema passes."""
 
 from alembic import context
 
@@ -7,7 +7,7 @@ from tonnage.ledger import models
 
 
 def run() -> None:
-    """Run the migrations that were asked for."""
+    """Run the requested migrations."""
     connection = context.config.attributes["connection"]
     if connection is None:
         raise SystemExit("run migrations with 'tonnage-manage db sync'")

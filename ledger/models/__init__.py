@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ledger's tables.
 
-Sizes and capacities are GiB: whole numbers where the ledger counts, two decimals where drivers report. Times are UTC,
-by the database's clock. An operator may read all of this with plain SQL; only Tonnage may write it.
+Sizes and capacities are GiB: whole numbers for the ledger's own counts, two decimals for reported figures. Times are
+UTC, by the database's clock. An operator may read all tables with plain SQL; only Tonnage may write them.
 """
 
 from tonnage.ledger.models.announcements import Announcement, AnnouncementLease

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to be told to others."""
+"""Tables of the notification outbox."""
 
 import datetime
 from typing import Any
@@ -11,9 +11,9 @@ from tonnage.ledger.models.base import Base, Json, Timestamp, Uuid, exact_text, 
 
 
 class Announcement(Base):
-    """What is still to be announced on one channel; it goes when somebody has taken it.
+    """A notification that waits to be sent on one channel; its row is deleted once it has been sent.
 
-    ``message_id`` stays the same however often it is sent.
+    ``message_id`` stays the same when it is sent again.
     """
 
     __tablename__ = "announcements"
@@ -28,7 +28,7 @@ class Announcement(Base):
 
 
 class AnnouncementLease(Base):
-    """Which scheduler sends the announcements of a channel, since when; ``term`` grows with each lease."""
+    """The scheduler that sends the notifications of a channel, and since when; ``term`` grows with each lease."""
 
     __tablename__ = "announcement_leases"
 

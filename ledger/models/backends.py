@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backends with their pools, and what was found out about them."""
+"""Backends and their pools, shared storages, and findings about them."""
 
 import datetime
 from typing import Any
@@ -11,11 +11,11 @@ from tonnage.ledger.models.base import Base, Json, Timestamp, exact_text, utcnow
 
 
 class Backend(Base):
-    """One configured driver on one agent. ``epoch`` grows with every agent process that said hello.
+    """One configured driver on one agent. ``epoch`` grows with the hello of each new agent process.
 
-    Nothing is placed on a backend that is not ``enabled``; from one that is ``draining`` its volumes are moved away.
-    ``rules_generation`` is that of the rules, see :class:`Rules`.
-    ``listing_epoch`` and ``listing_tick`` are of the last listing that was recorded: older ones come too late.
+    Nothing is placed on a backend that is not ``enabled``; volumes are migrated away from a backend that is
+    ``draining``. ``rules_generation`` is the generation of the current rules, see :class:`Rules`. ``listing_epoch`` and
+    ``listing_tick`` are those of the last listing that was recorded: older listings are ignored.
     """
 
     __tablename__ = "backends"
@@ -42,21 +42,22 @@ class Backend(Base):
 
 
 class Pool(Base):
-    """A part of a backend. The figures are those of the last report; the counters are what the claims add up to.
+    """A part of a backend. The figures are those of the last report; the counters are sums of claims.
 
-    ``thin_limit_gb`` (what provisioned + in-flight may reach) and ``physical_limit_gb`` (free less the reserve) are
-    written with each report, so that a claim can compare columns; null is no limit. ``generation`` changes whenever
-    figures other than counters do in a way that decisions depend on.
+    ``thin_limit_gb`` (the limit for provisioned plus in-flight capacity) and ``physical_limit_gb`` (free capacity less
+    the reserve) are written with each report, so that a claim can compare columns; null is no limit. ``generation``
+    grows whenever anything but counters changes in a way that decisions depend on.
 
-    Pools of one ``storage_id`` draw on the same storage. The ``shared`` counters are what the claims of the others add
-    to what counts against this pool's figures; for a part carved out, which has a ``storage_free_gb``, that is the
-    physical room alone. ``covers_stamp`` is the storage's stamp that was current before the last look, see
-    :class:`Storage`. ``external_gb`` is what volumes have there that Tonnage did not place, as far as listings tell.
+    Pools with the same ``storage_id`` draw on the same storage. The ``shared`` counters are the sums of the other
+    pools' claims that count against this pool's figures; for a part carved out of a storage, which has a
+    ``storage_free_gb``, only the physical sum is kept. ``covers_stamp`` is the storage's stamp taken before the last
+    look, see :class:`Storage`. ``external_gb`` is the capacity of volumes that Tonnage did not place, by the last
+    listing.
 
-    ``exceeded_at`` is when it was found, and announced, to hold more than it should; null while it does not.
+    ``exceeded_at`` is the time at which the pool was found, and announced, to be over its limits; null while it is not.
 
-    ``unheard_at`` is when the last report came that had no figures of the pool that could be used. While the backend
-    has sent no later one, ``figures_at`` is when the driver began to collect those that are here.
+    ``unheard_at`` is the time of the last report without usable figures of the pool. While the backend has sent no
+    later report, ``figures_at`` is the time at which the driver began to collect the current figures.
     """
 
     __tablename__ = "pools"
@@ -95,10 +96,11 @@ class Pool(Base):
 
 
 class Storage(Base):
-    """What several pools draw on. Agents of different backends share no ticks, so the ledger stamps their looks.
+    """A storage that several pools draw on.
 
-    ``stamp`` grows with every look that is begun; a claim that ends is given the next one. A report whose look was
-    given stamp *n* contains every claim of the storage that had ended by then: those of a lower or equal stamp.
+    Agents of different backends share no ticks, so the ledger numbers their looks. ``stamp`` grows with every look that
+    begins; a claim that ends gets the next stamp. A report whose look has stamp *n* contains every claim of the storage
+    that had ended by then: those with a lower or equal stamp.
     """
 
     __tablename__ = "storages"
@@ -108,11 +110,11 @@ class Storage(Base):
 
 
 class Discrepancy(Base):
-    """What a backend's last listing showed that the ledger does not say, or says otherwise.
+    """A difference between the ledger and the last listing of a backend.
 
-    ``kind`` is ``orphan`` (there, and the ledger knows nothing of it), ``lost`` (the ledger counts it, and it is not
-    there), ``size``, or ``unclear`` (there and unclaimed, but it was a volume of Tonnage's until lately: the next list
-    tells). ``volume_id`` is the name on the storage.
+    ``kind`` is ``orphan`` (on the storage, unknown to the ledger), ``lost`` (counted by the ledger, not on the
+    storage), ``size``, or ``unclear`` (on the storage and unclaimed, but a volume of Tonnage until lately: the next
+    listing decides). ``volume_id`` is the name on the storage.
     """
 
     __tablename__ = "discrepancies"
@@ -128,10 +130,10 @@ class Discrepancy(Base):
 
 
 class Finding(Base):
-    """A definition of what drivers report that a pool's reports break, for as long as they do.
+    """A rule for reports that a pool's reports break, for as long as they do.
 
-    ``pool`` is what is reported as its name, which may be anything. ``once_seq`` is the tick of the listing in which
-    it was found, while that is not sure yet: not before another one shows it too.
+    ``pool`` is the reported name, which may be any text. ``once_seq`` is the tick of the listing that showed the
+    breach, until a second listing confirms it; null once it is certain.
     """
 
     __tablename__ = "findings"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all tables have in common: types of columns, the clock, the base of the models."""
+"""Common parts of all tables: column types, the database's clock, the base class of the models."""
 
 import datetime
 from typing import Any
@@ -10,16 +10,16 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.ext import compiler
 from sqlalchemy.sql import functions
 
-#: Times to the microsecond: MariaDB cuts to seconds unless told.
+#: Times have microseconds, which MariaDB would otherwise cut off.
 Timestamp = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 Json = sa.JSON()
-#: Most characters of a volume's id.
+#: Longest id of a volume, in characters.
 LONGEST_ID = 36
 Uuid = sa.String(LONGEST_ID)
 
 
 def exact_text(length: int) -> sa.String:
-    """Return the type of names that must stay apart by case: MariaDB's usual collations compare without it."""
+    """Return the type of a case-sensitive text column: MariaDB's usual collations ignore case."""
     exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
     return sa.String(length).with_variant(exact, "mysql", "mariadb")
 
@@ -48,7 +48,7 @@ def _utcnow_mysql(element: utcnow, compiled: Any, **kw: Any) -> str:
 
 
 def age(now: datetime.datetime, then: datetime.datetime | None) -> float | None:
-    """Return for how many seconds something has been by ``now``, both by :class:`utcnow`; None if it never was."""
+    """Return the seconds from ``then`` to ``now``, both by :class:`utcnow`; None if ``then`` is None."""
     return None if then is None else max(0.0, (now - then).total_seconds())
 
 
@@ -66,7 +66,7 @@ class Base(orm.DeclarativeBase):
 
 
 def table(model: type[Base]) -> sa.Table:
-    """Return the table of a model, for statements that are executed many times over: they go past the ORM."""
+    """Return the table of a model, for statements that bypass the ORM because they run very often."""
     found = model.__table__
-    assert isinstance(found, sa.Table)  # noqa: S101  -- said by the type of the attribute to be anything selectable
+    assert isinstance(found, sa.Table)  # noqa: S101  -- the declared type of the attribute is wider
     return found

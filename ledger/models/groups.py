@@ -11,7 +11,7 @@ from tonnage.ledger.models.volume_types import VolumeType
 
 
 class GroupType(Base):
-    """A type of groups. Its ``specs`` are asked of the backend of a group, as a volume type's extra specs are."""
+    """A type of groups. Its ``specs`` are requirements for a group's backend, as extra specs are for a volume's."""
 
     __tablename__ = "group_types"
 
@@ -24,9 +24,9 @@ class GroupType(Base):
 
 
 class Group(Base):
-    """Volumes that are on one backend: that on which they are, for it is written down nowhere else.
+    """Volumes that share one backend. The backend is that of its volumes; no column stores it.
 
-    One that is being deleted is there as long as one of its volumes is.
+    A group that is being deleted exists until its last volume is deleted.
     """
 
     __tablename__ = "groups"

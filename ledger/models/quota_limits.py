@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of projects, what they use, and what Placement is told of it."""
+"""Limits of projects, their usage, and the allocations sent to Placement."""
 
 import datetime
 
@@ -10,9 +10,9 @@ from tonnage.ledger.models.base import Base, Timestamp, Uuid, exact_text
 
 
 class QuotaLimit(Base):
-    """A limit that was set: for a project or in it for one user (``holder`` is ``project``), or for a class of them.
+    """A limit that was set for a project or one of its users (``holder`` is ``project``), or for a class of projects.
 
-    ``volume_type_id`` and ``user_id`` are empty where it is for all. -1 is no limit, which wins over other limits too.
+    ``volume_type_id`` and ``user_id`` are empty for a limit on all. -1 is no limit, and overrides other limits as well.
     """
 
     __tablename__ = "quota_limits"
@@ -26,11 +26,11 @@ class QuotaLimit(Base):
 
 
 class QuotaUsage(Base):
-    """A counter of what a project has, or in it one user or of one volume type (empty: all of them).
+    """A usage counter of a project, or in it of one user or one volume type (empty: all).
 
-    The volumes are the truth. A counter grows with what is booked and never falls by itself, so it is never less than
-    the truth; where it would turn somebody away, and now and then, it is counted anew. ``counted_at`` is when, null
-    where it must not be believed. Nothing is kept for what has no limit.
+    The volumes are the truth. A counter grows with each booking and is never lowered by the end of a volume, so it is
+    never below the real usage. It is recounted once a minute if used, and before it causes a refusal. ``counted_at`` is
+    the time of the last recount, null while the counter must not be trusted. Scopes without a limit have no counter.
     """
 
     __tablename__ = "quota_usages"
@@ -44,11 +44,11 @@ class QuotaUsage(Base):
 
 
 class Allocation(Base):
-    """What OpenStack Placement has been told of a volume in one pool, under the name of a consumer.
+    """The allocation of a volume in one pool as it was sent to OpenStack Placement, under a consumer id.
 
-    ``kind`` is its type there. ``generation`` counts its changes; null for one that Placement does not have yet.
-    ``doubt`` names the round that is telling it anew: as long as that is not known to have ended, either size may be
-    there. Pools may go before what was told of them is taken back.
+    ``kind`` is the consumer type. ``generation`` is the consumer's generation in Placement; null while Placement does
+    not have it. ``doubt`` names the round that is sending a change: until that round is known to have ended, Placement
+    may have either size. Pools may be deleted before their allocations are withdrawn.
     """
 
     __tablename__ = "placement_allocations"

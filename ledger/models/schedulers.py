@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The processes that decide, and the rules that they go by together."""
+"""Scheduler processes, and the rules that they share."""
 
 import datetime
 
@@ -10,10 +10,10 @@ from tonnage.ledger.models.base import Base, Timestamp, utcnow
 
 
 class Service(Base):
-    """A scheduler process, when it last said that it is there, and what it goes by, or is to go by.
+    """A scheduler process, the time of its last heartbeat, and the rules that it uses or proposes.
 
-    What all of them go by is in :class:`Rules`. ``enabled`` is what an operator has said of it. ``last_listened_at`` is
-    when it last could hear agents; null if it never could.
+    The rules that all schedulers use are in :class:`Rules`. ``enabled`` is set by an operator. ``last_listened_at`` is
+    the last time at which it received messages of agents; null if it never did.
     """
 
     __tablename__ = "services"
@@ -30,9 +30,10 @@ class Service(Base):
 
 
 class Rules(Base):
-    """The one row of what all schedulers go by. ``generation`` grows with each change, and all backends bear it.
+    """The single row of rules that all schedulers use.
 
-    So nothing has to read this row to know that it has changed: whoever books or reports locks a backend's row anyway.
+    ``generation`` grows with each change and is copied to all backends. So no transaction has to read this row to
+    notice a change: a booking or a report locks a backend's row anyway.
     """
 
     __tablename__ = "rules"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volume types, and what they are made of."""
+"""Volume types with their extra specs, QoS specs and access lists."""
 
 import datetime
 
@@ -42,9 +42,9 @@ class ExtraSpec(Base):
 
 
 class QosSpecs(Base):
-    """What volumes of some types are to get of a storage or a hypervisor, such as a number of operations per second.
+    """Limits for volumes of some types, such as a number of operations per second.
 
-    ``consumer`` is who sees to it: the hypervisor (``front-end``), the storage (``back-end``) or ``both``.
+    ``consumer`` enforces them: the hypervisor (``front-end``), the storage (``back-end``) or ``both``.
     """
 
     __tablename__ = "qos_specs"
@@ -57,7 +57,7 @@ class QosSpecs(Base):
 
 
 class TypeQos(Base):
-    """A volume type that QoS specs are for; no type has several."""
+    """The association of a volume type with QoS specs; a type has at most one."""
 
     __tablename__ = "volume_type_qos_specs"
 
@@ -68,7 +68,7 @@ class TypeQos(Base):
 
 
 class TypeAccess(Base):
-    """A project that sees and uses a volume type which is not public."""
+    """A project with access to a private volume type."""
 
     __tablename__ = "volume_type_access"
 

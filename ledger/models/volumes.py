@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes, what was promised for them, and what was answered."""
+"""Volumes, their claims, the answers to requests, and messages to users."""
 
 import datetime
 from typing import Any
@@ -13,9 +13,10 @@ from tonnage.ledger.models.volume_types import VolumeType
 
 
 class Volume(Base):
-    """A volume. ``size_gb`` is what the ledger counts; ``status_reason`` says why it is in error.
+    """A volume. ``size_gb`` is the size in the ledger; ``status_reason`` is the reason of an error.
 
-    ``attempted_pools`` are the pools that have failed to make it. ``migration_status`` is how its last migration went.
+    ``attempted_pools`` are the pools that have failed to create it. ``migration_status`` is the result of its last
+    migration.
     """
 
     __tablename__ = "volumes"
@@ -49,20 +50,21 @@ class Volume(Base):
 
 
 class Claim(Base):
-    """One promise of capacity, made with a decision, or the record of an operation under way that takes none.
+    """One promise of capacity, made with a decision, or the record of a pending operation that takes none.
 
-    ``create``, ``extend`` and ``migrate`` (at the target) take capacity, ``manage`` takes over what is there already;
-    ``delete`` and ``purge`` are records: of a volume on its way out, and of a copy that nobody wants any more.
+    ``create``, ``extend`` and ``migrate`` (at the target) take capacity, ``manage`` takes over the capacity of an
+    existing copy. ``delete`` and ``purge`` are records: of a volume that is being deleted, and of a copy that is no
+    longer needed.
 
-    ``pending`` until the agent has told how it ended, then ``confirmed``, or ``released``; ``abandoned`` where the
-    agent stayed away: it stays counted until a purge has ended. In flight while not ``contained``: until a report that
-    began after ``end_tick`` has been applied. ``everywhere`` is false while the figures of another pool on the same
-    storage may lack it; ``end_stamp`` orders it with those, see :class:`Storage`. ``target_size_gb`` is the absolute
-    size that the volume shall have (of what is taken over, the size that was listed), ``size_gb`` what the claim adds,
-    ``physical_gb`` what of it may be taken at once.
+    A claim is ``pending`` until the agent has reported its end, then ``confirmed`` or ``released``. It is ``abandoned``
+    if the agent stayed away: it stays counted until a purge has ended. A claim is in flight until it is ``contained``:
+    until a report that began after ``end_tick`` has been applied. ``everywhere`` is false while the figures of another
+    pool on the same storage may lack it; ``end_stamp`` orders its end among the looks of those pools, see
+    :class:`Storage`. ``target_size_gb`` is the absolute new size of the volume (for ``manage`` the listed size),
+    ``size_gb`` the capacity that the claim adds, ``physical_gb`` the part of it that may be used at once.
 
-    ``source_pool_id`` is where a copy is made from, ``reference`` the name on the storage of what is taken over,
-    ``volume_type_id`` the type that the volume has once a migration is done (null: the one it has).
+    ``source_pool_id`` is the pool with the source of a copy, ``reference`` the name on the storage of a copy to manage,
+    ``volume_type_id`` the type of the volume after a migration (null: unchanged).
     """
 
     __tablename__ = "claims"
@@ -95,9 +97,9 @@ class Claim(Base):
 
 
 class RequestKey(Base):
-    """The answer that a request was given, so that the same request delivered again is answered and not decided.
+    """The answer to a request: the same request delivered again gets this answer, without a new decision.
 
-    A key lives as long as its volume and a while longer, counted from ``counted_from``.
+    A key lives as long as its volume, and some days longer, counted from ``counted_from``.
     """
 
     __tablename__ = "request_keys"
@@ -109,7 +111,7 @@ class RequestKey(Base):
 
 
 class Message(Base):
-    """What a user is told of an operation that failed after it had been accepted."""
+    """A message to a user about an operation that failed after it had been accepted."""
 
     __tablename__ = "messages"
 

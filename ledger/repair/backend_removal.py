@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backends that never come back, removed because an operator says so."""
+"""Removal of backends that never come back, on an operator's order."""
 
 import uuid
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ from tonnage.ledger.inventory import backends
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """What went with a backend: its pools, and the volumes that were on them, which are in error now."""
+    """The pools that were removed with a backend, and the volumes that were on them, which are now in error."""
 
     pools: tuple[str, ...]
     volumes: tuple[str, ...]
 
 
 def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed:
-    """Remove a backend with its pools and all that was claimed there. Its volumes stay, in error, and say why.
+    """Remove a backend with its pools and claims. Its volumes stay, in error, with the reason.
 
-    Schedulers find its rows gone when they next look. Should its agent return, it begins anew, and what it holds are
-    orphans. Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.Conflict` for a
-    backend that has reported within the last ``down_time`` seconds.
+    Schedulers drop it from their caches when they next read the rows. If its agent returns, it starts as a new backend,
+    and the volumes on its storage are orphans. Raises :class:`~tonnage.capacity.errors.NotFound`, and
+    :class:`~tonnage.capacity.errors.Conflict` for a backend that has reported within the last ``down_time`` seconds.
     """
     row = backends.find(session, name)
     if row is None:
@@ -42,39 +42,41 @@ def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed
         locked = pool_counters.lock(session, list(pools))
     else:
         session.execute(sa.select(models.Backend.id).where(models.Backend.id == row.id).with_for_update()).all()
-    there = sa.select(pool.id).where(pool.backend_id == row.id)
-    volumes = session.scalars(sa.select(volume).where(volume.pool_id.in_(there)).order_by(volume.id).with_for_update())
-    lost = []
-    for one in volumes:
-        lost.append(one.id)
-        reason = f"an operator has removed backend {name}, with this volume in pool {pools[one.pool_id or 0]}"
-        one.pool_id, one.provisioning = None, None
-        one.status, one.status_reason = "error", reason
+    pool_query = sa.select(pool.id).where(pool.backend_id == row.id)
+    volumes = session.scalars(
+        sa.select(volume).where(volume.pool_id.in_(pool_query)).order_by(volume.id).with_for_update()
+    )
+    lost_ids = []
+    for lost_volume in volumes:
+        lost_ids.append(lost_volume.id)
+        reason = f"an operator has removed backend {name}, with this volume in pool {pools[lost_volume.pool_id or 0]}"
+        lost_volume.pool_id, lost_volume.provisioning = None, None
+        lost_volume.status, lost_volume.status_reason = "error", reason
         session.add(
             models.Message(
                 id=str(uuid.uuid4()),
-                project_id=one.project_id,
-                request_id=one.request_id,
-                resource_id=one.id,
+                project_id=lost_volume.project_id,
+                request_id=lost_volume.request_id,
+                resource_id=lost_volume.id,
                 event="volume_lost",
                 text=reason,
             )
         )
-    # What was on its way here stays where it is.
+    # Volumes that were migrating to this backend stay in their source pools.
     moving = sa.select(claim.volume_id).where(
         claim.backend_id == row.id, claim.verb == bookings.MIGRATE, claim.state == pool_counters.PENDING
     )
-    for one in session.scalars(
+    for migrating_volume in session.scalars(
         sa.select(volume)
         .where(volume.id.in_(moving), volume.status.in_(operation_outcomes.MOVING))
         .order_by(volume.id)
         .with_for_update()
     ):
-        one.status, one.migration_status = "available", "error"
+        migrating_volume.status, migrating_volume.migration_status = "available", "error"
     session.flush()
     for statement in (
         sa.delete(models.Finding).where(models.Finding.backend_id == row.id),
-        sa.delete(models.Discrepancy).where(models.Discrepancy.pool_id.in_(there)),
+        sa.delete(models.Discrepancy).where(models.Discrepancy.pool_id.in_(pool_query)),
         sa.delete(claim).where(claim.backend_id == row.id),
         sa.delete(pool).where(pool.backend_id == row.id),
         sa.delete(models.Backend).where(models.Backend.id == row.id),
@@ -82,4 +84,4 @@ def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed
         session.execute(statement.execution_options(synchronize_session=False))
     if pools:
         pool_counters.recount_shared(session, locked.shared())
-    return Removed(tuple(sorted(pools.values())), tuple(lost))
+    return Removed(tuple(sorted(pools.values())), tuple(lost_ids))

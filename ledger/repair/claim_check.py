@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes and claims that do not go together."""
+"""Volumes and claims that contradict each other."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -15,18 +15,18 @@ from tonnage.ledger.inventory import listings
 
 #: Verbs whose claims count capacity for a volume.
 _COUNTING = (bookings.CREATE, bookings.EXTEND, bookings.MIGRATE, bookings.MANAGE)
-#: Verbs that end what a volume has in a pool.
+#: Verbs that end all claims of a volume in a pool.
 _ENDING = (bookings.DELETE, bookings.PURGE)
-#: States of a volume in which it is moved.
+#: States of a volume that is being migrated or retyped.
 _MOVING = ("maintenance", "retyping")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OddVolume:
-    """A volume whose claims say something else. ``claimed_gb`` is the size that they say.
+    """A volume that its claims contradict. ``claimed_gb`` is the sum of its claims.
 
-    ``counted`` tells whether any claim in its pool counts it, ``settled`` that nothing is under way there.
-    ``unexplained`` is what its state lacks.
+    ``counted`` is True if a live claim in its pool counts it, ``settled`` if no operation on it is pending there.
+    ``unexplained`` names the operation that its status requires and that no claim records.
     """
 
     id: str
@@ -41,7 +41,7 @@ class OddVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leak:
-    """A claim that counts something for a volume that is not in that pool, with no order under way to end it."""
+    """A claim that counts a volume which is not in that pool, with no pending delete or purge that would end it."""
 
     claim_id: str
     volume_id: str
@@ -53,7 +53,7 @@ class Leak:
 
 
 def odd_volumes(session: orm.Session, volume_ids: Collection[str] | None = None) -> Iterator[OddVolume]:
-    """Return volumes with a size or a state that their claims do not bear out; all, or some of these."""
+    """Yield volumes whose size or status contradicts their claims; all volumes, or those with these ids."""
     volume, claim = models.Volume, models.Claim
     pending = claim.state == pool_counters.PENDING
 
@@ -63,7 +63,7 @@ def odd_volumes(session: orm.Session, volume_ids: Collection[str] | None = None)
     of_volume = sa.select(
         claim.volume_id,
         claim.pool_id,
-        # A new size counts as the volume's when the agent has confirmed it, that of a new volume from the start.
+        # A volume's row has a new size once the agent has confirmed it; a new volume has its size from the start.
         total(
             claim.size_gb,
             sa.or_(claim.state == pool_counters.CONFIRMED, sa.and_(pending, claim.verb == bookings.CREATE)),
@@ -96,7 +96,7 @@ def odd_volumes(session: orm.Session, volume_ids: Collection[str] | None = None)
     wrong_size = sa.and_(
         in_pool,
         count("live") > 0,
-        count("managing") == 0,  # nobody knows yet
+        count("managing") == 0,  # its size is not known yet
         count("purging") == 0,
         volume.size_gb != count("claimed"),
     )
@@ -132,7 +132,7 @@ def odd_volumes(session: orm.Session, volume_ids: Collection[str] | None = None)
 
 
 def leaks(session: orm.Session, pool_ids: Collection[int] | None = None) -> Iterator[Leak]:
-    """Return claims that count for a volume which is gone or elsewhere; on all pools, or on these."""
+    """Yield claims that count a volume which is deleted or in another pool; on all pools, or on these."""
     claim, volume = models.Claim, models.Volume
     other = orm.aliased(claim)
     ending = sa.exists().where(
@@ -141,8 +141,8 @@ def leaks(session: orm.Session, pool_ids: Collection[int] | None = None) -> Iter
         other.verb.in_(_ENDING),
         other.state == pool_counters.PENDING,
     )
-    # A migration under way makes a copy at the target, which is not the volume's pool yet; nor is that of a volume
-    # whose move has been called off.
+    # A pending migration makes a copy in the target pool, which is not the volume's pool yet, and never is if the
+    # volume's migration was called off.
     moving = sa.and_(claim.verb == bookings.MIGRATE, claim.state == pool_counters.PENDING)
     statement = (
         sa.select(claim, volume.id, volume.pool_id)
@@ -173,7 +173,7 @@ def leaks(session: orm.Session, pool_ids: Collection[int] | None = None) -> Iter
 
 
 def live_sizes(session: orm.Session, places: Collection[listings.Place]) -> dict[listings.Place, int]:
-    """Return what live claims count of volumes in pools; those without a live claim are left out."""
+    """Return the sums of live claims by pool and volume; places without a live claim are left out."""
     claim = models.Claim
     sizes: dict[listings.Place, int] = {}
     for names in _names(places):
@@ -187,22 +187,22 @@ def live_sizes(session: orm.Session, places: Collection[listings.Place]) -> dict
 
 
 def named(session: orm.Session, places: Collection[listings.Place]) -> set[listings.Place]:
-    """Return which of these names in pools any claim names, by id or by what is being taken over."""
+    """Return the places that a claim names, by the volume's id or by the reference of a managed copy."""
     claim = models.Claim
     found: set[listings.Place] = set()
     for names in _names(places):
         rows = session.execute(sa.select(claim.pool_id, claim.volume_id).where(claim.volume_id.in_(names)))
         found.update((row[0], row[1]) for row in rows)
     if places:
-        taken_over = session.execute(
+        being_managed = session.execute(
             sa.select(claim.pool_id, claim.reference).where(
                 claim.state == pool_counters.PENDING, claim.verb == bookings.MANAGE, claim.reference.is_not(None)
             )
         )
-        found.update((row[0], str(row[1])) for row in taken_over)
+        found.update((row[0], str(row[1])) for row in being_managed)
     return found & set(places)
 
 
 def _names(places: Collection[listings.Place]) -> Iterator[list[str]]:
-    # By value and not in a join: the columns may be of different collations, and then no index serves.
+    # The names are passed as values and not joined: the columns may differ in collation, and then no index serves.
     return chunks.cut(sorted({name for _, name in places}))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger checked against itself and against what its backends have listed.
+"""A check of the ledger against itself and against the last listings of its backends.
 
-Everything is read in one snapshot, so schedulers may go on: what they commit is there wholly or not at all. Sizes are
-GiB.
+The check reads one snapshot, so schedulers may go on: it sees each of their transactions completely or not at all.
+Sizes are GiB.
 """
 
 import enum
@@ -19,55 +19,56 @@ from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import listings
 from tonnage.ledger.repair import claim_check, counter_check
 
-#: Figures of reports have two decimals.
+#: Precision of reported figures, in GiB.
 _PRECISION_GB = 0.01
 
 
 class Cause(enum.StrEnum):
-    """Why figures differ, or what is odd."""
+    """The cause of a finding."""
 
-    #: A counter of a pool is not what its claims add up to.
+    #: A counter of a pool differs from the sum of its claims.
     COUNTER = "counter"
-    #: The counter of a backend is not what the claims on its pools add up to.
+    #: The counter of a backend differs from the sum of the claims on its pools.
     BACKEND_COUNTER = "backend_counter"
-    #: What others on its storage add to a pool is not what their claims say.
+    #: A shared counter of a pool differs from the sum of claims of the other pools on its storage.
     SHARED_COUNTER = "shared_counter"
-    #: A claim counts something for a volume that is not there, or is elsewhere, and nothing is under way to end that.
+    #: A claim counts a volume that is missing or in another pool, and no pending operation will end it.
     LEAKED = "leaked_claim"
-    #: The row of a volume has another size than its claims.
+    #: The size in a volume's row differs from its claims.
     VOLUME_SIZE = "volume_size"
-    #: A volume is in a pool, and no claim counts it there.
+    #: A volume is in a pool without a claim.
     UNCLAIMED = "unclaimed_volume"
-    #: A volume is in a state that no claim explains.
+    #: A volume is in a transitional state without a pending claim.
     STUCK = "stuck_volume"
-    #: The ledger counts a volume that its backend's last listing did not show.
+    #: The ledger counts a volume that the last listing did not show.
     LOST = "lost"
-    #: The last listing showed a volume in another size than the ledger counts.
+    #: The last listing showed a volume with another size.
     SIZE = "size"
-    #: The last listing showed something that no claim names.
+    #: The last listing showed a copy that no claim names.
     ORPHAN = "orphan"
-    #: Claimed, and not contained in the pool's figures yet: it is about to be right.
+    #: Claims that the pool's figures do not contain yet: a later report will.
     IN_FLIGHT = "in_flight"
-    #: The pool's figures contain more than the ledger has placed there.
+    #: The pool's figures contain more than the claims on it.
     EXTERNAL = "external"
-    #: The pool's figures contain less than the claims say, and nothing is under way that would explain it.
+    #: The pool's figures contain less than the claims on it, and no pending operation explains that.
     MISSING = "missing"
 
 
-#: Causes that are about a sum of claims.
+#: Causes that compare a counter with a sum of claims.
 COUNTERS = frozenset({Cause.COUNTER, Cause.BACKEND_COUNTER, Cause.SHARED_COUNTER})
 
-#: Causes that mean that the ledger is wrong, or that something is gone. An orphan is somebody else's until told
-#: otherwise, and is counted as such; the others explain figures.
+#: Causes that mean that the ledger is wrong, or that data is missing. An orphan counts as external capacity; it and the
+#: other causes only explain figures.
 DRIFT = COUNTERS | {Cause.LEAKED, Cause.VOLUME_SIZE, Cause.UNCLAIMED, Cause.STUCK, Cause.LOST, Cause.SIZE}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that differs.
+    """One difference.
 
-    ``where`` is a pool or, for its counter, a backend. ``subject`` is a column, or a volume's id or name. ``ledger_gb``
-    is what the ledger says, ``found_gb`` what it should say or what is there. ``mended`` tells whether repair mends it.
+    ``where`` is a pool or, for the counter of a backend, a backend. ``subject`` is a column, or a volume's id or name.
+    ``ledger_gb`` is the value in the ledger, ``found_gb`` the correct or real value. ``mended`` is True if a repair
+    corrects it.
     """
 
     cause: Cause
@@ -80,13 +81,13 @@ class Finding:
 
     @property
     def drift(self) -> bool:
-        """Tell whether this is something wrong, and not just an explanation."""
+        """True if the finding is an error, and not just an explanation."""
         return self.cause in DRIFT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendAge:
-    """How many seconds ago a backend last reported and last listed its volumes; None if it never has."""
+    """The seconds since a backend's last report and its last listing; None if there was none."""
 
     name: str
     reported: float | None
@@ -95,7 +96,7 @@ class BackendAge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What a check found, drift first, and how old what it relies on is."""
+    """The findings of a check, drift first, and the ages of the reports and listings that it relies on."""
 
     pools: int
     findings: Sequence[Finding]
@@ -103,18 +104,18 @@ class Checked:
 
     @property
     def drift(self) -> list[Finding]:
-        """What is wrong."""
+        """The findings that are errors."""
         return [finding for finding in self.findings if finding.drift]
 
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The pools that are checked, and what all pools and backends say."""
+    """The pools to check, and the rows of all pools and backends."""
 
     pools: Mapping[int, counter_check.PoolSums]
     wanted: frozenset[int]
     backends: Sequence[models.Backend]
-    #: What the last listings showed, by pool and name.
+    #: The discrepancies of the last listings, by pool and name.
     listed: Mapping[listings.Place, models.Discrepancy]
 
     def name(self, pool_id: int) -> str:
@@ -135,10 +136,10 @@ def check(database: Database, *, pool: str | None = None, backend: str | None = 
 
 
 def check_in(session: orm.Session, *, pool: str | None = None, backend: str | None = None) -> Checked:
-    """Check in a session whose statements see one state of the database."""
+    """Check in a session whose statements all see the same state of the database."""
     rows = session.execute(sa.select(models.Backend, models.utcnow()).order_by(models.Backend.name)).all()
     pools = counter_check.load(session)
-    scope = _Scope(pools, _wanted(pools, pool, backend), [row for row, _ in rows], _listed(session))
+    scope = _Scope(pools, _pools_in_scope(pools, pool, backend), [row for row, _ in rows], _listed(session))
     if backend is not None and all(row.name != backend for row in scope.backends):
         raise errors.NotFound(f"backend {backend} could not be found: no agent has introduced it")
     findings = [
@@ -165,7 +166,9 @@ def check_in(session: orm.Session, *, pool: str | None = None, backend: str | No
     )
 
 
-def _wanted(pools: Mapping[int, counter_check.PoolSums], pool: str | None, backend: str | None) -> frozenset[int]:
+def _pools_in_scope(
+    pools: Mapping[int, counter_check.PoolSums], pool: str | None, backend: str | None
+) -> frozenset[int]:
     if pool is not None and all(row.name != pool for row in pools.values()):
         raise errors.NotFound(f"pool {pool} could not be found: no report has named it")
     return frozenset(
@@ -202,16 +205,16 @@ def _backend_counters(scope: _Scope, pool: str | None, backend: str | None) -> I
         return
     sums: dict[int, int] = {}
     for row in scope.pools.values():
-        # What the pools' counters will be once they are right.
+        # The correct counters of the pools, not the stored ones.
         sums[row.backend_id] = sums.get(row.backend_id, 0) + row.claimed[counter_check.ALLOCATED]
-    for one in scope.backends:
-        found = sums.get(one.id, 0)
-        if backend in (None, one.name) and one.allocated_capacity_gb != found:
+    for backend_row in scope.backends:
+        found = sums.get(backend_row.id, 0)
+        if backend in (None, backend_row.name) and backend_row.allocated_capacity_gb != found:
             yield Finding(
                 cause=Cause.BACKEND_COUNTER,
-                where=one.name,
+                where=backend_row.name,
                 subject=counter_check.ALLOCATED,
-                ledger_gb=one.allocated_capacity_gb,
+                ledger_gb=backend_row.allocated_capacity_gb,
                 found_gb=found,
                 text=f"the claims on its pools add up to {found}",
                 mended=True,
@@ -231,7 +234,7 @@ def _volumes(session: orm.Session, scope: _Scope, *, whole: bool) -> Iterator[Fi
                 ledger_gb=row.size_gb,
                 found_gb=row.claimed_gb,
                 text=f"the volume's row says {row.size_gb}, its claims {row.claimed_gb}",
-                # Where the storage has said nothing against it, the claims are right: the counters go by them.
+                # Where no listing contradicts the claims they are right, as the counters are their sums.
                 mended=row.settled and scope.has_listed(row.pool_id) and (row.pool_id, row.id) not in scope.listed,
             )
         elif row.pool_id is not None and not row.counted:
@@ -278,17 +281,17 @@ def _listings(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
     named = claim_check.named(session, places)
     for place in sorted(places):
         row = scope.listed[place]
-        # Meanwhile it may have been settled: then the next listing will not have it any more.
-        same = claims.get(place) == row.ledger_gb
+        # The difference may have been resolved since: then the next listing will not have it any more.
+        unchanged = claims.get(place) == row.ledger_gb
         if row.kind == listings.ORPHAN and place not in named:
-            yield _of_listing(scope, row, Cause.ORPHAN, "it is on the storage, and no claim names it")
-        elif row.kind == listings.LOST and same:
-            yield _of_listing(scope, row, Cause.LOST, "the ledger counts it, and it is not on the storage")
-        elif row.kind == listings.SIZE and same:
-            yield _of_listing(scope, row, Cause.SIZE, f"on the storage it has {row.listed_gb:g}")
+            yield _listing_finding(scope, row, Cause.ORPHAN, "it is on the storage, and no claim names it")
+        elif row.kind == listings.LOST and unchanged:
+            yield _listing_finding(scope, row, Cause.LOST, "the ledger counts it, and it is not on the storage")
+        elif row.kind == listings.SIZE and unchanged:
+            yield _listing_finding(scope, row, Cause.SIZE, f"on the storage it has {row.listed_gb:g}")
 
 
-def _of_listing(scope: _Scope, row: models.Discrepancy, cause: Cause, text: str) -> Finding:
+def _listing_finding(scope: _Scope, row: models.Discrepancy, cause: Cause, text: str) -> Finding:
     return Finding(
         cause=cause,
         where=scope.name(row.pool_id),
@@ -315,22 +318,22 @@ def _explanations(scope: _Scope) -> Iterator[Finding]:
             )
         if row.provisioned is None or not row.present:
             continue
-        beyond = round(row.provisioned - row.contained, 2)
-        if beyond >= _PRECISION_GB:
+        difference = round(row.provisioned - row.contained, 2)
+        if difference >= _PRECISION_GB:
             yield Finding(
                 cause=Cause.EXTERNAL,
                 where=row.name,
                 subject="provisioned_capacity_gb",
                 ledger_gb=allocated,
                 found_gb=row.provisioned,
-                text=f"the report has {beyond:g} provisioned that are no claim's; listings show {row.external:g}",
+                text=f"the report has {difference:g} provisioned that are no claim's; listings show {row.external:g}",
             )
-        elif beyond <= -_PRECISION_GB and not row.pending:
+        elif difference <= -_PRECISION_GB and not row.pending:
             yield Finding(
                 cause=Cause.MISSING,
                 where=row.name,
                 subject="provisioned_capacity_gb",
                 ledger_gb=allocated,
                 found_gb=row.provisioned,
-                text=f"the report has {-beyond:g} less provisioned than its claims say",
+                text=f"the report has {-difference:g} less provisioned than its claims say",
             )

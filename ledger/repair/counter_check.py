@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the claims add up to, per pool: worked out apart from the code that keeps the counters."""
+"""Sums of claims per pool, computed without the code that keeps the counters."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -16,16 +16,16 @@ ALLOCATED = "allocated_capacity_gb"
 IN_FLIGHT = "in_flight_gb"
 IN_FLIGHT_PHYSICAL = "in_flight_physical_gb"
 SHARED = ("shared_allocated_gb", "shared_in_flight_gb", "shared_in_flight_physical_gb")
-#: What a pool that shares its storage with no other has in its shared counters.
+#: The shared counters of a pool that shares its storage with no other pool.
 NOTHING_SHARED = dict.fromkeys(SHARED, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolSums:
-    """One pool: its counters as they are, and as its own claims say that they should be.
+    """One pool: its stored counters, and the sums of its own claims.
 
-    ``contained`` is what of the live claims its figures contain; ``oldest`` how many seconds ago the oldest of its
-    ``pending`` claims was made.
+    ``contained`` is the sum of live claims that its figures contain; ``oldest`` is the age in seconds of the oldest of
+    its ``pending`` claims.
     """
 
     id: int
@@ -47,7 +47,7 @@ class PoolSums:
 
 
 def load(session: orm.Session, pool_ids: Collection[int] | None = None) -> dict[int, PoolSums]:
-    """Return all pools, or some."""
+    """Return all pools, or those with these ids."""
     pool, backend = models.Pool, models.Backend
     sums = _sums(session, pool_ids)
     now = session.execute(sa.select(models.utcnow())).scalar_one()
@@ -59,7 +59,7 @@ def load(session: orm.Session, pool_ids: Collection[int] | None = None) -> dict[
         .options(orm.defer(pool.stats))
         .execution_options(populate_existing=True)
     ):
-        live, waiting, physical, contained, pending, oldest = sums.get(row.id, (0, 0, 0, 0, 0, None))
+        live, in_flight, physical, contained, pending, oldest = sums.get(row.id, (0, 0, 0, 0, 0, None))
         pools[row.id] = PoolSums(
             id=row.id,
             name=row.name,
@@ -67,7 +67,7 @@ def load(session: orm.Session, pool_ids: Collection[int] | None = None) -> dict[
             backend=backend_name,
             present=row.present,
             counters={name: int(getattr(row, name)) for name in (ALLOCATED, IN_FLIGHT, IN_FLIGHT_PHYSICAL, *SHARED)},
-            claimed={ALLOCATED: int(live), IN_FLIGHT: int(waiting), IN_FLIGHT_PHYSICAL: int(physical)},
+            claimed={ALLOCATED: int(live), IN_FLIGHT: int(in_flight), IN_FLIGHT_PHYSICAL: int(physical)},
             contained=int(contained),
             pending=int(pending),
             oldest=models.age(now, oldest),
@@ -82,7 +82,7 @@ def load(session: orm.Session, pool_ids: Collection[int] | None = None) -> dict[
 
 
 def allocated(session: orm.Session, pool_ids: Collection[int]) -> dict[int, int]:
-    """Return what the live claims of these pools add up to."""
+    """Return the sums of the live claims of these pools."""
     claim = models.Claim
     rows = session.execute(
         sa.select(claim.pool_id, sa.func.sum(claim.size_gb))
@@ -93,20 +93,20 @@ def allocated(session: orm.Session, pool_ids: Collection[int]) -> dict[int, int]
 
 
 def shared(session: orm.Session, pools: Mapping[int, PoolSums]) -> dict[int, dict[str, int]]:
-    """Return what the shared counters of pools that name a storage should be; all pools on it must be given.
+    """Return the correct shared counters of pools with a storage; ``pools`` must have all pools on each storage.
 
-    The other pools' claims count, released or not, until the pool's figures contain them. For a part that is carved out
-    of a storage (one with a ``storage_free_gb``) that is only what they may take physically.
+    Claims of the other pools count, released or not, until the pool's figures contain them. For a part that is carved
+    out of a storage (a pool with a ``storage_free_gb``) only their physical capacity counts.
     """
     claim = models.Claim
     by_storage: dict[str, list[PoolSums]] = {}
     for pool in pools.values():
         if pool.storage_id is not None:
             by_storage.setdefault(pool.storage_id, []).append(pool)
-    on_storages = [pool.id for together in by_storage.values() for pool in together]
+    on_storages = [pool.id for pools_of_storage in by_storage.values() for pool in pools_of_storage]
     if not on_storages:
         return {}
-    unseen: dict[int, list[Any]] = {}
+    uncovered: dict[int, list[Any]] = {}
     for row in session.execute(
         sa.select(
             claim.pool_id,
@@ -118,12 +118,12 @@ def shared(session: orm.Session, pools: Mapping[int, PoolSums]) -> dict[int, dic
             claim.end_stamp,
         ).where(claim.everywhere.is_(False), claim.pool_id.in_(on_storages))
     ):
-        unseen.setdefault(row.pool_id, []).append(row)
+        uncovered.setdefault(row.pool_id, []).append(row)
     expected = {}
-    for together in by_storage.values():
-        for pool in together:
-            others = [other for other in together if other.id != pool.id]
-            claims = [row for other in others for row in unseen.get(other.id, ()) if not _contains(pool, row)]
+    for pools_of_storage in by_storage.values():
+        for pool in pools_of_storage:
+            others = [other for other in pools_of_storage if other.id != pool.id]
+            claims = [row for other in others for row in uncovered.get(other.id, ()) if not _contains(pool, row)]
             carved = pool.storage_free is not None
             expected[pool.id] = dict(
                 zip(
@@ -140,7 +140,7 @@ def shared(session: orm.Session, pools: Mapping[int, PoolSums]) -> dict[int, dic
 
 
 def _contains(pool: PoolSums, claim: Any) -> bool:
-    """Tell whether a pool's figures contain a claim of another one: by ticks within a backend, else by stamps."""
+    """Return True if a pool's figures contain a claim of another pool: by ticks within a backend, else by stamps."""
     if claim.backend_id == pool.backend_id:
         return claim.end_tick is not None and (claim.end_epoch, claim.end_tick) < pool.covers
     return claim.end_stamp is not None and bool(claim.end_stamp <= pool.covers_stamp)
@@ -152,14 +152,14 @@ def _sums(session: orm.Session, pool_ids: Collection[int] | None) -> dict[int, t
     def total(value: Any, *conditions: sa.ColumnElement[bool]) -> sa.ColumnElement[Any]:
         return sa.func.sum(sa.case((sa.and_(*conditions), value), else_=0))
 
-    live, waiting = claim.state.in_(pool_counters.LIVE), claim.contained.is_(False)
+    live, in_flight = claim.state.in_(pool_counters.LIVE), claim.contained.is_(False)
     pending = claim.state == pool_counters.PENDING
     rows = session.execute(
         sa.select(
             claim.pool_id,
             total(claim.size_gb, live),
-            total(claim.size_gb, waiting),
-            total(claim.physical_gb, waiting),
+            total(claim.size_gb, in_flight),
+            total(claim.physical_gb, in_flight),
             total(claim.size_gb, live, claim.contained.is_(True)),
             total(1, pending),
             sa.func.min(sa.case((pending, claim.created_at))),

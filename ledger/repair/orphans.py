@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Orphans: what listings show and no claim names. They are deleted only when an operator says so."""
+"""Orphans: copies that listings show and no claim names. They are deleted only on an operator's order."""
 
 import datetime
 import uuid
@@ -17,7 +17,7 @@ from tonnage.ledger.repair import claim_check
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Orphan:
-    """Something on the storage of a pool ``host@backend#pool`` and when a listing first showed it."""
+    """A copy on the storage of a pool ``host@backend#pool``, and the time at which a listing first showed it."""
 
     pool: str
     name: str
@@ -26,7 +26,7 @@ class Orphan:
 
 
 def load(session: orm.Session) -> list[Orphan]:
-    """Return all orphans that the last listings showed, less what a claim names meanwhile."""
+    """Return all orphans of the last listings, without those that a claim names by now."""
     table, pool = models.Discrepancy, models.Pool
     rows = session.execute(
         sa.select(table, pool.name)
@@ -43,17 +43,17 @@ def load(session: orm.Session) -> list[Orphan]:
 
 
 def purge(session: orm.Session, pool_name: str, name: str) -> str:
-    """Order an orphan, or the copy of a leaked claim, to be deleted; return the claim that a scheduler sends.
+    """Order the purge of an orphan or of the copy of a leaked claim; return the claim that a scheduler has to send.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` for a pool that the ledger does not know or a name that is no
-    orphan there, and :class:`~tonnage.capacity.errors.Conflict` if it is a volume or something is under way for it.
+    Raises :class:`~tonnage.capacity.errors.NotFound` for an unknown pool or a name that is no orphan there, and
+    :class:`~tonnage.capacity.errors.Conflict` if it is a volume or an operation on it is pending.
     """
     pool, claim, table = models.Pool, models.Claim, models.Discrepancy
     pool_id = session.scalar(sa.select(pool.id).where(pool.name == pool_name))
     if pool_id is None:
         raise errors.NotFound(f"pool {pool_name} could not be found: name it as host@backend#pool")
     locked = pool_counters.lock(session, [pool_id])
-    # Read under the lock: a volume of that name may have been made, or taken over, since.
+    # These reads are under the lock: a volume of that name may have been created or managed since.
     volume = session.get(models.Volume, name) if len(name) <= models.LONGEST_ID else None
     if volume is not None and volume.pool_id == pool_id:
         raise errors.Conflict(f"{name} is a volume in {pool_name}: delete the volume")
@@ -63,15 +63,15 @@ def purge(session: orm.Session, pool_name: str, name: str) -> str:
         raise errors.NotFound(
             f"{name} is no orphan in {pool_name} by the last listing: see 'tonnage-manage orphan list'"
         )
-    # By the database's own comparison, which may not tell letters apart by case, and on all pools of the storage: the
-    # agent deletes by name, and the end of the purge releases what goes by that name.
-    held = sa.select(claim.id).where(
+    # The database compares the names, possibly without regard to case, on all pools of the storage: the agent deletes
+    # by name, and the end of the purge releases all claims of that name.
+    claimed = sa.select(claim.id).where(
         claim.pool_id.in_(locked.backends.keys()), claim.volume_id == name, claim.id.not_in(leaked)
     )
-    taken_over = sa.select(claim.id).where(
+    being_managed = sa.select(claim.id).where(
         claim.pool_id == pool_id, claim.reference == name, claim.state == pool_counters.PENDING
     )
-    if session.scalar(held) is not None or session.scalar(taken_over) is not None:
+    if session.scalar(claimed) is not None or session.scalar(being_managed) is not None:
         raise errors.Conflict(f"{name} in {pool_name} is named by a claim: something is under way for it")
     if (
         session.scalar(sa.select(claim.id).where(claim.id.in_(leaked), claim.state == pool_counters.PENDING))
@@ -83,7 +83,7 @@ def purge(session: orm.Session, pool_name: str, name: str) -> str:
             f"{name} has {len(name)} characters, and names of volumes have at most {models.LONGEST_ID}: delete it with "
             "the storage's own tools"
         )
-    order = claim(
+    purge_claim = claim(
         id=str(uuid.uuid4()),
         volume_id=name,
         backend_id=locked.backends[pool_id],
@@ -94,10 +94,10 @@ def purge(session: orm.Session, pool_name: str, name: str) -> str:
         physical_gb=0,
         target_size_gb=0,
         provisioning="",
-        # One of its own: by it an agent tells this copy from what comes to the same place later.
+        # A fresh id lets the agent tell the copy to purge from a later one.
         request_id=f"purge-{uuid.uuid4()}",
     )
-    session.add(order)
+    session.add(purge_claim)
     if found is not None:
         session.delete(found)
-    return order.id
+    return purge_claim.id

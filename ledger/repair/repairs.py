@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drift mended: the claims are right, and what is counted from them is made to agree.
+"""Repair of drift: the claims are right, and the counters are made to agree with them.
 
-Each backend is mended in transactions of a few pools, under the locks that bookings take, so that schedulers may go on;
-what is wrong is looked for again under those locks. Pools that were changed get a new generation: decisions that saw
-the old counters do not take effect, and schedulers read the rows again.
+Each backend is repaired in transactions of a few pools, under the locks that bookings take, so schedulers may go on;
+the drift is searched again under those locks. Pools that were changed get a new generation: decisions that read the old
+counters do not take effect, and schedulers read the rows again.
 """
 
 import logging
@@ -22,13 +22,13 @@ from tonnage.ledger.repair import claim_check, consistency_check, counter_check
 
 LOG = logging.getLogger(__name__)
 
-#: Pools that are locked at a time.
-_AT_A_TIME = 20
+#: Number of pools that one transaction locks.
+_POOLS_PER_TRANSACTION = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One value that was mended, of a pool, a backend or, with the volume as ``subject``, of a volume or its claim."""
+    """One corrected value, of a pool, a backend or, with the volume as ``subject``, of a volume or its claim."""
 
     cause: consistency_check.Cause
     where: str
@@ -39,14 +39,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What was changed, and what a check finds afterwards."""
+    """The changes of a repair, and the findings of a check afterwards."""
 
     changes: Sequence[Change]
     left: consistency_check.Checked
 
 
 def plan(database: Database) -> Repaired:
-    """Return what a repair would change now, and what it would leave."""
+    """Return the changes that a repair would make now, and the findings that it would leave."""
     found = consistency_check.check(database)
     changes = [
         Change(cause=one.cause, where=one.where, subject=one.subject, before_gb=one.ledger_gb, after_gb=one.found_gb)
@@ -58,9 +58,9 @@ def plan(database: Database) -> Repaired:
 
 
 def repair(database: Database) -> Repaired:
-    """Mend what can be mended without giving anything up; a second time changes nothing.
+    """Correct all drift that can be corrected without giving up capacity or data; a second run changes nothing.
 
-    Never touched is what only the storage can tell: volumes that are lost, orphans, operations that have not ended.
+    A repair never touches facts that only the storage can tell: lost volumes, orphans, pending operations.
     """
     found = [one for one in consistency_check.check(database).findings if one.mended]
     changes: list[Change] = []
@@ -70,9 +70,9 @@ def repair(database: Database) -> Repaired:
         with database.reading() as session:
             by_backend = _pools(session, places)
         for backend_id, pool_ids in by_backend.items():
-            for start in range(0, max(1, len(pool_ids)), _AT_A_TIME):
-                made = database.run(_mend, backend_id, pool_ids[start : start + _AT_A_TIME], volumes)
-                for change in made:
+            for start in range(0, max(1, len(pool_ids)), _POOLS_PER_TRANSACTION):
+                corrected = database.run(_mend, backend_id, pool_ids[start : start + _POOLS_PER_TRANSACTION], volumes)
+                for change in corrected:
                     LOG.warning(
                         "Ledger repair: %s %s: %g -> %g (%s)",
                         change.where,
@@ -81,12 +81,12 @@ def repair(database: Database) -> Repaired:
                         change.after_gb,
                         change.cause,
                     )
-                changes += made
+                changes += corrected
     return Repaired(changes, consistency_check.check(database))
 
 
 def _pools(session: orm.Session, places: Collection[str]) -> dict[int, list[int]]:
-    """Return the pools of these names, by backend; a backend that is named itself is there, perhaps with none."""
+    """Return the ids of the named pools by backend; a backend that is named itself is included, even without pools."""
     pool, backend = models.Pool, models.Backend
     by_backend: dict[int, list[int]] = {}
     rows = session.execute(
@@ -124,10 +124,10 @@ def _mend(session: orm.Session, backend_id: int, pool_ids: Sequence[int], volume
             )
     pool_counters.recount_in_flight(session, pool_ids)
     pool_counters.recount_shared(session, locked.shared())
-    alone = [pool_id for pool_id in pool_ids if locked.storages[pool_id] is None]
+    not_shared = [pool_id for pool_id in pool_ids if locked.storages[pool_id] is None]
     session.execute(
         sa.update(pool)
-        .where(pool.id.in_(alone))
+        .where(pool.id.in_(not_shared))
         .values(**counter_check.NOTHING_SHARED)
         .execution_options(synchronize_session=False)
     )
@@ -141,7 +141,7 @@ def _mend(session: orm.Session, backend_id: int, pool_ids: Sequence[int], volume
                     if column in counter_check.SHARED
                     else consistency_check.Cause.COUNTER
                 )
-                changes.append(_counted(cause, names[pool_id], column, before[pool_id][column], value))
+                changes.append(_counter_change(cause, names[pool_id], column, before[pool_id][column], value))
     if changed:
         session.execute(
             sa.update(pool)
@@ -153,7 +153,10 @@ def _mend(session: orm.Session, backend_id: int, pool_ids: Sequence[int], volume
 
 
 def _mend_backend(session: orm.Session, backend_id: int) -> list[Change]:
-    """Whoever changes the allocated capacity of a pool locks its backend first, so the sum is of one moment."""
+    """Correct the counter of a backend.
+
+    Each transaction that changes the allocated capacity of a pool locks its backend first, so the sum is consistent.
+    """
     pool, backend = models.Pool, models.Backend
     row = session.execute(
         sa.select(backend.name, backend.allocated_capacity_gb).where(backend.id == backend_id)
@@ -170,7 +173,7 @@ def _mend_backend(session: orm.Session, backend_id: int) -> list[Change]:
         .execution_options(synchronize_session=False)
     )
     return [
-        _counted(
+        _counter_change(
             consistency_check.Cause.BACKEND_COUNTER,
             row.name,
             counter_check.ALLOCATED,
@@ -181,7 +184,7 @@ def _mend_backend(session: orm.Session, backend_id: int) -> list[Change]:
 
 
 def _drop_leaks(session: orm.Session, pool_ids: Collection[int], names: dict[int, str]) -> list[Change]:
-    """Drop claims of volumes that the ledger does not have there, where the storage does not have them either."""
+    """Delete leaked claims whose copies the storage does not have."""
     claim, table = models.Claim, models.Discrepancy
     changes = []
     for leak in list(claim_check.leaks(session, pool_ids)):
@@ -208,7 +211,7 @@ def _drop_leaks(session: orm.Session, pool_ids: Collection[int], names: dict[int
 def _resize(
     session: orm.Session, volume_ids: Collection[str], pool_ids: Collection[int], names: dict[int, str]
 ) -> list[Change]:
-    """Give volumes the size that their claims have, where the last listing says nothing against it."""
+    """Set the sizes of volumes to the sums of their claims, unless the last listing contradicts these."""
     volume, table = models.Volume, models.Discrepancy
     session.execute(
         sa.select(volume.id)
@@ -220,8 +223,8 @@ def _resize(
     for row in list(claim_check.odd_volumes(session, volume_ids)):
         if row.pool_id not in pool_ids or not (row.counted and row.settled) or row.claimed_gb == row.size_gb:
             continue
-        doubt = sa.select(table.id).where(table.pool_id == row.pool_id, table.volume_id == row.id)
-        if session.scalar(doubt) is not None:
+        contradiction = sa.select(table.id).where(table.pool_id == row.pool_id, table.volume_id == row.id)
+        if session.scalar(contradiction) is not None:
             continue
         session.execute(
             sa.update(volume)
@@ -255,5 +258,5 @@ def _counters(session: orm.Session, pool_ids: Collection[int]) -> dict[int, dict
     return {row[0]: dict(zip(columns, map(int, row[1:]), strict=True)) for row in rows}
 
 
-def _counted(cause: consistency_check.Cause, where: str, column: str, before: int, after: int) -> Change:
+def _counter_change(cause: consistency_check.Cause, where: str, column: str, before: int, after: int) -> Change:
     return Change(cause=cause, where=where, subject=column, before_gb=before, after_gb=after)

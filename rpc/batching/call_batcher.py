@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that many threads make at the same moment, travelling together.
+"""Batching of calls that many threads make at the same moment.
 
-An RPC costs more than the decision that it asks for. So only a few calls are under way at a time; what comes meanwhile
-waits for the next and goes with it. Nobody waits for company: a lone call goes out at once. And nobody waits long for a
-call that does not end, as when a scheduler was killed that had taken it: soon it does not count any more.
+An RPC costs more than the decision that it requests. So only a few calls are in flight at a time, and items that arrive
+meanwhile wait for the next call and share it. A single item is sent at once. No item waits long for a call that does
+not end, for example because its scheduler was killed: after a moment such a call no longer counts.
 """
 
 import collections
@@ -15,47 +15,49 @@ from typing import Generic, TypeVar
 
 from tonnage.capacity import errors
 
-Cargo = TypeVar("Cargo")
+Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
 @dataclass(slots=True, eq=False)
-class _Passenger(Generic[Cargo, Answer]):
-    cargo: Cargo
-    #: Set when there is an answer or an error, or when it is this one's turn to make a call.
-    turn: threading.Event = field(default_factory=threading.Event)
+class _Waiter(Generic[Item, Answer]):
+    """A thread's item. The thread either makes a call itself, as the leader of its batch, or waits for its answer."""
+
+    item: Item
+    #: Set when there is an answer or an error, or when the waiter is to lead a batch.
+    ready: threading.Event = field(default_factory=threading.Event)
     answers: list[Answer] = field(default_factory=list)
     error: BaseException | None = None
     leads: bool = False
 
 
-class Convoy(Generic[Cargo, Answer]):
-    """Makes calls with what many threads bring, at most ``flights`` at a time with at most ``seats`` aboard.
+class CallBatcher(Generic[Item, Answer]):
+    """Sends the items of many threads in calls of at most ``max_batch`` items, ``max_in_flight`` calls at a time.
 
-    ``send`` makes one call: it returns an answer for each, in the same order, or raises an error that is everybody's.
-    It runs in the thread of one of those aboard. A call that has been under way for ``hurry`` seconds does not count;
-    who has waited for so long makes one whatever others do, and takes along who else is waiting.
+    ``send`` makes one call: it returns an answer for each item, in the same order, or raises an error that applies to
+    all of them. It runs in the thread of one of the items. A call that has been in flight for ``patience`` seconds no
+    longer counts. An item that has waited for so long is sent in any case, together with the other items that wait.
     """
 
     def __init__(
         self,
-        send: Callable[[list[Cargo]], Sequence[Answer]],
-        flights: int = 2,
-        seats: int = 64,
-        hurry: float = 1.0,
+        send: Callable[[list[Item]], Sequence[Answer]],
+        max_in_flight: int = 2,
+        max_batch: int = 64,
+        patience: float = 1.0,
     ) -> None:
         self._send = send
-        self._flights = flights
-        self._seats = seats
-        self._hurry = hurry
+        self._max_in_flight = max_in_flight
+        self._max_batch = max_batch
+        self._patience = patience
         self._lock = threading.Lock()
-        # When the calls that are under way began, by who leads them.
-        self._under_way: dict[_Passenger[Cargo, Answer], float] = {}
-        self._waiting: collections.deque[_Passenger[Cargo, Answer]] = collections.deque()
+        # The start times of the calls in flight, by their leaders.
+        self._in_flight: dict[_Waiter[Item, Answer], float] = {}
+        self._waiting: collections.deque[_Waiter[Item, Answer]] = collections.deque()
 
-    def call(self, cargo: Cargo) -> Answer:
-        """Return the answer to this one. Raises what ``send`` raised."""
-        me: _Passenger[Cargo, Answer] = _Passenger(cargo)
+    def call(self, item: Item) -> Answer:
+        """Return the answer to the item. Raises the error that ``send`` raised."""
+        me: _Waiter[Item, Answer] = _Waiter(item)
         with self._lock:
             if self._may_begin():
                 self._begin(me)
@@ -64,8 +66,8 @@ class Convoy(Generic[Cargo, Answer]):
         if not me.leads:
             self._wait(me)
         if me.leads:
-            self._fly(me)
-        # A new one for each: raising one object in several threads mixes their tracebacks.
+            self._send_batch(me)
+        # A new error for each thread: one object raised in several threads mixes their tracebacks.
         if isinstance(me.error, errors.TonnageError):
             raise type(me.error)(me.error.message)
         if me.error is not None:
@@ -73,47 +75,48 @@ class Convoy(Generic[Cargo, Answer]):
         return me.answers[0]
 
     def _may_begin(self) -> bool:
-        stale = time.monotonic() - self._hurry
-        return sum(began > stale for began in self._under_way.values()) < self._flights
+        stale = time.monotonic() - self._patience
+        return sum(began > stale for began in self._in_flight.values()) < self._max_in_flight
 
-    def _begin(self, leader: _Passenger[Cargo, Answer]) -> None:
+    def _begin(self, leader: _Waiter[Item, Answer]) -> None:
         leader.leads = True
-        self._under_way[leader] = time.monotonic()
+        self._in_flight[leader] = time.monotonic()
 
-    def _wait(self, me: _Passenger[Cargo, Answer]) -> None:
-        if me.turn.wait(self._hurry):
+    def _wait(self, me: _Waiter[Item, Answer]) -> None:
+        if me.ready.wait(self._patience):
             return
         with self._lock:
             if me in self._waiting:
                 self._waiting.remove(me)
                 self._begin(me)
                 return
-        # Aboard, or about to lead.
-        me.turn.wait()
+        # In a batch already, or about to lead one.
+        me.ready.wait()
 
-    def _fly(self, me: _Passenger[Cargo, Answer]) -> None:
+    def _send_batch(self, leader: _Waiter[Item, Answer]) -> None:
         with self._lock:
-            aboard = [me, *(self._waiting.popleft() for _ in range(min(self._seats - 1, len(self._waiting))))]
+            others = [self._waiting.popleft() for _ in range(min(self._max_batch - 1, len(self._waiting)))]
+        batch = [leader, *others]
         try:
-            answers = self._send([passenger.cargo for passenger in aboard])
-            if len(answers) != len(aboard):
-                raise errors.Unavailable(f"{len(answers)} answers came to {len(aboard)} requests")
-            for passenger, answer in zip(aboard, answers, strict=True):
-                passenger.answers.append(answer)
+            answers = self._send([waiter.item for waiter in batch])
+            if len(answers) != len(batch):
+                raise errors.Unavailable(f"{len(answers)} answers came to {len(batch)} requests")
+            for waiter, answer in zip(batch, answers, strict=True):
+                waiter.answers.append(answer)
         except BaseException as error:
-            for passenger in aboard:
-                passenger.error = error
+            for waiter in batch:
+                waiter.error = error
             if not isinstance(error, Exception):
                 raise
         finally:
-            self._land(aboard)
+            self._end(batch)
 
-    def _land(self, aboard: list[_Passenger[Cargo, Answer]]) -> None:
+    def _end(self, batch: list[_Waiter[Item, Answer]]) -> None:
         with self._lock:
-            del self._under_way[aboard[0]]
+            del self._in_flight[batch[0]]
             following = self._waiting.popleft() if self._waiting and self._may_begin() else None
             if following is not None:
                 self._begin(following)
-        # First, so that the next call is on its way while these go on.
-        for passenger in ([] if following is None else [following]) + aboard[1:]:
-            passenger.turn.set()
+        # The next leader first, so that its call is in flight while the other threads continue.
+        for waiter in ([] if following is None else [following]) + batch[1:]:
+            waiter.ready.set()

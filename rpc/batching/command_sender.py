@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages to agents, sent by a thread of their own: whoever hands one over never waits for the bus."""
+"""The thread that sends messages to agents, so that the decision thread never waits for the bus."""
 
 import collections
 import logging
@@ -12,18 +12,19 @@ from typing import Protocol
 from tonnage.capacity import errors
 from tonnage.rpc.agent_client import AgentClient
 from tonnage.rpc.messages import Command
+from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
-#: Most commands that travel in one message.
-_MOST = 64
+#: Largest number of commands in one message.
+_MAX_BATCH = 64
 
-#: Seconds between two messages to a backend in which what comes meanwhile gathers.
-COMPANY = 0.4
+#: Seconds between two messages to a backend, in which further commands gather.
+LINGER_SECONDS = 0.4
 
 
-class Messenger(Protocol):
-    """The interface of :class:`Courier` to those that tell agents something."""
+class AgentMessages(Protocol):
+    """The messages that the scheduler sends to agents; see :class:`CommandSender`."""
 
     def run(self, backend: str, command: Command) -> None: ...
 
@@ -31,149 +32,178 @@ class Messenger(Protocol):
 
     def list_now(self, backend: str) -> None: ...
 
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None: ...
+
     def rejoin(self, backend: str) -> None: ...
 
 
 @dataclass(slots=True)
-class _Bag:
-    """What waits for one backend. Of several errands of a kind one is enough."""
+class _Queue:
+    """The messages that wait for one backend. ``notices`` are names of methods; each is sent once."""
 
     commands: collections.deque[Command] = field(default_factory=collections.deque)
-    errands: dict[str, None] = field(default_factory=dict)
+    notices: dict[str, None] = field(default_factory=dict)
+    shared_storages: set[str] = field(default_factory=set)
 
 
-class Courier:
-    """Gathers what waits for each backend and sends it together, a backend's commands in the order they came.
+@dataclass(frozen=True, slots=True)
+class _Batch:
+    """The messages that are sent to one backend at a time."""
 
-    What comes after a quiet time goes at once. What follows waits for as many seconds since then as ``company`` tells:
-    at both ends and at the broker a message costs more than the commands that it carries.
+    backend: str
+    notices: Sequence[str]
+    shared_storages: Sequence[str]
+    commands: Sequence[Command]
 
-    What cannot be sent is dropped, so that nothing piles up while the bus is away: ``lost``, called on the courier's
-    thread, gets the claim ids of those commands, to have them sent again later.
+
+class CommandSender:
+    """Collects the messages for each backend and sends them together, the commands of a backend in their order.
+
+    A message after a quiet time is sent at once. The following ones wait until ``linger()`` seconds have passed since
+    then, because a message costs more at both ends and at the broker than the commands in it.
+
+    Messages that cannot be sent are dropped, so that the queues do not grow while the bus is away. ``on_lost``, called
+    on the sender's thread, receives the claim ids of dropped commands, to send them again later.
     """
 
     def __init__(
         self,
         agents: AgentClient,
-        lost: Callable[[Sequence[str]], None],
-        company: Callable[[], float] = lambda: COMPANY,
+        on_lost: Callable[[Sequence[str]], None],
+        linger: Callable[[], float] = lambda: LINGER_SECONDS,
     ) -> None:
         self._agents = agents
-        self._lost = lost
-        self._company = company
+        self._on_lost = on_lost
+        self._linger = linger
+        # Guards the fields below; notified when a batch has been sent.
         self._changed = threading.Condition()
-        # In the order in which the backends' turns come.
-        self._bags: dict[str, _Bag] = {}
-        # When each backend may be told something again.
-        self._rests: dict[str, float] = {}
-        self._busy = False
-        self._stopping = False
-        self._thread = threading.Thread(target=self._deliver, name="courier", daemon=True)
+        # In the order of the backends' turns.
+        self._queues: dict[str, _Queue] = {}
+        # The time from which each backend may get its next message.
+        self._earliest: dict[str, float] = {}
+        self._sending = False
+        self._closing = False
+        self._worker = Worker("command-sender", self._send_due)
 
     def start(self) -> None:
-        """Begin to send; what was handed over before waits for this."""
-        self._thread.start()
+        """Start the thread; messages that were queued before are sent now."""
+        self._worker.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Send what waits, for ``timeout`` seconds at most, and end. What is left others send again after a lease."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify_all()
-        if self._thread.is_alive():
-            self._thread.join(timeout)
+        """Send the queued messages, for at most ``timeout`` seconds, and end.
 
-    def idle(self, timeout: float) -> bool:
-        """Wait until everything has been sent or dropped; tell whether that is so."""
+        Schedulers send the commands that are left again when their leases end.
+        """
+        deadline = time.monotonic() + timeout
         with self._changed:
-            return self._changed.wait_for(lambda: not self._bags and not self._busy, timeout)
+            self._closing = True
+        self._worker.wake()
+        if self._worker.alive:
+            self.wait_idle(timeout)
+        self._worker.stop(max(0.0, deadline - time.monotonic()))
+
+    def wait_idle(self, timeout: float) -> bool:
+        """Wait at most ``timeout`` seconds until all messages are sent or dropped; return whether that is so."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._queues and not self._sending, timeout)
 
     def run(self, backend: str, command: Command) -> None:
-        """Have a command sent."""
+        """Queue a command."""
         with self._changed:
-            waiting = self._bag(backend).commands
+            waiting = self._queue(backend).commands
             waiting.append(command)
-            if len(waiting) == _MOST:
-                self._changed.notify_all()
+            if len(waiting) == _MAX_BATCH:
+                self._worker.wake()
 
     def report_now(self, backend: str) -> None:
-        """Have a backend asked for a report."""
-        self._errand(backend, "report_now")
+        """Queue a request for a report."""
+        self._notify(backend, "report_now")
 
     def list_now(self, backend: str) -> None:
-        """Have a backend asked for a list of all volumes."""
-        self._errand(backend, "list_now")
+        """Queue a request for a listing of all volumes."""
+        self._notify(backend, "list_now")
+
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None:
+        """Queue the names of storages that the backend shares."""
+        with self._changed:
+            self._queue(backend).shared_storages.update(storage_ids)
 
     def rejoin(self, backend: str) -> None:
-        """Have a backend asked for a new hello."""
-        self._errand(backend, "rejoin")
+        """Queue a request for a new hello."""
+        self._notify(backend, "rejoin")
 
-    def _errand(self, backend: str, method: str) -> None:
+    def _notify(self, backend: str, method: str) -> None:
         with self._changed:
-            self._bag(backend).errands[method] = None
+            self._queue(backend).notices[method] = None
 
-    def _bag(self, backend: str) -> _Bag:
-        """Return what waits for a backend. Only what is the first wakes the courier: the rest goes with that."""
-        bag = self._bags.get(backend)
-        if bag is None:
-            bag = self._bags[backend] = _Bag()
-            self._changed.notify_all()
-        return bag
+    def _queue(self, backend: str) -> _Queue:
+        """Return the queue of a backend. Only a new queue wakes the worker: later messages share its turn."""
+        queue = self._queues.get(backend)
+        if queue is None:
+            queue = self._queues[backend] = _Queue()
+            self._worker.wake()
+        return queue
 
-    def _deliver(self) -> None:
-        while (found := self._next()) is not None:
-            backend, errands, commands = found
+    def _send_due(self) -> float | None:
+        """Send the messages that are due; return the seconds until others are, None if none wait."""
+        while (batch := self._next_batch()) is not None:
             lost: list[str] = []
             try:
-                self._hand_over(backend, errands, commands)
+                self._send(batch)
             except Exception as error:
-                lost = [command.claim_id for command in commands]
+                lost = [command.claim_id for command in batch.commands]
                 if isinstance(error, errors.Unavailable):
-                    # The bus is away. The others' messages would fail in turn, each after some seconds.
-                    lost += self._drop()
+                    # The bus is away. The messages to other backends would fail too, each after some seconds.
+                    lost += self._drop_all()
                 LOG.warning("%d command(s) could not be sent to agents and will be again: %s", len(lost), error)
-            self._tell(lost)
+            self._report_lost(lost)
             with self._changed:
-                self._busy = False
+                self._sending = False
                 self._changed.notify_all()
-
-    def _next(self) -> tuple[str, list[str], list[Command]] | None:
         with self._changed:
-            while (backend := self._due()) is None:
-                if self._stopping and not self._bags:
-                    return None
-                pause = min((self._rests[each] for each in self._bags), default=None)
-                self._changed.wait(None if pause is None else max(0.0, pause - time.monotonic()))
-            bag = self._bags.pop(backend)
-            self._rests[backend] = time.monotonic() + self._company()
-            commands = [bag.commands.popleft() for _ in range(min(_MOST, len(bag.commands)))]
-            if bag.commands:
-                self._bags[backend] = _Bag(bag.commands)  # its next turn comes after the others'
-            self._busy = True
-            return backend, list(bag.errands), commands
+            now = time.monotonic()
+            due = min((self._earliest.get(backend, now) for backend in self._queues), default=None)
+            return None if due is None else max(0.0, due - now)
 
-    def _due(self) -> str | None:
-        """Return the backend whose turn it is."""
+    def _next_batch(self) -> _Batch | None:
+        with self._changed:
+            backend = self._due_backend()
+            if backend is None:
+                return None
+            queue = self._queues.pop(backend)
+            self._earliest[backend] = time.monotonic() + self._linger()
+            commands = [queue.commands.popleft() for _ in range(min(_MAX_BATCH, len(queue.commands)))]
+            if queue.commands:
+                self._queues[backend] = _Queue(queue.commands)  # at the end: the other backends have their turns first
+            self._sending = True
+            return _Batch(backend, list(queue.notices), sorted(queue.shared_storages), commands)
+
+    def _due_backend(self) -> str | None:
+        """Return the backend whose turn it is, None if no message is due."""
         now = time.monotonic()
-        for backend, bag in self._bags.items():
-            if self._stopping or len(bag.commands) >= _MOST or self._rests.get(backend, now) <= now:
+        for backend, queue in self._queues.items():
+            if self._closing or len(queue.commands) >= _MAX_BATCH or self._earliest.get(backend, now) <= now:
                 return backend
         return None
 
-    def _hand_over(self, backend: str, errands: list[str], commands: list[Command]) -> None:
-        for errand in errands:
-            getattr(self._agents, errand)(backend)
-        if commands:
-            self._agents.run(backend, commands)
+    def _send(self, batch: _Batch) -> None:
+        for notice in batch.notices:
+            getattr(self._agents, notice)(batch.backend)
+        if batch.shared_storages:
+            self._agents.take_stamps(batch.backend, batch.shared_storages)
+        if batch.commands:
+            self._agents.run(batch.backend, batch.commands)
 
-    def _drop(self) -> list[str]:
+    def _drop_all(self) -> list[str]:
+        """Drop all queues and return the claim ids of their commands."""
         with self._changed:
-            bags, self._bags = self._bags, {}
-        return [command.claim_id for bag in bags.values() for command in bag.commands]
+            queues, self._queues = self._queues, {}
+        return [command.claim_id for queue in queues.values() for command in queue.commands]
 
-    def _tell(self, lost: list[str]) -> None:
-        if not lost:
+    def _report_lost(self, claim_ids: list[str]) -> None:
+        if not claim_ids:
             return
         try:
-            self._lost(lost)
+            self._on_lost(claim_ids)
         except Exception:
-            LOG.exception("Nobody took note of %d command(s) that could not be sent", len(lost))
+            LOG.exception("The loss of %d command(s) could not be recorded", len(claim_ids))

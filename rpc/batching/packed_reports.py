@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many pools as they travel: one compressed text, a small part of the traffic, as pools of a backend are alike.
+"""Reports with compressed pools: one text, which is short because the pools of a backend are similar.
 
-Every scheduler gets each report, and most look only at what it says of itself: until it is opened the text costs hardly
-anything.
+Every scheduler receives each report, and most schedulers read only its other fields: the text costs hardly anything
+until it is unpacked.
 """
 
 import base64
@@ -18,10 +18,10 @@ from tonnage.capacity import errors
 from tonnage.rpc import serialization
 from tonnage.rpc.messages import BackendReport, Outcome
 
-#: Of the text, in bytes: a report of more than 100,000 pools. What opens to more is not opened to its end.
-MOST = 256 * 1024 * 1024
+#: Largest unpacked text in bytes, that of a report of more than 100,000 pools. A longer text is refused.
+MAX_BYTES = 256 * 1024 * 1024
 
-#: Fast, and nearly as small as the best.
+#: The fastest level of zlib, with nearly the smallest result.
 _LEVEL = 1
 
 _DECODER = msgspec.json.Decoder(list[dict[str, Any]])
@@ -44,10 +44,10 @@ class PackedReport:
 
     @classmethod
     def of(cls, report: BackendReport) -> Self:
-        """Return that report packed."""
+        """Return the report in packed form."""
         return cls(**(_all(report) | {"pools": packed(json.dumps(serialization.pack(report.pools)).encode())}))
 
-    def opened(self) -> BackendReport:
+    def unpack(self) -> BackendReport:
         """Return the report. Raises :class:`~tonnage.capacity.errors.InvalidInput` if its pools cannot be read."""
         try:
             pools = _read(unpacked(self.pools))
@@ -64,11 +64,11 @@ def packed(text: bytes) -> str:
 
 
 def unpacked(text: str) -> bytes:
-    """Return what was packed. Raises ValueError or zlib.error for what was not."""
+    """Return the text that was packed. Raises ValueError or zlib.error for a malformed one."""
     unpacker = zlib.decompressobj()
-    found = unpacker.decompress(base64.b64decode(text, validate=True), MOST)
+    found = unpacker.decompress(base64.b64decode(text, validate=True), MAX_BYTES)
     if not unpacker.eof:
-        raise ValueError(f"it is cut off, or longer than {MOST} bytes")
+        raise ValueError(f"it is cut off, or longer than {MAX_BYTES} bytes")
     return found
 
 
@@ -76,7 +76,7 @@ def _read(text: bytes) -> list[dict[str, Any]]:
     try:
         return _DECODER.decode(text)
     except msgspec.DecodeError:
-        # That is strict, and several times as fast. What else there is, nan and infinity say, is for others to judge.
+        # The decoder is strict, and several times as fast. The scheduler judges nan and infinity later.
         return serialization.unpack(json.loads(text), list[dict[str, Any]])
 
 

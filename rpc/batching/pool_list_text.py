@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools as text, from the scheduler that knows them to the client of the REST API.
+"""Lists of pools as JSON text, from a scheduler through the API to the REST client.
 
-Ten thousand pools in detail are megabytes, and who passes them on wants their JSON and nothing of what it says. So a
-scheduler spells them, and keeps what it has spelled of a backend until something of that changes; the API keeps what it
-has unpacked for as long as it is sent the same again. What changes all the time, how long ago a backend was heard, is
-sent beside the text, which has a gap for it in each pool.
+Ten thousand pools in detail are megabytes, and the API passes their JSON on without reading it. So a scheduler encodes
+the pools and keeps the text of a backend until one of its pools changes; the API keeps the unpacked text as long as it
+receives the same. The time of a backend's last report changes all the time: it travels beside the text, which has a gap
+for it in each pool.
 """
 
 import zlib
@@ -15,46 +15,46 @@ import msgspec
 
 from tonnage.capacity import errors
 from tonnage.rpc.batching import packed_reports
-from tonnage.rpc.messages import SpelledPools
+from tonnage.rpc.messages import PoolListText
 
-#: What is put between braces.
+#: The key whose value is the gap.
 GAP = "updated"
 
-#: No JSON has it: text has this character as an escape, and there is none elsewhere.
+#: The value in the gap. JSON never contains it: texts have this character as an escape.
 _MARK = b"\0"
 
 _RAW_MARK = msgspec.Raw(_MARK)
 
 
-def with_gap(capabilities: dict[str, Any], heard: Mapping[str, Any]) -> dict[str, Any]:
-    """Return capabilities with a gap for what is said in ``heard``, which has the key :data:`GAP`."""
-    return {key: value for key, value in capabilities.items() if key not in heard} | {GAP: _RAW_MARK}
+def with_gap(capabilities: dict[str, Any], last_report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return capabilities with a gap for the fields in ``last_report``, which has the key :data:`GAP`."""
+    return {key: value for key, value in capabilities.items() if key not in last_report} | {GAP: _RAW_MARK}
 
 
-def heard_text(heard: Mapping[str, Any]) -> str:
-    """Return what fills the gap."""
-    rest = {key: value for key, value in heard.items() if key != GAP}
-    return f"{msgspec.json.encode(heard[GAP]).decode()},{msgspec.json.encode(rest).decode()[1:-1]}"
+def last_report_text(last_report: Mapping[str, Any]) -> str:
+    """Return the text that fills the gap."""
+    rest = {key: value for key, value in last_report.items() if key != GAP}
+    return f"{msgspec.json.encode(last_report[GAP]).decode()},{msgspec.json.encode(rest).decode()[1:-1]}"
 
 
-class Reader:
-    """Puts answers together. Safe to use from many threads."""
+class PoolListReader:
+    """Assembles answers to lists of pools. Thread-safe."""
 
     def __init__(self) -> None:
-        self._opened: dict[str, list[bytes]] = {}
+        self._unpacked: dict[str, list[bytes]] = {}
 
-    def parts(self, answer: Sequence[SpelledPools]) -> list[bytes]:
-        """Return the pools as JSON: parts of a list, which belong between brackets, with commas between them.
+    def parts(self, answer: Sequence[PoolListText]) -> list[bytes]:
+        """Return the pools as JSON: parts of a list without its brackets and commas.
 
-        Raises :class:`~tonnage.capacity.errors.Unavailable` for what cannot be read.
+        Raises :class:`~tonnage.capacity.errors.Unavailable` for a malformed answer.
         """
-        before = self._opened
-        opened = {part.text: before.get(part.text) or _opened(part.text) for part in answer}
-        self._opened = opened
-        return [part.heard.encode().join(opened[part.text]) for part in answer]
+        before = self._unpacked
+        unpacked = {part.text: before.get(part.text) or _unpacked(part.text) for part in answer}
+        self._unpacked = unpacked
+        return [part.last_report.encode().join(unpacked[part.text]) for part in answer]
 
 
-def _opened(text: str) -> list[bytes]:
+def _unpacked(text: str) -> list[bytes]:
     try:
         return packed_reports.unpacked(text).split(_MARK)
     except (ValueError, zlib.error) as error:

@@ -8,13 +8,13 @@ the outcome.
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
 from tonnage.capacity.arithmetic import DEFAULT_RATIO
 from tonnage.capacity.names import backend_of, short_name
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger.claims import bookings
+from tonnage.ledger.claims.bookings import Booking
 from tonnage.ledger.inventory.backends import PendingClaim
 from tonnage.rpc.messages import Command, Source, Verb
 from tonnage.scheduler.host_manager import HostManager
@@ -26,12 +26,6 @@ class CommandQueue(Protocol):
     def run(self, backend: str, command: Command) -> None: ...
 
 
-@dataclass(slots=True)
-class _Sent:
-    claim: PendingClaim
-    last_news: float
-
-
 class Dispatcher:
     """Sends commands and remembers those without an answer. Belongs to the decision thread."""
 
@@ -40,17 +34,18 @@ class Dispatcher:
         self._hosts = hosts
         self._lease = lease
         self._clock = clock
-        self._out: dict[str, _Sent] = {}
+        #: When each command that is out was last sent, or its agent last confirmed that it works on it.
+        self._out: dict[str, float] = {}
         self._caught_up = False
 
-    def send(self, claim: PendingClaim) -> None:
+    def send(self, claim: Booking | PendingClaim) -> None:
         """Send the command of a claim to its agent. If the bus fails, the command is sent again later."""
         backend = self._hosts.backend(backend_of(claim.pool_name))
         if backend is None or not backend.up:
             # Messages would only pile up until its agent reports again. Then catch_up() sends the command.
             self._out.pop(claim.id, None)
             return
-        self._out[claim.id] = _Sent(claim, self._clock())
+        self._out[claim.id] = self._clock()
         row = self._hosts.table.get(claim.pool_name)
         self._commands.run(
             backend.name,
@@ -80,14 +75,14 @@ class Dispatcher:
         """Note that the bus did not accept these commands: they are sent again at the next opportunity."""
         for claim_id in claim_ids:
             if claim_id in self._out:
-                self._out[claim_id].last_news = -math.inf
+                self._out[claim_id] = -math.inf
 
     def renew(self, claim_ids: Iterable[str]) -> None:
         """Renew the leases of claims that an agent has in hand."""
         now = self._clock()
         for claim_id in claim_ids:
             if claim_id in self._out:
-                self._out[claim_id].last_news = now
+                self._out[claim_id] = now
 
     def catch_up(self, pending: Iterable[PendingClaim]) -> None:
         """Compare with all pending claims of the ledger: forget settled claims and send overdue commands.
@@ -103,11 +98,11 @@ class Dispatcher:
             sent = self._out.get(claim.id)
             if sent is None and self._caught_up and claim.age < self._lease and claim.verb != bookings.PURGE:
                 continue
-            if sent is None or now - sent.last_news >= self._lease:
+            if sent is None or now - sent >= self._lease:
                 self.send(claim)
         self._caught_up = True
 
-    def _source(self, claim: PendingClaim) -> Source | None:
+    def _source(self, claim: Booking | PendingClaim) -> Source | None:
         if claim.source is None:
             return None
         row = self._hosts.table.get(claim.source.pool_name)

@@ -61,6 +61,10 @@ class RulesAgreement:
         self._patience = patience
         self._stopping = threading.Event()
 
+    def is_alone(self, session: orm.Session) -> bool:
+        """Tell whether there is no other scheduler."""
+        return self._membership.is_alone(session)
+
     def stop(self) -> None:
         """Stop waiting for the database. Another thread calls this."""
         self._stopping.set()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What keeps a pool out besides the plugins that are configured: first its state, last the limits of the ledger."""
+"""The filters that are always enabled: the first for the state of a pool, the last for the limits of the ledger."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import replace
@@ -19,11 +19,11 @@ from tonnage.scheduler.reports.backend_state import LIFETIME
 
 
 class BackendStateFilter(Filter):
-    """Keeps pools whose backend is up and enabled, whose figures may still be used, and that have not failed to make
+    """Accepts pools whose backend is up and enabled, whose figures have not expired, and that have not failed to make
     this volume before.
 
-    It always runs first and is not configured. ``silence`` tells for how many seconds a backend has not reported as far
-    as it could be heard, ``age`` how old a pool's figures are.
+    It always runs first and is not configured. ``silence`` returns the seconds since the last report of a backend,
+    ``age`` the age in seconds of a pool's figures.
     """
 
     looks_at_figures = False
@@ -43,7 +43,7 @@ class BackendStateFilter(Filter):
         return self
 
     def accepts(self, pools: PoolTable, request: Request) -> npt.NDArray[np.bool_]:
-        """Tell which pools may be considered at all."""
+        """Return which pools may be considered at all."""
         eligible = pools.up & pools.enabled & ~pools.expired
         for name in request.attempted:
             index = pools.index(name)
@@ -52,11 +52,11 @@ class BackendStateFilter(Filter):
         return eligible
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Keep what is true of every request that has not failed before."""
+        """Return the key of the verdicts on all requests that have not failed before."""
         return None if request.attempted else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
-        """Say why a pool may not be considered."""
+        """Return why a pool may not be considered."""
         if not pool.up:
             silence = self._silence(pool.backend)
             return Rejection(
@@ -81,13 +81,13 @@ class BackendStateFilter(Filter):
 
 
 class LedgerFilter(CapacityFilter):
-    """Keeps every pool within its limits where CapacityFilter does not.
+    """Keeps every pool within its limits where CapacityFilter is not enabled.
 
-    The ledger would not book what they do not admit, so a pool without room is no candidate, whatever is configured.
+    The ledger books nothing beyond those limits, so a pool without room is never a candidate.
     """
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
-        """Name the limit as CapacityFilter does, and say why it holds."""
+        """Return the reason of CapacityFilter, and why the limit holds."""
         rejection = super().reason(pool, request)
         return replace(
             rejection,

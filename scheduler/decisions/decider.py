@@ -1,345 +1,202 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deciding a batch of requests, in memory: each in order of arrival, seeing what those before it are given.
+"""The decider: the one way in which requests are decided, to place them, to explain them or to replay them.
 
-What is decided is counted in the table of pools at once, tentatively: until it is booked, or forgotten.
+It decides one request after another on a table of pools, and counts each placement there for the requests after it. It
+books nothing: a scheduler hands its decisions to a :class:`~tonnage.scheduler.decisions.booking_plan.BookingPlan`.
 """
 
-import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-
-import numpy as np
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Decision, Placement, Refusal
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Operation, Request
-from tonnage.filters.capacity import CapacityFilter
-from tonnage.filters.chain import FilterChain
-from tonnage.filters.free_space import FreeSpaceFilter
-from tonnage.ledger.catalog import volumes
-from tonnage.ledger.claims.bookings import Booking
-from tonnage.ledger.claims.request_keys import FINAL, Key
-from tonnage.ledger.inventory import backends
 from tonnage.quotas.quota_budget import Allowance, Demand
-from tonnage.rpc.messages import Answer, CreateGroup, GroupAnswer, MigrationPolicy, RetypeVolume
-from tonnage.scheduler.decisions import group_packing, group_requests, pool_selection, quota_deltas, request_spec
-from tonnage.scheduler.decisions.group_affinity import Together
-from tonnage.scheduler.decisions.lookups import Lookup
-from tonnage.scheduler.decisions.placement_requests import (
-    Move,
-    Retry,
-    Single,
-    Work,
-    answer_before,
-    answered,
-    key_of,
-    purpose,
-)
-from tonnage.scheduler.decisions.request_spec import Resolved, resolve
-from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.ignored_hints import IgnoredHints
-from tonnage.scheduler.simulation.decision_log import DecisionLog
-from tonnage.weighers.chain import WeigherChain
+from tonnage.rpc.messages import CreateGroup, MigrationPolicy, RetypeVolume
+from tonnage.scheduler.decisions.placement_requests import Work
+from tonnage.scheduler.decisions.pool_selection import Rules, physical_gb
+from tonnage.scheduler.decisions.request_spec import Lookup, NotNow, RequestSpec
+from tonnage.scheduler.decisions.resolution import resolve
+from tonnage.scheduler.decisions.steps import group_requests, moves
+from tonnage.scheduler.decisions.steps.group_affinity import GroupAffinity
+from tonnage.scheduler.decisions.steps.group_packing import GroupPacking, Member
 
-#: Filters that look at room.
-_ROOM = (CapacityFilter, FreeSpaceFilter)
+
+class DecisionObserver(Protocol):
+    """A recorder of decisions. It is called while the table is still as the decision saw it."""
+
+    def decided(self, pools: PoolTable, rules: Rules, request: Request, decision: Decision, *, in_place: bool) -> None:
+        """Record the decision on one volume; ``in_place`` is true for one that asks to stay in its pool."""
+        ...
+
+    def packed(self, packing: GroupPacking, found: Sequence[Placement] | Refusal) -> None:
+        """Record the decision on several volumes, all or none."""
+        ...
 
 
 @dataclass(slots=True)
-class Batch:
-    """What one transaction is to change, and what is answered once it has. ``allowance`` is what it may take of quotas,
-    ``together`` knows where groups are.
+class RequestDecision:
+    """The decision on one request.
 
-    ``retyped`` are volumes that get another type where they are, ``failed`` those that no pool is left for, and why.
-    ``doubtful`` are requests that may find a pool by other figures than those remembered. ``bound`` are the pools of
-    volumes that say where others go which are placed again.
+    ``specs`` are the volumes, ``found`` has a placement for each, or is the refusal of all. ``staying`` is the decision
+    on a volume that is retyped to stay in its pool, None for every other request. ``doubtful`` are the requests that
+    were refused and may find pools by newer figures.
     """
 
-    allowance: Allowance
-    together: Together
-    answers: dict[int, Answer | GroupAnswer | Exception] = field(default_factory=dict)
-    bookings: list[Booking] = field(default_factory=list)
-    keys: list[Key] = field(default_factory=list)
-    commands: list[backends.PendingClaim] = field(default_factory=list)
-    decisions: list[tuple[Resolved, Decision]] = field(default_factory=list)
-    retyped: list[volumes.Retyped] = field(default_factory=list)
-    doubtful: list[Request] = field(default_factory=list)
-    failed: dict[str, str] = field(default_factory=dict)
-    bound: dict[str, int | None] = field(default_factory=dict)
+    specs: Sequence[RequestSpec]
+    found: Sequence[Placement] | Refusal
+    staying: Decision | None = None
+    doubtful: Sequence[Request] = ()
+
+    @property
+    def stays(self) -> bool:
+        """Whether the volume stays in its pool, with another type."""
+        return isinstance(self.staying, Placement)
+
+    @property
+    def what(self) -> str:
+        """The request in a few words."""
+        return self.specs[0].request.describe()
 
 
 class Decider:
-    """Belongs to the decision thread.
+    """Decides requests on ``pools`` by ``rules``.
 
-    ``counts_volumes`` tells whether a weigher looks at the numbers of volumes.
+    ``budget`` is the rest of the quotas, None if nothing is limited. Unless ``counting``, no request sees the
+    placements of those before it.
     """
 
     def __init__(
-        self, hosts: HostManager, filters: FilterChain, weighers: WeigherChain, log: DecisionLog | None = None
+        self,
+        pools: PoolTable,
+        rules: Rules,
+        budget: Allowance | None = None,
+        observer: DecisionObserver | None = None,
+        *,
+        counting: bool = True,
     ) -> None:
-        self._hosts = hosts
-        self.log = log
-        self._tentative: set[str] = set()
-        self.decide_by(filters, weighers)
+        self.budget = budget
+        #: The names of the pools whose rows contain placements.
+        self.counted: set[str] = set()
+        self._pools = pools
+        self._rules = rules
+        self._observer = observer
+        self._counting = counting
+        self._affinity: GroupAffinity | None = None
 
-    def decide_by(self, filters: FilterChain, weighers: WeigherChain) -> None:
-        """Decide by these from now on."""
-        self.filters = filters
-        self._fitting = without_room(filters)
-        self._weighers = weighers
-        self._ignored_hints = IgnoredHints(filters.filters)
-        self.counts_volumes = any(each.needs_volumes for each in weighers.weighers)
-        if self.log is not None:
-            self.log.go_by(filters, weighers)
+    def decide(self, item: Work, lookup: Lookup, demands: Sequence[Demand] = ()) -> RequestDecision:
+        """Decide one request.
 
-    def decide(self, work: Sequence[Work], known: Mapping[str, Key], lookup: Lookup, allowance: Allowance) -> Batch:
-        """Decide requests; ``known`` are the keys of those that were answered before."""
-        batch = Batch(allowance, Together(self._hosts.table, self._fitting))
-        if self.log is not None:
-            self.log.start_batch()
-        first: dict[str, int] = {}
-        for number, item in enumerate(work):
-            key = key_of(item)
-            try:
-                if key in known:
-                    batch.answers[number] = answer_before(item, known[key])
-                    continue
-                if key and key in first:
-                    Key(key, *purpose(work[first[key]])).require(*purpose(item))
-                    batch.answers[number] = batch.answers[first[key]]
-                    continue
-            except errors.TonnageError as error:
-                batch.answers[number] = error
-                continue
-            first[key] = number
-            try:
-                if isinstance(item, CreateGroup):
-                    batch.answers[number] = self._group(item, lookup, batch)
-                elif isinstance(item, RetypeVolume):
-                    batch.answers[number] = self._retype(item, lookup, batch)
-                else:
-                    batch.answers[number] = self._one(item, lookup, batch)
-            except errors.TonnageError as error:
-                batch.answers[number] = error
-                if key and isinstance(error, FINAL):
-                    batch.keys.append(Key.refused(key, *purpose(item), error))
-                if isinstance(item, Retry) and not isinstance(error, request_spec.NotNow):
-                    # What it is to be cloned from is gone, say: it would be tried again and again.
-                    batch.failed[item.volume_id] = error.message
-        return batch
+        ``demands`` is its share of the quotas, which are compared first. Raises the errors of
+        :func:`tonnage.scheduler.decisions.resolution.resolve`, and
+        :class:`~tonnage.scheduler.decisions.request_spec.NotNow` for a refusal that is not final yet.
+        """
+        specs = resolve(item, lookup)
+        excess = None if self.budget is None else self.budget.excess(demands)
+        if excess is not None:
+            what = f"{len(specs)} volumes" if isinstance(item, CreateGroup) else specs[0].request.describe()
+            return RequestDecision(specs, Refusal(what, 0, excess=excess))
+        if isinstance(item, CreateGroup):
+            decided = self._decide_group(item, specs)
+        elif isinstance(item, RetypeVolume):
+            decided = self._decide_retype(item, specs[0], lookup)
+        else:
+            decided = self._decide_volume(specs[0])
+        if self.budget is not None and self._counting and not isinstance(decided.found, Refusal):
+            self.budget.take(demands)
+        return decided
 
-    def show_volumes(self, numbers: Mapping[int, int] | None) -> None:
-        """Bring the table's numbers of volumes to these; pools that are not among them have none."""
-        if numbers is None:
-            return
-        table = self._hosts.table
-        counted = {name: number for pool_id, number in numbers.items() for name in self._hosts.names([pool_id])}
-        shown = {table.names[row]: int(table.volumes[row]) for row in np.flatnonzero(table.volumes).tolist()}
-        differ = {name for name, _ in counted.items() ^ shown.items()}
-        table.set_volumes({name: counted.get(name, 0) for name in differ})
-
-    def tentative(self) -> list[int]:
-        """Return the ids of the pools in which something is counted that is not booked, as far as they are known."""
-        return [self._hosts.entries[name].id for name in self._tentative if name in self._hosts.entries]
-
-    def forget(self) -> None:
-        """Count no more what was decided, in pools that are still known."""
-        self._hosts.reset(name for name in self._tentative if name in self._hosts.entries)
-        self._tentative.clear()
-
-    def _fits(self, request: Request, filters: FilterChain | None = None, *, final: bool = True) -> Decision:
-        """Run filters and weighers: the pool for a request, or the refusal, which is logged if it is ``final``."""
-        in_place = filters is not None
-        decision = pool_selection.choose(self._hosts.table, request, filters or self.filters, self._weighers)
-        if self.log is not None and (final or isinstance(decision, Placement)):
-            self.log.decided(request, decision, in_place=in_place)
+    def choose(self, request: Request, *, in_place: bool = False, final: bool = True) -> Decision:
+        """Return the pool for one volume, or the refusal, which is recorded if it is ``final``."""
+        rules = self._rules.without_room if in_place else self._rules
+        decision = rules.choose(self._pools, request)
+        if self._observer is not None and (final or isinstance(decision, Placement)):
+            self._observer.decided(self._pools, rules, request, decision, in_place=in_place)
         return decision
 
-    def _one(self, item: Single, lookup: Lookup, batch: Batch) -> Answer:
-        resolved = _confined(self._kept_apart(resolve(item, lookup)), batch)
-        self._ignored_hints.tell(resolved.request.hints)
-        demanded = quota_deltas.of(item, lookup)
-        decision = _over_quota(demanded, resolved.request.describe(), batch) or self._fits(
-            resolved.request, final=resolved.unsettled is None
-        )
-        if isinstance(decision, Refusal) and resolved.unsettled is not None:
-            raise request_spec.NotNow(f"volume {resolved.volume_id} waits until volume {resolved.unsettled} is made")
-        batch.decisions.append((resolved, decision))
-        batch.bound.update(resolved.bound)
-        if isinstance(decision, Placement):
-            answer = Answer(volume_id=resolved.volume_id, pool=decision.pool, provisioning=decision.provisioning)
-            self._plan(resolved, decision, batch)
-            batch.allowance.take(demanded)
-        else:
-            answer = Answer(volume_id=resolved.volume_id, refusal=decision)
-            if decision.excess is None:
-                batch.doubtful += _doubtful(resolved)
-            if isinstance(item, Retry):
-                batch.failed[item.volume_id] = decision.message
-        if resolved.keyed:
-            batch.keys.append(answered(item, answer))
-        return answer
+    def pack(self, members: Sequence[Member]) -> list[Placement] | Refusal:
+        """Return the pools for several volumes, all or none."""
+        packing = GroupPacking(self._pools, self._rules, members)
+        found = packing.placements()
+        if self._observer is not None:
+            self._observer.packed(packing, found)
+        return found
 
-    def _retype(self, item: RetypeVolume, lookup: Lookup, batch: Batch) -> Answer:
-        """Leave a volume in its pool with another type or, if that cannot be and the policy allows, move it."""
-        move = Move.for_type(item)
-        resolved = request_spec.move(move, lookup)
-        volume = lookup.volume(item.volume_id)
-        pool = "" if volume.pool is None else volume.pool.name
-        request = request_spec.in_place(resolved, pool)
-        demanded = quota_deltas.of(item, lookup)
-        over = _over_quota(demanded, resolved.request.describe(), batch)
-        decision = over or self._fits(request, self._fitting)
-        if isinstance(decision, Placement) and decision.provisioning.value != volume.provisioning:
-            decision = request_spec.other_provisioning(request, volume, decision.provisioning)
-        if isinstance(decision, Placement):
-            answer = Answer(volume_id=volume.id, pool=pool, provisioning=decision.provisioning)
-            kind = lookup.type(item.volume_type)
-            batch.retyped.append(volumes.Retyped(volume_id=volume.id, pool_id=volume.pool_id, volume_type_id=kind.id))
-            batch.decisions.append((resolved, decision))
-        elif over is None and item.migration_policy is MigrationPolicy.ON_DEMAND:
-            answer = self._one(move, lookup, batch)
-            if answer.refusal is not None:
-                batch.doubtful.append(request)
-        else:
-            answer = Answer(volume_id=volume.id, refusal=decision)
-            batch.doubtful += [request] if over is None else []
-            batch.decisions.append((resolved, decision))
-        if answer.refusal is None:
-            batch.allowance.take(demanded)
-        batch.keys.append(answered(item, answer))
-        return answer
+    def _decide_volume(self, spec: RequestSpec) -> RequestDecision:
+        spec = self._confined(spec)
+        decision = self.choose(spec.request, final=spec.unsettled is None)
+        if isinstance(decision, Refusal) and spec.unsettled is not None:
+            raise NotNow(f"volume {spec.volume_id} waits until volume {spec.unsettled} is made")
+        if isinstance(decision, Refusal):
+            return RequestDecision([spec], decision, doubtful=_doubtful(spec))
+        self._count(spec, decision)
+        return RequestDecision([spec], [decision])
 
-    def _kept_apart(self, resolved: Resolved) -> Resolved:
-        """Keep a volume that moves out of pools that are the same place under another name: it is there already."""
-        names = self._hosts.names([] if resolved.source_pool_id is None else [resolved.source_pool_id])
-        request = pool_selection.kept_apart(self._hosts.table, resolved.request, names[0] if names else None)
-        return replace(resolved, request=request)
-
-    def _group(self, item: CreateGroup, lookup: Lookup, batch: Batch) -> GroupAnswer:
-        resolved = [_confined(one, batch) for one in group_requests.resolve(item, lookup)]
-        for one in resolved:
-            self._ignored_hints.tell(one.request.hints)
-        demanded = quota_deltas.of(item, lookup)
-        found = _over_quota(demanded, f"{len(resolved)} volumes", batch) or self._fit_together(item, resolved)
+    def _decide_group(self, item: CreateGroup, specs: Sequence[RequestSpec]) -> RequestDecision:
+        specs = [self._confined(spec) for spec in specs]
+        found = self.pack(group_requests.members(item, specs))
         if isinstance(found, Refusal):
-            answer = GroupAnswer(refusal=found)
-            if found.excess is None:
-                for one in resolved:
-                    # Beside others of the group, wherever these are.
-                    anywhere = replace(one.request, same_backends=None)
-                    batch.doubtful += _doubtful(replace(one, request=anywhere))
-            batch.decisions += [(one, found) for one in resolved]
-        else:
-            for one, placement in zip(resolved, found, strict=True):
-                self._plan(one, placement, batch)
-                batch.decisions.append((one, placement))
-            answer = GroupAnswer(
-                volumes=[
-                    Answer(volume_id=one.volume_id, pool=placement.pool, provisioning=placement.provisioning)
-                    for one, placement in zip(resolved, found, strict=True)
-                ]
-            )
-            batch.allowance.take(demanded)
-        batch.keys.append(answered(item, answer))
-        return answer
+            doubtful: list[Request] = []
+            for spec in specs:
+                # Sharing a backend with others of the group, wherever these are.
+                anywhere = replace(spec.request, same_backends=None)
+                doubtful += _doubtful(replace(spec, request=anywhere))
+            return RequestDecision(specs, found, doubtful=doubtful)
+        for spec, placement in zip(specs, found, strict=True):
+            self._count(spec, placement)
+        return RequestDecision(specs, found)
 
-    def _fit_together(self, item: CreateGroup, resolved: Sequence[Resolved]) -> list[Placement] | Refusal:
-        members = group_requests.members(item, resolved)
-        found = group_packing.JointFit(
-            self._hosts.table, self.filters, self._weighers, self._hosts.calculation, members
-        ).find()
-        if self.log is not None:
-            self.log.fitted(members, found)
-        return pool_selection.worded(found) if isinstance(found, Refusal) else found
+    def _decide_retype(self, item: RetypeVolume, spec: RequestSpec, lookup: Lookup) -> RequestDecision:
+        """Leave a volume in its pool with another type or, if that cannot be and the policy allows, move it."""
+        request, volume = moves.in_place(spec), lookup.volume(item.volume_id)
+        staying = self.choose(request, in_place=True)
+        if isinstance(staying, Placement) and staying.provisioning.value != volume.provisioning:
+            staying = moves.other_provisioning(request, volume, staying.provisioning)
+        if isinstance(staying, Placement):
+            return RequestDecision([spec], [staying], staying)
+        if item.migration_policy is not MigrationPolicy.ON_DEMAND:
+            return RequestDecision([spec], staying, staying, [request])
+        moved = self._decide_volume(spec)
+        moved.staying = staying
+        if isinstance(moved.found, Refusal):
+            moved.doubtful = [*moved.doubtful, request]
+        return moved
 
-    def _plan(self, resolved: Resolved, decision: Placement, batch: Batch) -> None:
-        """Add a placement to what is to be booked, and count it in the table for those that are decided after it."""
-        table = self._hosts.table
-        index = table.index(decision.pool)
+    def _confined(self, spec: RequestSpec) -> RequestSpec:
+        """Keep a volume that moves out of its own place, and a volume of a group on the backend of that."""
+        request = spec.request
+        if request.operation is Operation.MIGRATE and spec.source is not None:
+            request = moves.kept_apart(self._pools, request, spec.source.pool_name)
+        if spec.group is not None:
+            request = self._groups.confined(request, spec.group)
+        return spec if request is spec.request else replace(spec, request=request)
+
+    def _count(self, spec: RequestSpec, placement: Placement) -> None:
+        """Count a placement in the table, for the requests that are decided after it."""
+        if not self._counting:
+            return
+        pools, request = self._pools, spec.request
+        index = pools.index(placement.pool)
         if index is None:
-            raise errors.NotFound(f"pool {decision.pool} has gone")
-        size = resolved.request.size_gb
-        physical = pool_selection.physical_gb(decision, resolved.request, resolved.copied_gb)
-        entry = self._hosts.entries[decision.pool]
-        backend = self._hosts.backend(backend_of(decision.pool))
-        if backend is None:
-            raise errors.NotFound(f"the backend of pool {decision.pool} has gone")
-        table.claim(index, size, physical)
-        batch.together.place(resolved.group, decision.pool)
-        if self.counts_volumes and resolved.request.operation is not Operation.EXTEND:
-            table.set_volumes({decision.pool: int(table.volumes[index]) + 1})
-        sharing = table.sharing(index)
-        self._tentative.update(sharing)
-        booking = Booking(
-            claim_id=str(uuid.uuid4()),
-            request_id=resolved.request.request_id,
-            volume_id=resolved.volume_id,
-            verb=resolved.request.operation.value,
-            pool_id=entry.id,
-            backend_id=backend.id,
-            generation=entry.generation,
-            size_gb=size,
-            physical_gb=physical,
-            target_size_gb=resolved.target_size_gb,
-            provisioning=decision.provisioning,
-            availability_zone=backend.availability_zone,
-            volume=resolved.new_volume,
-            storage_id=entry.stats.storage_id,
-            sharing=[self._hosts.entries[name].id for name in sharing] if len(sharing) > 1 else (),
-            source_pool_id=resolved.source_pool_id,
-            clone_of=resolved.source_volume_id,
-            volume_type_id=resolved.volume_type_id,
-            group_id=None if resolved.group is None else resolved.group.id,
-        )
-        batch.bookings.append(booking)
-        batch.commands.append(
-            backends.PendingClaim(
-                id=booking.claim_id,
-                backend_id=booking.backend_id,
-                pool_id=booking.pool_id,
-                pool_name=decision.pool,
-                volume_id=booking.volume_id,
-                verb=booking.verb,
-                target_size_gb=booking.target_size_gb,
-                provisioning=booking.provisioning.value,
-                request_id=booking.request_id,
-                source=self._source(resolved),
-            )
-        )
+            raise errors.NotFound(f"pool {placement.pool} has gone")
+        self.counted.update(pools.sharing(index))
+        pools.claim(index, request.size_gb, physical_gb(placement, request, spec.copied_gb))
+        if self._rules.counts_volumes and request.operation is not Operation.EXTEND:
+            pools.set_volumes({placement.pool: int(pools.volumes[index]) + 1})
+        if spec.group is not None:
+            self._groups.place(spec.group, placement.pool)
 
-    def _source(self, resolved: Resolved) -> backends.SourceVolume | None:
-        if resolved.source_pool_id is None:
-            return None
-        names = self._hosts.names([resolved.source_pool_id])
-        return backends.SourceVolume(
-            volume_id=resolved.source_volume_id or resolved.volume_id,
-            pool_name=names[0] if names else "",
-            size_gb=resolved.copied_gb,
-        )
+    @property
+    def _groups(self) -> GroupAffinity:
+        if self._affinity is None:
+            self._affinity = GroupAffinity(self._pools, self._rules.without_room.filters)
+        return self._affinity
 
 
-def _confined(resolved: Resolved, batch: Batch) -> Resolved:
-    """Limit a volume of a group to where that may be."""
-    if resolved.group is None:
-        return resolved
-    return replace(resolved, request=batch.together.confined(resolved.request, resolved.group))
-
-
-def _doubtful(resolved: Resolved) -> list[Request]:
-    """Return what other figures may find pools for: a request that was refused, and what says where its group goes."""
-    if resolved.group is None or resolved.group.backend is not None:
-        return [resolved.request]
-    return [replace(resolved.request, backends=None), *resolved.group.asks]
-
-
-def _over_quota(demanded: Sequence[Demand], what: str, batch: Batch) -> Refusal | None:
-    """Return the refusal of what goes beyond a quota."""
-    excess = batch.allowance.excess(demanded)
-    return None if excess is None else Refusal(what, 0, excess=excess)
-
-
-def without_room(filters: FilterChain) -> FilterChain:
-    """Return the filters that do not look at room: what a volume stays by that takes nothing more."""
-    return FilterChain([each for each in filters.filters if not isinstance(each, _ROOM)])
+def _doubtful(spec: RequestSpec) -> list[Request]:
+    """Return the requests that newer figures may find pools for: the refused one, and those that place its group."""
+    if spec.group is None or spec.group.backend is not None:
+        return [spec.request]
+    return [replace(spec.request, backends=None), *spec.group.asks]

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The one thread that decides.
+"""The decision thread: the one thread that decides.
 
-It owns the pool table and everything that changes with it, so nothing of that needs a lock. Work that arrives while it
-is busy is handed over together: all items for the same handler become one call, which makes a group commit. Between
-different handlers the order of arrival means nothing: whoever needs one waits for the first answer.
+It owns the pool table and everything that changes with it, so none of that needs a lock. Items that arrive while it is
+busy are handed over together: all items for the same handler become one call, which makes a group commit. The order of
+arrival has no meaning between different handlers: a caller that needs an order waits for the first answer.
 
-A handler may have a pause: it is called again only when that has passed since it returned, with all that came
-meanwhile, or when a whole batch has come. What nobody waits for costs less that way, and where several schedulers share
-the work there is less to get into each other's way. What comes after a quiet time is handed over at once.
+A handler may have a pause: it is called again only when the pause has passed since it returned, with all items that
+arrived meanwhile, or when a whole batch has arrived. Work without a waiting caller costs less that way, and several
+schedulers that share the work conflict less often. An item after a quiet time is handed over at once.
 """
 
 import collections
@@ -25,13 +25,13 @@ from tonnage.ledger.db.db_errors import loudness
 
 LOG = logging.getLogger(__name__)
 
-#: How many batches of work are taken up at a time.
+#: How many batches are taken from the queue at a time.
 _ROUND = 4
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Takes items in order of arrival and returns a result for each; a result that is an exception is raised to its caller.
+#: Takes items in order of arrival and returns a result for each. A result that is an exception is raised to the caller.
 Handler = Callable[[Sequence[Item]], Sequence[Result | Exception]]
 
 
@@ -45,35 +45,41 @@ class _Job:
 class DecisionThread:
     """Runs handlers one after another. ``housekeeping`` is called about every ``period`` seconds in between.
 
-    ``pauses`` tell, by handler, how many seconds.
+    ``pauses`` has, by handler, a function that returns the seconds between two calls.
     """
 
     def __init__(
         self,
         batch_size: int,
-        housekeeping: Callable[[], None],
+        housekeeping: Callable[[], None] | None = None,
         period: float = 1.0,
         pauses: Mapping[Handler[Any, Any], Callable[[], float]] | None = None,
     ) -> None:
         self._batch_size = batch_size
-        self._housekeeping = housekeeping
         self._period = period
-        self._pauses = pauses or {}
-        # When each handler that has a pause may be called again, and what waits for that.
+        self.schedule(housekeeping, pauses or {})
+        # When each handler that has a pause may be called again, and the jobs that wait for that.
         self._rests: dict[Handler[Any, Any], float] = {}
         self._waiting: list[_Job] = []
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="decisions", daemon=True)
         self._stopping = False
-        # Nothing is queued behind the end: nobody would ever take it.
+        # Nothing is queued behind the end: it would never be taken.
         self._ending = threading.Lock()
+
+    def schedule(
+        self, housekeeping: Callable[[], None] | None, pauses: Mapping[Handler[Any, Any], Callable[[], float]]
+    ) -> None:
+        """Set the housekeeping and the pauses, before the thread starts."""
+        self._housekeeping = housekeeping
+        self._pauses = pauses
 
     def start(self) -> None:
         """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Finish what was submitted, then end. Whatever is submitted later fails."""
+        """Finish the submitted items, then end. An item that is submitted later fails."""
         with self._ending:
             self._stopping = True
             self._jobs.put(None)
@@ -112,7 +118,7 @@ class DecisionThread:
                     self._rests[batch[0].handler] = time.monotonic() + pause()
 
     def _take(self, patience: float) -> list[_Job | None]:
-        """Wait for work and return it with what arrived meanwhile; None in it is the end."""
+        """Wait for a job and return all jobs that have arrived by then; None among them is the end."""
         jobs: list[_Job | None] = []
         try:
             jobs.append(self._jobs.get(timeout=patience))
@@ -123,7 +129,7 @@ class DecisionThread:
         return jobs
 
     def _ready(self, jobs: Sequence[_Job], *, everything: bool) -> list[_Job]:
-        """Return what is to be done now of these and of what has waited; the rest waits."""
+        """Return the jobs, of these and of those that have waited, that are due now; the others wait."""
         now = time.monotonic()
         jobs = [*self._waiting, *jobs]
         # Once there is enough for a whole batch nothing is gained by waiting for more.
@@ -155,7 +161,7 @@ class DecisionThread:
             LOG.exception("%d item(s) failed in %s", len(batch), batch[0].handler)
             results = [error] * len(batch)
         except BaseException as error:
-            # Plugins may raise anything. Without this thread nothing would be decided any more, and nobody would know.
+            # Plugins may raise anything. Without this thread nothing would be decided any more, without a sign of it.
             LOG.exception("%d item(s) failed in %s", len(batch), batch[0].handler)
             results = [RuntimeError(plugin_errors.described(error))] * len(batch)
         for job, result in zip(batch, results, strict=True):
@@ -166,6 +172,7 @@ class DecisionThread:
 
     def _keep_house(self) -> None:
         try:
-            self._housekeeping()
+            if self._housekeeping is not None:
+                self._housekeeping()
         except BaseException:
             LOG.exception("housekeeping failed; it is tried again")

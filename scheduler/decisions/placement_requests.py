@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is to be placed, and by which key it is known when it is delivered again."""
+"""The requests of a batch, and the keys by which a request that is delivered again is recognized."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ from tonnage.rpc.messages import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalVolume(CreateVolume):
-    """A request for a new volume that shall be where an instance runs, and where that is.
+    """A request for a new volume on the host of an instance, with that host.
 
-    Who knows that takes a while to answer, so it is found out before (:mod:`tonnage.scheduler.compute.instance_hosts`).
+    Nova takes a while to answer, so it is asked before (:mod:`tonnage.scheduler.compute.instance_hosts`).
     """
 
     locality: Locality
@@ -40,9 +40,9 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A volume that shall leave its pool: asked for, or because its type wants it elsewhere (``volume_type``).
+    """A volume that leaves its pool: by a request, or because its new type requires it (``volume_type``).
 
-    Nobody asks again for the answer of one that is not ``keyed``, so it is not kept.
+    The answer to a move that is not ``keyed`` is not kept, as no request for it is delivered again.
     """
 
     message: MigrateVolume
@@ -51,19 +51,19 @@ class Move:
 
     @classmethod
     def for_type(cls, message: RetypeVolume) -> "Move":
-        """Return the move that gives a volume another type; the answer that is kept is that of the retype."""
+        """Return the move of a retype. The answer to the retype is kept, that to the move is not."""
         move = MigrateVolume(request_id=message.request_id, volume_id=message.volume_id)
         return cls(move, message.volume_type, keyed=False)
 
 
-#: One volume that needs a place, or more room in its own.
+#: A request for one volume that needs a pool, or more room in its own.
 Single: TypeAlias = CreateVolume | ExtendVolume | Retry | Move
 
 Work: TypeAlias = Single | RetypeVolume | CreateGroup
 
 
-def taken_apart(work: Sequence[Work]) -> list[Single]:
-    """Return what has to be looked up for these: groups taken apart, retypes as the moves that they may become."""
+def by_volume(work: Sequence[Work]) -> list[Single]:
+    """Return the requests volume by volume: the members of groups, and retypes as the moves that they may become."""
     flat: list[Single] = []
     for item in work:
         if isinstance(item, CreateGroup):
@@ -83,7 +83,7 @@ def key_of(item: Work) -> str:
 
 
 def purpose(item: Work) -> tuple[str, str]:
-    """Return what a request is for: the volume, of a group the first one, and the verb."""
+    """Return the volume id of a request, that of the first volume of a group, and its verb."""
     if isinstance(item, CreateGroup):
         return (item.volumes[0].volume_id if item.volumes else ""), request_keys.GROUP
     if isinstance(item, Move):
@@ -93,16 +93,16 @@ def purpose(item: Work) -> tuple[str, str]:
     return item.volume_id, bookings.EXTEND if isinstance(item, ExtendVolume) else bookings.CREATE
 
 
-def answered(item: Work, answer: Answer | GroupAnswer) -> Key:
-    """Return the key that is kept with the answer to an item."""
+def answered_key(item: Work, answer: Answer | GroupAnswer) -> Key:
+    """Return the key of a request with its answer, as it is kept."""
     return Key(key_of(item), *purpose(item), serialization.pack(answer))
 
 
-def answer_before(item: Work, known: Key) -> Answer | GroupAnswer:
-    """Return the answer that a request was given before.
+def kept_answer(item: Work, known: Key) -> Answer | GroupAnswer:
+    """Return the answer that a request was given earlier.
 
-    Raises :class:`~tonnage.capacity.errors.Conflict` if its id was used for another one, and the error that it was
-    refused with then, if it was.
+    Raises :class:`~tonnage.capacity.errors.Conflict` if its id was used for another request, and the error that it was
+    refused with.
     """
     known.require(*purpose(item))
     if isinstance(item, CreateGroup):

@@ -1,39 +1,50 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choosing: filters and weighers over a table, for one request, and what the choice takes from the pool.
+"""The rules that select a pool for one request: filters, weighers and the calculation of capacity.
 
-Nothing here knows of a ledger. What the scheduler does with requests, what-if questions do with copies of its table.
+Nothing here depends on the ledger. The scheduler selects from its own table of pools, a simulation from a copy.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
+
+import numpy as np
 
 from tonnage.capacity import units
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Decision, Placement, Refusal
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.pools.pool_table import PoolTable
-from tonnage.capacity.request import Operation, Provisioning, Request, judged_thin
+from tonnage.capacity.request import Provisioning, Request, judged_thin
+from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.scheduler.decisions.group_packing import JointFit, Member
+from tonnage.filters.free_space import FreeSpaceFilter
+from tonnage.scheduler.reports.backend_state import PoolEntry
 from tonnage.weighers.chain import WeigherChain
 
-#: Colons in a ``location_info`` that names a place on a machine, ``driver:host:place``, and not the machine alone.
-_PLACE = 2
+#: Filters that compare a request with the room in a pool.
+_ROOM = (CapacityFilter, FreeSpaceFilter)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rules:
-    """What decides."""
+    """The filters, the weighers and the calculation that decide."""
 
     filters: FilterChain
     weighers: WeigherChain
     calculation: Calculation
 
-    @property
-    def count_volumes(self) -> bool:
-        """Whether some weigher wants to know how many volumes there are."""
+    @functools.cached_property
+    def counts_volumes(self) -> bool:
+        """Whether a weigher reads the number of volumes in each pool."""
         return any(each.needs_volumes for each in self.weighers.weighers)
+
+    @functools.cached_property
+    def without_room(self) -> "Rules":
+        """The same rules without the filters that look at room: for a volume that stays in its pool as it is."""
+        kept = [each for each in self.filters.filters if not isinstance(each, _ROOM)]
+        return replace(self, filters=FilterChain(kept))
 
     def judged_by(self, calculation: Calculation) -> "Rules":
         """Return the same rules under another calculation."""
@@ -41,19 +52,21 @@ class Rules:
             return self
         return Rules(self.filters.judged_by(calculation), self.weighers.judged_by(calculation), calculation)
 
+    def best(self, pools: PoolTable, request: Request) -> int | None:
+        """Return the row of the best pool for a request, or None if every pool is refused."""
+        return self.weighers.rank(pools, request, self.filters.candidates(pools, request))
+
     def choose(self, pools: PoolTable, request: Request) -> Decision:
         """Return the pool for a request, or the refusal."""
-        return choose(pools, request, self.filters, self.weighers)
-
-    def fit(self, pools: PoolTable, members: Sequence[Member]) -> list[Placement] | Refusal:
-        """Return the pools for several volumes, all or none. The table is as it was afterwards."""
-        found = JointFit(pools, self.filters, self.weighers, self.calculation, members).find()
-        return worded(found) if isinstance(found, Refusal) else found
+        index = self.best(pools, request)
+        if index is None:
+            return worded(self.filters.refusal(pools, request, self.filters.run(pools, request)))
+        return Placement(pools.names[index], provisioning_in(pools, index, request))
 
     def explain(self, pools: PoolTable, request: Request, chosen: str | None = None) -> Explanation:
-        """Return what every filter and weigher makes of every pool; nothing is placed.
+        """Return the verdict of every filter and weigher on every pool; nothing is placed.
 
-        ``chosen`` is the pool if something else than the weights has decided.
+        ``chosen`` is the pool of the decision, where other members of a group decided it together with the weights.
         """
         result = self.filters.run(pools, request)
         weights = self.weighers.weights(pools, request, result.remaining)
@@ -78,51 +91,29 @@ class Rules:
         return Explanation(what, chosen or best_name, message, tuple(verdicts), names)
 
 
-def choose(pools: PoolTable, request: Request, filters: FilterChain, weighers: WeigherChain) -> Decision:
-    """Return the pool for a request, or the refusal."""
-    index = weighers.rank(pools, request, filters.candidates(pools, request))
-    if index is None:
-        return worded(filters.refusal(pools, request, filters.run(pools, request)))
-    return Placement(pools.names[index], kind_in(pools, index, request))
-
-
-def kind_in(pools: PoolTable, index: int, request: Request) -> Provisioning:
-    """Return how the request is judged and made in the pool of that row."""
+def provisioning_in(pools: PoolTable, index: int, request: Request) -> Provisioning:
+    """Return how the request is judged and made in the pool of row ``index``."""
     thin = judged_thin(bool(pools.thin[index]), bool(pools.thick[index]), request.provisioning)
     return Provisioning.THIN if thin else Provisioning.THICK
 
 
-def claim(pools: PoolTable, placement: Placement, request: Request, copied_gb: int) -> None:
-    """Count a placement in the table. ``copied_gb`` is what of a thin volume is written at once."""
-    index = pools.index(placement.pool)
-    if index is None:
-        return
-    pools.claim(index, request.size_gb, physical_gb(placement, request, copied_gb))
-    if request.operation is not Operation.EXTEND:
-        pools.set_volumes({placement.pool: int(pools.volumes[index]) + 1})
-
-
-def kept_apart(pools: PoolTable, request: Request, source: str | None) -> Request:
-    """Return the request of a volume that moves out of the pool ``source``, kept out of that place under other names.
-
-    A copy there would be the volume itself.
-    """
-    pool = None if source is None else pools.get(source)
-    location = None if pool is None else pool.capabilities.get("location_info")
-    # Pools whose location names no more than a machine are told apart by their driver alone.
-    if request.operation is not Operation.MIGRATE or str(location).count(":") < _PLACE:
-        return request
-    same = {
-        name
-        for name, capabilities in zip(pools.names, pools.capabilities, strict=True)
-        if capabilities.get("location_info") == location
-    }
-    return replace(request, attempted=request.attempted | same)
-
-
 def physical_gb(placement: Placement, request: Request, copied_gb: int) -> int:
-    """Return how many GiB of the physical room a placement takes at once."""
+    """Return how many GiB of physical room a placement takes at once.
+
+    ``copied_gb`` is the part of a thin volume that is written when it is made.
+    """
     return request.size_gb if placement.provisioning is Provisioning.THICK else min(request.size_gb, copied_gb)
+
+
+def set_volume_numbers(pools: PoolTable, entries: Mapping[str, PoolEntry], numbers: Mapping[int, int]) -> None:
+    """Write the number of volumes of each pool into the table.
+
+    ``numbers`` is by the ledger's pool ids; pools that are not in it have no volumes.
+    """
+    counted = {name: numbers[entry.id] for name, entry in entries.items() if entry.id in numbers}
+    shown = {pools.names[row]: int(pools.volumes[row]) for row in np.flatnonzero(pools.volumes).tolist()}
+    differ = {name for name, _ in counted.items() ^ shown.items()}
+    pools.set_volumes({name: counted.get(name, 0) for name in differ})
 
 
 def worded(refusal: Refusal) -> Refusal:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from tonnage.capacity import errors
 from tonnage.ledger.db.db_errors import loudness
-from tonnage.rpc.batching.command_sender import Messenger
+from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.rpc.messages import BackendReport, Listing
 from tonnage.scheduler.reports.driver_audit import Compared, DriverAudit
+from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
@@ -51,20 +52,19 @@ class _Doubt:
 class AuditThread:
     """``agents`` are asked for listings. Thread-safe, but for :meth:`work`."""
 
-    def __init__(self, driver_audit: DriverAudit, agents: Messenger, clock: Callable[[], float]) -> None:
+    def __init__(self, driver_audit: DriverAudit, agents: AgentMessages, clock: Callable[[], float]) -> None:
         self._driver_audit = driver_audit
         self._agents = agents
         self._clock = clock
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
         self._reports: dict[str, tuple[int, BackendReport]] = {}
         self._listings: dict[str, tuple[int, Listing]] = {}
-        self._stopping = False
         self._doubts: dict[str, _Doubt] = {}
         # When to ask once more for listings of those in which something was found for the first time.
         self._again: dict[str, float] = {}
         self._pauses: dict[str, float] = {}
         self._refresh_due = clock()
-        self._thread = threading.Thread(target=self._main, name="auditing", daemon=True)
+        self._worker = Worker("auditing", self._audit_waiting, _REFRESH)
 
     @property
     def found(self) -> Mapping[str, Mapping[str, str]]:
@@ -73,31 +73,27 @@ class AuditThread:
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._worker.start()
 
     def stop(self) -> None:
         """End; waiting reports and listings are dropped."""
-        with self._changed:
-            self._stopping = True
-            self._changed.notify_all()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._worker.stop()
 
     def report(self, backend_id: int, message: BackendReport) -> None:
         """Have an applied report audited."""
-        with self._changed:
+        with self._lock:
             self._reports[message.backend] = backend_id, message
-            self._changed.notify_all()
+        self._worker.wake()
 
     def listing(self, backend_id: int, message: Listing) -> None:
         """Have a listing audited."""
-        with self._changed:
+        with self._lock:
             self._listings[message.backend] = backend_id, message
-            self._changed.notify_all()
+        self._worker.wake()
 
     def work(self) -> None:
         """Audit the reports and listings since the last round."""
-        with self._changed:
+        with self._lock:
             reports, self._reports = self._reports, {}
             listings, self._listings = self._listings, {}
         now = self._clock()
@@ -143,22 +139,15 @@ class AuditThread:
                 continue
             self._agents.list_now(name)
 
-    def _main(self) -> None:
-        while True:
-            with self._changed:
-                self._changed.wait_for(
-                    lambda: self._stopping or self._reports or self._listings, _SOON if self._again else _REFRESH
-                )
-                if self._stopping:
-                    return
-            try:
-                self.work()
-            except errors.Unavailable as error:
-                LOG.log(loudness(error), "What drivers have reported is not audited: %s", error.message)
-            except Exception:
-                LOG.exception("What drivers report could not be audited")
-            with self._changed:
-                self._changed.wait_for(lambda: self._stopping, _PAUSE)
+    def _audit_waiting(self) -> float | None:
+        try:
+            self.work()
+        except errors.Unavailable as error:
+            LOG.log(loudness(error), "What drivers have reported is not audited: %s", error.message)
+        except Exception:
+            LOG.exception("What drivers report could not be audited")
+        self._worker.pause(_PAUSE)
+        return _SOON if self._again else None
 
 
 @contextlib.contextmanager

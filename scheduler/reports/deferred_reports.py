@@ -129,7 +129,7 @@ class DeferredReports:
 def _opened(message: PackedReport) -> list[BackendReport]:
     """Return a report unpacked; nothing if it is malformed."""
     try:
-        return [message.opened()]
+        return [message.unpack()]
     except errors.InvalidInput as error:
         LOG.warning("%s", error.message)
         return []

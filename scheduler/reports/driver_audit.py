@@ -15,12 +15,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tonnage.capacity.names import pool_name
-from tonnage.capacity.reports import audit_columns, audit_rules
+from tonnage.capacity.reports import audit_rules
 from tonnage.capacity.reports.audit_rules import Auditor, Breach, Volumes
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import audit_findings
 from tonnage.ledger.inventory.audit_findings import Key, Seen
-from tonnage.rpc.messages import BackendReport, Listing, Tally
+from tonnage.rpc.messages import AuditSnapshot, BackendReport, Listing
 
 LOG = logging.getLogger(__name__)
 
@@ -73,22 +73,22 @@ class DriverAudit:
     def inspect(self, backend_id: int, message: BackendReport) -> None:
         """Record the findings that a report alone shows."""
         found: dict[Key, Seen] = {}
-        for place in audit_columns.suspects(message.pools, message.supports_auto_ratio):
-            pool = message.pools[place]
-            name = audit_findings.stored_name(audit_rules.name_of(pool))
-            for breach, text in audit_rules.by_itself(pool, message.supports_auto_ratio).items():
-                found.setdefault((name, breach.value), Seen(text))
+        for pool in message.pools:
+            if broken := audit_rules.check_report(pool, message.supports_auto_ratio):
+                name = audit_findings.stored_name(audit_rules.reported_name(pool))
+                for breach, text in broken.items():
+                    found.setdefault((name, breach.value), Seen(text))
         known = self._known.get(message.backend, {})
         reported: set[str] = set()
         if known:
-            reported.update(audit_findings.stored_name(audit_rules.name_of(pool)) for pool in message.pools)
+            reported.update(audit_findings.stored_name(audit_rules.reported_name(pool)) for pool in message.pools)
         elif not found:
             return
         self._settle(
             message.backend,
             backend_id,
             found,
-            {key for key in known if key[0] not in reported or key[1] not in audit_rules.BESIDE_VOLUMES},
+            {key for key in known if key[0] not in reported or key[1] not in audit_rules.VOLUME_BREACHES},
         )
 
     def doubtful(self, backends: Mapping[int, str]) -> dict[str, bool]:
@@ -100,7 +100,7 @@ class DriverAudit:
             doubtful = {backends[backend_id] for backend_id in audit_findings.doubtful(session, backends)}
         wanted = {}
         for name in backends.values():
-            found = [seen for key, seen in self._known.get(name, {}).items() if key[1] in audit_rules.BESIDE_VOLUMES]
+            found = [seen for key, seen in self._known.get(name, {}).items() if key[1] in audit_rules.VOLUME_BREACHES]
             unsure = any(seen.once is not None for seen in found)
             if found or name in doubtful:
                 wanted[name] = unsure or name not in doubtful
@@ -108,20 +108,20 @@ class DriverAudit:
 
     def compare(self, backend_id: int, listing: Listing) -> Compared:
         """Compare the figures in a listing with its volumes."""
-        settled, busy = _by_settledness(listing.tallies)
+        settled, busy = _by_settledness(listing.audit_snapshots)
         memory = self._memories.setdefault(listing.backend, _Memory())
         broken = {
-            **memory.auditor.beside(_figures(settled), _volumes(settled, memory.listed)),
-            **Auditor(supports_auto=True).beside(_figures(busy), _volumes(busy, {})),
+            **memory.auditor.check_volumes(_figures(settled), _volumes(settled, memory.listed)),
+            **Auditor(supports_auto=True).check_volumes(_figures(busy), _volumes(busy, {})),
         }
-        memory.listed = {**memory.listed, **{name: tally.least_gb for name, tally in settled.items()}}
+        memory.listed = {**memory.listed, **{name: snapshot.least_gb for name, snapshot in settled.items()}}
         known = self._known.get(listing.backend, {})
         found = {
             (name, breach.value): _seen(breach, text, known.get((name, breach.value)), listing.tick)
             for name, each in broken.items()
             for breach, text in each.items()
         }
-        judged = {key for key in known if key[1] in audit_rules.BESIDE_VOLUMES and key[0] in settled}
+        judged = {key for key in known if key[1] in audit_rules.VOLUME_BREACHES and key[0] in settled}
         self._settle(listing.backend, backend_id, found, judged)
         return Compared.DONE if all(seen.once is None for seen in found.values()) else Compared.ONCE
 
@@ -174,30 +174,32 @@ def _tell(backend: str, new: Mapping[Key, str]) -> None:
             )
 
 
-def _by_settledness(tallies: Sequence[Tally]) -> tuple[dict[str, Tally], dict[str, Tally]]:
-    """Return the tallies of settled pools and of busy ones, in which something changed meanwhile, by pool name.
+def _by_settledness(
+    audit_snapshots: Sequence[AuditSnapshot],
+) -> tuple[dict[str, AuditSnapshot], dict[str, AuditSnapshot]]:
+    """Return the audit snapshots of settled pools and of busy ones, in which something changed meanwhile, by pool name.
 
     Pools of one storage may share its figures, and are busy together.
     """
-    storages = {tally.figures.get("storage_id") for tally in tallies if tally.all_gb is None} - {None}
-    apart: tuple[dict[str, Tally], dict[str, Tally]] = {}, {}
-    for tally in tallies:
-        is_busy = tally.all_gb is None or tally.figures.get("storage_id") in storages
-        apart[is_busy][audit_findings.stored_name(audit_rules.name_of(tally.figures))] = tally
+    storages = {snapshot.figures.get("storage_id") for snapshot in audit_snapshots if snapshot.all_gb is None} - {None}
+    apart: tuple[dict[str, AuditSnapshot], dict[str, AuditSnapshot]] = {}, {}
+    for snapshot in audit_snapshots:
+        is_busy = snapshot.all_gb is None or snapshot.figures.get("storage_id") in storages
+        apart[is_busy][audit_findings.stored_name(audit_rules.reported_name(snapshot.figures))] = snapshot
     return apart
 
 
-def _figures(tallies: Mapping[str, Tally]) -> list[Mapping[str, Any]]:
-    return [{**tally.figures, "pool_name": name} for name, tally in tallies.items()]
+def _figures(audit_snapshots: Mapping[str, AuditSnapshot]) -> list[Mapping[str, Any]]:
+    return [{**snapshot.figures, "pool_name": name} for name, snapshot in audit_snapshots.items()]
 
 
-def _volumes(tallies: Mapping[str, Tally], before: Mapping[str, float]) -> dict[str, Volumes]:
+def _volumes(audit_snapshots: Mapping[str, AuditSnapshot], before: Mapping[str, float]) -> dict[str, Volumes]:
     """Return the sums of the volumes of pools; ``before`` has the sums of the listing before, in GiB."""
     return {
         name: Volumes(
-            least_gb=tally.least_gb,
-            all_gb=tally.all_gb,
-            moved_gb=round(tally.least_gb - before.get(name, tally.least_gb), 6),
+            least_gb=snapshot.least_gb,
+            all_gb=snapshot.all_gb,
+            moved_gb=round(snapshot.least_gb - before.get(name, snapshot.least_gb), 6),
         )
-        for name, tally in tallies.items()
+        for name, snapshot in audit_snapshots.items()
     }

@@ -2,7 +2,7 @@
 """The registration of agent processes: hello, epoch, and the listing that follows. Belongs to the decision thread."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from sqlalchemy import orm
@@ -10,8 +10,8 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import loudness
-from tonnage.ledger.inventory import backends, listings
-from tonnage.rpc.batching.command_sender import Messenger
+from tonnage.ledger.inventory import backends, listings, reports
+from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.rpc.messages import Hello, Listing, Receipt, Welcome
 from tonnage.scheduler.claims.dispatcher import Dispatcher
 from tonnage.scheduler.reports.audit_thread import AuditThread
@@ -42,7 +42,7 @@ class Registration:
         database: Database,
         cache_refresh: CacheRefresh,
         dispatcher: Dispatcher,
-        agents: Messenger,
+        agents: AgentMessages,
         audit: AuditThread | None = None,
     ) -> None:
         self._database = database
@@ -79,6 +79,10 @@ class Registration:
             backend = hosts.backend(name)
         return backend if backend is not None and backend.epoch == epoch else None
 
+    def request_stamps(self, backend: str, storage_ids: Collection[str]) -> None:
+        """Ask an agent to take stamps of storages that another backend shares, before each of its reports."""
+        self._agents.take_stamps(backend, sorted(storage_ids))
+
     def _hello(self, message: Hello) -> Welcome | Exception:
         for name, most in _HELLO_LENGTHS.items():
             value: str = getattr(message, name)
@@ -88,8 +92,9 @@ class Registration:
         row = self._database.run_past_duplicates(_say_hello, message)
         with self._database.reading() as session:
             self._cache_refresh.refresh(session, [row])
+            shared = reports.shared_storages(session, row.id)
         LOG.info("Backend %s (driver %s) said hello, epoch %d", row.name, message.driver, row.epoch)
-        return Welcome(epoch=row.epoch)
+        return Welcome(epoch=row.epoch, shared_storages=shared)
 
     def _listing(self, message: Listing) -> Receipt:
         backend = self.current(message.backend, message.epoch)

@@ -28,7 +28,8 @@ class ReportDiff:
     """The result of a comparison.
 
     ``stats`` and ``raw`` are the usable figures of the report by pool, validated and as reported. ``vanished`` are the
-    cached pools that are no longer reported, ``report`` is what the ledger has to apply.
+    cached pools that are no longer reported, ``report`` is what the ledger has to apply. ``unstamped`` are the storages
+    that other backends share and of which the report carries no stamp.
     """
 
     backend: BackendEntry
@@ -37,6 +38,7 @@ class ReportDiff:
     raw: Mapping[str, Mapping[str, Any]]
     vanished: Collection[str]
     report: reports.Report
+    unstamped: Collection[str] = ()
 
 
 class ReportDiffer:
@@ -83,13 +85,15 @@ class ReportDiffer:
             self._warn_once(backend, "" if remark.code == "allocated_reported" else remark.pool, remark.code, remark)
         for error in checked.errors:
             self._warn_once(backend, error.pool, error.field, error)
-        valid = [pool_name(backend.name, short) for short in checked.columns.name]
+        valid = [pool_name(backend.name, one.name) for one in checked.pools]
         stats.update(zip(valid, checked.pools, strict=True))
         raw.update(zip(valid, map(named.__getitem__, valid), strict=True))
         storages = {one.storage_id for one in stats.values() if one.storage_id is not None}
-        unordered = {storage_id for storage_id in storages if self._is_unordered(storage_id, message)}
-        for name in [name for name, one in stats.items() if one.storage_id in unordered]:
-            self._warn_once(
+        unstamped = {storage_id for storage_id in storages if self._is_unstamped(storage_id, message)}
+        for name in [name for name, one in stats.items() if one.storage_id in unstamped]:
+            # The agent may not have been told yet that it shares the storage.
+            self._log_once(
+                logging.INFO,
                 backend,
                 name,
                 "storage_id",
@@ -116,23 +120,27 @@ class ReportDiffer:
                 unusable=[self._entries[name].id for name in bad if name in self._entries],
                 vanished=[self._entries[name].id for name in gone],
                 stamps=message.stamps,
-                storages=storages - unordered,
+                storages=storages - unstamped,
                 age=_age(message),
             ),
+            unstamped=unstamped,
         )
 
-    def _is_unordered(self, storage_id: str, message: BackendReport) -> bool:
-        """Tell whether it is unknown which operations of other backends the figures of pools on a storage contain."""
+    def _is_unstamped(self, storage_id: str, message: BackendReport) -> bool:
+        """Tell whether a storage is shared and the report carries no stamp of it."""
         if storage_id in message.stamps:
             return False
         return any(backend != message.backend for backend in self._table.backends_on(storage_id))
 
+    def _warn_once(self, backend: BackendEntry, pool: str, field: str, message: object) -> None:
+        self._log_once(logging.WARNING, backend, pool, field, message)
+
     @staticmethod
-    def _warn_once(backend: BackendEntry, pool: str, field: str, message: object) -> None:
-        """Log a fault of a pool's field once, also if the field has another wrong value in the next report."""
+    def _log_once(level: int, backend: BackendEntry, pool: str, field: str, message: object) -> None:
+        """Log a remark on a pool's field once, also if the field has another such value in the next report."""
         if (pool, field) not in backend.warned:
             backend.warned.add((pool, field))
-            LOG.warning("Backend %s: %s", backend.name, message)
+            LOG.log(level, "Backend %s: %s", backend.name, message)
 
     def _changes(self, stats: Mapping[str, PoolStats], raw: Mapping[str, Mapping[str, Any]]) -> pool_figures.Changes:
         """Return the pools whose figures or ratio have changed."""

@@ -78,7 +78,7 @@ class ReportHandler:
             LOG.log(loudness(failure), text, len(outcomes), failure.message)
             failed: Mapping[str, Exception] = dict.fromkeys(newest, failure)
         else:
-            failed = self._apply([(messages[number], backend) for number, backend in newest.values()])
+            failed = self._apply([(messages[number], backend) for number, backend in newest.values()]) if newest else {}
         for name, problem in failed.items():
             results[newest[name][0]] = problem
         return results
@@ -128,9 +128,10 @@ class ReportHandler:
         return {}
 
     def _apply_together(self, messages: Sequence[tuple[BackendReport, BackendEntry]]) -> None:
-        if not messages:
-            return
         diffs = [self._hosts.diff_report(backend, message) for message, backend in messages]
+        for diff in diffs:
+            if diff.unstamped:
+                self._registration.request_stamps(diff.backend.name, diff.unstamped)
         alerts = self._alerts if self._alerts is not None and self._alerts.active else None
         writes = [diff.report for diff in diffs]
         write = functools.partial(reports.apply, reports=writes) if alerts is None else alerts.writer(diffs)
@@ -148,16 +149,15 @@ class ReportHandler:
             counters = result.counters
             if self._audit is not None:
                 self._audit.report(diff.backend.id, diff.message)
-        if counters:
-            self._hosts.set_counters(counters)
+        self._hosts.set_counters(counters)
         for message, _ in messages:
             if message.in_hand:
                 self._outcome_handler.renew(message.in_hand)
         if alerts is not None:
             alerts.applied([diff for diff, _ in applied])
         others = [diff for diff, result in zip(diffs, results, strict=True) if result is None]
-        if others:
-            self._apply_together(self._refreshed(others))
+        if others and (retried := self._refreshed(others)):
+            self._apply_together(retried)
 
     def _refreshed(self, diffs: Sequence[ReportDiff]) -> list[tuple[BackendReport, BackendEntry]]:
         """Refresh the backends whose reports the ledger did not accept, and return the reports to be tried once more.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The decision log: a file that each decision is appended to, with what it was made of, so that it can be replayed."""
+"""The decision log: a file that each decision is appended to, with the figures behind it, for a replay."""
 
 import datetime
 import fcntl
@@ -16,12 +16,11 @@ from tonnage.capacity.decision import Decision, Placement, Refusal
 from tonnage.capacity.pools.derived_columns import Column
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
-from tonnage.filters.chain import FilterChain
-from tonnage.scheduler.decisions.group_packing import Member
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.decisions.steps.group_packing import GroupPacking
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.simulation import log_records
 from tonnage.scheduler.simulation.log_records import Decided, Line
-from tonnage.weighers.chain import WeigherChain
 
 LOG = logging.getLogger(__name__)
 
@@ -88,7 +87,7 @@ class LogFile:
 
 
 class DecisionLog:
-    """Collects what a batch of decisions is made of and writes it once they are booked.
+    """Collects the decisions of a batch with their figures, and writes them once they are booked.
 
     Belongs to the decision thread. ``hosts`` has the table that the decisions read.
     """
@@ -105,13 +104,13 @@ class DecisionLog:
         self._known: set[str] = set()
         self._begin()
 
-    def go_by(self, filters: FilterChain, weighers: WeigherChain) -> None:
-        """Note that other rules decide from now on."""
-        self._filters, self._weighers = filters, weighers
+    def apply_rules(self, rules: Rules) -> None:
+        """Record that other rules decide from now on."""
+        self._rules = rules
         self._told_rules = False
 
     def start_batch(self) -> None:
-        """Forget decisions that were not booked. What was noted of pools counts."""
+        """Drop decisions that were not booked. Records of pools stay valid."""
         self._lines = [line for line in self._lines if not isinstance(line, Decided)]
         if self._rests() or self._lines:
             return
@@ -121,8 +120,8 @@ class DecisionLog:
         except OSError as error:
             self._rest(error)
 
-    def decided(self, request: Request, decision: Decision, *, in_place: bool = False) -> None:
-        """Note a decision on one volume, before the table counts it."""
+    def decided(self, pools: PoolTable, rules: Rules, request: Request, decision: Decision, *, in_place: bool) -> None:
+        """Record the decision on one volume, before the table counts it."""
         if self._rest_until != -math.inf:
             return
         self._note_pools()
@@ -138,11 +137,12 @@ class DecisionLog:
             )
         )
 
-    def fitted(self, members: Sequence[Member], found: Sequence[Placement] | Refusal) -> None:
-        """Note a decision on several volumes, all or none, before the table counts them."""
+    def packed(self, packing: GroupPacking, found: Sequence[Placement] | Refusal) -> None:
+        """Record the decision on several volumes, all or none, before the table counts them."""
         if self._rest_until != -math.inf:
             return
         self._note_pools()
+        members = packing.members
         placements = [] if isinstance(found, Refusal) else list(found)
         requests = [member.request for member in members]
         self._lines.append(
@@ -162,7 +162,7 @@ class DecisionLog:
         )
 
     def write(self) -> None:
-        """Write what was decided. A full disk is logged, and keeps nobody from deciding."""
+        """Write the records of a batch. A full disk is logged and stops no decision."""
         lines, self._lines = self._lines, []
         if not lines:
             return
@@ -250,11 +250,11 @@ class DecisionLog:
             log_records.Rules(
                 time=_now(),
                 host=self._host,
-                filters=[each.name for each in self._filters.filters],
-                weighers={each.name: each.multiplier for each in self._weighers.weighers},
+                filters=[each.name for each in self._rules.filters.filters],
+                weighers={each.name: each.multiplier for each in self._rules.weighers.weighers},
                 calculation=self._hosts.calculation,
                 default_ratio=self._hosts.default_ratio,
-                volumes=any(each.needs_volumes for each in self._weighers.weighers),
+                volumes=self._rules.counts_volumes,
                 begins=self._begins,
             )
         )

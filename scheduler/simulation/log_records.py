@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a decision log holds, line by line, each a JSON object whose ``line`` says what it is.
+"""The lines of a decision log, each a JSON object whose ``line`` names its kind.
 
-A log begins with ``rules``, then come ``pool`` and ``gone`` for what has changed since the line before, and
-``decision``: together they are all that a decision was made of, so it can be made again.
+A log begins with ``rules``. ``pool`` and ``gone`` have the changes since the line before, ``decision`` is a decision.
+Together they are all inputs of the decision, so it can be made again.
 """
 
 import math
@@ -16,7 +16,7 @@ from tonnage.capacity import errors, units
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool_table import Pool
 from tonnage.capacity.request import Provisioning, Request
-from tonnage.scheduler.decisions.group_packing import Member
+from tonnage.scheduler.decisions.steps.group_packing import Member
 from tonnage.scheduler.reports.pool_figures import mended
 
 #: The figures of a pool line, in this order; after them comes the ratio that the pool reports, null if none.
@@ -41,7 +41,7 @@ _FORMAT = 1
 
 
 class Rules(Struct, tag_field="line", tag="rules", frozen=True):
-    """What decides from here on. With ``begins`` nothing of what stands before counts any more.
+    """The rules that decide from here on. With ``begins`` no earlier line counts any more.
 
     ``volumes`` tells whether the numbers of volumes are kept.
     """
@@ -58,7 +58,7 @@ class Rules(Struct, tag_field="line", tag="rules", frozen=True):
 
 
 class Traits(Struct, frozen=True):
-    """What of a pool changes seldom."""
+    """The properties of a pool that change seldom."""
 
     thin: bool
     thick: bool
@@ -71,7 +71,7 @@ class Traits(Struct, frozen=True):
 
 
 class PoolLine(Struct, tag_field="line", tag="pool", frozen=True, omit_defaults=True):
-    """A pool that is new or has changed; what is left out is as it was."""
+    """A pool that is new or has changed; a missing field is unchanged."""
 
     name: str
     figures: list[float | str | None] | None = None
@@ -79,16 +79,16 @@ class PoolLine(Struct, tag_field="line", tag="pool", frozen=True, omit_defaults=
 
 
 class Gone(Struct, tag_field="line", tag="gone", frozen=True):
-    """Pools that are no longer there."""
+    """Pools that are no longer reported."""
 
     names: list[str]
 
 
 class Decided(Struct, tag_field="line", tag="decision", frozen=True):
-    """One decision: what was asked, volume by volume, and the pool of each or the refusal.
+    """One decision: the requests, volume by volume, and the pool of each or the refusal.
 
-    ``together`` tells that these are all or none, ``in_place`` that a volume is to stay where it is with another type,
-    for which no room is needed.
+    With ``together`` the volumes are placed all or none. With ``in_place`` a volume stays in its pool with another
+    type, which needs no room.
     """
 
     time: str
@@ -106,7 +106,7 @@ class Decided(Struct, tag_field="line", tag="decision", frozen=True):
 
     @property
     def members(self) -> list[Member]:
-        """The volumes as they are fitted."""
+        """The volumes as they are packed."""
         return [
             Member(
                 request=request,
@@ -134,7 +134,7 @@ def encode(line: Line) -> bytes:
 
 
 def decode(text: bytes) -> Line:
-    """Return what a line says. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
+    """Return the record of a line. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
     try:
         line = _decoder.decode(text)
     except msgspec.DecodeError as error:

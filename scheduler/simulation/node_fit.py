@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which nodes of a cluster take volumes together, for those who ask over RPC. Nothing is claimed."""
+"""Answers over RPC about the nodes of a cluster that take volumes together. Nothing is claimed."""
 
 from tonnage.capacity import errors
 from tonnage.k8s.capacity.driver_storage import first_duplicate
@@ -13,15 +13,15 @@ from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery, NodePool, NodeRef
 
 
 class NodeFit:
-    """Answers by what is in the ledger. Safe to use from many threads."""
+    """Answers from the rows of the ledger. Safe to use from many threads."""
 
     def __init__(self, database: Database) -> None:
         self._queries = NodeQueries(database)
 
     def answer(self, query: FitQuery) -> FitAnswer:
-        """Return which nodes take the volumes, and why the others do not.
+        """Return the nodes that take the volumes, and why the others do not.
 
-        Raises :class:`~tonnage.capacity.errors.InvalidInput` for volumes that cannot be meant.
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for impossible volumes.
         """
         if len(query.volumes) > MAX_VOLUMES:
             raise errors.InvalidInput(f"volumes are {len(query.volumes)}: a question takes at most {MAX_VOLUMES}")

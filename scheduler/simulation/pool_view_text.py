@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools in the words of the REST API, see :mod:`tonnage.rpc.batching.pool_list_text`."""
+"""The cache of the pool list as text of the REST API, see :mod:`tonnage.rpc.batching.pool_list_text`."""
 
 import functools
 import itertools
@@ -13,33 +13,33 @@ import numpy as np
 from tonnage.capacity.names import backend_of
 from tonnage.capacity.request import Request
 from tonnage.rpc.batching import packed_reports, pool_list_text
-from tonnage.rpc.messages import PoolView, SpelledPoolQuery, SpelledPools
+from tonnage.rpc.messages import PoolListQuery, PoolListText, PoolView
 from tonnage.scheduler.reports import pool_figures
 from tonnage.scheduler.simulation import pool_views
 from tonnage.scheduler.simulation.pool_views import Picture
 
 
-class Spelling:
-    """Spells pools. Of all pools in detail it keeps what it has spelled until something of it is new."""
+class PoolListTextCache:
+    """Writes pools as text. The text of all pools in detail is kept until something in it changes."""
 
     def __init__(self) -> None:
-        self._kept = {factors: _Kept(factors) for factors in (False, True)}
+        self._kept = {factors: _CachedText(factors) for factors in (False, True)}
 
-    def of(self, picture: Picture, query: SpelledPoolQuery, wanted: Request | None) -> list[SpelledPools]:
-        """Return the pools that a query asks for, by name: those that have what is ``wanted``, if anything is."""
+    def selected(self, picture: Picture, query: PoolListQuery, wanted: Request | None) -> list[PoolListText]:
+        """Return the pools that a query selects, by name, and that meet the requirements of ``wanted``, if given."""
         all_of_them = query.name is None and wanted is None and not query.capabilities
         if all_of_them and query.detail:
-            return self._kept[query.factors].of(picture)
+            return self._kept[query.factors].parts(picture)
         if all_of_them:
             found = [{"name": name} for name in sorted(picture.stats)]
         else:
             pools = pool_views.asked_for(picture, query, wanted)
             found = [_shown(pool, detail=query.detail, factors=query.factors) for pool in pools]
-        return [SpelledPools(text=_text(found))] if found else []
+        return [PoolListText(text=_text(found))] if found else []
 
 
-class _Kept:
-    """All pools in detail, part by part: those that follow one another by name and were reported at once."""
+class _CachedText:
+    """The text of all pools in detail, in parts: pools that follow one another by name and were reported together."""
 
     def __init__(self, factors: bool) -> None:
         self._factors = factors
@@ -48,26 +48,26 @@ class _Kept:
         self._parts: list[tuple[str, list[str]]] = []
         self._texts: list[str] = []
 
-    def of(self, picture: Picture) -> list[SpelledPools]:
-        """Return them as they are in a picture."""
+    def parts(self, picture: Picture) -> list[PoolListText]:
+        """Return the parts for a picture."""
         with self._lock:
-            before, self._picture = self._picture, None  # until all is spelled
+            before, self._picture = self._picture, None  # until all parts are written
             same = before is not None and before.stats.keys() == picture.stats.keys()
             if before is None or not same or before.heard.keys() != picture.heard.keys():
                 parts = itertools.groupby(sorted(picture.stats), functools.partial(pool_views.source, picture))
                 self._parts = [(source, list(names)) for source, names in parts]
-                self._texts = [self._spelled(picture, *part) for part in self._parts]
+                self._texts = [self._written(picture, *part) for part in self._parts]
             else:
                 news = _news(before, picture)
                 for place, part in enumerate(self._parts):
                     if backend_of(part[1][0]) in news:
-                        self._texts[place] = self._spelled(picture, *part)
+                        self._texts[place] = self._written(picture, *part)
             self._picture = picture
             heard = {source: _heard(picture, source) for source, _ in self._parts}
             spelled_parts = zip(self._parts, self._texts, strict=True)
-            return [SpelledPools(text=text, heard=heard[source]) for (source, _), text in spelled_parts]
+            return [PoolListText(text=text, last_report=heard[source]) for (source, _), text in spelled_parts]
 
-    def _spelled(self, picture: Picture, source: str, names: Iterable[str]) -> str:
+    def _written(self, picture: Picture, source: str, names: Iterable[str]) -> str:
         heard = pool_views.last_heard(picture, source)
         found = []
         for pool in pool_views.shown(picture, names):
@@ -77,13 +77,13 @@ class _Kept:
 
 
 def _news(before: Picture, now: Picture) -> Collection[str]:
-    """Return the backends of which something is shown that was not so before; both have the same pools."""
+    """Return the backends whose pools are shown differently than before; both pictures have the same pools."""
     if (before.calculation, before.default_ratio) != (now.calculation, now.default_ratio):
         return set(map(backend_of, now.stats))
     found = {name for name, stats in now.stats.items() if before.stats[name] is not stats}
     found |= {name for name in before.found.keys() | now.found.keys() if before.found.get(name) != now.found.get(name)}
     if before.pools.names != now.pools.names:
-        # Rows have changed places, which is rare.
+        # The order of rows has changed, which is rare.
         found.update(now.stats)
     else:
         differ = np.flatnonzero(before.pools.differing(now.pools)).tolist()
@@ -95,11 +95,11 @@ def _news(before: Picture, now: Picture) -> Collection[str]:
 
 
 def _heard(picture: Picture, source: str) -> str:
-    return pool_list_text.heard_text(pool_views.last_heard(picture, source))
+    return pool_list_text.last_report_text(pool_views.last_heard(picture, source))
 
 
 def _shown(pool: PoolView, *, detail: bool, factors: bool) -> dict[str, Any]:
-    """Return what is shown of a pool, as :class:`tonnage.api.schemas.response_bodies.Pool` says."""
+    """Return a pool as :class:`tonnage.api.schemas.response_bodies.Pool` describes it."""
     found: dict[str, Any] = {"name": pool.name}
     if detail:
         found["capabilities"] = pool.capabilities

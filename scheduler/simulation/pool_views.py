@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools as they are shown."""
+"""The views of pools that administrators see."""
 
 import datetime
 import functools
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.capacity import arithmetic, over_subscription, units
-from tonnage.capacity.capacity_factors import shown_factors
+from tonnage.capacity.capacity_factors import wire_factors
 from tonnage.capacity.names import backend_of
 from tonnage.capacity.over_subscription import AUTO
 from tonnage.capacity.pools.pool_table import PoolTable
@@ -23,7 +23,7 @@ from tonnage.rpc.messages import PoolQuery, PoolView
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.reports.backend_state import BackendEntry
 
-#: What the spec's capability keys are where a driver reports none.
+#: The values of the spec's capability keys that a driver does not report.
 _DEFAULTS: Mapping[str, Any] = {
     "volume_backend_name": None,
     "vendor_name": None,
@@ -37,12 +37,12 @@ _CAPABLE = FilterChain([CapabilitiesFilter(SimpleNamespace())])
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """All pools at one moment. ``heard`` has for each backend when it reported and how many seconds ago that was, and
-    the same of an earlier report for each pool whose figures are of that.
+    """All pools at one moment. ``heard`` has for each backend the time of its report and its age in seconds, and the
+    same of an earlier report for each pool whose figures are from that one.
 
-    ``draining`` are the backends from which volumes are moved away, ``calculation`` is the active one. ``found`` has
-    what pools break of the definitions of what they report, with the figures that show it. ``default_ratio`` counts
-    where a pool reports no ratio.
+    ``draining`` are the backends that volumes leave, ``calculation`` is the active one. ``found`` has the definitions
+    that the reports of each pool break, with the figures that show it. ``default_ratio`` counts where a pool reports no
+    ratio.
     """
 
     pools: PoolTable
@@ -55,7 +55,7 @@ class Picture:
 
 
 def picture(hosts: HostManager, now: float, found: Mapping[str, Mapping[str, str]]) -> Picture:
-    """Return what there is to be seen at this moment, as a copy."""
+    """Return a copy of everything that views show at this moment."""
     return Picture(
         pools=hosts.table.snapshot(),
         calculation=hosts.calculation,
@@ -68,7 +68,7 @@ def picture(hosts: HostManager, now: float, found: Mapping[str, Mapping[str, str
 
 
 def asked_for(picture: Picture, query: PoolQuery, wanted: Request | None) -> list[PoolView]:
-    """Return the pools that a query asks for, by name: those that have what is ``wanted``, if anything is."""
+    """Return the pools that a query selects, by name, and that meet the requirements of ``wanted``, if given."""
     names: Sequence[str] = picture.pools.names if query.name is None else [query.name]
     if wanted is not None:
         capable = _CAPABLE.run(picture.pools, wanted).remaining.nonzero()[0].tolist()
@@ -80,20 +80,20 @@ def asked_for(picture: Picture, query: PoolQuery, wanted: Request | None) -> lis
 
 
 def shown(picture: Picture, names: Iterable[str]) -> list[PoolView]:
-    """Return those of the pools that are there, by name, without what tells when they were heard of."""
+    """Return the views of these pools, by name, without the times of their reports."""
     known = [row for name in sorted(names) if name in picture.stats and (row := picture.pools.index(name)) is not None]
     pools = picture.pools.take(np.array(known, dtype=np.intp))
-    rows = zip(pools.names, _capabilities(pools, picture), shown_factors(pools, picture.calculation), strict=True)
+    rows = zip(pools.names, _capabilities(pools, picture), wire_factors(pools, picture.calculation), strict=True)
     return [PoolView(name=name, capabilities=each, capacity_factors=factors) for name, each, factors in rows]
 
 
 def source(picture: Picture, pool: str) -> str:
-    """Return under which name it is said when a pool was reported: its backend's, or its own if it has kept figures."""
+    """Return the name that has the time of a pool's report: its backend's, or its own if it has kept figures."""
     return pool if pool in picture.heard else backend_of(pool)
 
 
 def last_heard(picture: Picture, name: str) -> dict[str, Any]:
-    """Return what is shown of when pools were reported, all those of a :func:`source`."""
+    """Return the time fields of the pools of one :func:`source`."""
     moment, age = picture.heard.get(name, (None, 0.0))
     time = _spelled_time(moment)
     return {"updated": time, "timestamp": time, "figures_age_seconds": round(age, 1)}
@@ -108,7 +108,7 @@ def matches(shown: PoolView, wanted: Mapping[str, str]) -> bool:
 
 
 def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
-    """Return what is shown of each row beside its factors."""
+    """Return the capabilities and figures of each row, without its capacity factors."""
     stats = [picture.stats[name] for name in pools.names]
     backends = list(map(backend_of, pools.names))
     columns: dict[str, Sequence[Any]] = {
@@ -144,15 +144,15 @@ def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
             shown["storage_id"] = one.storage_id
         if one.remarks:
             shown["remarks"] = [remark.text for remark in one.remarks]
-        if (worked_out := over_subscription.worked_out(one, ratio, picture.default_ratio)) is not None:
-            shown["max_over_subscription_ratio_inputs"] = _plain(worked_out)
+        if (auto_ratio := over_subscription.describe_auto_ratio(one, ratio, picture.default_ratio)) is not None:
+            shown["max_over_subscription_ratio_inputs"] = _plain(auto_ratio)
         if broken := picture.found.get(name):
             shown["findings"] = [{"breach": breach, "text": text} for breach, text in broken.items()]
     return found
 
 
 def _heard(backend: BackendEntry, now: float) -> Iterator[tuple[str, tuple[datetime.datetime | None, float]]]:
-    """Return when a backend reported, and when its pools were of which the figures are older, by name."""
+    """Yield the time of a backend's report, and of earlier reports for pools with older figures, by name."""
     at = backend.reported_at
     yield backend.name, (at, now - backend.last_seen)
     for pool, collected in backend.stale_since.items():
@@ -160,9 +160,9 @@ def _heard(backend: BackendEntry, now: float) -> Iterator[tuple[str, tuple[datet
         yield pool, (None if at is None else at - earlier, now - collected)
 
 
-def _plain(worked_out: over_subscription.WorkedOut) -> dict[str, Any]:
-    """Return what a ratio was worked out from as it is shown; the ratio itself is beside it."""
-    return {key: value for key, value in asdict(worked_out).items() if key != "ratio" and value is not None}
+def _plain(auto_ratio: over_subscription.AutoRatio) -> dict[str, Any]:
+    """Return the inputs of an ``auto`` ratio as they are shown; the ratio itself is another field."""
+    return {key: value for key, value in asdict(auto_ratio).items() if key != "ratio" and value is not None}
 
 
 @functools.lru_cache(maxsize=1000)
@@ -172,7 +172,7 @@ def _spelled_time(time: datetime.datetime | None) -> str | None:
 
 
 def _ratio_source(stats: PoolStats) -> str:
-    """Tell where the ratio comes from: what the driver reported, the scheduler's option, or worked out (``auto``)."""
+    """Return the source of the ratio: the driver's report, the scheduler's option, or ``auto``."""
     if stats.ratio is None:
         return "default"
     return AUTO if stats.ratio == AUTO else "reported"

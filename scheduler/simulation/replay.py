@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replaying a decision log by other rules: each decision is made again, on the pools as they were then.
+"""The replay of a decision log by other rules: each decision is made again, on the pools as they were then.
 
-What an earlier decision would have changed is not carried on: every decision is compared with the one that was made of
-the same figures. By the rules that were in force nothing differs.
+The consequences of a different decision are not carried on: every decision is compared with the recorded one of the
+same figures. By the rules that were in force nothing differs.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,8 +13,8 @@ from tonnage.capacity.decision import Refusal
 from tonnage.capacity.pools import hypothetical_pools
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.filters.chain import FilterChain
-from tonnage.scheduler.decisions import decider, pool_selection
 from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
+from tonnage.scheduler.decisions.decider import Decider
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.simulation import log_records
 from tonnage.scheduler.simulation.log_records import Decided
@@ -22,7 +22,7 @@ from tonnage.scheduler.simulation.log_records import Decided
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """A decision as it was made, and what is decided now: pools volume by volume, or the refusal."""
+    """A recorded decision, and the decision now: pools volume by volume, or the refusal."""
 
     recorded: Decided
     pools: tuple[str, ...]
@@ -41,7 +41,6 @@ class Replay:
         state = BackendStateFilter(lambda backend: down_time, down_time)
         filters = FilterChain([state, *rules.filters.filters], rules.calculation)
         self._rules = Rules(filters, rules.weighers, rules.calculation)
-        self._in_place = replace(self._rules, filters=decider.without_room(filters))
         self._default_ratio = default_ratio
         self.broken: list[int] = []
         #: Whether a weigher wants to know how many volumes there were, and the log does not say.
@@ -99,19 +98,19 @@ class Replay:
             # In the middle of a log whose beginning is not there.
             return
         self._known_rules = line
-        self.lacks_volumes |= self._rules.count_volumes and not line.volumes
+        self.lacks_volumes |= self._rules.counts_volumes and not line.volumes
         self._changed = dict.fromkeys(self._figures)
 
     def _decide(self, line: Decided) -> Replayed:
         self._pools.put_all([self._pool(name) for name in self._changed])
         self._changed.clear()
+        decider = Decider(self._pools, self._rules)
         if line.together:
-            found = self._rules.fit(self._pools, line.members)
+            found = decider.pack(line.members)
             if isinstance(found, Refusal):
                 return Replayed(line, (), found.message)
             return Replayed(line, tuple(each.pool for each in found), None)
-        rules = self._in_place if line.in_place else self._rules
-        decision = pool_selection.choose(self._pools, line.requests[0], rules.filters, rules.weighers)
+        decision = decider.choose(line.requests[0], in_place=line.in_place)
         if isinstance(decision, Refusal):
             return Replayed(line, (), decision.message)
         return Replayed(line, (decision.pool,), None)

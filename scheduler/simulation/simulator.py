@@ -1,48 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions: how requests would be decided, now or if some things were different. None of them has an effect."""
+"""The simulator: it decides requests on a copy of the pools, as they are or as they would be, without any effect."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tonnage.capacity import errors, over_subscription
-from tonnage.capacity.decision import Refusal
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.pools import hypothetical_pools
 from tonnage.capacity.pools.pool_table import PoolTable
-from tonnage.capacity.request import Provisioning
 from tonnage.ledger.catalog import volumes
 from tonnage.ledger.db.database import Database
+from tonnage.quotas import limit_rows, reservations
 from tonnage.quotas import options as quota_options
-from tonnage.quotas import reservations
 from tonnage.quotas.quota_budget import Demand
-from tonnage.rpc.messages import (
-    Asked,
-    CreateGroup,
-    CreateVolume,
-    MigrateVolume,
-    MigrationPolicy,
-    Outlook,
-    RetypeVolume,
-    WhatIf,
-)
-from tonnage.scheduler.compute.instance_hosts import InstanceHosts
-from tonnage.scheduler.decisions import group_requests, lookups, quota_deltas, request_spec
-from tonnage.scheduler.decisions.group_packing import Member
-from tonnage.scheduler.decisions.lookups import Lookup
-from tonnage.scheduler.decisions.placement_requests import Move, Work, taken_apart
-from tonnage.scheduler.decisions.pool_selection import Rules
-from tonnage.scheduler.decisions.request_spec import resolve
+from tonnage.rpc.messages import Asked, MigrateVolume, Outlook, WhatIf
+from tonnage.scheduler.decisions import lookups, quota_demands
+from tonnage.scheduler.decisions.decider import Decider
+from tonnage.scheduler.decisions.placement_requests import Move, Work, by_volume
+from tonnage.scheduler.decisions.pool_selection import Rules, set_volume_numbers
+from tonnage.scheduler.decisions.request_spec import Lookup
 from tonnage.scheduler.ignored_hints import IgnoredHints
 from tonnage.scheduler.reports.backend_state import PoolEntry
-from tonnage.scheduler.simulation.rehearsal import Rehearsal, Scene, Stay
+from tonnage.scheduler.simulation.explainer import Explainer
 
-#: Most requests that are played for one question.
+#: The largest number of requests in one question.
 MAX_REQUESTS = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
-    """What requests are decided by at one moment: a copy of the pools, the rules, and what counts by default."""
+class Snapshot:
+    """Everything that decides at one moment: a copy of the pools, the rules, and the defaults."""
 
     pools: PoolTable
     rules: Rules
@@ -50,116 +37,105 @@ class Moment:
     entries: Mapping[str, PoolEntry]
     availability_zone: str
 
-    @property
-    def defaults(self) -> hypothetical_pools.Defaults:
-        """What counts where a pool, one of those named, says nothing."""
+    def changed(self, changes: hypothetical_pools.Changes) -> "Snapshot":
+        """Return the snapshot as it would be with these changes."""
         names = {name for name, entry in self.entries.items() if entry.stats.ratio is None}
-        return hypothetical_pools.Defaults(self.default_ratio, names, self.availability_zone)
+        defaults = hypothetical_pools.Defaults(self.default_ratio, names, self.availability_zone)
+        pools = self.pools.snapshot()
+        hypothetical_pools.apply(pools, changes, defaults)
+        rules = self.rules.judged_by(changes.calculation or self.rules.calculation)
+        return replace(self, pools=pools, rules=rules)
 
-    def auto_ratios(self, pools: PoolTable) -> dict[str, over_subscription.WorkedOut]:
-        """Return how ``auto`` ratios were worked out, of the pools in a table that still have them."""
+    def auto_ratios(self) -> dict[str, over_subscription.AutoRatio]:
+        """Return the derivation of each ``auto`` ratio, for the pools that still have that ratio."""
         found = {}
         for name, entry in self.entries.items():
-            index = pools.index(name)
-            if index is not None and pools.ratio[index] == entry.ratio:
-                worked_out = over_subscription.worked_out(entry.stats, entry.ratio, self.default_ratio)
+            index = self.pools.index(name)
+            if index is not None and self.pools.ratio[index] == entry.ratio:
+                worked_out = over_subscription.describe_auto_ratio(entry.stats, entry.ratio, self.default_ratio)
                 if worked_out is not None:
                     found[name] = worked_out
         return found
 
 
 @dataclass(frozen=True, slots=True)
-class _Act:
-    """A request, and what it takes of quotas: that is asked first, as when it is decided."""
+class SimulatedRequests:
+    """The requests of one question, with the rows that they refer to, their demands on quotas, and these if any."""
 
-    scene: Scene
-    demanded: Sequence[Demand]
+    work: Sequence[Work]
+    lookup: Lookup
+    demands: Sequence[Sequence[Demand]]
+    held: reservations.Held | None
+    apart: bool
 
-    @property
-    def what(self) -> str:
-        members = self.scene.members
-        return f"{len(members)} volumes" if self.scene.together else members[0].request.describe()
+    def decide(self, snapshot: Snapshot, *, detail: bool) -> list[list[Explanation]]:
+        """Return the explanations of each request. The placements stay in the snapshot, unless ``apart``."""
+        explainer = Explainer(detail=detail)
+        budget = None if self.held is None else self.held.allowance()
+        decider = Decider(snapshot.pools, snapshot.rules, budget, explainer, counting=not self.apart)
+        ignored = IgnoredHints(snapshot.rules.filters.filters)
+        auto_ratios = snapshot.auto_ratios() if detail else {}
+        found = []
+        for item, demands in zip(self.work, self.demands, strict=True):
+            decided = decider.decide(item, self.lookup, demands)
+            hints = {key: value for spec in decided.specs for key, value in spec.request.hints.items()}
+            told = tuple(ignored.among(hints))
+            found.append(
+                [
+                    _with_ratios(replace(each, ignored_hints=told) if told else each, auto_ratios)
+                    for each in explainer.explanations(item, decided)
+                ]
+            )
+        return found
 
 
-class Oracle:
-    """Answers questions. Safe to use from many threads. ``moment`` returns what holds now."""
+class Simulator:
+    """Answers questions about decisions, by the database's rows and the snapshot of the moment."""
 
-    def __init__(
-        self,
-        database: Database,
-        moment: Callable[[], Moment],
-        instance_hosts: InstanceHosts,
-        quotas: quota_options.Settings | None = None,
-    ) -> None:
+    def __init__(self, database: Database, quotas: quota_options.Settings | None = None) -> None:
         self._database = database
         self._quotas = quotas or quota_options.Settings()
-        self._moment = moment
-        self._instance_hosts = instance_hosts
 
-    def explain(self, message: CreateVolume) -> Explanation:
-        """Return how a create would be decided now.
+    def what_if(self, question: WhatIf, work: Sequence[Work], snapshot: Snapshot) -> list[Outlook]:
+        """Return how each request would be decided, after those before it.
+
+        ``work`` are the requests of the question. ``snapshot`` may be shared with other questions.
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput`, :class:`~tonnage.capacity.errors.NotFound` and
         :class:`~tonnage.capacity.errors.Conflict` for a request that could not be decided at all.
         """
-        [outlook] = self.what_if(WhatIf(requests=[Asked(create=message)]))
-        return outlook.volumes[0]
-
-    def what_if(self, question: WhatIf) -> list[Outlook]:
-        """Return how each request would be decided, after those before it. Raises as :meth:`explain`."""
-        if not 1 <= len(question.requests) <= MAX_REQUESTS:
-            raise errors.InvalidInput(f"requests are {len(question.requests)}: a question takes 1 to {MAX_REQUESTS}")
-        work = self._instance_hosts.located([_work(asked, place) for place, asked in enumerate(question.requests)])
-        moment = self._moment()
-        # Others may ask at the same moment, and playing changes the table.
-        pools = moment.pools.snapshot()
-        with self._database.reading() as session:
-            lookup = lookups.look_up(session, taken_apart(work))
-            scenes = [_scene(item, lookup) for item in work]
-            # Without a project it is asked what the pools would say.
-            demanded = [[each for each in quota_deltas.of(item, lookup) if each.project_id] for item in work]
-            held = reservations.look(session, self._quotas, [each for some in demanded for each in some])
-            if moment.rules.count_volumes:
-                _show_volumes(pools, moment.entries, volumes.per_pool(session))
-        acts = [_Act(scene, some) for scene, some in zip(scenes, demanded, strict=True)]
+        snapshot = replace(snapshot, pools=snapshot.pools.snapshot())
+        requests = self._requests(question, work, snapshot)
         if not question.changes:
-            of_all = moment.auto_ratios(pools) if question.detail else {}
-            played = _play(Rehearsal(pools, moment.rules, question.apart), acts, held, question.detail)
-            return [Outlook(volumes=_with_ratios(each, of_all)) for each in played]
-        changed = pools.snapshot()
-        hypothetical_pools.apply(changed, question.changes, moment.defaults)
-        rules = moment.rules.judged_by(question.changes.calculation or moment.rules.calculation)
-        of_all = moment.auto_ratios(changed) if question.detail else {}
-        then = _play(Rehearsal(changed, rules, question.apart), acts, held, question.detail)
-        played = [_with_ratios(each, of_all) for each in then]
-        unchanged = _play(Rehearsal(pools, moment.rules, question.apart), acts, held, False)
-        return [Outlook(volumes=then, unchanged=now) for then, now in zip(played, unchanged, strict=True)]
+            return [Outlook(volumes=each) for each in requests.decide(snapshot, detail=question.detail)]
+        changed = requests.decide(snapshot.changed(question.changes), detail=question.detail)
+        unchanged = requests.decide(snapshot, detail=False)
+        return [Outlook(volumes=then, unchanged=now) for then, now in zip(changed, unchanged, strict=True)]
+
+    def _requests(self, question: WhatIf, work: Sequence[Work], snapshot: Snapshot) -> SimulatedRequests:
+        with self._database.reading() as session:
+            lookup = lookups.read_references(session, by_volume(work))
+            demands: list[list[Demand]] = [[] for _ in work]
+            held = None
+            if limit_rows.limit_volumes(session, self._quotas.defaults):
+                # A question without a project is about the pools alone.
+                demands = [
+                    [each for each in quota_demands.of_request(item, lookup) if each.project_id] for item in work
+                ]
+                held = reservations.look(session, self._quotas, [each for some in demands for each in some])
+            if snapshot.rules.counts_volumes:
+                set_volume_numbers(snapshot.pools, snapshot.entries, volumes.per_pool(session))
+        return SimulatedRequests(work, lookup, demands, held, question.apart)
 
 
-def _with_ratios(
-    explanations: list[Explanation], of_all: Mapping[str, over_subscription.WorkedOut]
-) -> list[Explanation]:
-    """Add to the verdicts how the ratio that binds a thin volume was worked out."""
-    if not of_all:
-        return explanations
-    return [
-        replace(
-            each,
-            verdicts=tuple(
-                replace(verdict, auto_ratio=of_all.get(verdict.pool)) if verdict.thin else verdict
-                for verdict in each.verdicts
-            ),
-        )
-        for each in explanations
-    ]
+def requests_of(question: WhatIf) -> list[Work]:
+    """Return the requests of a question. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
+    if not 1 <= len(question.requests) <= MAX_REQUESTS:
+        raise errors.InvalidInput(f"requests are {len(question.requests)}: a question takes 1 to {MAX_REQUESTS}")
+    return [_request_of(asked, place) for place, asked in enumerate(question.requests)]
 
 
-def _show_volumes(pools: PoolTable, entries: Mapping[str, PoolEntry], numbers: Mapping[int, int]) -> None:
-    """Bring in how many volumes the pools have; ``numbers`` are by the ledger's ids."""
-    pools.set_volumes({name: numbers.get(entry.id, 0) for name, entry in entries.items()})
-
-
-def _work(asked: Asked, place: int) -> Work:
+def _request_of(asked: Asked, place: int) -> Work:
     all_kinds = (asked.create, asked.group, asked.extend, asked.migrate, asked.retype)
     given = [each for each in all_kinds if each is not None]
     if len(given) != 1:
@@ -168,39 +144,12 @@ def _work(asked: Asked, place: int) -> Work:
     return Move(one) if isinstance(one, MigrateVolume) else one
 
 
-def _scene(item: Work, lookup: Lookup) -> Scene:
-    if isinstance(item, CreateGroup):
-        return Scene(group_requests.members(item, group_requests.resolve(item, lookup)), together=True)
-    resolved = resolve(Move.for_type(item) if isinstance(item, RetypeVolume) else item, lookup)
-    scene = Scene([Member(request=resolved.request, copied_gb=resolved.copied_gb, group=resolved.group)])
-    volume = lookup.volumes.get(resolved.volume_id)
-    if volume is None or volume.pool is None:
-        return scene
-    scene = replace(scene, source=volume.pool.name)
-    if not isinstance(item, RetypeVolume):
-        return scene
-    request = request_spec.in_place(resolved, volume.pool.name)
-    others = {
-        kind: request_spec.other_provisioning(request, volume, kind)
-        for kind in Provisioning
-        if kind.value != volume.provisioning
-    }
-    return replace(scene, stay=Stay(request, others, item.migration_policy is MigrationPolicy.ON_DEMAND))
-
-
-def _play(rehearsal: Rehearsal, acts: Sequence[_Act], held: reservations.Held, detail: bool) -> list[list[Explanation]]:
-    allowance, ignored = held.allowance(), IgnoredHints(rehearsal.rules.filters.filters)
-    played = []
-    for act in acts:
-        excess = allowance.excess(act.demanded)
-        if excess is None:
-            found = rehearsal.play(act.scene, detail=detail)
-            if not rehearsal.apart and all(each.refusal is None for each in found):
-                allowance.take(act.demanded)
-        else:
-            refusal = Refusal(act.what, 0, excess=excess)
-            found = [Explanation(act.what, None, refusal.message, (), refusal=refusal)]
-        hints = {key: value for one in act.scene.members for key, value in one.request.hints.items()}
-        told = tuple(ignored.among(hints))
-        played.append([replace(each, ignored_hints=told) for each in found] if told else found)
-    return played
+def _with_ratios(explanation: Explanation, auto_ratios: Mapping[str, over_subscription.AutoRatio]) -> Explanation:
+    """Add the derivation of the ratio that binds a thin volume to the verdicts."""
+    if not auto_ratios:
+        return explanation
+    verdicts = tuple(
+        replace(verdict, auto_ratio=auto_ratios.get(verdict.pool)) if verdict.thin else verdict
+        for verdict in explanation.verdicts
+    )
+    return replace(explanation, verdicts=verdicts)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands ``openstack`` and ``cinder``, as somebody at a terminal runs them."""
+"""The commands ``openstack`` and ``cinder`` with their own configuration and accounts."""
 
 import json
 import os
@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from tests import suites
-from tests.functional.standalone import COMMANDS
+from tests.functional.deployment import COMMANDS
 
-#: Runs what the commands ``openstack`` and ``cinder`` run, one line of its input after another: to start them takes
-#: longer than most of what they do.
+#: Runs ``openstack`` and ``cinder`` commands in one process, one line of input after another. The start of a command
+#: takes longer than most of its work.
 SHELLS = """
 import contextlib, io, json, sys
 from cinderclient import shell as cinder
@@ -38,7 +38,7 @@ CLOUDS = pathlib.Path(__file__).parents[2] / "etc" / "clouds.yaml"
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Somebody whom Keystone knows, with a project of its default domain."""
+    """An account of Keystone and a project, both of the default domain."""
 
     auth_url: str
     username: str
@@ -47,7 +47,7 @@ class Account:
 
 
 class Clients:
-    """Both command-line clients, as somebody with an account uses them, or without Keystone. A context manager."""
+    """Both command-line clients, with an account of Keystone or without Keystone. A context manager."""
 
     def __init__(self, url: str, home: pathlib.Path, account: Account | None = None) -> None:
         if not (COMMANDS / "openstack").exists() or not (COMMANDS / "cinder").exists():
@@ -60,10 +60,10 @@ class Clients:
         clouds["clouds"]["tonnage"]["auth"]["auth_url"] = f"{url}/identity/v3"
         if account is not None:
             clouds["clouds"]["tonnage"]["auth"] |= asdict(account)
-        # If there were no other one, it would be meant where none is named.
+        # The only cloud of the file would be the default of commands that name no cloud.
         clouds["clouds"]["another"] = {"auth_type": "none"}
         (home / "openstack" / "clouds.yaml").write_text(yaml.safe_dump(clouds))
-        # Nothing of the person who runs the tests: neither clouds.yaml nor OS_ variables.
+        # The clients must not use the clouds.yaml or the OS_ variables of the user who runs the tests.
         environ = {key: value for key, value in os.environ.items() if not key.startswith("OS_")}
         environ |= {"HOME": str(home), "XDG_CONFIG_HOME": str(home), "PYTHONWARNINGS": "ignore"}
         self._shells = subprocess.Popen(
@@ -82,7 +82,7 @@ class Clients:
         self._shells.communicate(timeout=60)
 
     def openstack(self, *words: str) -> Any:
-        """Run an openstack command and return what it prints as data."""
+        """Run an openstack command, and return its JSON output."""
         shows = words[-1] != "--quiet-command"
         words = words if shows else words[:-1]
         if self._account is not None:
@@ -92,32 +92,32 @@ class Clients:
         return json.loads(text) if shows else None
 
     def cloud(self, *words: str, shows: bool = True) -> Any:
-        """Run an openstack command by clouds.yaml and return what it prints as data, if it shows anything."""
+        """Run an openstack command with clouds.yaml, and return its JSON output unless it shows nothing."""
         text = self._run("openstack", "--os-cloud", "tonnage", *words, *(["-f", "json"] if shows else []))
         return json.loads(text) if shows else None
 
     def cinder(self, *words: str) -> dict[str, str]:
-        """Run a cinder command and return its table, first column to second."""
+        """Run a cinder command, and return the second column of its table by the first."""
         rows = [row.split("|") for row in self.cinder_text(*words).splitlines() if row.startswith("|")]
         return {row[1].strip(): row[2].strip() for row in rows}
 
     def cinder_text(self, *words: str) -> str:
-        """Run a cinder command and return what it prints."""
-        who = ["--os-auth-type", "noauth", "--os-user-id", "admin", "--os-project-id", "demo"]
-        who += ["--os-endpoint", self._url]
+        """Run a cinder command, and return its output."""
+        login = ["--os-auth-type", "noauth", "--os-user-id", "admin", "--os-project-id", "demo"]
+        login += ["--os-endpoint", self._url]
         if self._account is not None:
-            who = ["--os-user-domain-name", "Default", "--os-project-domain-name", "Default"]
+            login = ["--os-user-domain-name", "Default", "--os-project-domain-name", "Default"]
             for name, value in asdict(self._account).items():
-                who += [f"--os-{name.replace('_', '-')}", value]
-        return self._run("cinder", *who, *words)
+                login += [f"--os-{name.replace('_', '-')}", value]
+        return self._run("cinder", *login, *words)
 
     def manageable(self, *words: str) -> list[dict[str, Any]]:
-        """Run an openstack command of the microversion that lists what can be managed."""
+        """Run an openstack command with the microversion that lists manageable volumes."""
         listed: list[dict[str, Any]] = self.openstack("--os-volume-api-version", "3.8", *words)
         return listed
 
     def failing(self, *words: str) -> str:
-        """Run a cinder command that must fail and return what it says."""
+        """Run a cinder command, which must fail, and return its error output."""
         with pytest.raises(subprocess.CalledProcessError) as raised:
             self.cinder_text(*words)
         return str(raised.value.stderr)

@@ -1,29 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command that the documentation names for clients, each run once by ``openstack``, ``cinder`` and openstacksdk.
-
-They are the same wherever Tonnage runs, and whoever says who somebody is.
-"""
+"""Every documented command of ``openstack``, ``cinder`` and openstacksdk, for any deployment and authentication."""
 
 import uuid
 from dataclasses import dataclass
 from typing import Any
 
 from tests.functional.clients import Clients
-from tests.functional.deployment import until
+from tests.servers.base import wait_for
 
 _QUIET = "--quiet-command"
 _BACKEND = ("volume", "backend")
 
-#: Groups are from this microversion on; the commands say nothing of it by themselves.
+#: The first microversion with groups. The commands do not send it by default.
 _GROUPS = ("--os-volume-api-version", "3.13")
 
 
 @dataclass(frozen=True, slots=True)
 class Cloud:
-    """Where commands go.
+    """The clients of a Tonnage and the names of its pools.
 
-    ``storage`` is openstacksdk's proxy, ``project`` the id of the asker's project. ``openstack`` asks an Identity
-    service about projects before it says anything of their quotas; ``has_identity`` tells whether there is one.
+    ``storage`` is openstacksdk's block storage proxy, ``project`` the id of the account's project. ``openstack`` looks
+    projects up in an Identity service before it shows quotas; ``has_identity`` tells whether there is one.
     """
 
     clients: Clients
@@ -35,56 +32,58 @@ class Cloud:
 
     @property
     def backend(self) -> str:
-        """The one that the pool belongs to."""
+        """The backend of the pool."""
         return self.pool.partition("#")[0]
 
     @property
     def host(self) -> str:
-        """Where the scheduler is."""
+        """The host of the scheduler."""
         return self.pool.partition("@")[0]
 
-    def grown(self, volume_id: str, size: int) -> None:
-        """Wait until a volume is there in that size."""
-        until(
+    def wait_until_available(self, volume_id: str, size: int) -> None:
+        """Wait until a volume is available and has this size in GiB."""
+        wait_for(
             lambda: (found := self.storage.get_volume(volume_id)).status == "available" and found.size == size,
             f"volume {volume_id} has {size} GiB",
         )
 
-    def gone(self, volume_id: str) -> None:
-        """Wait until a volume is no longer there."""
-        until(lambda: self.storage.find_volume(volume_id) is None, f"volume {volume_id} is gone")
+    def wait_until_gone(self, volume_id: str) -> None:
+        """Wait until a volume is deleted."""
+        wait_for(lambda: self.storage.find_volume(volume_id) is None, f"volume {volume_id} is deleted")
 
 
 def new_name() -> str:
-    """Return a name that nothing else has."""
+    """Return a unique name."""
     return f"n-{uuid.uuid4().hex[:12]}"
 
 
 def pools(cloud: Cloud) -> None:
-    """What there is to place volumes in."""
-    told = {row["Name"]: row["Capabilities"] for row in cloud.clients.openstack(*_BACKEND, "pool", "list", "--long")}
-    assert {cloud.pool, cloud.other_pool} <= told.keys()
-    assert told[cloud.pool]["backend_state"] == "up"
-    one = cloud.clients.cinder_text("get-pools", "--detail", "--filters", f"name={cloud.pool}")
-    assert cloud.pool in one
-    assert "max_over_subscription_ratio" in one
-    assert cloud.other_pool not in one
+    """Show the pools."""
+    capabilities_of = {
+        row["Name"]: row["Capabilities"] for row in cloud.clients.openstack(*_BACKEND, "pool", "list", "--long")
+    }
+    assert {cloud.pool, cloud.other_pool} <= capabilities_of.keys()
+    assert capabilities_of[cloud.pool]["backend_state"] == "up"
+    filtered = cloud.clients.cinder_text("get-pools", "--detail", "--filters", f"name={cloud.pool}")
+    assert cloud.pool in filtered
+    assert "max_over_subscription_ratio" in filtered
+    assert cloud.other_pool not in filtered
     assert {cloud.pool, cloud.other_pool} <= {pool.name for pool in cloud.storage.backend_pools()}
 
 
 def capabilities(cloud: Cloud) -> None:
-    """What a backend can do."""
+    """Show the capabilities of a backend."""
     shown = cloud.clients.openstack(*_BACKEND, "capability", "show", cloud.backend)
     assert {"thin_provisioning_support", "provisioning:type"} <= {row["Key"] for row in shown}
-    told = cloud.clients.cinder_text("get-capabilities", cloud.backend)
-    assert f"OS::Storage::Capabilities::{cloud.backend}" in told
-    assert "thin_provisioning_support" in told
+    text = cloud.clients.cinder_text("get-capabilities", cloud.backend)
+    assert f"OS::Storage::Capabilities::{cloud.backend}" in text
+    assert "thin_provisioning_support" in text
     found = cloud.storage.get_capabilities(cloud.backend)
     assert found.properties["thin_provisioning_support"]["enum"] == [True]
 
 
 def limits_and_quotas(cloud: Cloud) -> None:
-    """What a project may have."""
+    """Show and change limits and quotas."""
     cinder, project = cloud.clients.cinder, cloud.project
     kind = cloud.storage.create_type(name=new_name())
     assert "maxTotalVolumes" in cinder("absolute-limits")
@@ -130,58 +129,58 @@ def _quotas_by_openstack(cloud: Cloud, kind: str) -> None:
 
 
 def volumes_by_openstack(cloud: Cloud) -> None:
-    """Types and volumes, from their creation to their end."""
+    """Create, change and delete types and volumes with ``openstack``."""
     run, name = cloud.clients.openstack, new_name()
     kind = run("volume", "type", "create", name, "--property", "thin_provisioning_support=<is> True")
     assert kind["properties"] == {"thin_provisioning_support": "<is> True"}
     run("volume", "type", "set", "--property", "provisioning:type=thin", name, _QUIET)
     assert name in [row["Name"] for row in run("volume", "type", "list")]
     volume = run("volume", "create", "--size", "2", "--type", name, name)
-    cloud.grown(volume["id"], 2)
+    cloud.wait_until_available(volume["id"], 2)
     run("volume", "set", "--size", "3", name, _QUIET)
-    cloud.grown(volume["id"], 3)
+    cloud.wait_until_available(volume["id"], 3)
     assert name in [row["Name"] for row in run("volume", "list")]
     assert [row["Size"] for row in run("volume", "list", "--all-projects") if row["ID"] == volume["id"]] == [3]
     run("volume", "delete", name, _QUIET)
-    cloud.gone(volume["id"])
+    cloud.wait_until_gone(volume["id"])
     run("volume", "type", "delete", name, _QUIET)
 
 
 def volumes_by_cinder(cloud: Cloud) -> None:
-    """The same."""
+    """Create, change and delete types and volumes with ``cinder``."""
     run, name = cloud.clients.cinder_text, new_name()
     run("type-create", name)
     run("type-key", name, "set", "thin_provisioning_support=<is> True")
     assert name in run("type-list")
     volume = cloud.clients.cinder("create", "1", "--name", name, "--volume-type", name)
-    cloud.grown(volume["id"], 1)
+    cloud.wait_until_available(volume["id"], 1)
     run("extend", name, "2")
-    cloud.grown(volume["id"], 2)
+    cloud.wait_until_available(volume["id"], 2)
     assert cloud.clients.cinder("show", name)["size"] == "2"
     assert name in run("list", "--all-tenants")
     run("delete", name)
-    cloud.gone(volume["id"])
+    cloud.wait_until_gone(volume["id"])
     run("type-delete", name)
 
 
 def volumes_by_sdk(cloud: Cloud) -> None:
-    """The same."""
+    """Create, change and delete types and volumes with openstacksdk."""
     storage, name = cloud.storage, new_name()
     kind = storage.create_type(name=name)
     storage.update_type_extra_specs(kind, thin_provisioning_support="<is> True")
     assert kind.id in {each.id for each in storage.types()}
     volume = storage.create_volume(size=1, name=name, volume_type=name)
-    cloud.grown(volume.id, 1)
+    cloud.wait_until_available(volume.id, 1)
     storage.extend_volume(volume, 2)
-    cloud.grown(volume.id, 2)
+    cloud.wait_until_available(volume.id, 2)
     assert [each.id for each in storage.volumes(all_projects=True, name=name)] == [volume.id]
     storage.delete_volume(volume)
-    cloud.gone(volume.id)
+    cloud.wait_until_gone(volume.id)
     storage.delete_type(kind)
 
 
 def services(cloud: Cloud) -> None:
-    """Schedulers and backends."""
+    """Show, disable and enable schedulers and backends."""
     run, binaries = cloud.clients.cinder_text, {"tonnage-agent", "tonnage-scheduler"}
     assert {row["Binary"] for row in cloud.clients.openstack("volume", "service", "list")} == binaries
     change = ("volume", "service", "set", cloud.backend, "tonnage-agent")
@@ -196,7 +195,7 @@ def services(cloud: Cloud) -> None:
 
 
 def groups(cloud: Cloud) -> None:
-    """Groups, by either command."""
+    """Create and delete groups with both commands."""
     run, cinder, name = cloud.clients.openstack, cloud.clients.cinder_text, new_name()
     kind = cloud.storage.create_type(name=name)
     run(*_GROUPS, "volume", "group", "type", "create", name)
@@ -207,15 +206,15 @@ def groups(cloud: Cloud) -> None:
     volume = cloud.clients.cinder(
         *_GROUPS, "create", "1", "--volume-type", name, "--group-id", made["ID"], "--name", name
     )
-    cloud.grown(volume["id"], 1)
+    cloud.wait_until_available(volume["id"], 1)
     cinder(*_GROUPS, "group-delete", made["ID"], "--delete-volumes")
-    cloud.gone(volume["id"])
-    until(lambda: name not in cinder(*_GROUPS, "group-list"), "the group is gone")
+    cloud.wait_until_gone(volume["id"])
+    wait_for(lambda: name not in cinder(*_GROUPS, "group-list"), "the group is gone")
     run(*_GROUPS, "volume", "group", "type", "delete", name, _QUIET)
     cloud.storage.delete_type(kind)
 
 
-#: Everything.
+#: All commands.
 ALL = (
     pools,
     capabilities,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Deployments of each kind: one process with SQLite, and separate ones over RabbitMQ with either database."""
+"""Fixtures for deployments: one process with SQLite, or three processes with RabbitMQ and PostgreSQL or MariaDB."""
 
 import contextlib
 from collections.abc import Callable, Generator, Iterator
@@ -11,11 +11,11 @@ from tests.functional.deployment import Addresses, Deployment
 
 pytest.register_assert_rewrite("tests.functional.commands")
 
-#: Makes a deployment, not yet started, for as long as its context lasts: see :class:`Deployment` for the arguments.
+#: Returns a context manager for a deployment, which is not started. The arguments are those of :class:`Deployment`.
 Deploy: TypeAlias = Callable[..., contextlib.AbstractContextManager[Deployment]]
 
 
-#: For tests of what the database has no part in: MariaDB is left to `make test-heavy`.
+#: For tests that do not depend on the kind of database: only `make test-heavy` runs them with MariaDB.
 on_one_database = pytest.mark.parametrize(
     "deploy",
     ["standalone", "postgresql", pytest.param("mariadb", marks=pytest.mark.heavy)],
@@ -26,7 +26,7 @@ on_one_database = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module", params=["standalone", "postgresql", "mariadb"])
 def deploy(request: pytest.FixtureRequest) -> Iterator[Deploy]:
-    """Make deployments of each kind, each with a database and a message bus that are empty."""
+    """A function that makes deployments with an empty database and an empty message bus."""
     if request.param == "standalone":
         yield lambda *args, **kwargs: Deployment(Addresses(), *args, **kwargs)
         return
@@ -46,7 +46,7 @@ def deploy(request: pytest.FixtureRequest) -> Iterator[Deploy]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show what the processes of a failed test wrote."""
+    """Show the logs of the processes of a failed test."""
     report = yield
     if report.failed:
         arguments: dict[str, Any] = getattr(item, "funcargs", {})

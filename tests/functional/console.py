@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of the documentation, run as they stand there."""
+"""Commands of the documentation, run as a reader would run them."""
 
 import doctest
 import re
@@ -17,20 +17,20 @@ _END = "-- the command has ended --"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of a page and what it prints there; ``root`` if it is for root on the machine with the storage."""
+    """A command of a page and its output there. ``root`` marks commands for root on the storage machine."""
 
     text: str
     root: bool
     shown: str
 
-    def printed(self, output: str) -> bool:
-        """Whether this is what the page shows; ``...`` stands there for anything, and blanks count as one."""
+    def matches(self, output: str) -> bool:
+        """Return whether the page shows this output. ``...`` matches anything, and any white space is equal."""
         flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
         return doctest.OutputChecker().check_output(self.shown, output, flags)
 
 
 def commands(page: str) -> Iterator[Command]:
-    """Yield the commands of a page in their order."""
+    """Yield the commands of a page in order."""
     for block in _BLOCK.findall(page):
         for entry in _PROMPT.split(textwrap.dedent(block).strip() + "\n")[1:]:
             first, *lines = entry.rstrip("\n").split("\n")
@@ -41,7 +41,7 @@ def commands(page: str) -> Iterator[Command]:
 
 
 class Shell:
-    """One bash in which commands follow each other, with the variables and functions of those before."""
+    """One bash for a series of commands, which keeps variables and functions. A context manager."""
 
     def __enter__(self) -> Self:
         self._process = subprocess.Popen(
@@ -56,12 +56,12 @@ class Shell:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if error is not None:  # it may be in the middle of a command
+        if error is not None:  # a command may still run
             self._process.kill()
         self._process.communicate()
 
     def run(self, text: str) -> str:
-        """Run a command and return what it printed, its complaints included."""
+        """Run a command, and return its output with its errors."""
         source, sink = self._process.stdout, self._process.stdin
         assert source is not None
         assert sink is not None
@@ -74,5 +74,5 @@ class Shell:
         return "".join(lines).removesuffix("\n")
 
     def expand(self, text: str) -> str:
-        """Return the text with this shell's variables put in."""
+        """Return a text with the variables of this shell replaced by their values."""
         return self.run(f'echo "{text}"').strip()

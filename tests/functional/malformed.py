@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests that no client would send: bodies, headers, sizes and encodings that are wrong in some way."""
+"""Random malformed HTTP requests: wrong bodies, headers, sizes and encodings."""
 
 import contextlib
 import gzip
@@ -82,7 +82,7 @@ _VALUES: list[object] = [
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """One request. ``length`` is what it says of its body's, where that is not so."""
+    """One request. ``length``, if given, is a wrong Content-Length."""
 
     method: str
     target: str
@@ -93,7 +93,7 @@ class Malformed:
 
 
 def draw(chance: random.Random) -> Malformed:
-    """Return some request."""
+    """Return a random request."""
     method = chance.choice(_METHODS if chance.random() < 0.2 else ["GET", "POST", "POST", "PUT", "DELETE"])
     body = chance.choice(_SPOILT)(chance) if method in ("POST", "PUT", "PATCH") or chance.random() < 0.1 else b""
     headers = [("Content-Type", chance.choice(_MEDIA_TYPES))]
@@ -107,7 +107,7 @@ def draw(chance: random.Random) -> Malformed:
 
 
 def send(host: str, port: int, request: Malformed, seconds: float = 20.0) -> tuple[int, bytes] | None:
-    """Send a request; return status and body, None if the server would not talk any more."""
+    """Send a request, and return the status and the body, or None if the connection failed."""
     connection = http.client.HTTPConnection(host, port, timeout=seconds)
     with contextlib.closing(connection):
         try:
@@ -122,7 +122,7 @@ def send(host: str, port: int, request: Malformed, seconds: float = 20.0) -> tup
                 connection.putheader("Content-Length", str(length))
                 connection.endheaders(request.body)
                 if connection.sock is not None:
-                    # What was announced and not sent does not come any more.
+                    # The server gets no more bytes of a body that is shorter than announced.
                     connection.sock.shutdown(socket.SHUT_WR)
             answer = connection.getresponse()
             return answer.status, answer.read()
@@ -142,7 +142,7 @@ def _target(chance: random.Random) -> str:
 
 
 def _changed(chance: random.Random) -> bytes:
-    """A body with another value somewhere."""
+    """Return a body with one value replaced."""
     body = json.loads(json.dumps(chance.choice(_BODIES)))
     inner = body
     while True:
@@ -155,7 +155,7 @@ def _changed(chance: random.Random) -> bytes:
 
 
 def _mutated(chance: random.Random) -> bytes:
-    """A body with other bytes somewhere."""
+    """Return a body with some bytes replaced."""
     raw = bytearray(json.dumps(chance.choice(_BODIES)).encode())
     for _ in range(chance.randrange(1, 6)):
         raw[chance.randrange(len(raw))] = chance.randrange(256)

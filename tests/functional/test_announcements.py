@@ -16,7 +16,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tests.functional.deployment import Addresses, Deployment, Process, at_once, until
+from tests.functional.deployment import Addresses, Deployment, Process, run_concurrently
+from tests.servers.base import wait_for
 from tests.servers.postgresql import PostgreSQL
 from tests.servers.rabbitmq import RabbitMQ
 from tests.unit.rpc import bus
@@ -44,7 +45,7 @@ POOLS = 4
 
 
 class Consumer:
-    """Listens to notifications as Ceilometer does; ``received`` has the event type, the id and the payload of each."""
+    """A listener like Ceilometer. ``received`` has the event type, the id and the payload of each notification."""
 
     def __init__(self) -> None:
         self.received: list[tuple[str, str, dict[str, Any]]] = []
@@ -53,7 +54,7 @@ class Consumer:
         self.received.append((event_type, metadata["message_id"], payload))
 
     def of(self, *event_types: str) -> list[tuple[str, dict[str, Any]]]:
-        """Return what came of these types, each message once: its type and its payload."""
+        """Return the type and the payload of each received message of these types, without duplicates."""
         once = {message_id: (event_type, payload) for event_type, message_id, payload in reversed(self.received)}
         return [each for each in reversed(once.values()) if each[0] in event_types]
 
@@ -65,7 +66,7 @@ def consuming(url: str) -> Iterator[Consumer]:
         transport = oslo_messaging.get_notification_transport(connected.conf, url)
         topics = [oslo_messaging.Target(topic="notifications", exchange="tonnage")]
         listener = oslo_messaging.get_notification_listener(transport, topics, [consumer], executor="threading")
-        listener.start(override_pool_size=1)  # several threads would change the order
+        listener.start(override_pool_size=1)  # several threads might change the order
         yield consumer
         listener.stop()
         listener.wait()
@@ -73,7 +74,7 @@ def consuming(url: str) -> Iterator[Consumer]:
 
 
 class Tonnage:
-    """Two schedulers, and an agent whose storage this test is."""
+    """Two schedulers, and an agent whose pools the test sets."""
 
     def __init__(self, deployment: Deployment, client: SchedulerClient) -> None:
         self.deployment = deployment
@@ -84,9 +85,9 @@ class Tonnage:
 
     def start(self) -> None:
         first = self.deployment.processes["scheduler"]
-        self.deployment._watch(first.start())
-        until(lambda: "Scheduler is ready" in first.log.read_text(), "the scheduler is ready")
-        self.schedulers = [first, self.deployment.start_another_scheduler()]
+        self.deployment.launch("scheduler")
+        wait_for(lambda: "Scheduler is ready" in first.log.read_text(), "the scheduler is ready")
+        self.schedulers = [first, self.deployment.launch_another_scheduler()]
         hello = Hello(backend=BACKEND, nonce="n", availability_zone="nova", driver="memory")
 
         def joined() -> int:
@@ -94,61 +95,55 @@ class Tonnage:
                 return self._client.hello(hello).epoch
             return 0
 
-        self.agent.epoch = until(joined, "somebody answers")
+        self.agent.epoch = wait_for(joined, "a scheduler answers")
 
     def fill(self, name: str, used: int) -> None:
         self.pools[name].volumes = {"others": (used, Provisioning.THICK)}
 
     def report(self) -> None:
-        """Report as agents do, again and again, until the figures of now have been applied."""
+        """Send reports until the current figures are applied."""
         first = self.agent.seq + 1
 
         def applied() -> bool:
             self._client.report(self.agent.look())
-            with contextlib.suppress(AssertionError):
-                return bool(until(lambda: self._seq() >= first, "the report is applied", seconds=1.0))
+            with contextlib.suppress(TimeoutError):
+                return bool(wait_for(lambda: self._seq() >= first, "the report is applied", seconds=1.0))
             return False
 
-        until(applied, "a report is applied")
+        wait_for(applied, "a report is applied")
 
     def _seq(self) -> int:
-        return int(self.deployment.number("SELECT report_seq FROM backends"))
+        return int(self.deployment.sql_value("SELECT report_seq FROM backends"))
 
     def kill_worker(self, which: int) -> None:
-        """Kill the process that schedules; its parent starts another."""
-        for worker in self.schedulers[which].family()[1:]:
+        """Kill the worker process of a scheduler; its parent starts another."""
+        for worker in self.schedulers[which].tree()[1:]:
             worker.kill()
 
 
 @pytest.fixture(scope="module")
 def tonnage(postgresql_server: PostgreSQL, rabbitmq_server: RabbitMQ) -> Iterator[tuple[Tonnage, Consumer]]:
+    sections = {"oslo_messaging_notifications": {"driver": "messagingv2"}}
     with (
         postgresql_server.database() as url,
         rabbitmq_server.virtual_host() as address,
-        Deployment(Addresses(url, address), {}, service_down_time=9) as deployment,
+        Deployment(Addresses(url, address), {}, sections=sections, service_down_time=9) as deployment,
         consuming(address) as consumer,
         deployment.rpc() as client,
     ):
-        with deployment.conf.open("a") as conf:
-            conf.write("\n[oslo_messaging_notifications]\ndriver = messagingv2\n")
         made = Tonnage(deployment, client)
         try:
             made.start()
             yield made, consumer
         except BaseException:
-            print(deployment.logs(), *(each.log.read_text() for each in made.schedulers))
+            print(deployment.logs())
             raise
-        finally:
-            for process in made.schedulers:
-                for one in process.family():
-                    one.kill()
-                process.reap()
 
 
-def test_figures_come_once_with_every_report_whoever_applies_it(tonnage: tuple[Tonnage, Consumer]) -> None:
+def test_each_applied_report_is_announced_once(tonnage: tuple[Tonnage, Consumer]) -> None:
     world, consumer = tonnage
 
-    def told() -> list[float]:
+    def announced() -> list[float]:
         return [payload["free"] for _, payload in consumer.of("capacity.backend")]
 
     wanted, sent = [], []
@@ -158,15 +153,17 @@ def test_figures_come_once_with_every_report_whoever_applies_it(tonnage: tuple[T
         world.fill("p1", used)
         for _ in range(20):
             world.report()
-            with contextlib.suppress(AssertionError):  # only the newest figures wait until they can be sent
-                until(lambda: told()[-1:] == wanted[-1:], f"figures of {used}", 5)
+            with contextlib.suppress(TimeoutError):  # figures that cannot be sent at once are replaced by newer figures
+                wait_for(lambda: announced()[-1:] == wanted[-1:], f"figures of {used}", 5)
                 break
         sent.append(world.agent.seq - before)
-    # Reports are sent again where they are not applied at once; whichever are applied, each is announced by one.
-    found = [(free, len(list(group))) for free, group in itertools.groupby(told())]
+    # Reports that are not applied at once are sent again. Each applied report is announced by one scheduler.
+    found = [(free, len(list(group))) for free, group in itertools.groupby(announced())]
     assert [free for free, _ in found] == wanted
     assert all(times <= number for (_, times), number in zip(found, sent, strict=True)), (found, sent)
-    until(lambda: len(consumer.of("capacity.pool")) == POOLS * len(told()), "those of all pools")
+    wait_for(
+        lambda: len(consumer.of("capacity.pool")) == POOLS * len(announced()), "the figures of all pools have arrived"
+    )
     pool = next(payload for _, payload in consumer.of("capacity.pool") if payload["name_to_id"] == f"{BACKEND}#p1")
     reported_at = pool.pop("reported_at")
     assert pool == {
@@ -183,7 +180,7 @@ def test_figures_come_once_with_every_report_whoever_applies_it(tonnage: tuple[T
 @pytest.mark.parametrize(
     ("rounds", "kills"), [(5, {2, 4, 7}), pytest.param(20, set(range(0, 40, 2)), marks=pytest.mark.heavy)]
 )
-def test_each_crossing_is_announced_once_though_schedulers_are_killed(
+def test_each_threshold_crossing_is_announced_once_despite_kills(
     tonnage: tuple[Tonnage, Consumer], rounds: int, kills: set[int]
 ) -> None:
     world, consumer = tonnage
@@ -198,21 +195,21 @@ def test_each_crossing_is_announced_once_though_schedulers_are_killed(
         world.report()
         if number in kills:
             timer.join()
-    until(lambda: world.deployment.number("SELECT COUNT(*) FROM announcements") == 0, "everything has been sent")
+    wait_for(lambda: world.deployment.sql_value("SELECT COUNT(*) FROM announcements") == 0, "the outbox is empty")
     expected = [EXCEEDED, RECOVERED] * rounds
 
     def of_pool(name: str) -> list[str]:
         messages = consumer.of(EXCEEDED, RECOVERED)
         return [event_type for event_type, payload in messages if payload["name_to_id"] == f"{BACKEND}#{name}"]
 
-    until(lambda: all(len(of_pool(name)) >= len(expected) for name in world.pools), "everything has been received")
+    wait_for(lambda: all(len(of_pool(name)) >= len(expected) for name in world.pools), "all notifications have arrived")
     for name in world.pools:
         assert of_pool(name) == expected
 
 
 @pytest.fixture
 def ledgers(database_url: str) -> Iterator[list[database.Database]]:
-    """Return two ways to one ledger, as two schedulers have them."""
+    """Return two database objects for the same ledger, as of two schedulers."""
     engines = [database.create_engine(database_url) for _ in range(2)]
     schema.sync(engines[0])
     yield [database.Database(engine) for engine in engines]
@@ -220,8 +217,8 @@ def ledgers(database_url: str) -> Iterator[list[database.Database]]:
         engine.dispose()
 
 
-def test_schedulers_that_work_off_one_outbox_at_once_send_everything_once(ledgers: list[database.Database]) -> None:
-    """Two threads of each, all under names of their own; a few of them are told that nobody has taken a message."""
+def test_concurrent_senders_send_each_message_of_an_outbox_once(ledgers: list[database.Database]) -> None:
+    """Two threads of each scheduler send under different names; some messages are refused at first."""
     numbers = range(200)
     ledgers[0].run(notification_outbox.put, ["c"], [("event", {"n": number}) for number in numbers])
     sent: list[tuple[str, int]] = []
@@ -243,13 +240,13 @@ def test_schedulers_that_work_off_one_outbox_at_once_send_everything_once(ledger
                 if not notification_outbox.waiting(session, "c", 1):
                     return
 
-    at_once(4, work)
-    # One of them has the lease for as long as there is something to do.
+    run_concurrently(4, work)
+    # One thread has the lease until the outbox is empty.
     assert [number for _, number in sent] == list(numbers)
     assert len({message_id for message_id, _ in sent}) == len(numbers)
 
 
-def test_what_is_written_with_a_report_stands_or_falls_with_it(ledgers: list[database.Database]) -> None:
+def test_announcements_are_committed_with_their_report(ledgers: list[database.Database]) -> None:
     ledger = ledgers[0]
 
     def announce(session: orm.Session, *, then: Exception | None) -> None:
@@ -293,7 +290,7 @@ def test_what_is_written_with_a_report_stands_or_falls_with_it(ledgers: list[dat
         assert connection.scalars(sa.text("SELECT channel FROM announcement_leases")).all() == ["c"]
 
 
-def test_what_is_announced_while_the_bus_is_away_arrives_when_it_is_back(
+def test_announcements_during_an_outage_of_the_bus_arrive_afterwards(
     rabbitmq_server: RabbitMQ, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name = f"later-{uuid.uuid4()}"
@@ -315,7 +312,7 @@ def test_what_is_announced_while_the_bus_is_away_arrives_when_it_is_back(
             return sending
 
         monkeypatch.setattr(made._bus, "send", noted(made._bus.send))
-        monkeypatch.setattr(made._usage, "_send", noted(made._usage._send))  # which has it since it was made
+        monkeypatch.setattr(made._usage, "_send", noted(made._usage._send))  # which has its own reference
         made.start()
         usage = payloads.Usage("h@b#p", 100.0, 7.0, 10.0, 93.0, 107.0)
         for number in range(6):
@@ -328,9 +325,9 @@ def test_what_is_announced_while_the_bus_is_away_arrives_when_it_is_back(
             made.send_usage(UsageReport("h@b", PoolTable(), Calculation.CINDER, datetime.datetime.now(datetime.UTC)))
         told.set()
         with rabbitmq_server.virtual_host(name), consuming(address) as consumer:
-            until(lambda: len(consumer.of(EXCEEDED, RECOVERED)) == 6, "everything has been received")
+            wait_for(lambda: len(consumer.of(EXCEEDED, RECOVERED)) == 6, "all notifications have arrived")
             made.stop()
     assert late
-    assert not any(late), "whoever decides waits until it is sent"
+    assert not any(late), "a decision waited until a notification was sent"
     assert [event_type for event_type, _ in consumer.of(EXCEEDED, RECOVERED)] == [EXCEEDED, RECOVERED] * 3
     ledger.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ansible, with the modules that people have for volumes, against a real Tonnage. Its environment is made once."""
+"""Ansible's modules for volumes against a real Tonnage. A separate environment has Ansible and is reused."""
 
 import os
 import pathlib
@@ -9,11 +9,11 @@ import sys
 import pytest
 
 from tests import suites
-from tests.functional.standalone import standalone
+from tests.functional.deployment import standalone
 
 HERE = pathlib.Path(__file__).parent
 CACHE = pathlib.Path.home() / ".cache" / "tonnage-tests" / "ansible-12.3.0"
-#: That release of the collection does not work with openstacksdk from 4.5 on.
+#: This release of the collection does not work with openstacksdk from 4.5 on.
 PACKAGES = ("ansible==12.3.0", "openstacksdk==4.4.0")
 
 
@@ -30,9 +30,11 @@ def ansible() -> pathlib.Path:
 
 
 @pytest.mark.heavy
-def test_a_playbook(ansible: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    with standalone(tmp_path) as running:
-        clouds = (HERE.parents[1] / "etc" / "clouds.yaml").read_text().replace("http://127.0.0.1:8776", running.url)
+def test_a_playbook_creates_and_deletes_volumes(ansible: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    with standalone() as tonnage:
+        clouds = (
+            (HERE.parents[1] / "etc" / "clouds.yaml").read_text().replace("http://127.0.0.1:8776", tonnage.rest.url)
+        )
         (tmp_path / "clouds.yaml").write_text(clouds)
         environ = {key: value for key, value in os.environ.items() if not key.startswith(("OS_", "ANSIBLE_"))}
         environ |= {"HOME": str(tmp_path), "OS_CLIENT_CONFIG_FILE": str(tmp_path / "clouds.yaml")}

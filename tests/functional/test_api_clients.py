@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clients that people have (python-openstackclient, python-cinderclient, openstacksdk), against a real Tonnage."""
+"""The public clients python-openstackclient, python-cinderclient and openstacksdk against a real Tonnage."""
 
 import collections
 import json
@@ -20,23 +20,24 @@ import requests
 
 from tests.functional import malformed
 from tests.functional.clients import Clients
-from tests.functional.standalone import COMMANDS, Standalone, standalone, wait_until
+from tests.functional.deployment import COMMANDS, Deployment, standalone, thin_and_thick
+from tests.servers.base import wait_for
 
 GONE = None
 CAPABILITIES = ("volume", "backend", "capability", "show")
 FILTER_LIST = ("block", "storage", "resource", "filter", "list")
-UNDER_WAY = ("creating", "extending", "deleting", "maintenance", "retyping")
+IN_PROGRESS = ("creating", "extending", "deleting", "maintenance", "retyping")
 
 
 @pytest.fixture(scope="module")
-def tonnage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    with standalone(tmp_path_factory.mktemp("standalone"), ratio=5.0) as running:
+def tonnage() -> Iterator[Deployment]:
+    with standalone(thin_and_thick(ratio=5.0)) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
-def clients(tonnage: Standalone, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
-    with Clients(tonnage.url, tmp_path_factory.mktemp("home")) as both:
+def clients(tonnage: Deployment, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clients]:
+    with Clients(tonnage.rest.url, tmp_path_factory.mktemp("home")) as both:
         yield both
 
 
@@ -45,61 +46,65 @@ def name() -> str:
     return f"n-{uuid.uuid4().hex[:12]}"
 
 
-def settled(tonnage: Standalone, volume_id: str) -> Any:
-    """Wait until nothing is under way with a volume, and return it, or None once it is gone."""
+def settled(tonnage: Deployment, volume_id: str) -> Any:
+    """Wait until no operation is in progress on a volume. Return the volume, or None if it is gone."""
     volume: Any = None
 
     def rests() -> bool:
         nonlocal volume
-        answer = requests.get(f"{tonnage.url}/v3/demo/volumes/{volume_id}", timeout=20)
+        answer = requests.get(f"{tonnage.rest.url}/v3/demo/volumes/{volume_id}", timeout=20)
         volume = answer.json()["volume"] if answer.status_code == 200 else GONE
-        return volume is GONE or volume["status"] not in UNDER_WAY
+        return volume is GONE or volume["status"] not in IN_PROGRESS
 
-    wait_until(rests, 60)
+    wait_for(rests, f"no operation is in progress on volume {volume_id}")
     return volume
 
 
-def figures(tonnage: Standalone, pool: str) -> Any:
+def capabilities(tonnage: Deployment, pool: str) -> Any:
     """Return a pool's capabilities."""
-    pools = requests.get(f"{tonnage.url}/v3/demo/scheduler-stats/get_pools?detail=True", timeout=20).json()["pools"]
+    pools = requests.get(f"{tonnage.rest.url}/v3/demo/scheduler-stats/get_pools?detail=True", timeout=20).json()[
+        "pools"
+    ]
     return next(each["capabilities"] for each in pools if each["name"].endswith(f"#{pool}"))
 
 
-def go_back(ask: Callable[[], object]) -> None:
-    """Ask for a volume to be where it was before, again until the copy that it left there is gone."""
+def move_back(request: Callable[[], object]) -> None:
+    """Repeat a request to move a volume back, until the copy that the volume left there is deleted."""
 
     def accepted() -> bool:
         try:
-            ask()
+            request()
         except subprocess.CalledProcessError as error:
             if "a copy that is still to go" not in error.stderr:
                 raise
             return False
         return True
 
-    wait_until(accepted, 60)
+    wait_for(accepted, "the old copy is deleted and the request accepted")
 
 
 @pytest.fixture
-def room_to_move(tonnage: Standalone) -> None:
-    """What was deleted on the thick pool before has left its figures."""
-    wait_until(
-        lambda: figures(tonnage, "thick")["free_capacity_gb"] == figures(tonnage, "thick")["total_capacity_gb"], 60
-    )
+def empty_thick_pool(tonnage: Deployment) -> None:
+    """Wait until a report shows that the thick pool is empty."""
+
+    def is_empty() -> bool:
+        shown = capabilities(tonnage, "thick")
+        return bool(shown["free_capacity_gb"] == shown["total_capacity_gb"])
+
+    wait_for(is_empty, "the thick pool is empty")
 
 
-def test_openstack(tonnage: Standalone, clients: Clients, name: str) -> None:
+def test_openstack_creates_extends_and_deletes_a_volume(tonnage: Deployment, clients: Clients, name: str) -> None:
     kind = clients.openstack("volume", "type", "create", name, "--property", "thin_provisioning_support=<is> True")
     assert kind["properties"] == {"thin_provisioning_support": "<is> True"}
     assert name in [row["Name"] for row in clients.openstack("volume", "type", "list")]
     clients.openstack("volume", "type", "set", "--property", "provisioning:type=thin", name, "--quiet-command")
 
-    before = figures(tonnage, "thin")["provisioned_capacity_gb"]
+    before = capabilities(tonnage, "thin")["provisioned_capacity_gb"]
     volume = clients.openstack("volume", "create", "--size", "2", "--type", name, "--property", "a=b", name)
     assert (volume["size"], volume["type"]) == (2, name)
     assert settled(tonnage, volume["id"])["status"] == "available"
-    file = tonnage.file("thin", volume["id"])
-    assert file is not None
+    file = tonnage.path("thin") / volume["id"]
     assert file.stat().st_size == 2 * 2**30
 
     listed = {row["Name"]: row for row in clients.openstack("volume", "list")}
@@ -110,7 +115,8 @@ def test_openstack(tonnage: Standalone, clients: Clients, name: str) -> None:
     clients.openstack("volume", "set", "--size", "5", name, "--quiet-command")
     assert settled(tonnage, volume["id"])["size"] == 5
     assert file.stat().st_size == 5 * 2**30
-    wait_until(lambda: figures(tonnage, "thin")["provisioned_capacity_gb"] == before + 5, 60)
+    provisioned = lambda: capabilities(tonnage, "thin")["provisioned_capacity_gb"]  # noqa: E731
+    wait_for(lambda: provisioned() == before + 5, "a report includes the extended volume")
 
     pools = {row["Name"]: row for row in clients.openstack("volume", "backend", "pool", "list", "--long")}
     assert set(pools) == {"box@thin#thin", "box@thick#thick"}
@@ -121,25 +127,23 @@ def test_openstack(tonnage: Standalone, clients: Clients, name: str) -> None:
 
     clients.openstack("volume", "delete", name, "--quiet-command")
     assert settled(tonnage, volume["id"]) is GONE
-    assert tonnage.file("thin", volume["id"]) is None
-    wait_until(lambda: figures(tonnage, "thin")["provisioned_capacity_gb"] == before, 60)
+    assert not file.exists()
+    wait_for(lambda: provisioned() == before, "a report no longer includes the volume")
     clients.openstack("volume", "type", "delete", name, "--quiet-command")
 
 
-def test_cinder(tonnage: Standalone, clients: Clients, name: str) -> None:
+def test_cinder_creates_extends_and_deletes_a_volume(tonnage: Deployment, clients: Clients, name: str) -> None:
     assert name in clients.cinder_text("type-create", name)
     clients.cinder_text("type-key", name, "set", "thick_provisioning_support=<is> True", "provisioning:type=thick")
 
     volume = clients.cinder("create", "1", "--name", name, "--volume-type", name)
     assert (volume["size"], volume["volume_type"]) == ("1", name)
     assert settled(tonnage, volume["id"])["status"] == "available"
-    file = tonnage.file("thick", volume["id"])
-    assert file is not None
-    assert file.stat().st_blocks * 512 >= 2**30
+    assert tonnage.files("thick")[volume["id"]].st_blocks * 512 >= 2**30
 
     assert clients.cinder("show", name)["os-vol-host-attr:host"] == "box@thick#thick"
     assert clients.cinder("list")[volume["id"]] == "available"
-    # The command calls the keys otherwise than its help does.
+    # The keys of the command differ from the ones in its help.
     for key in ("id", "status", "size", "availability_zone", "name", "bootable", "created_at"):
         assert volume["id"] in clients.cinder("list", "--sort", f"{key}:asc"), key
 
@@ -166,8 +170,10 @@ def test_cinder(tonnage: Standalone, clients: Clients, name: str) -> None:
     clients.cinder_text("type-delete", name)
 
 
-@pytest.mark.usefixtures("room_to_move")
-def test_openstack_copies_moves_and_takes_over(tonnage: Standalone, clients: Clients, name: str) -> None:
+@pytest.mark.usefixtures("empty_thick_pool")
+def test_openstack_clones_migrates_retypes_and_manages_a_volume(
+    tonnage: Deployment, clients: Clients, name: str
+) -> None:
     volume = clients.openstack("volume", "create", "--size", "1", name)
     assert settled(tonnage, volume["id"])["os-vol-host-attr:host"] == "box@thin#thin"
     clone = clients.openstack("volume", "create", "--source", name, f"{name}-2")
@@ -180,17 +186,17 @@ def test_openstack_copies_moves_and_takes_over(tonnage: Standalone, clients: Cli
     assert (moved["os-vol-host-attr:host"], moved["migration_status"]) == ("box@thick#thick", "success")
     clients.openstack("volume", "type", "create", name, "--property", "thin_provisioning_support=<is> True")
     policy = ("--type", name, "--retype-policy", "on-demand")
-    go_back(lambda: clients.openstack("volume", "set", *policy, name, "--quiet-command"))
+    move_back(lambda: clients.openstack("volume", "set", *policy, name, "--quiet-command"))
     moved = settled(tonnage, volume["id"])
     assert (moved["os-vol-host-attr:host"], moved["volume_type"]) == ("box@thin#thin", name)
 
     clients.openstack("volume", "delete", "--remote", name, "--quiet-command")
     assert settled(tonnage, volume["id"]) is GONE
-    file = tonnage.file("thin", volume["id"])
-    assert file is not None
+    file = tonnage.path("thin") / volume["id"]
+    assert file.exists()
     reference = {"source-name": file.name}
     listed = ("block", "storage", "volume", "manageable", "list", "box@thin#thin", "--long")
-    wait_until(lambda: reference in [row["reference"] for row in clients.manageable(*listed)], 60)
+    wait_for(lambda: reference in [row["reference"] for row in clients.manageable(*listed)], "a listing has the file")
     taken = ("--remote-source", f"source-name={file.name}", "--host", "box@thin#thin", f"{name}-3")
     managed = clients.openstack("--os-volume-api-version", "3.16", "volume", "create", *taken)
     volume = settled(tonnage, managed["id"])
@@ -201,18 +207,18 @@ def test_openstack_copies_moves_and_takes_over(tonnage: Standalone, clients: Cli
     clients.openstack("volume", "type", "delete", name, "--quiet-command")
 
 
-def test_openstack_disables_a_backend(tonnage: Standalone, clients: Clients) -> None:
+def test_openstack_disables_and_enables_a_backend(tonnage: Deployment, clients: Clients) -> None:
     change = ("volume", "service", "set", "box@thin", "tonnage-agent")
     clients.openstack(*change, "--disable", "--disable-reason", "new disks", "--quiet-command")
     rows = {row["Host"]: row for row in clients.openstack("volume", "service", "list", "--long")}
     assert (rows["box@thin"]["Status"], rows["box@thin"]["Disabled Reason"]) == ("disabled", "new disks")
-    assert figures(tonnage, "thin")["disabled"] is True
+    assert capabilities(tonnage, "thin")["disabled"] is True
     clients.openstack(*change, "--enable", "--quiet-command")
-    assert "disabled" not in figures(tonnage, "thin")
+    assert "disabled" not in capabilities(tonnage, "thin")
 
 
-@pytest.mark.usefixtures("room_to_move")
-def test_cinder_copies_moves_and_takes_over(tonnage: Standalone, clients: Clients, name: str) -> None:
+@pytest.mark.usefixtures("empty_thick_pool")
+def test_cinder_clones_migrates_retypes_and_manages_a_volume(tonnage: Deployment, clients: Clients, name: str) -> None:
     volume = clients.cinder("create", "1", "--name", name)
     settled(tonnage, volume["id"])
     clone = clients.cinder("create", "--source-volid", volume["id"], "--name", f"{name}-2")
@@ -231,12 +237,15 @@ def test_cinder_copies_moves_and_takes_over(tonnage: Standalone, clients: Client
     clients.cinder_text("type-create", name)
     clients.cinder_text("type-key", name, "set", "thin_provisioning_support=<is> True")
     assert "CapabilitiesFilter refused" in clients.failing("retype", name, name)
-    go_back(lambda: clients.cinder_text("retype", name, name, "--migration-policy", "on-demand"))
+    move_back(lambda: clients.cinder_text("retype", name, name, "--migration-policy", "on-demand"))
     assert settled(tonnage, volume["id"])["volume_type"] == name
 
     clients.cinder_text("unmanage", name)
     assert settled(tonnage, volume["id"]) is GONE
-    wait_until(lambda: volume["id"] in clients.cinder_text("manageable-list", "box@thin#thin"), 60)
+    wait_for(
+        lambda: volume["id"] in clients.cinder_text("manageable-list", "box@thin#thin"),
+        "a listing has the volume's file",
+    )
     managed = clients.cinder("manage", "--name", name, "--volume-type", name, "box@thin#thin", volume["id"])
     assert settled(tonnage, managed["id"])["status"] == "available"
     clients.cinder_text("delete", managed["id"])
@@ -248,7 +257,7 @@ def test_cinder_copies_moves_and_takes_over(tonnage: Standalone, clients: Client
     clients.cinder_text("service-enable", "box@thick", "tonnage-agent")
 
 
-def test_openstack_looks_around(tonnage: Standalone, clients: Clients, name: str) -> None:
+def test_openstack_manages_metadata_and_qos_specs(tonnage: Deployment, clients: Clients, name: str) -> None:
     quiet, run = "--quiet-command", clients.openstack
     volume = run("volume", "create", "--size", "1", name)
     settled(tonnage, volume["id"])
@@ -265,7 +274,7 @@ def test_openstack_looks_around(tonnage: Standalone, clients: Clients, name: str
 
     run("volume", "qos", "create", "--consumer", "both", "--property", "maxIOPS=5", name)
     run("volume", "type", "create", "--property", f"tier={name}", name)
-    # (The client sends properties to filter by under names of their own, which no server knows.)
+    # The client sends properties to filter by under other names, which no server knows.
     assert name in [row["Name"] for row in run("volume", "type", "list")]
     run("volume", "type", "list", "--encryption-type")
     run("volume", "qos", "associate", name, name, quiet)
@@ -286,7 +295,7 @@ def test_openstack_looks_around(tonnage: Standalone, clients: Clients, name: str
     assert settled(tonnage, volume["id"]) is GONE
 
 
-def test_cinder_gives_projects_access_to_types(tonnage: Standalone, clients: Clients, name: str) -> None:
+def test_cinder_grants_projects_access_to_types(tonnage: Deployment, clients: Clients, name: str) -> None:
     clients.cinder_text("type-create", "--is-public", "False", name)
     access = ("--volume-type", name, "--project-id", "other")
     clients.cinder_text("type-access-add", *access)
@@ -329,7 +338,7 @@ around.append(storage.summary(False).total_size)
 around.append(len([*storage.extensions()]) > 10)
 storage.extend_volume(volume, 2)
 end = time.monotonic() + 60
-# wait_for_status() would be content with the status that the object had before.
+# wait_for_status() would accept the status that the object had before.
 while (volume := storage.get_volume(volume.id)).status != "available" and time.monotonic() < end:
     time.sleep(0.2)
 pools = [pool.name for pool in storage.backend_pools()]
@@ -362,10 +371,10 @@ print(json.dumps({"found": found.id == volume.id, "pools": pools, "listed": list
 """
 
 
-@pytest.mark.usefixtures("room_to_move")
-def test_sdk(tonnage: Standalone, tmp_path: pathlib.Path, name: str) -> None:
+@pytest.mark.usefixtures("empty_thick_pool")
+def test_the_sdk_runs_the_life_of_a_volume(tonnage: Deployment, tmp_path: pathlib.Path, name: str) -> None:
     done = subprocess.run(
-        [COMMANDS / "python", "-W", "ignore", "-c", SDK, f"{tonnage.url}/v3", name],
+        [COMMANDS / "python", "-W", "ignore", "-c", SDK, f"{tonnage.rest.url}/v3", name],
         env={**os.environ, "HOME": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -379,7 +388,7 @@ def test_sdk(tonnage: Standalone, tmp_path: pathlib.Path, name: str) -> None:
     assert moved == ["box@thick#thick", f"{name}-2", 2, "disabled", "enabled"]
 
 
-def test_cinder_limits_projects(tonnage: Standalone, clients: Clients, name: str) -> None:
+def test_cinder_sets_quotas(tonnage: Deployment, clients: Clients, name: str) -> None:
     clients.cinder_text("type-create", name)
     there = int(clients.cinder("absolute-limits")["totalGigabytesUsed"])
     limits = clients.cinder("quota-update", "demo", "--gigabytes", str(there + 3))
@@ -407,7 +416,7 @@ def test_cinder_limits_projects(tonnage: Standalone, clients: Clients, name: str
     clients.cinder_text("type-delete", name)
 
 
-def test_clouds_yaml_lets_every_command_find_its_project(clients: Clients, name: str) -> None:
+def test_every_openstack_command_works_with_clouds_yaml(clients: Clients, name: str) -> None:
     run, project = clients.cloud, f"p-{name}"
     run("quota", "set", "--gigabytes", "50", "--backups", "3", project, shows=False)
     shown = {row["Resource"]: row["Limit"] for row in run("quota", "show", "--volume", project)}
@@ -427,7 +436,7 @@ def test_clouds_yaml_lets_every_command_find_its_project(clients: Clients, name:
     assert run("token", "issue")["project_id"] == "demo"
 
 
-def test_groups(tonnage: Standalone, clients: Clients, name: str) -> None:
+def test_clients_manage_groups(tonnage: Deployment, clients: Clients, name: str) -> None:
     run = clients.cloud
     kind = run("volume", "type", "create", name)["id"]
     assert run("volume", "group", "type", "create", name)["Name"] == name
@@ -453,15 +462,15 @@ def test_groups(tonnage: Standalone, clients: Clients, name: str) -> None:
     cinder("group-update", "--remove-volumes", beside["id"], made["ID"])
     run("volume", "group", "delete", "--force", made["ID"], shows=False)
     assert settled(tonnage, first["id"]) is GONE
-    wait_until(lambda: run("volume", "group", "list") == [], 60)
+    wait_for(lambda: run("volume", "group", "list") == [], "the group is deleted")
     clients.cinder_text("delete", beside["id"])
     assert settled(tonnage, beside["id"]) is GONE
     run("volume", "group", "type", "delete", name, shows=False)
     run("volume", "type", "delete", name, shows=False)
 
 
-def test_a_quota_that_the_command_sets_holds_to_the_last_gib(tonnage: Standalone, clients: Clients, name: str) -> None:
-    volumes = f"{tonnage.url}/v3/{name}/volumes"
+def test_a_project_gets_exactly_its_quota(tonnage: Deployment, clients: Clients, name: str) -> None:
+    volumes = f"{tonnage.rest.url}/v3/{name}/volumes"
 
     def create(size: int) -> requests.Response:
         return requests.post(volumes, json={"volume": {"size": size}}, timeout=60)
@@ -470,9 +479,9 @@ def test_a_quota_that_the_command_sets_holds_to_the_last_gib(tonnage: Standalone
         for volume in requests.get(volumes, timeout=20).json()["volumes"]:
             settled(tonnage, volume["id"])
             requests.delete(f"{volumes}/{volume['id']}", timeout=20)
-        wait_until(lambda: requests.get(volumes, timeout=20).json()["volumes"] == [], 60)
-        # Their space is free from the report on that no longer has them: of 100 GiB there have to be 70.
-        wait_until(lambda: figures(tonnage, "thin")["provisioned_capacity_gb"] <= 30, 60)
+        wait_for(lambda: requests.get(volumes, timeout=20).json()["volumes"] == [], "the volumes are deleted")
+        # The next report without the volumes frees their space: 70 of 100 GiB must be free.
+        wait_for(lambda: capabilities(tonnage, "thin")["provisioned_capacity_gb"] <= 30, "70 GiB are free")
 
     clients.cloud("quota", "set", "--volumes", "7", "--gigabytes", "70", name, shows=False)
     made = [create(10) for _ in range(7)]
@@ -499,9 +508,9 @@ def test_a_quota_that_the_command_sets_holds_to_the_last_gib(tonnage: Standalone
 
 
 @pytest.mark.parametrize("number", [1000, pytest.param(20_000, marks=pytest.mark.heavy)])
-def test_malformed_requests(tonnage: Standalone, number: int) -> None:
-    """No fault of ours, nothing told of what is inside, and no memory kept."""
-    address, process = parse.urlsplit(tonnage.url), psutil.Process(tonnage.process.pid)
+def test_malformed_requests_get_4xx_answers_without_internals(tonnage: Deployment, number: int) -> None:
+    """The answers name no file, library or traceback, and the process does not grow."""
+    address, process = parse.urlsplit(tonnage.rest.url), psutil.Process(tonnage.processes["standalone"].pid)
     chance = random.Random(1)
     statuses: collections.Counter[int] = collections.Counter()
     warm = 0
@@ -525,18 +534,20 @@ def test_malformed_requests(tonnage: Standalone, number: int) -> None:
 @pytest.mark.parametrize(
     "more", [("--max-time", "20", "--seed", "1"), pytest.param(("--max-time", "900"), marks=pytest.mark.heavy)]
 )
-def test_openapi(tonnage: Standalone, tmp_path: pathlib.Path, more: tuple[str, ...]) -> None:
-    """Has schemathesis send what the document allows and what it does not. Last, as it leaves things behind."""
+def test_the_api_conforms_to_its_openapi_document(
+    tonnage: Deployment, tmp_path: pathlib.Path, more: tuple[str, ...]
+) -> None:
+    """Run schemathesis, which sends valid and invalid requests. The last test, because it leaves objects behind."""
     conf = pathlib.Path(__file__).with_name("schemathesis.toml")
-    # One worker, as Python 3.11 sometimes fails to parse in several threads at once, which hypothesis does.
-    # All checks run. Named here they would win over what the configuration says of single operations.
+    # One worker: with several threads Python 3.11 sometimes fails in the parser that hypothesis uses.
+    # All checks run. Naming them here would override the configuration of single operations.
     options = ["--no-color", "--warnings", "off", *more]
     done = subprocess.run(
-        [COMMANDS / "schemathesis", "--config-file", conf, "run", f"{tonnage.url}/v3/openapi.json", *options],
+        [COMMANDS / "schemathesis", "--config-file", conf, "run", f"{tonnage.rest.url}/v3/openapi.json", *options],
         cwd=tmp_path,
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stdout[-20000:] + done.stderr[-2000:]
-    # Thousands on a machine that has nothing else to do; that there were any at all is what matters here.
+    # An idle machine generates thousands of requests; one is enough here.
     assert re.search(r"\b[1-9]\d* generated", done.stdout), done.stdout

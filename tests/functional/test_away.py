@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What operators see while a part is away: short waits, clear answers, one line in the log of who is in trouble."""
+"""Requests during an outage of the database or the bus: short waits, clear answers and one log line."""
 
 import time
 from collections.abc import Iterator
@@ -7,28 +7,29 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from tests.functional.deployment import Addresses, Deployment, until
+from tests.functional.deployment import Addresses, Deployment
 from tests.servers import fixtures, rabbitmq
+from tests.servers.base import wait_for
 from tests.servers.database import DatabaseServer
 
-#: Seconds: those that the defaults of [database] make a request wait, and what a loaded machine takes for the rest.
+#: Seconds until an answer: the waits of the default options of [database], and some for a loaded machine.
 _FIRST = 15.0
 _OTHERS = 5.0
 
 
 @pytest.fixture
 def own_broker() -> Iterator[rabbitmq.RabbitMQ]:
-    """One to be killed: nobody else has anything in it."""
+    """A broker that only this test uses and kills."""
     yield from fixtures._run(rabbitmq.RabbitMQ)
 
 
 def ask(tonnage: Deployment) -> tuple[requests.Response, float]:
     began = time.monotonic()
-    return tonnage.rest.ask(1), time.monotonic() - began
+    return tonnage.rest.request_volume(1), time.monotonic() - began
 
 
 def reasons(tonnage: Deployment) -> list[str]:
-    answer = requests.get(f"{tonnage.rest.root}/healthcheck", timeout=10)
+    answer = requests.get(f"{tonnage.rest.url}/healthcheck", timeout=10)
     assert answer.status_code == (503 if answer.json()["reasons"] else 200)
     return list(answer.json()["reasons"])
 
@@ -39,7 +40,7 @@ def lines(tonnage: Deployment, process: str, text: str) -> list[str]:
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("server", ["postgresql_server", "mariadb_server"])
-def test_requests_while_a_part_is_away(
+def test_requests_get_503_during_an_outage_of_the_database_or_the_bus(
     server: str, own_broker: rabbitmq.RabbitMQ, request: pytest.FixtureRequest
 ) -> None:
     running: DatabaseServer = request.getfixturevalue(server)
@@ -50,19 +51,21 @@ def test_requests_while_a_part_is_away(
         Deployment(Addresses(url, bus), backends, rpc_response_timeout=60) as tonnage,
     ):
         tonnage.start()
-        tonnage.rest.made(tonnage.rest.create(1))
+        tonnage.rest.wait_until_available(tonnage.rest.create(1))
         running.kill()
         try:
             answers = [ask(tonnage) for _ in range(4)]
-            assert tonnage.rest.call("GET", "volumes").status_code == 503
+            assert tonnage.rest.request("GET", "volumes").status_code == 503
             assert reasons(tonnage) == ["the database does not answer"]
-            until(lambda: lines(tonnage, "scheduler", "The database cannot be reached"), "the scheduler says so")
+            wait_for(
+                lambda: lines(tonnage, "scheduler", "The database cannot be reached"), "the scheduler logs the outage"
+            )
         finally:
             running.start()
-        tonnage._engine.dispose()  # the test's own connections, of before
+        tonnage.close_connections()
         (_, first), *others = answers
         assert first < _FIRST
-        assert min(seconds for _, seconds in others) < _OTHERS  # the machine may stand still in one
+        assert min(seconds for _, seconds in others) < _OTHERS  # the machine may pause during one
         for answer, _ in answers:
             assert answer.status_code == 503
             assert answer.headers["Retry-After"]
@@ -71,7 +74,7 @@ def test_requests_while_a_part_is_away(
             assert not any(
                 word in message for word in ("127.0.0.1", "psycopg", "pymysql", "SELECT", "tonnage-scheduler")
             )
-        tonnage.rest.made(str(until(lambda: made(tonnage), "volumes are made again")))
+        tonnage.rest.wait_until_available(str(wait_for(lambda: created(tonnage), "volumes are created again")))
         for process in ("api", "scheduler"):
             assert len(lines(tonnage, process, "The database cannot be reached")) == 1
             assert len(lines(tonnage, process, "The database can be reached again")) == 1
@@ -79,17 +82,21 @@ def test_requests_while_a_part_is_away(
             assert not lines(tonnage, process, "Traceback")
         own_broker.kill()
         try:
-            until(lambda: reasons(tonnage) == ["the message bus does not take messages"], "the bus is missed", 20)
+            wait_for(
+                lambda: reasons(tonnage) == ["the message bus does not take messages"],
+                "the health check names the bus",
+                20,
+            )
             answer, seconds = ask(tonnage)
             assert answer.status_code == 503
             assert seconds < _FIRST
         finally:
             own_broker.start()
-        until(lambda: reasons(tonnage) == [], "all is well")
-        assert tonnage.number("SELECT COUNT(*) FROM volumes") == len(tonnage.rest.volumes())
+        wait_for(lambda: reasons(tonnage) == [], "the health check passes")
+        assert tonnage.sql_value("SELECT COUNT(*) FROM volumes") == len(tonnage.rest.volumes())
         tonnage.check_counters()
 
 
-def made(tonnage: Deployment) -> str | None:
+def created(tonnage: Deployment) -> str | None:
     answer, _ = ask(tonnage)
     return str(answer.json()["volume"]["id"]) if answer.status_code == 202 else None

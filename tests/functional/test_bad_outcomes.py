@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever an agent tells, nobody else has to wait for it, on every database."""
+"""An unusable outcome or message of an agent does not stop others, on every database."""
 
 import uuid
 from collections.abc import Iterator
@@ -25,8 +25,8 @@ def ledger(database_url: str) -> Iterator[sa.Engine]:
     engine.dispose()
 
 
-def test_a_size_that_is_none(ledger: sa.Engine) -> None:
-    """A driver's manage() that answers in bytes."""
+def test_an_absurd_size_puts_only_its_volume_in_error(ledger: sa.Engine) -> None:
+    """A driver's manage() returns bytes instead of GiB."""
     pool = StoragePool(1000, 2.0, thin=True, thick=False)
     world = World({"p0": pool}, engine=ledger).started()
     pool.volumes["image"] = (2, Provisioning.THIN)
@@ -47,7 +47,7 @@ def test_a_size_that_is_none(ledger: sa.Engine) -> None:
     assert world.report_handler.reports([world.agent.look()]) == [None]
 
 
-def test_long_messages_of_many_pools(ledger: sa.Engine) -> None:
+def test_long_error_messages_of_many_pools_are_stored(ledger: sa.Engine) -> None:
     pools = {f"p{number}": StoragePool(100, 2.0, thin=True, thick=False) for number in range(6)}
     world = World(pools, engine=ledger).started()
     world.outcome_handler._max_attempts = 6
@@ -60,7 +60,7 @@ def test_long_messages_of_many_pools(ledger: sa.Engine) -> None:
     assert world.rows("SELECT status FROM volumes") == [("error",)]
 
 
-def test_what_the_ledger_cannot_take_keeps_nothing_else_from_it(
+def test_an_outcome_that_the_ledger_rejects_does_not_affect_others(
     ledger: sa.Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World({"p0": StoragePool(1000, 2.0, thin=True, thick=False)}, engine=ledger).started()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmarks in a tiny form: they run, and say something was wrong when it was. Their figures mean nothing here."""
+"""Tiny runs of the benchmarks: they succeed, and report errors. Their figures have no meaning here."""
 
 import contextlib
 import importlib
@@ -17,16 +17,16 @@ from tests import servers
 BENCH = pathlib.Path(__file__).parents[2] / "bench"
 SIZE = ("--databases", "postgresql", "--pools", "20", "--backends", "2", "--json")
 
-#: Runs a benchmark's main() with these arguments: what it returned, and what it printed as JSON.
+#: Runs a benchmark's main() with arguments, and returns its exit code and its JSON output.
 Run = Callable[..., tuple[int, Any]]
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], ModuleType]]:
-    """Imports a module of the benchmarks, which are no package."""
+    """A function that imports a module of the benchmarks, which are no package."""
     monkeypatch.syspath_prepend(str(BENCH))
     yield importlib.import_module
-    sys.modules.pop("api", None)  # which is also the bare name of a room
+    sys.modules.pop("api", None)  # a room of Tonnage has the same bare name
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def run(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> Run:
-    """On the servers that other tests use, which are there already."""
+    """A function that runs a benchmark on the servers of the test session."""
     running = {servers.RabbitMQ: rabbitmq_server, servers.PostgreSQL: postgresql_server}
     monkeypatch.setattr(bench("throughput_machine"), "start", lambda kind: contextlib.nullcontext(running[kind]))
 
@@ -50,9 +50,9 @@ def run(
     return run
 
 
-def test_throughput(run: Run) -> None:
+def test_the_throughput_benchmark_runs(run: Run) -> None:
     wanted = ("--variants", "many", "--schedulers", "2", "--warm-up", "0.5", "--in-flight", "8")
-    for seconds in ("1", "10", "40"):  # in which a machine may stand still
+    for seconds in ("1", "10", "40"):  # the machine may pause
         code, found = run("throughput", *SIZE, *wanted, "--seconds", seconds)
         if code == 0 or "nothing was answered" not in found:
             break
@@ -64,7 +64,7 @@ def test_throughput(run: Run) -> None:
 
 
 @pytest.mark.heavy
-def test_api(run: Run) -> None:
+def test_the_api_benchmark_runs(run: Run) -> None:
     times = ("--seconds", "3", "--warm-up", "1", "--in-flight", "2")
     code, found = run("api", *SIZE, "--shown-pools", "20", "--variants", "tonnage", "--what", "volumes,factors", *times)
     assert code == 0, found
@@ -77,7 +77,7 @@ def test_api(run: Run) -> None:
 
 
 @pytest.mark.heavy
-def test_restart(run: Run) -> None:
+def test_the_restart_benchmark_runs(run: Run) -> None:
     code, found = run("restart", *SIZE, "--volumes", "100", "--rounds", "1")
     assert code == 0, found
     (one,) = found
@@ -86,7 +86,7 @@ def test_restart(run: Run) -> None:
 
 @pytest.fixture
 def without_servers(bench: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is to be started, let alone measured."""
+    """Fail the test if a server is started."""
     monkeypatch.setattr(bench("throughput_machine"), "start", lambda kind: pytest.fail(f"{kind.name} was started"))
 
 
@@ -105,7 +105,7 @@ def _python_alone(path: pathlib.Path) -> None:
 
 @pytest.mark.usefixtures("without_servers")
 @pytest.mark.parametrize("make", [_nothing, pathlib.Path.mkdir, _text, _python_alone])
-def test_that_a_named_python_has_no_cinder_is_found_before_anything_is_measured(
+def test_a_named_python_without_cinder_is_reported_before_the_measurement(
     bench: Callable[[str], ModuleType],
     make: Callable[[pathlib.Path], None],
     tmp_path: pathlib.Path,
@@ -123,7 +123,7 @@ def test_that_a_named_python_has_no_cinder_is_found_before_anything_is_measured(
     assert said.count("\n") == 1
 
 
-def test_a_named_python_is_found_from_the_folders_of_processes_too(
+def test_relative_paths_become_absolute(
     bench: Callable[[str], ModuleType], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -132,23 +132,23 @@ def test_a_named_python_is_found_from_the_folders_of_processes_too(
     assert arguments.cache == tmp_path / "cache"
 
 
-def test_without_cinder_there_is_no_ratio_and_that_is_said_aloud(
+def test_a_missing_cinder_is_reported_loudly(
     bench: Callable[[str], ModuleType],
     tmp_path: pathlib.Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Where none can be had from the package index, what else was asked for is measured all the same."""
+    """If the package index has no Cinder, the other variants are measured all the same."""
     (tmp_path / "file").touch()
     wanted = ["--variants", "cinder", "--databases", "mariadb", "--cache", str(tmp_path / "file")]
     monkeypatch.setattr("sys.argv", ["throughput", *wanted])
     assert bench("throughput").main() == 2
     output, said = capsys.readouterr()
-    assert said.count("NO RATIO TO CINDER") == 2, "at once, and where the ratio would be"
+    assert said.count("NO RATIO TO CINDER") == 2, "at the start and in place of the ratio"
     assert "tonnage to cinder" not in output
 
 
-def test_the_ratios_are_those_of_the_medians(bench: Callable[[str], ModuleType]) -> None:
+def test_ratios_compare_medians(bench: Callable[[str], ModuleType]) -> None:
     throughput = bench("throughput")
 
     def measured(variant: str, rate: float) -> Any:
@@ -171,23 +171,26 @@ def test_the_ratios_are_those_of_the_medians(bench: Callable[[str], ModuleType])
     ("stack", "stage"),
     [
         (
-            ("_work (tonnage/scheduler/decision_thread.py:9)", "ReportHandler.reports (tonnage/scheduler/intake.py:1)"),
+            ("_work (tonnage/scheduler/manager.py:9)", "reports (tonnage/scheduler/reports/report_handler.py:1)"),
             "reports",
         ),
         (
-            ("Placer.place (tonnage/scheduler/placement.py:1)", "run (tonnage/filters/chain.py:3)"),
+            ("Placer.place (tonnage/scheduler/decisions/placer.py:1)", "run (tonnage/filters/chain.py:3)"),
             "filters and weighers",
         ),
-        (("Placer.place (tonnage/scheduler/placement.py:1)", "book (tonnage/ledger/bookings.py:3)"), "ledger"),
+        (
+            ("Placer.place (tonnage/scheduler/decisions/placer.py:1)", "book (tonnage/ledger/claims/bookings.py:3)"),
+            "ledger",
+        ),
         (("run (threading.py:1)", "consume (oslo_messaging/_drivers/impl_rabbit.py:2)"), "message bus"),
         (("run (threading.py:1)",), "else"),
     ],
 )
-def test_a_stack_belongs_to_a_stage(bench: Callable[[str], ModuleType], stack: Sequence[str], stage: str) -> None:
+def test_a_stack_is_assigned_to_a_stage(bench: Callable[[str], ModuleType], stack: Sequence[str], stage: str) -> None:
     assert bench("throughput_profile").stage(";".join(["process 1", *stack])).removeprefix("requests: ") == stage
 
 
-def test_the_api_is_compared_at_its_best_and_as_many_at_a_time(bench: Callable[[str], ModuleType]) -> None:
+def test_api_ratios_compare_the_best_and_equal_concurrency(bench: Callable[[str], ModuleType]) -> None:
     figures = bench("api_figures")
 
     def measured(what: str, variant: str, in_flight: int, rate: float) -> Any:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The benchmarks of decisions and reports in a tiny form: they run to the end. Their figures mean nothing here."""
+"""Tiny runs of the benchmarks of decisions and reports. Their figures have no meaning here."""
 
 import importlib
 import json
@@ -18,7 +18,9 @@ BENCH = pathlib.Path(__file__).parents[2] / "bench"
         ("ingest", {"changed_ms", "after_ms", "whole_ms", "whole_unchanged_ms", "get_pools_ms"}),
     ],
 )
-def test_runs(name: str, keys: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_benchmark_runs(
+    name: str, keys: set[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.syspath_prepend(str(BENCH))
     bench = importlib.import_module(name)
     monkeypatch.setattr("sys.argv", [name, "--pools", "20", "40", "--seconds", "0.1", "--whole-up-to", "20", "--json"])
@@ -34,7 +36,7 @@ def test_runs(name: str, keys: set[str], monkeypatch: pytest.MonkeyPatch, capsys
     assert "40" in shown
 
 
-def test_of_nodes_that_take_volumes_together_each_takes_each_alone(
+def test_the_joint_fit_benchmark_finds_fewer_nodes_than_single_fits(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.syspath_prepend(str(BENCH))
@@ -50,7 +52,7 @@ def test_of_nodes_that_take_volumes_together_each_takes_each_alone(
     assert "40 nodes, 4 classes" in capsys.readouterr().out
 
 
-def test_an_environment_without_cinder_is_told(
+def test_an_environment_without_cinder_is_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.syspath_prepend(str(BENCH))

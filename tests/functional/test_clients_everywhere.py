@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every command of every client wherever Tonnage runs: in one process or in several, with Keystone or without.
+"""Every documented command of every client against each deployment, with and without Keystone.
 
-The ordinary suite has what is particular to one process without Keystone (``test_api_clients.py``), and volumes with
-Keystone (``test_keystone.py``).
+The normal suite has ``test_api_clients.py`` for one process without Keystone, and ``test_keystone.py`` for volumes with
+Keystone.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ from tests.functional import commands
 from tests.functional.clients import Account, Clients
 from tests.functional.commands import Cloud
 from tests.functional.conftest import Deploy
-from tests.functional.deployment import Asker, Deployment
+from tests.functional.deployment import Credentials, Deployment
 from tests.servers.keystone import PASSWORD, REGION, Keystone
 
 pytestmark = [
     pytest.mark.heavy,
     pytest.mark.parametrize("deploy", ["standalone", "postgresql", "mariadb"], indirect=True, scope="module"),
     pytest.mark.parametrize("cloud", ["noauth", "keystone"], indirect=True, scope="module"),
-    # openstacksdk warns of what it will be without one day, and uses it itself.
+    # openstacksdk warns of deprecated functions that it uses itself.
     pytest.mark.filterwarnings("ignore::PendingDeprecationWarning"),
     pytest.mark.filterwarnings("ignore::openstack.warnings.OpenStackDeprecationWarning"),
 ]
@@ -38,35 +38,35 @@ def cloud(request: pytest.FixtureRequest, deploy: Deploy, tmp_path_factory: pyte
     if request.param == "keystone":
         keystone = request.getfixturevalue("keystone_server")
     with contextlib.ExitStack() as stack:
-        asker, account = (None, None) if keystone is None else _who(keystone)
-        tonnage: Deployment = stack.enter_context(deploy(BACKENDS, asker=asker)).start()
+        credentials, account = (None, None) if keystone is None else _create_administrator(keystone)
+        tonnage: Deployment = stack.enter_context(deploy(BACKENDS, credentials=credentials)).start()
         if keystone is not None:
-            keystone.make_endpoint(f"{tonnage.rest.root}/v3")
+            keystone.make_endpoint(f"{tonnage.rest.url}/v3")
         connection = _connect(tonnage, account)
         stack.callback(connection.close)
         yield Cloud(
-            clients=stack.enter_context(Clients(tonnage.rest.root, home, account)),
+            clients=stack.enter_context(Clients(tonnage.rest.url, home, account)),
             storage=connection.block_storage,
-            project="demo" if asker is None else asker.project_id,
+            project="demo" if credentials is None else credentials.project_id,
             pool=tonnage.pool("one"),
             other_pool=tonnage.pool("two"),
             has_identity=keystone is not None or not tonnage.distributed,
         )
 
 
-def _who(keystone: Keystone) -> tuple[Asker, Account]:
-    """Make an administrator with a project of his own."""
+def _create_administrator(keystone: Keystone) -> tuple[Credentials, Account]:
+    """Create an administrator with a new project."""
     name = f"a-{uuid.uuid4().hex[:12]}"
     project_id = keystone.make_project(name)
     keystone.make_user(name, project_id, "admin")
     token = keystone.login(name, {"project": {"id": project_id}})
-    return Asker(keystone.options, token, project_id), Account(keystone.url, name, PASSWORD, name)
+    return Credentials(keystone.options, token, project_id), Account(keystone.url, name, PASSWORD, name)
 
 
 def _connect(tonnage: Deployment, account: Account | None) -> openstack.connection.Connection:
     settings = {"load_yaml_config": False, "load_envvars": False, "block_storage_default_microversion": VERSION}
     if account is None:
-        return openstack.connect(auth_type="none", endpoint=f"{tonnage.rest.root}/v3", region_name="here", **settings)
+        return openstack.connect(auth_type="none", endpoint=f"{tonnage.rest.url}/v3", region_name="here", **settings)
     return openstack.connect(
         auth_url=account.auth_url,
         username=account.username,
@@ -80,5 +80,5 @@ def _connect(tonnage: Deployment, account: Account | None) -> openstack.connecti
 
 
 @pytest.mark.parametrize("command", commands.ALL, ids=lambda command: command.__name__)
-def test_every_command(cloud: Cloud, command: Callable[[Cloud], None]) -> None:
+def test_a_documented_command_works(cloud: Cloud, command: Callable[[Cloud], None]) -> None:
     command(cloud)

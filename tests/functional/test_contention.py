@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several schedulers at the same things: nobody is turned away who would fit, and no two wait for each other."""
+"""Several schedulers that book the same pools on real databases: no wrong refusal, no deadlock."""
 
 import collections
 import dataclasses
@@ -13,10 +13,10 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tests.functional import cores
-from tests.functional.deployment import until
+from tests.functional.deployment import in_process
 from tests.servers import base
 from tests.servers import database as servers
+from tests.servers.base import wait_for
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import group_types, groups, volume_types
@@ -28,10 +28,10 @@ from tonnage.quotas.limits import Resource
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import CreateVolume, ExtendVolume, PoolQuery
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 
-BACKENDS, ROOM = 20, 40
-#: Twice as much as there is room for, and at the end what fits everywhere.
+BACKENDS, CAPACITY = 20, 40
+#: Sizes of twice the capacity in all. The last ones are small enough to fill every pool.
 SIZES = [*random.Random(1).choices([2, 3, 5, 8], k=300), *[1] * 100]
 GROUPS, EACH = 6, 8
 
@@ -46,9 +46,11 @@ def engine(request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
         engine.dispose()
 
 
-def test_the_last_gib_goes_to_whoever_asks(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    collisions = cores.collisions(monkeypatch)
-    with cores.running(engine, cores.Storage(), schedulers=4, backends=BACKENDS, room=ROOM) as schedulers:
+def test_concurrent_requests_use_the_last_gib(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    collisions = in_process.record_collisions(monkeypatch)
+    with in_process.run_schedulers(
+        engine, in_process.RecordingAgents(), schedulers=4, backends=BACKENDS, capacity=CAPACITY
+    ) as schedulers:
 
         def create(number: int) -> int:
             message = CreateVolume(
@@ -57,15 +59,15 @@ def test_the_last_gib_goes_to_whoever_asks(engine: sa.Engine, monkeypatch: pytes
             return SIZES[number] if schedulers[number % len(schedulers)].place(message).pool else 0
 
         with futures.ThreadPoolExecutor(64) as threads:
-            assert sum(threads.map(create, range(len(SIZES)))) == BACKENDS * ROOM
+            assert sum(threads.map(create, range(len(SIZES)))) == BACKENDS * CAPACITY
     assert collisions == []
 
 
-def test_a_group_is_never_parted_and_no_project_has_one_too_many(
+def test_concurrent_requests_keep_groups_together_and_within_the_quota(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first volumes of groups are asked for everywhere at once: each scheduler thinks that its own decides."""
-    collisions, ledger = cores.collisions(monkeypatch), database.Database(engine)
+    """All schedulers place the first volumes of the same groups at once; only one may choose the backend."""
+    collisions, ledger = in_process.record_collisions(monkeypatch), database.Database(engine)
     kind = ledger.run(volume_types.create, "gold").id
     wanted = groups.NewGroup(
         project_id="p",
@@ -86,7 +88,9 @@ def test_a_group_is_never_parted_and_no_project_has_one_too_many(
     with futures.ThreadPoolExecutor(16) as threads:
         made = [group_id for group_id in threads.map(make, range(4 * GROUPS)) if group_id is not None]
     assert len(made) == GROUPS
-    with cores.running(engine, cores.Storage(), schedulers=4, backends=BACKENDS, room=ROOM) as schedulers:
+    with in_process.run_schedulers(
+        engine, in_process.RecordingAgents(), schedulers=4, backends=BACKENDS, capacity=CAPACITY
+    ) as schedulers:
 
         def create(number: int) -> bool:
             message = CreateVolume(
@@ -111,15 +115,15 @@ def test_a_group_is_never_parted_and_no_project_has_one_too_many(
     assert collisions == []
 
 
-def test_no_volume_grows_while_it_is_cloned(engine: sa.Engine) -> None:
-    """Each source is cloned and extended at the same moment, by two schedulers: whoever of them is first."""
-    ledger, storage = database.Database(engine), cores.Storage()
+def test_a_volume_is_not_extended_while_it_is_cloned(engine: sa.Engine) -> None:
+    """Two schedulers clone and extend each source at the same time. One request of each pair is refused."""
+    ledger, agents = database.Database(engine), in_process.RecordingAgents()
     sources = [str(uuid.uuid4()) for _ in range(40)]
-    with cores.running(engine, storage, schedulers=4, backends=2, room=1000) as schedulers:
+    with in_process.run_schedulers(engine, agents, schedulers=4, backends=2, capacity=1000) as schedulers:
         for number, source in enumerate(sources):
             made = CreateVolume(request_id=f"s{number}", volume_id=source, size_gb=2, project_id="p")
             schedulers[0].place(made)
-        assert all(receipt.accepted for receipt in schedulers[0].outcomes(storage.outcomes()))
+        assert all(receipt.accepted for receipt in schedulers[0].outcomes(agents.outcomes()))
 
         def ask(number: int) -> bool:
             pair, is_clone = number // 2, _is_clone(number)
@@ -143,7 +147,7 @@ def test_no_volume_grows_while_it_is_cloned(engine: sa.Engine) -> None:
             granted = list(threads.map(ask, range(2 * len(sources))))
     assert [sum(granted[number : number + 2]) for number in range(0, len(granted), 2)] == [1] * len(sources)
     clones = sum(granted[number] for number in range(len(granted)) if _is_clone(number))
-    assert 0 < clones < len(sources), "the same of the two was always first: nothing was shown"
+    assert 0 < clones < len(sources), "the same request of each pair was always first, so the test shows nothing"
     with ledger.reading() as session:
         sizes = session.execute(sa.select(models.Volume.size_gb, models.Volume.status)).all()
     assert collections.Counter(map(tuple, sizes)) == {
@@ -153,44 +157,44 @@ def test_no_volume_grows_while_it_is_cloned(engine: sa.Engine) -> None:
     }
 
 
-@pytest.mark.parametrize("comes_by", ["report", "outcome"])
-def test_nobody_is_refused_for_room_that_came_before_the_others_were_booked(
-    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, comes_by: str
+@pytest.mark.parametrize("source", ["report", "outcome"])
+def test_a_request_is_not_refused_while_a_report_or_outcome_frees_capacity(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
-    """One of two gets the last room; before that is booked another scheduler hears of room for both."""
-    book, name, storage, meanwhile = bookings.book, "h0@b", cores.Storage(), []
-    with cores.running(engine, storage, schedulers=2, backends=1, room=6) as schedulers:
+    """The first of two requests takes the last capacity. Another scheduler learns of more before its booking."""
+    book, name, agents, meanwhile = bookings.book, "h0@b", in_process.RecordingAgents(), []
+    with in_process.run_schedulers(engine, agents, schedulers=2, backends=1, capacity=6) as schedulers:
         reporter, decider = sorted(schedulers, key=lambda core: not core.has_turn(name))
 
-        def report(seq: int, provisioned: int, *listeners: SchedulerCore) -> None:
+        def report(seq: int, provisioned: int, *listeners: SchedulerManager) -> None:
             for core in listeners:
-                core.report(PackedReport.of(cores.report(name, 6, seq=seq, provisioned=provisioned)))
-            until(lambda: all(_provisioned(core) == provisioned for core in listeners), "the report is applied")
+                core.report(PackedReport.of(in_process.report(name, 6, seq=seq, provisioned=provisioned)))
+            wait_for(lambda: all(_provisioned(core) == provisioned for core in listeners), "the report is applied")
 
-        def late(*arguments: Any) -> Any:
+        def book_late(*arguments: Any) -> Any:
             if not meanwhile:
-                meanwhile.append(comes_by)
-                if comes_by == "report":
+                meanwhile.append(source)
+                if source == "report":
                     report(3, 0, reporter)
                 else:
-                    [outcome] = storage.outcomes()
+                    [outcome] = agents.outcomes()
                     reporter.outcomes([dataclasses.replace(outcome, ok=False, clean=True, size_gb=0.0)])
             return book(*arguments)
 
-        # Either way 4 GiB are left at first.
-        if comes_by == "report":
+        # In both cases 4 GiB are free at first.
+        if source == "report":
             report(2, 2, reporter, decider)
         else:
             decider.place(_create(2))
-        monkeypatch.setattr(bookings, "book", late)
-        together = decider._thread.submit(lambda works: [*map(decider._placer.place, works)], [*map(_create, (4, 2))])
-        answers = together.result()
+        monkeypatch.setattr(bookings, "book", book_late)
+        future = decider._thread.submit(lambda works: [*map(decider._placer.place, works)], [*map(_create, (4, 2))])
+        answers = future.result()
     assert [answer.refusal for answer in answers] == [None, None]
 
 
 @pytest.mark.parametrize("engine", ["postgresql_server"], indirect=True)
-def test_what_is_in_flight_is_summed_with_what_was_claimed_meanwhile(engine: sa.Engine) -> None:
-    """PostgreSQL sums what an UPDATE has seen before it waited for the row: who sums has to have waited before."""
+def test_the_sum_of_in_flight_claims_includes_concurrent_claims(engine: sa.Engine) -> None:
+    """PostgreSQL's UPDATE sums other tables as of before its wait for a row: it needs the lock first."""
     ledger = database.Database(engine)
 
     def claim(claim_id: str, size: int) -> models.Claim:
@@ -214,7 +218,7 @@ def test_what_is_in_flight_is_summed_with_what_was_claimed_meanwhile(engine: sa.
             claiming.flush()
             ending = Ending(claim_id="mine", ok=True, epoch=1, tick=5, size_gb=3)
             ended = thread.submit(ledger.run, operation_outcomes.end, [ending], 3)
-            base.wait_for(lambda: _waiting(engine) or ended.done(), "somebody who waits for the pool", 30)
+            base.wait_for(lambda: _lock_is_awaited(engine) or ended.done(), "a transaction waits for the pool", 30)
         ended.result()
     with ledger.reading() as session:
         assert pool_counters.read(session, [1])[1].in_flight == 5
@@ -226,18 +230,18 @@ def _create(size: int) -> CreateVolume:
 
 
 def _is_clone(number: int) -> bool:
-    """Tell which of a pair is to be the clone: in every other the first."""
+    """Return whether a request is a clone: the first of every other pair, the second of the rest."""
     return number % 2 == number // 2 % 2
 
 
-def _provisioned(core: SchedulerCore) -> float:
-    """Return what a scheduler knows of how much the only pool has provisioned."""
+def _provisioned(core: SchedulerManager) -> float:
+    """Return the provisioned capacity of the only pool in GiB, as a scheduler knows it."""
     [pool] = core.get_pools(PoolQuery())
     return float(pool.capabilities["provisioned_capacity_gb"])
 
 
-def _waiting(engine: sa.Engine) -> bool:
-    """Tell whether a transaction waits for another."""
+def _lock_is_awaited(engine: sa.Engine) -> bool:
+    """Return whether a transaction waits for another."""
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
     with engine.connect() as connection:
         return bool(connection.exec_driver_sql(waiting).scalar())

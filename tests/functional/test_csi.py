@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a request to a plugin of the Container Storage Interface and back."""
+"""Volumes on a plug-in of the Container Storage Interface, from the request to the plug-in."""
 
 import json
 import os
@@ -12,7 +12,8 @@ import pytest
 import requests
 
 from tests.functional.conftest import Deploy
-from tests.functional.deployment import GIB, Deployment, until
+from tests.functional.deployment import GIB, Deployment
+from tests.servers.base import wait_for
 from tests.servers.csi_plugin import CsiPlugin, Settings
 from tests.unit.drivers import configured
 from tonnage.capacity.request import Provisioning
@@ -46,18 +47,18 @@ def tonnage(deploy: Deploy, plugin: CsiPlugin, tmp_path_factory: pytest.TempPath
     }
     with deploy({"csi": backend}) as deployment:
         deployment.start()
-        deployment.rest.new_type("here", capabilities__topology__zone="z2")
+        deployment.rest.create_type("here", capabilities__topology__zone="z2")
         yield deployment
 
 
-def fitted(tonnage: Deployment, sizes: list[int]) -> tuple[list[str], dict[str, str]]:
-    """Return which nodes take volumes of these sizes in GiB together, and why the others do not, as pods are told."""
+def fit(tonnage: Deployment, sizes: list[int]) -> tuple[list[str], dict[str, str]]:
+    """Return the nodes on which volumes of these sizes in GiB fit together, and the reasons against the others."""
     driver = "folders.csi.test"
     tracked = {"spec": {"capacityTracking": True}}
     headers = {"Content-Type": "application/strategic-merge-patch+json"}
-    url = f"{tonnage.rest.root}/v3"
+    url = f"{tonnage.rest.url}/v3"
     assert requests.patch(f"{url}/csi-drivers/{driver}", json=tracked, headers=headers, timeout=30).status_code == 200
-    ledger = database.Database(database.create_engine(tonnage.url))
+    ledger = database.Database(database.create_engine(tonnage.database_url))
     assert agent_import.AgentImporter(ledger, 60).import_reports() == 2
     ledger.close()
     volumes = [
@@ -77,33 +78,33 @@ def fitted(tonnage: Deployment, sizes: list[int]) -> tuple[list[str], dict[str, 
     indirect=True,
     scope="module",
 )
-def test_from_a_request_to_a_plugin_and_back(tonnage: Deployment, plugin: CsiPlugin) -> None:
+def test_a_volume_is_created_extended_and_deleted_on_the_plugin(tonnage: Deployment, plugin: CsiPlugin) -> None:
     rest, pool = tonnage.rest, f"{tonnage.host}@csi#default/zone=z2"
 
     def held() -> list[tuple[str, int]]:
         return [(kept.segment, kept.size // GIB) for kept in plugin.storage.all()]
 
     first = rest.create(2, "here")
-    rest.made(first)
+    rest.wait_until_available(first)
     assert held() == [("z2", 2)]
-    until(lambda: rest.pools()[pool]["free_capacity_gb"] == 2, "the report has the volume")
+    wait_for(lambda: rest.pools()[pool]["free_capacity_gb"] == 2, "the report includes the volume")
     assert f"nearest {pool} has headroom 2.00 GiB" in rest.refusal(3, "here")["message"]
     assert rest.extend(first, 3).status_code == 202
-    rest.made(first)
+    rest.wait_until_available(first)
     assert held() == [("z2", 3)]
 
     plugin.settings.failing["GetCapacity"] = grpc.StatusCode.INTERNAL
-    until(lambda: pool not in rest.pools(), "what is not known any more is not used")
+    wait_for(lambda: pool not in rest.pools(), "the pool without a report is not used")
     rest.refusal(1, "here")
     plugin.settings.failing.clear()
-    until(lambda: pool in rest.pools(), "the pool is back")
+    wait_for(lambda: pool in rest.pools(), "the pool is back")
 
-    fits, refused = fitted(tonnage, [1, 1])
+    fits, refused = fit(tonnage, [1, 1])
     assert fits == ["z1"]
     assert "together 2Gi, do not fit" in refused["z2"]
 
     second = rest.create(1, "here")
-    rest.made(second)
+    rest.wait_until_available(second)
     if tonnage.distributed:
         tonnage.kill("agent")
         tonnage.start("agent")
@@ -114,8 +115,8 @@ def test_from_a_request_to_a_plugin_and_back(tonnage: Deployment, plugin: CsiPlu
     tonnage.check_counters()
 
 
-def test_a_plugin_of_somebody_else(tmp_path: Path) -> None:
-    """The whole life of a volume on the plugin that CSI_ENDPOINT names; CSI_PARAMETERS are those of its class."""
+def test_a_third_party_plugin_runs_the_life_of_a_volume(tmp_path: Path) -> None:
+    """The plug-in is at CSI_ENDPOINT. CSI_PARAMETERS are the parameters of its storage class."""
     endpoint = os.environ.get("CSI_ENDPOINT")
     if not endpoint:
         pytest.skip("CSI_ENDPOINT names no plugin; it is of the form unix:///path, and volumes of 1 and 2 GiB are made")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger's transactions while its database restarts."""
+"""Transactions of the ledger while its database restarts."""
 
 import threading
 import time
@@ -23,7 +23,7 @@ def count(ledger: database.Database) -> int:
 
 
 @pytest.mark.parametrize("server", ["postgresql_server", "mariadb_server"])
-def test_transactions_and_reads_go_on_after_a_restart(server: str, request: pytest.FixtureRequest) -> None:
+def test_transactions_and_reads_succeed_after_a_restart(server: str, request: pytest.FixtureRequest) -> None:
     running: servers.DatabaseServer = request.getfixturevalue(server)
     with running.database() as url:
         engine = database.create_engine(url)
@@ -32,10 +32,10 @@ def test_transactions_and_reads_go_on_after_a_restart(server: str, request: pyte
             connection.exec_driver_sql("CREATE TABLE kept (id INTEGER PRIMARY KEY)")
         ledger.run(add)
         running.restart()
-        assert count(ledger) == 1, "connections of before the restart are replaced"
+        assert count(ledger) == 1, "connections from before the restart are replaced"
         running.restart()
         with ledger.reading(patient=False):
-            pass  # who does not wait meets no connection of before, either
+            pass  # a read without retries gets no old connection either
         running.restart()
         ledger.run(add)
         running.kill()
@@ -50,7 +50,7 @@ def test_transactions_and_reads_go_on_after_a_restart(server: str, request: pyte
 
 
 @pytest.mark.parametrize("server", ["postgresql_server", "mariadb_server"])
-def test_a_server_that_stays_away_is_said_to(server: str, request: pytest.FixtureRequest) -> None:
+def test_a_server_that_stays_down_raises_unavailable(server: str, request: pytest.FixtureRequest) -> None:
     running: servers.DatabaseServer = request.getfixturevalue(server)
     with running.database() as url:
         ledger = database.Database(database.create_engine(url), max_retries=1, retry_interval=0)
@@ -63,6 +63,6 @@ def test_a_server_that_stays_away_is_said_to(server: str, request: pytest.Fixtur
                 count(ledger)
         finally:
             running.start()
-        # Who tries once, as all do by now, finds it at once.
+        # The first attempt after the start succeeds; there is no second.
         ledger.run(lambda session: None)
         ledger.close()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tonnage decides as Cinder does but where ``docs/differences-from-cinder.rst`` says otherwise."""
+"""Tonnage decides like Cinder, except for the differences in ``docs/differences-from-cinder.rst``."""
 
 import importlib
 import json
@@ -17,23 +17,23 @@ from tests import suites
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "differences-from-cinder.rst"
 
-#: What real Cinder said to some cases of each filter and each row: made by ``bench/differential.py --record``.
+#: Verdicts of real Cinder for some cases of each filter and each row, made by ``bench/differential.py --record``.
 RECORDED = pathlib.Path(__file__).with_name("cinder_verdicts.jsonl")
 
-#: How many cases the long run has; half of them are about the capacity filter.
+#: The number of cases of the heavy test. Half of them test the capacity filter.
 CASES = 42_000
 
 
 @pytest.fixture
 def differential(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The bench, which is no package; what is wrong with random functions is not logged."""
+    """The module of the bench, which is no package. Errors of random functions are not logged."""
     monkeypatch.syspath_prepend(str(ROOT / "bench"))
     logging.disable()
     yield importlib.import_module("differential")
     logging.disable(logging.NOTSET)
 
 
-def test_every_recorded_difference_has_a_row_and_every_row_a_difference(differential: ModuleType) -> None:
+def test_recorded_differences_and_documented_rows_match(differential: ModuleType) -> None:
     tally = differential.Tally()
     for case, theirs in differential.recorded(RECORDED):
         tally.add(case, theirs)
@@ -42,8 +42,8 @@ def test_every_recorded_difference_has_a_row_and_every_row_a_difference(differen
     assert tally.unused == []
 
 
-def test_a_verdict_that_turns_round_is_noticed(differential: ModuleType) -> None:
-    """No row explains whatever one likes: of all that agree, hardly one may be told to differ."""
+def test_an_inverted_verdict_is_not_explained_by_a_row(differential: ModuleType) -> None:
+    """The rows must be specific: they may explain hardly any inverted verdict of cases that agree."""
     tally, turned = differential.Tally(), differential.Tally()
     agreed = 0
     for case, theirs in differential.recorded(RECORDED):
@@ -56,13 +56,13 @@ def test_a_verdict_that_turns_round_is_noticed(differential: ModuleType) -> None
     assert len(turned.unexplained) > 0.9 * agreed
 
 
-def test_the_rows_are_those_of_the_documentation(differential: ModuleType) -> None:
+def test_the_rows_equal_those_of_the_documentation(differential: ModuleType) -> None:
     titles = re.findall(r"^   \* - \*\*(.+?)\*\*$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert sorted(titles) == sorted(differential.rows.NAMES)
 
 
 @pytest.mark.heavy
-def test_every_difference_from_real_cinder_has_a_row_and_every_row_a_difference(
+def test_differences_from_real_cinder_and_documented_rows_match(
     differential: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["differential", "--json", "--cases", str(CASES), "--seed", "2026"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation's SQL works, on every database."""
+"""The SQL statements of the documentation work on every database."""
 
 import pathlib
 import re
@@ -25,7 +25,7 @@ DRIFT = [statement for statement in STATEMENTS if "<>" in statement]
 
 @pytest.fixture
 def world(database_url: str) -> Iterator[World]:
-    """A pool with a volume that its report contains and one that is in flight."""
+    """A pool with a volume that its report includes and a volume in flight."""
     engine = database.create_engine(database_url)
     schema.sync(engine)
     world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}, engine=engine).started()
@@ -36,20 +36,20 @@ def world(database_url: str) -> Iterator[World]:
     engine.dispose()
 
 
-def ask(world: World, statement: str) -> list[Any]:
+def query(world: World, statement: str) -> list[Any]:
     with world.engine.connect() as connection:
         return list(connection.execute(sa.text(statement)))
 
 
-def test_all_of_it_runs(world: World) -> None:
+def test_all_documented_statements_run(world: World) -> None:
     assert STATEMENTS
     for statement in STATEMENTS:
-        ask(world, statement)
+        query(world, statement)
 
 
-def test_drift_is_found_and_nothing_else(world: World) -> None:
+def test_the_documented_drift_queries_find_only_drift(world: World) -> None:
     assert len(DRIFT) == 2
-    assert [ask(world, statement) for statement in DRIFT] == [[], []]
+    assert [query(world, statement) for statement in DRIFT] == [[], []]
     with world.engine.begin() as connection:
         connection.execute(sa.text("UPDATE pools SET allocated_capacity_gb = allocated_capacity_gb + 1"))
-    assert [len(ask(world, statement)) for statement in DRIFT] == [1, 1]
+    assert [len(query(world, statement)) for statement in DRIFT] == [1, 1]

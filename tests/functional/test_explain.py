@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage`` finds a scheduler by the configuration alone, and what it explains is what is decided."""
+"""``tonnage explain`` finds a scheduler by the configuration alone and agrees with the real decision."""
 
 import json
 import subprocess
@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import Deploy
-from tests.functional.deployment import Deployment, until
-from tests.functional.standalone import COMMANDS
+from tests.functional.deployment import COMMANDS, Deployment
+from tests.servers.base import wait_for
 
 BACKENDS: dict[str, dict[str, Any]] = {
     "left": {"filesystem_size_limit_gb": 8, "max_over_subscription_ratio": 2.0},
@@ -24,7 +24,7 @@ def tonnage(deploy: Deploy) -> Iterator[Deployment]:
         yield deployment.start()
 
 
-def ask(tonnage: Deployment, *arguments: object, status: int = 0) -> Any:
+def run(tonnage: Deployment, *arguments: object, status: int = 0) -> Any:
     command = [COMMANDS / "tonnage", "--config-file", tonnage.conf, *map(str, arguments), "--json"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=90)
     assert ended.returncode == status, ended.stdout + ended.stderr
@@ -32,7 +32,7 @@ def ask(tonnage: Deployment, *arguments: object, status: int = 0) -> Any:
     return json.loads(ended.stdout) if ended.stdout else ended.stderr
 
 
-#: Each shows the whole; the suite has the one in which the parts are most apart.
+#: All deployments show the same; the normal suite has the one with the most processes.
 on_one_deployment = pytest.mark.parametrize(
     "deploy",
     [
@@ -46,24 +46,24 @@ on_one_deployment = pytest.mark.parametrize(
 
 
 @on_one_deployment
-def test_what_is_explained_is_what_is_decided(tonnage: Deployment) -> None:
+def test_explanations_agree_with_decisions(tonnage: Deployment) -> None:
     left, thick = tonnage.pool("left"), tonnage.pool("thick")
-    tonnage.rest.new_type("gold", volume_backend_name="left")
-    [explanation] = ask(tonnage, "explain", 3, "--type", "gold")["explanations"]
+    tonnage.rest.create_type("gold", volume_backend_name="left")
+    [explanation] = run(tonnage, "explain", 3, "--type", "gold")["explanations"]
     assert (explanation["what"], explanation["pool"]) == ("3 GiB 'gold'", left)
-    volume = tonnage.rest.made(tonnage.rest.create(3, "gold"))
-    until(lambda: tonnage.rest.pools()[left]["in_flight_capacity_gb"] == 0, "a report has the volume")
-    [explanation] = ask(tonnage, "explain", 30, "--extend", volume["id"], status=3)["explanations"]
+    volume = tonnage.rest.wait_until_available(tonnage.rest.create(3, "gold"))
+    wait_for(lambda: tonnage.rest.pools()[left]["in_flight_capacity_gb"] == 0, "a report has the volume")
+    [explanation] = run(tonnage, "explain", 30, "--extend", volume["id"], status=3)["explanations"]
     refusal = tonnage.rest.extend(volume["id"], 30)
     assert refusal.status_code == 409
-    # Others use this disk as well, so what is left of it differs.
+    # Other processes use this disk as well, so its free space differs.
     decided = refusal.json()["conflictingRequest"]["message"].partition("shared room")[0]
     assert explanation["message"].partition("shared room")[0] == decided
     assert "has headroom 13.00 GiB (total 8" in decided
-    played = ask(tonnage, "what-if", 30, "--extend", volume["id"], "--ratio", f"{left}=9", "--lose", thick)["outlooks"]
+    played = run(tonnage, "what-if", 30, "--extend", volume["id"], "--ratio", f"{left}=9", "--lose", thick)["outlooks"]
     assert played[0]["volumes"][0]["pool"] == left
     assert played[0]["unchanged"][0]["refusal"]["what"] == explanation["what"]
-    assert "could not be found" in ask(tonnage, "explain", 1, "--type", "moon", status=1)
-    told = ask(tonnage, "replay", tonnage.folder / "decisions.jsonl", "--all")
+    assert "could not be found" in run(tonnage, "explain", 1, "--type", "moon", status=1)
+    told = run(tonnage, "replay", tonnage.folder / "decisions.jsonl", "--all")
     assert (told["decisions"], told["differ"]) == (2, 0)
     assert [each["recorded"]["pools"] for each in told["replayed"]] == [[left], []]

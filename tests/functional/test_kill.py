@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 in the middle of many creates: nothing that was accepted is lost, none is there twice."""
+"""SIGKILL during many creations: no accepted volume is lost or created twice."""
 
 import random
 import threading
@@ -10,7 +10,8 @@ import pytest
 import requests
 
 from tests.functional.conftest import Deploy, on_one_database
-from tests.functional.deployment import Deployment, at_once, until
+from tests.functional.deployment import Deployment, run_concurrently
+from tests.servers.base import wait_for
 
 BACKENDS = {
     name: {"filesystem_size_limit_gb": 10, "max_over_subscription_ratio": 40, "filesystem_provisioning": "thin"}
@@ -23,28 +24,27 @@ IN_FLIGHT = "SELECT SUM(in_flight_gb) FROM pools"
 
 @pytest.fixture(scope="module")
 def tonnage(deploy: Deploy) -> Iterator[Deployment]:
-    # Who waits for an answer of somebody who was killed waits for rpc_response_timeout. The quotas are never used up,
-    # and are counted all the same.
+    # A call to a killed process fails after rpc_response_timeout. The quotas are never reached, but are counted.
     with deploy(BACKENDS, rpc_response_timeout=5, quota_volumes=5000, quota_gigabytes=5000) as deployment:
         yield deployment.start()
 
 
 class Creates:
-    """So many volumes are asked for by threads, each once; ``accepted`` has those that were answered with 202."""
+    """Threads that request this many volumes. ``accepted`` has the ids of the volumes that were accepted."""
 
     def __init__(self, tonnage: Deployment, count: int) -> None:
         self.accepted: list[str] = []
         self._tonnage = tonnage
         self._left = list(range(count))
-        self._thread = threading.Thread(target=at_once, args=(THREADS, self._ask))
+        self._thread = threading.Thread(target=run_concurrently, args=(THREADS, self._ask))
         self._thread.start()
 
     def reach(self, count: int) -> None:
-        """Wait until so many have been accepted."""
-        until(lambda: len(self.accepted) >= count, f"{count} volumes are accepted")
+        """Wait until this many volumes are accepted."""
+        wait_for(lambda: len(self.accepted) >= count, f"{count} volumes are accepted")
 
     def finish(self) -> list[str]:
-        """Wait until the rest has been answered or has met nobody, and return what was accepted."""
+        """Wait for the end of all requests, and return the ids of the accepted volumes."""
         self._thread.join()
         return self.accepted
 
@@ -52,7 +52,7 @@ class Creates:
         while True:
             try:
                 self._left.pop()
-                answer = self._tonnage.rest.ask(1)
+                answer = self._tonnage.rest.request_volume(1)
             except IndexError:
                 return
             except (requests.ConnectionError, requests.exceptions.ChunkedEncodingError):
@@ -60,12 +60,12 @@ class Creates:
             if answer.status_code == 202:
                 self.accepted.append(answer.json()["volume"]["id"])
             else:
-                # Whoever does not answer is gone for now; nothing else refuses, as there is room for all.
+                # A killed process does not answer. There is no other refusal, because all volumes fit.
                 assert answer.status_code == 503, answer.text
 
 
 def check_all_there(tonnage: Deployment, accepted: list[str]) -> None:
-    """Every accepted volume becomes available and is one file; ledger, files and get_pools agree to the GiB."""
+    """Assert that each accepted volume is available and has one file, and that ledger, files and get_pools agree."""
     tonnage.check_at_rest()
     volumes = {volume["id"]: volume for volume in tonnage.rest.volumes()}
     assert len(accepted) == len(set(accepted))
@@ -73,49 +73,49 @@ def check_all_there(tonnage: Deployment, accepted: list[str]) -> None:
     assert Counter(volume["status"] for volume in volumes.values()) == {"available": len(volumes)}
     everywhere = [name for backend in BACKENDS for name in tonnage.files(backend)]
     assert sorted(everywhere) == sorted(volumes)
-    assert tonnage.number(ALLOCATED) == len(volumes)
+    assert tonnage.sql_value(ALLOCATED) == len(volumes)
 
 
 def ids(tonnage: Deployment) -> set[str]:
-    """Return the volumes that the ledger has."""
+    """Return the ids of the volumes in the ledger."""
     return {row[0] for row in tonnage.sql("SELECT id FROM volumes")}
 
 
 def shown(tonnage: Deployment, key: str) -> float:
-    """Return what get_pools says in all."""
+    """Return the sum of a capability over all pools in get_pools."""
     return sum(pool[key] for pool in tonnage.rest.pools().values())
 
 
 @on_one_database
-def test_everything_is_killed(tonnage: Deployment) -> None:
-    creates = Creates(tonnage, 1000)  # more than are made before it is killed, however fast it is
+def test_accepted_volumes_survive_a_kill_of_all_processes(tonnage: Deployment) -> None:
+    creates = Creates(tonnage, 1000)  # more than any machine creates before the kill
     creates.reach(80)
     tonnage.kill()
     accepted = creates.finish()
     assert 80 <= len(accepted) < 1000
-    # Nobody is there to mend anything: what the ledger says now is what was committed.
+    # No process runs, so the ledger has exactly the committed state.
     tonnage.check_counters()
     booked = ids(tonnage)
     assert booked >= set(accepted)
-    assert tonnage.number(ALLOCATED) == len(booked)
+    assert tonnage.sql_value(ALLOCATED) == len(booked)
     assert {name for backend in BACKENDS for name in tonnage.files(backend)} <= booked
     if tonnage.distributed:
-        # A scheduler without any agent is right before the first report. (It finds requests that wait on the bus.)
+        # A scheduler without an agent has the right figures before the first report. It finds requests on the bus.
         tonnage.start("scheduler", "api")
-        until(lambda: shown(tonnage, "allocated_capacity_gb") == tonnage.number(ALLOCATED), "allocated is right")
-        until(lambda: shown(tonnage, "in_flight_capacity_gb") == tonnage.number(IN_FLIGHT), "in-flight is right")
+        wait_for(lambda: shown(tonnage, "allocated_capacity_gb") == tonnage.sql_value(ALLOCATED), "allocated is right")
+        wait_for(lambda: shown(tonnage, "in_flight_capacity_gb") == tonnage.sql_value(IN_FLIGHT), "in-flight is right")
         tonnage.check_counters()
         tonnage.start("agent")
     else:
         tonnage.start()
     check_all_there(tonnage, accepted)
     assert ids(tonnage) >= booked
-    # And it goes on.
+    # Tonnage works as before.
     check_all_there(tonnage, [*accepted, *Creates(tonnage, 20).finish()])
 
 
 @on_one_database
-def test_each_process_is_killed_in_turn(tonnage: Deployment) -> None:
+def test_accepted_volumes_survive_a_kill_of_each_process_in_turn(tonnage: Deployment) -> None:
     for name in tonnage.processes:
         creates = Creates(tonnage, 80)
         creates.reach(20)
@@ -125,22 +125,22 @@ def test_each_process_is_killed_in_turn(tonnage: Deployment) -> None:
 
 
 @on_one_database
-def test_worker_processes_that_are_killed_come_back(tonnage: Deployment) -> None:
+def test_killed_worker_processes_are_restarted(tonnage: Deployment) -> None:
     creates = Creates(tonnage, 80)
     creates.reach(20)
     for process in tonnage.processes.values():
-        for worker in process.family()[1:]:  # in one process there are none
+        for worker in process.tree()[1:]:  # tonnage-standalone has none
             worker.kill()
     check_all_there(tonnage, creates.finish())
 
 
 class Churn:
-    """Threads that make and delete volumes of a project that has a limit, until told to stop. A context manager."""
+    """Threads that create and delete volumes of a project with a quota. A context manager; its exit stops them."""
 
     def __init__(self, tonnage: Deployment, project: str) -> None:
-        self._tonnage, self._volumes = tonnage, f"{tonnage.rest.root}/v3/{project}/volumes"
+        self._tonnage, self._volumes = tonnage, f"{tonnage.rest.url}/v3/{project}/volumes"
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=at_once, args=(THREADS, self._go_on))
+        self._thread = threading.Thread(target=run_concurrently, args=(THREADS, self._go_on))
 
     def __enter__(self) -> "Churn":
         self._thread.start()
@@ -159,27 +159,30 @@ class Churn:
                     for volume in requests.get(self._volumes, timeout=20).json().get("volumes", [])[number::THREADS]:
                         requests.delete(f"{self._volumes}/{volume['id']}", timeout=20)
             except requests.RequestException:
-                continue  # whoever would answer has just been killed
+                continue  # the process has just been killed
 
 
 @on_one_database
-def test_after_all_that_a_project_gets_its_quota_and_not_a_gib_more(tonnage: Deployment) -> None:
-    checked = tonnage.attempt("manage", None, "quota", "check")
+def test_a_project_gets_exactly_its_quota_after_the_kills(tonnage: Deployment) -> None:
+    checked = tonnage.run_command("manage", None, "quota", "check")
     assert checked.code == 0, checked.output
     assert "1 project(s) with counters checked" in checked.output
-    there = int(tonnage.number("SELECT SUM(size_gb) FROM volumes"))
+    there = int(tonnage.sql_value("SELECT SUM(size_gb) FROM volumes"))
     limit = {"quota_set": {"gigabytes": there + 5}}
-    assert tonnage.rest.call("PUT", "os-quota-sets/demo", limit).status_code == 200
+    assert tonnage.rest.request("PUT", "os-quota-sets/demo", limit).status_code == 200
 
     def ask(number: int) -> int:
-        # One that is answered too late may be booked all the same.
-        [code] = until(lambda: [code for code in [tonnage.rest.ask(1).status_code] if code != 503], "an answer")
-        return int(code)
+        def answer() -> int | None:
+            code = tonnage.rest.request_volume(1).status_code
+            return None if code == 503 else code
 
-    answers = Counter(at_once(THREADS, ask))
+        # A request may be booked although its answer comes too late.
+        return int(wait_for(answer, "a request is answered"))
+
+    answers = Counter(run_concurrently(THREADS, ask))
     assert answers.keys() <= {202, 413}
     assert answers[202] <= 5
-    assert int(tonnage.number("SELECT SUM(size_gb) FROM volumes")) == there + 5
+    assert int(tonnage.sql_value("SELECT SUM(size_gb) FROM volumes")) == there + 5
     shown = tonnage.rest.get("os-quota-sets/demo", usage=True)["quota_set"]["gigabytes"]
     assert shown["in_use"] + shown["reserved"] == shown["limit"] == limit["quota_set"]["gigabytes"]
 
@@ -194,13 +197,11 @@ def test_after_all_that_a_project_gets_its_quota_and_not_a_gib_more(tonnage: Dep
     indirect=["deploy"],
     scope="module",
 )
-def test_usage_is_the_ledgers_wherever_between_reservation_and_confirmation_it_is_killed(
-    tonnage: Deployment, times: int
-) -> None:
+def test_quota_usage_survives_kills_between_reservation_and_confirmation(tonnage: Deployment, times: int) -> None:
     chance, project = random.Random(times), f"killed-{times}"
     limit = {"quota_set": {"volumes": 40, "gigabytes": 60}}
-    assert tonnage.rest.call("PUT", f"os-quota-sets/{project}", limit).status_code == 200
-    under_way = f"""
+    assert tonnage.rest.request("PUT", f"os-quota-sets/{project}", limit).status_code == 200
+    pending = f"""
         SELECT COUNT(*) FROM claims JOIN volumes ON volumes.id = claims.volume_id
         WHERE claims.state = 'pending' AND volumes.project_id = '{project}'
     """
@@ -208,15 +209,15 @@ def test_usage_is_the_ledgers_wherever_between_reservation_and_confirmation_it_i
     with Churn(tonnage, project):
         for _ in range(times):
             wanted = chance.randint(1, 4)
-            until(lambda: tonnage.number(under_way) >= wanted, "something is reserved and not confirmed")  # noqa: B023
+            wait_for(lambda: tonnage.sql_value(pending) >= wanted, "some claims are pending")  # noqa: B023
             victim = chance.choice([name for name in tonnage.processes if name != "api"])
             tonnage.kill(victim)
-            hit += tonnage.number(under_way) > 0
+            hit += tonnage.sql_value(pending) > 0
             tonnage.start(victim)
     assert hit > times / 2
     tonnage.check_at_rest()
-    assert tonnage.number(under_way) == 0
-    checked = tonnage.attempt("manage", None, "quota", "check")
+    assert tonnage.sql_value(pending) == 0
+    checked = tonnage.run_command("manage", None, "quota", "check")
     assert checked.code == 0, checked.output
     [(count, size)] = tonnage.sql(f"SELECT COUNT(*), SUM(size_gb) FROM volumes WHERE project_id = '{project}'")
     usage = tonnage.rest.get(f"os-quota-sets/{project}", usage=True)["quota_set"]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The story that the proposal on storage capacity begins with: Redis in persistent memory that is local to nodes.
+"""The motivating example of the Kubernetes proposal on storage capacity: Redis in node-local persistent memory.
 
-Nodes have such memory, and disks for claims. kube-scheduler's part is played by the requests that it sends, the rest is
-what an operator runs: the ledger, the REST API that the driver's writers use, and the extender.
+The nodes have persistent memory, and disks for persistent volume claims. The tests send the requests of
+kube-scheduler and of the driver's writers to the processes that an operator runs.
 """
 
 import contextlib
@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.functional.deployment import until
-from tests.functional.standalone import Standalone, standalone, wait_until
-from tests.servers.base import free_port
+from tests.functional.deployment import Deployment, standalone, thin_and_thick
+from tests.servers.base import free_port, wait_for
 from tests.servers.kube_api import KubeApi
 from tonnage.k8s.capacity import agent_import
 from tonnage.ledger.db import database
@@ -23,34 +22,24 @@ from tonnage.ledger.db import database
 PMEM, DISK, AGENTS = "pmem.example.com", "disk.example.com", "agents.example.com"
 NODES = ["n1", "n2", "n3"]
 
-CONF = """
-[kubernetes]
-extender = true
-extender_listen_port = {port}
-kubeconfig = {kubeconfig}
 
-[thick]
-node_name = n1
-provisioner = agents.example.com
-storage_classes = agents
-"""
-
-
-class Story:
+class Cluster:
     """A running Tonnage with three nodes."""
 
-    def __init__(self, running: Standalone, extender: str, kube: KubeApi) -> None:
-        self._rest, self._extender, self._kube = f"{running.url}/v3", extender, kube
-        self._ledger = f"sqlite:///{running.folder}/tonnage.sqlite"
+    def __init__(self, tonnage: Deployment, extender: str, kube: KubeApi) -> None:
+        self._rest, self._extender, self._kube = f"{tonnage.rest.url}/v3", extender, kube
+        self._database_url = tonnage.database_url
 
-    def feed(self) -> int:
-        """Do what the publisher does from time to time."""
-        ledger = database.Database(database.create_engine(self._ledger))
+    def import_reports(self) -> int:
+        """Import the reports of agents, as the publisher does, and return the number of drivers."""
+        ledger = database.Database(database.create_engine(self._database_url))
         with contextlib.closing(ledger):
             return agent_import.AgentImporter(ledger, 600).import_reports()
 
-    def tell(self, driver: str, storage_class: str, node: str, capacity: str, expiry: str | None = None) -> None:
-        """Do what the driver's writer on a node does."""
+    def set_capacity(
+        self, driver: str, storage_class: str, node: str, capacity: str, expiry: str | None = None
+    ) -> None:
+        """Write the capacity of a node, as the driver's writer on the node does."""
         pool = {"name": node, "nodeList": [node], "capacity": capacity, "expiryTime": expiry}
         self.patch(driver, {"status": {"storage": [{"storageClassName": storage_class, "pools": [pool]}]}})
 
@@ -59,28 +48,28 @@ class Story:
         assert answer.status_code == 200, answer.text
 
     def filter(self, *volumes: dict[str, Any]) -> tuple[list[str], dict[str, str]]:
-        """Do what kube-scheduler does with a pod: which nodes are left, and what the others say."""
+        """Filter the nodes for a pod, as kube-scheduler does. Return the nodes that fit, and why the others do not."""
         pod = {"metadata": {"name": "redis", "namespace": "default", "uid": "1"}, "spec": {"volumes": list(volumes)}}
         body = {"Pod": pod, "Nodes": None, "NodeNames": NODES}
-        [answer] = until(lambda: self._answered(body), "the extender has read the claims")
+        [answer] = wait_for(lambda: self._answered(body), "the extender answers")
         assert (answer.status_code, answer.json()["Error"]) == (200, "")
         return answer.json()["NodeNames"], answer.json()["FailedNodes"]
 
     def _answered(self, body: Any) -> list[requests.Response]:
-        """Ask; the API server is in this process, and not waited for any longer than a pod can wait."""
+        """Send the request. The API server, which runs in this process, may answer the extender too late."""
         answer = requests.post(f"{self._extender}/k8s/filter", json=body, timeout=60)
         return [] if "does not answer" in answer.text else [answer]
 
-    def claims(self, kind: str = "local", **sizes: str) -> list[dict[str, Any]]:
-        """Make claims, and return the volumes of a pod that has them."""
+    def add_claims(self, kind: str = "local", **sizes: str) -> list[dict[str, Any]]:
+        """Create claims, and return the volumes of a pod with these claims."""
         for name, size in sizes.items():
             self._kube.add_claim(name, size, kind)
         return [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in sizes]
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    folder = tmp_path_factory.mktemp("story")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    folder = tmp_path_factory.mktemp("kubeconfig")
     with contextlib.ExitStack() as stack:
         kube = stack.enter_context(KubeApi())
         for name in NODES:
@@ -88,62 +77,64 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         kube.add_class("local", DISK)
         kube.add_class("agents", AGENTS)
         port = free_port()
-        extra = CONF.format(port=port, kubeconfig=kube.kubeconfig(folder))
-        running = stack.enter_context(standalone(folder, extra))
-        story = Story(running, f"http://127.0.0.1:{port}", kube)
+        backends = thin_and_thick()
+        backends["thick"] |= {"node_name": "n1", "provisioner": AGENTS, "storage_classes": "agents"}
+        options = {"extender": True, "extender_listen_port": port, "kubeconfig": kube.kubeconfig(folder)}
+        tonnage = stack.enter_context(standalone(backends, sections={"kubernetes": options}))
+        cluster = Cluster(tonnage, f"http://127.0.0.1:{port}", kube)
         for driver in (PMEM, DISK, AGENTS):
-            story.patch(driver, {"spec": {"capacityTracking": True}})
-        yield story
+            cluster.patch(driver, {"spec": {"capacityTracking": True}})
+        yield cluster
 
 
 def memory(size: str) -> dict[str, Any]:
     return {"name": "data", "csi": {"driver": PMEM, "fsSize": size}}
 
 
-def test_redis_goes_to_the_node_with_room_and_the_others_say_why(story: Story) -> None:
+def test_a_pod_fits_only_the_node_with_capacity_for_all_its_volumes(cluster: Cluster) -> None:
     long_ago = (datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     for node, pmem, disk in (("n1", "64Gi", "30Gi"), ("n2", "16Gi", "100Gi"), ("n3", "64Gi", "100Gi")):
-        story.tell(PMEM, "<ephemeral>", node, pmem)
-        story.tell(DISK, "local", node, disk)
-    redis = [memory("32Gi"), *story.claims(log="20Gi", dump="20Gi")]
-    assert story.filter(*redis) == (
+        cluster.set_capacity(PMEM, "<ephemeral>", node, pmem)
+        cluster.set_capacity(DISK, "local", node, disk)
+    redis = [memory("32Gi"), *cluster.add_claims(log="20Gi", dump="20Gi")]
+    assert cluster.filter(*redis) == (
         ["n3"],
         {
             "n1": "volumes 'log' 20Gi + 'dump' 20Gi, together 40Gi, do not fit: pool n1 has 30Gi left",
             "n2": "volume 'data (inline)' of 32Gi (inline ephemeral volumes): pool n2 has 16Gi left",
         },
     )
-    # Each alone fits on the first, which is all that Kubernetes looks at.
+    # Each volume alone fits on the first node; Kubernetes itself checks no more.
     for volume in redis:
-        assert "n1" in story.filter(volume)[0]
+        assert "n1" in cluster.filter(volume)[0]
 
-    story.tell(PMEM, "<ephemeral>", "n3", "64Gi", long_ago)
-    left, failed = story.filter(*redis)
+    cluster.set_capacity(PMEM, "<ephemeral>", "n3", "64Gi", long_ago)
+    left, failed = cluster.filter(*redis)
     assert (left, failed["n3"]) == ([], f"inline ephemeral volumes: pool n3 expired at {long_ago}")
-    story.tell(PMEM, "<ephemeral>", "n3", "48Gi")
-    assert story.filter(*redis)[0] == ["n3"]
+    cluster.set_capacity(PMEM, "<ephemeral>", "n3", "48Gi")
+    assert cluster.filter(*redis)[0] == ["n3"]
 
     for driver in (PMEM, DISK):
-        story.patch(driver, {"spec": {"capacityTracking": False}})
-    assert story.filter(*redis) == (NODES, {})
+        cluster.patch(driver, {"spec": {"capacityTracking": False}})
+    assert cluster.filter(*redis) == (NODES, {})
     for driver in (PMEM, DISK):
-        story.patch(driver, {"spec": {"capacityTracking": True}})
+        cluster.patch(driver, {"spec": {"capacityTracking": True}})
 
 
-def test_two_claims_of_6_are_refused_where_there_are_10_and_6_and_4_are_not(story: Story) -> None:
+def test_claims_that_fit_alone_but_not_together_are_refused(cluster: Cluster) -> None:
     for node in NODES:
-        story.tell(DISK, "local", node, "10Gi")
-    left, failed = story.filter(*story.claims(a="6Gi", b="6Gi"))
+        cluster.set_capacity(DISK, "local", node, "10Gi")
+    left, failed = cluster.filter(*cluster.add_claims(a="6Gi", b="6Gi"))
     why = "volumes 'a' 6Gi + 'b' 6Gi, together 12Gi, do not fit: pool {} has 10Gi left"
     assert (left, failed) == ([], {node: why.format(node) for node in NODES})
-    assert story.filter(*story.claims(a="6Gi", b="4Gi")) == (NODES, {})
+    assert cluster.filter(*cluster.add_claims(a="6Gi", b="4Gi")) == (NODES, {})
 
 
-def test_what_ordinary_agents_report_is_found_too(story: Story) -> None:
-    """Of a file system of 2 GiB on one node, whose volumes somebody else makes for pods."""
-    wait_until(lambda: story.feed() == 1, 60)
-    assert story.filter(*story.claims("agents", c="1Gi", d="1Gi"))[0] == ["n1"]
-    left, failed = story.filter(*story.claims("agents", c="1Gi", d="1Gi", e="1Gi"))
+def test_pools_of_agents_are_checked_as_well(cluster: Cluster) -> None:
+    """An agent reports a file system of 2 GiB on one node; a CSI driver creates the volumes of pods there."""
+    wait_for(lambda: cluster.import_reports() == 1, "the agent has reported")
+    assert cluster.filter(*cluster.add_claims("agents", c="1Gi", d="1Gi"))[0] == ["n1"]
+    left, failed = cluster.filter(*cluster.add_claims("agents", c="1Gi", d="1Gi", e="1Gi"))
     assert left == []
     assert failed == {
         "n1": "volumes 'c' 1Gi + 'd' 1Gi + 'e' 1Gi, together 3Gi, do not fit: pool box@thick#thick has 2Gi left",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ledger on every database: its schema, its rules under random interleavings, and many threads at once."""
+"""The ledger on every database: its schema, its rules under random interleavings, and concurrent schedulers."""
 
 import datetime
 import json
@@ -41,14 +41,12 @@ def ledger(engine: sa.Engine) -> sa.Engine:
     return engine
 
 
-def test_an_empty_database_is_refused_with_the_way_out(engine: sa.Engine) -> None:
+def test_an_empty_database_is_refused_with_the_command_to_run(engine: sa.Engine) -> None:
     with pytest.raises(errors.ConfigurationError, match="run 'tonnage-manage db sync'"):
         schema.require_current(engine)
 
 
-def test_a_database_that_is_in_use_is_brought_up_to_date_all_the_same(
-    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_migration_is_retried_after_a_deadlock(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     upgrade, collisions = command.upgrade, [1]
 
     def collide(config: Any, revision: str) -> None:
@@ -60,21 +58,21 @@ def test_a_database_that_is_in_use_is_brought_up_to_date_all_the_same(
     if engine.dialect.name == "postgresql":
         schema.sync(engine)
         schema.require_current(engine)
-    else:  # which cannot take back what has been changed
+    else:  # these databases cannot roll back a migration
         with pytest.raises(errors.ConfigurationError):
             schema.sync(engine)
 
 
-def test_migrations_make_what_the_models_say(ledger: sa.Engine) -> None:
-    schema.sync(ledger)  # a second time changes nothing
+def test_migrations_create_the_tables_of_the_models(ledger: sa.Engine) -> None:
+    schema.sync(ledger)  # the second sync changes nothing
     schema.require_current(ledger)
     with ledger.connect() as connection:
         context = migration.MigrationContext.configure(connection, opts={"compare_type": True})
         assert autogenerate.compare_metadata(context, models.Base.metadata) == []
 
 
-def test_a_migration_that_was_cut_off_can_be_run_again(engine: sa.Engine) -> None:
-    """MariaDB keeps each table as it is made; the revision comes last."""
+def test_an_interrupted_migration_can_be_run_again(engine: sa.Engine) -> None:
+    """MariaDB commits each table at once, and the revision last."""
     schema.sync(engine)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '0002'"))
@@ -85,8 +83,8 @@ def test_a_migration_that_was_cut_off_can_be_run_again(engine: sa.Engine) -> Non
         assert autogenerate.compare_metadata(context, models.Base.metadata) == []
 
 
-def test_rows_that_the_release_before_writes_are_good(engine: sa.Engine) -> None:
-    """While processes are replaced one by one, those of the release before write to the new schema."""
+def test_rows_of_the_previous_release_are_valid(engine: sa.Engine) -> None:
+    """During a rolling upgrade, processes of the previous release write to the new schema."""
     schema.sync(engine, "0001")
     before = sa.MetaData()
     before.reflect(engine)
@@ -110,7 +108,7 @@ def test_rows_that_the_release_before_writes_are_good(engine: sa.Engine) -> None
     with engine.begin() as connection:
         for name, row in rows.items():
             table = before.tables[name]
-            # MariaDB shows JSON as the text that it is there.
+            # MariaDB stores JSON as text.
             as_text = [
                 key for key, value in row.items() if isinstance(value, dict | list) and str(table.c[key].type) != "JSON"
             ]
@@ -127,7 +125,7 @@ def test_rows_that_the_release_before_writes_are_good(engine: sa.Engine) -> None
     assert db.run(operation_outcomes.end, [ending], 3).ended == (claim,)
 
 
-def test_names_that_differ_in_case_are_different_names(ledger: sa.Engine) -> None:
+def test_names_are_case_sensitive(ledger: sa.Engine) -> None:
     access = database.Database(ledger)
 
     def add(session: sa.orm.Session) -> None:
@@ -140,9 +138,11 @@ def test_names_that_differ_in_case_are_different_names(ledger: sa.Engine) -> Non
 
 
 @pytest.mark.parametrize("longest", [2**20, 200])
-def test_what_one_statement_does_to_many_rows(ledger: sa.Engine, monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
-    """It tells how many rows it found, in however many messages it went there, and is undone as a whole."""
-    monkeypatch.setattr(dialects, "_MESSAGE", longest)
+def test_a_bulk_statement_counts_its_rows_and_is_atomic(
+    ledger: sa.Engine, monkeypatch: pytest.MonkeyPatch, longest: int
+) -> None:
+    """The statement may be sent in several messages. It returns the number of rows, and is rolled back as a whole."""
+    monkeypatch.setattr(dialects, "_MAX_MESSAGE", longest)
     access = database.Database(ledger)
     types = models.table(models.VolumeType)
     rename = (
@@ -171,12 +171,12 @@ def test_what_one_statement_does_to_many_rows(ledger: sa.Engine, monkeypatch: py
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_any_interleaving(ledger: sa.Engine, seed: int) -> None:
+def test_random_interleavings_keep_the_invariants(ledger: sa.Engine, seed: int) -> None:
     Play(seed, ledger).go(40)
 
 
-def test_two_schedulers_that_know_nothing_of_each_other_never_give_too_much(ledger: sa.Engine) -> None:
-    """Each has room for 40 in its memory; the conditional update lets 40 through in all."""
+def test_two_independent_schedulers_do_not_over_commit_a_pool(ledger: sa.Engine) -> None:
+    """Each scheduler has a headroom of 40 GiB in memory; the conditional update allows 40 GiB in all."""
     pools = {"p0": StoragePool(20, 2.0, thin=True, thick=False)}
     first = World(pools, engine=ledger).started()
     second = World(pools, engine=ledger)
@@ -193,7 +193,7 @@ def test_two_schedulers_that_know_nothing_of_each_other_never_give_too_much(ledg
     assert first.rows("SELECT COUNT(*), SUM(size_gb) FROM claims") == [(40, 40)]
 
 
-def test_the_same_request_twice_is_one_volume(ledger: sa.Engine) -> None:
+def test_a_repeated_request_creates_one_volume(ledger: sa.Engine) -> None:
     world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}, engine=ledger).started()
     message = world.create_message(3)
     first, again = world.place([message, message])
@@ -203,7 +203,7 @@ def test_the_same_request_twice_is_one_volume(ledger: sa.Engine) -> None:
     assert world.rows("SELECT COUNT(*), SUM(size_gb) FROM volumes") == [(1, 3)]
 
 
-def test_a_refusal_is_remembered_too(ledger: sa.Engine) -> None:
+def test_a_repeated_request_gets_the_same_refusal(ledger: sa.Engine) -> None:
     world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=ledger).started()
     message = world.create_message(21)
     refused = world.place([message])[0]
@@ -215,7 +215,7 @@ def test_a_refusal_is_remembered_too(ledger: sa.Engine) -> None:
     assert world.place([message])[0] == refused
 
 
-def test_a_capability_that_no_json_can_hold_does_not_spoil_the_report(ledger: sa.Engine) -> None:
+def test_a_capability_that_json_cannot_hold_is_replaced(ledger: sa.Engine) -> None:
     world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=ledger)
     world.start_agent()
     report = world.agent.look()
@@ -229,7 +229,7 @@ def test_a_capability_that_no_json_can_hold_does_not_spoil_the_report(ledger: sa
 
 
 @pytest.mark.parametrize("bad", [{"volume_id": "../../etc"}, {"request_id": "r" * 65}, {"name": "n" * 256}])
-def test_a_request_that_the_ledger_cannot_hold_fails_alone(ledger: sa.Engine, bad: dict[str, str]) -> None:
+def test_an_invalid_request_does_not_affect_others_in_its_batch(ledger: sa.Engine, bad: dict[str, str]) -> None:
     world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=ledger).started()
     refused, placed = world.place([replace(world.create_message(1), **bad), world.create_message(1)])  # type: ignore[arg-type]
     assert isinstance(refused, errors.InvalidInput)
@@ -238,9 +238,9 @@ def test_a_request_that_the_ledger_cannot_hold_fails_alone(ledger: sa.Engine, ba
     assert placed.pool is not None
 
 
-def test_a_request_that_the_database_refuses_fails_alone(ledger: sa.Engine) -> None:
+def test_a_request_that_the_database_rejects_does_not_affect_others(ledger: sa.Engine) -> None:
     world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=ledger).started()
-    # PostgreSQL takes no NUL, not even to look for it.
+    # PostgreSQL accepts no NUL, not even in a condition.
     odd = ExtendVolume(request_id="req-odd", volume_id="\0", new_size_gb=2)
     refused, placed = world.place([odd, world.create_message(1)])
     assert isinstance(refused, Exception)
@@ -248,7 +248,7 @@ def test_a_request_that_the_database_refuses_fails_alone(ledger: sa.Engine) -> N
     assert placed.pool is not None
 
 
-def test_keys_of_requests_outlive_their_volume_for_a_week(ledger: sa.Engine) -> None:
+def test_request_keys_outlive_their_volume_for_a_week(ledger: sa.Engine) -> None:
     world = World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=ledger).started()
     kept, deleted, _ = world.create(1, 1, 50)
     assert not isinstance(kept, Exception)
@@ -259,7 +259,7 @@ def test_keys_of_requests_outlive_their_volume_for_a_week(ledger: sa.Engine) -> 
         connection.execute(sa.update(models.RequestKey).values(counted_from=long_ago))
     world.delete(deleted.volume_id)
     world.settle()
-    # The refused one has no volume and is old; the deleted one's week has only begun.
+    # The refused request has no volume and is old. The week of the deleted volume has only begun.
     assert world.database.run(request_keys.purge, 7) == 1
     assert world.rows("SELECT COUNT(*) FROM request_keys") == [(3,)]
     with ledger.begin() as connection:
@@ -268,7 +268,7 @@ def test_keys_of_requests_outlive_their_volume_for_a_week(ledger: sa.Engine) -> 
     assert world.rows("SELECT volume_id FROM request_keys") == [(kept.volume_id,)]
 
 
-def test_more_is_read_than_a_statement_takes_parameters(ledger: sa.Engine) -> None:
+def test_more_ids_are_read_than_a_statement_has_parameters(ledger: sa.Engine) -> None:
     world = World({f"p{number}": StoragePool(20, 1.0, thin=True, thick=False) for number in range(2)}, engine=ledger)
     world.start_agent()
     world.report()
@@ -283,7 +283,7 @@ def test_more_is_read_than_a_statement_takes_parameters(ledger: sa.Engine) -> No
         pending = backends.load_pending(session, ids=[*map(str, many), *claims])
         assert [claim.volume_id for claim in pending] == [claim.volume_id for claim in backends.load_pending(session)]
         named = replace(world.create_message(1), hints={"same_host": [*map(str, many), pending[0].volume_id]})
-        assert lookups.look_up(session, [named]).volumes.keys() == {pending[0].volume_id}
+        assert lookups.read_references(session, [named]).volumes.keys() == {pending[0].volume_id}
     locked = world.database.run(pool_counters.lock, many)
     assert locked.backends.keys() == pools.keys()
     assert all(not isinstance(answer, Exception) for answer in answers)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check and repair on every database, while schedulers book."""
+"""Check and repair of the ledger on every database, while schedulers book."""
 
 import dataclasses
 import threading
@@ -33,8 +33,8 @@ def pools() -> dict[str, StoragePool]:
     return {name: StoragePool(100_000, 1.0, thin=True, thick=False) for name in ("p0", "p1", "p2")}
 
 
-def drifts(engine: sa.Engine, turn: int) -> None:
-    """Spoil one counter, by a little and in one statement, so that what is booked meanwhile is not lost."""
+def add_drift(engine: sa.Engine, turn: int) -> None:
+    """Change one counter by a relative amount in one statement, so concurrent bookings are kept."""
     statements = (
         "UPDATE pools SET allocated_capacity_gb = allocated_capacity_gb + 7",
         "UPDATE pools SET in_flight_gb = in_flight_gb + 5, in_flight_physical_gb = in_flight_physical_gb + 1",
@@ -42,16 +42,14 @@ def drifts(engine: sa.Engine, turn: int) -> None:
         "UPDATE pools SET shared_in_flight_gb = shared_in_flight_gb + 2",
     )
 
-    def spoil(session: sa.orm.Session) -> None:
+    def change(session: sa.orm.Session) -> None:
         session.execute(sa.text(statements[turn % len(statements)]))
 
-    database.Database(engine).run(spoil)
+    database.Database(engine).run(change)
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["alone", "sharing"])
-def test_repair_while_schedulers_book_leaves_no_drift(
-    engine: sa.Engine, pools: dict[str, StoragePool], shared: bool
-) -> None:
+def test_repair_during_bookings_leaves_no_drift(engine: sa.Engine, pools: dict[str, StoragePool], shared: bool) -> None:
     ledger = database.Database(engine)
     first = World(pools, engine=engine).started()
     if shared:
@@ -66,19 +64,19 @@ def test_repair_while_schedulers_book_leaves_no_drift(
         going.wait(60)
         placed = 0
         for _ in range(BOOKINGS):
-            # Two at a time, which go to different pools as often as to one.
+            # Two volumes at a time, which often go to different pools.
             placed += sum(isinstance(answer, Answer) and answer.pool is not None for answer in world.create(1, 2))
         return placed
 
     def watch() -> int:
-        """Spoil, check and mend until nobody writes any more; return how many values were mended."""
-        mended = turn = 0
+        """Add drift and repair until all writers have ended, and return the number of repaired values."""
+        repaired = turn = 0
         going.set()
         while writing.is_set() or turn < 4:
-            drifts(engine, turn)
-            mended += len(repairs.repair(ledger).changes)
+            add_drift(engine, turn)
+            repaired += len(repairs.repair(ledger).changes)
             turn += 1
-        return mended
+        return repaired
 
     writing.set()
     with futures.ThreadPoolExecutor(WRITERS + 1) as threads:
@@ -98,8 +96,8 @@ def test_repair_while_schedulers_book_leaves_no_drift(
     assert repairs.repair(ledger).changes == []
 
 
-def test_a_check_sees_one_moment_while_schedulers_book(engine: sa.Engine, pools: dict[str, StoragePool]) -> None:
-    """Counters and claims are read by different statements; what is committed in between must not look like drift."""
+def test_a_check_reads_one_snapshot_during_bookings(engine: sa.Engine, pools: dict[str, StoragePool]) -> None:
+    """Different statements read counters and claims. A commit between them must not appear as drift."""
     ledger = database.Database(engine)
     World(pools, engine=engine).started()
     worlds = [World(pools, engine=engine) for _ in range(WRITERS)]
@@ -125,24 +123,22 @@ def test_a_check_sees_one_moment_while_schedulers_book(engine: sa.Engine, pools:
         assert watcher.result(150) == []
 
 
-def test_a_generation_that_repair_has_raised_keeps_old_decisions_from_taking_effect(
-    engine: sa.Engine, pools: dict[str, StoragePool]
-) -> None:
-    """A scheduler that has seen too much room reads the pool again, and places no more than there is."""
+def test_a_repair_invalidates_decisions_on_old_counters(engine: sa.Engine, pools: dict[str, StoragePool]) -> None:
+    """A scheduler that has read too low counters reads the pool again, and does not over-commit it."""
     small = {"p0": StoragePool(10, 1.0, thin=True, thick=False)}
     world = World(small, engine=engine).started()
     world.create(8)
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE pools SET in_flight_gb = 0, allocated_capacity_gb = 0"))
-    fooled = World(small, engine=engine)
+    misled = World(small, engine=engine)
     repairs.repair(database.Database(engine))
-    [answer] = fooled.create(5)
+    [answer] = misled.create(5)
     assert isinstance(answer, Answer)
     assert answer.pool is None
     assert consistency_check.check(database.Database(engine)).drift == []
 
 
-def test_what_a_listing_shows_is_recorded(engine: sa.Engine, pools: dict[str, StoragePool]) -> None:
+def test_the_findings_of_a_listing_are_recorded(engine: sa.Engine, pools: dict[str, StoragePool]) -> None:
     world = World(pools, engine=engine).started()
     world.create(3, 3, 3)
     world.settle()
@@ -167,10 +163,10 @@ def test_what_a_listing_shows_is_recorded(engine: sa.Engine, pools: dict[str, St
     assert kept
 
 
-def test_a_name_that_differs_from_a_volume_by_case_is_not_purged_where_the_database_takes_it_for_one(
+def test_an_orphan_whose_name_equals_a_volume_in_the_database_is_not_purged(
     engine: sa.Engine, pools: dict[str, StoragePool]
 ) -> None:
-    """The end of a purge releases what has that name in the pool, as the database compares names."""
+    """The end of a purge releases the claims of that name in the pool, and a database may ignore case."""
     world = World({"p0": pools["p0"]}, engine=engine).started()
     volume_id = world.made(3)
     twin = volume_id.upper()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API reads and writes in the ledger, on every database."""
+"""The reads and writes of the API in the ledger, on every database."""
 
 import datetime
 import threading
@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from tonnage.capacity import errors
 from tonnage.ledger import models
-from tonnage.ledger.catalog import type_access, user_messages, volume_types, volumes
+from tonnage.ledger.catalog import type_access, type_catalog, user_messages, volume_types, volumes
 from tonnage.ledger.db import database, paging, schema
 from tonnage.ledger.inventory import heartbeats
 
@@ -35,7 +35,7 @@ def add_volume(ledger: database.Database, project_id: str = "p", **fields: objec
     return volume_id
 
 
-def at_once(work: Callable[[int], object]) -> list[object]:
+def run_on_threads(work: Callable[[int], object]) -> list[object]:
     """Run the same work on many threads at once; an error of ours is a result."""
     barrier = threading.Barrier(THREADS)
 
@@ -50,7 +50,7 @@ def at_once(work: Callable[[int], object]) -> list[object]:
         return list(pool.map(run, range(THREADS)))
 
 
-def test_types(ledger: database.Database) -> None:
+def test_types_are_created_listed_changed_and_deleted(ledger: database.Database) -> None:
     kind = ledger.run(volume_types.create, "gold", "fast", True, {"a": "1", "\u00e4\U0001f4be": "\u00fc"})
     with ledger.reading() as session:
         assert volume_types.find(session, "gold").extra_specs == {"a": "1", "\u00e4\U0001f4be": "\u00fc"}
@@ -67,10 +67,10 @@ def test_types(ledger: database.Database) -> None:
     with pytest.raises(errors.NotFound, match="has no extra specs with key b"):
         ledger.run(volume_types.unset_spec, kind.id, "b")
     ledger.run(volume_types.create, "Gold")
-    with pytest.raises(volume_types.NameTaken, match="gold already exists"):
+    with pytest.raises(type_catalog.NameTaken, match="gold already exists"):
         ledger.run(volume_types.create, "gold")
-    with pytest.raises(volume_types.NameTaken):
-        ledger.run(volume_types.update, kind.id, volume_types.Changes(name="Gold"))
+    with pytest.raises(type_catalog.NameTaken):
+        ledger.run(volume_types.update, kind.id, type_catalog.Changes(name="Gold"))
     volume_id = add_volume(ledger, volume_type_id=kind.id)
     with pytest.raises(errors.Conflict, match="in use by 1 volume"):
         ledger.run(volume_types.delete, kind.id)
@@ -79,26 +79,28 @@ def test_types(ledger: database.Database) -> None:
     with pytest.raises(errors.NotFound):
         ledger.run(volume_types.delete, kind.id)
     with ledger.reading() as session:
-        assert [left.name for left in volume_types.page(session, volume_types.Query(), paging.Page(10))] == ["Gold"]
+        assert [left.name for left in volume_types.page(session, type_catalog.Query(), paging.Page(10))] == ["Gold"]
         assert session.scalar(sa.select(sa.func.count()).select_from(models.ExtraSpec)) == 0
 
 
-def test_one_name_at_once(ledger: database.Database) -> None:
-    results = at_once(lambda number: ledger.run(volume_types.create, "gold", extra_specs={"n": str(number)}))
+def test_concurrent_creations_of_a_type_name_have_one_winner(ledger: database.Database) -> None:
+    results = run_on_threads(lambda number: ledger.run(volume_types.create, "gold", specs={"n": str(number)}))
     assert sum(isinstance(result, models.VolumeType) for result in results) == 1
-    assert sum(isinstance(result, volume_types.NameTaken) for result in results) == THREADS - 1
+    assert sum(isinstance(result, type_catalog.NameTaken) for result in results) == THREADS - 1
 
 
-def test_one_spec_at_once(ledger: database.Database) -> None:
+def test_concurrent_changes_of_extra_specs_are_all_kept(ledger: database.Database) -> None:
     kind = ledger.run(volume_types.create, "gold")
-    results = at_once(lambda number: ledger.run(volume_types.set_specs, kind.id, {"k": str(number), f"k{number}": "1"}))
+    results = run_on_threads(
+        lambda number: ledger.run(volume_types.set_specs, kind.id, {"k": str(number), f"k{number}": "1"})
+    )
     assert not [result for result in results if isinstance(result, Exception)]
     with ledger.reading() as session:
         specs = volume_types.get(session, kind.id).extra_specs
     assert set(specs) == {"k", *(f"k{number}" for number in range(THREADS))}
 
 
-def test_volumes(ledger: database.Database) -> None:
+def test_volumes_are_paged_sorted_filtered_and_updated(ledger: database.Database) -> None:
     ids = [
         add_volume(ledger, name=name, availability_zone=zone) for name, zone in (("a", None), (None, "z"), ("b", "y"))
     ]
@@ -134,7 +136,7 @@ def test_volumes(ledger: database.Database) -> None:
         ledger.run(volumes.reset_status, ids[0], "available")
 
 
-def test_volumes_by_metadata_and_place(ledger: database.Database) -> None:
+def test_volumes_are_found_by_metadata_and_host(ledger: database.Database) -> None:
     def pools(session: sa.orm.Session) -> list[int]:
         backend = models.Backend(name="h_%@b")
         rows = [models.Pool(name=name, backend=backend) for name in ("h_%@b#p", "h_%@b#p2", "hx%@b#p")]
@@ -177,21 +179,21 @@ def test_volumes_by_metadata_and_place(ledger: database.Database) -> None:
     for project_id, key in (("other", "x"), ("p", "absent")):
         with pytest.raises(errors.NotFound):
             ledger.run(volumes.unset_metadata, first, project_id, key)
-    at_once(lambda number: ledger.run(volumes.set_metadata, second, "p", {f"k{number}": "v"}, replace=False))
+    run_on_threads(lambda number: ledger.run(volumes.set_metadata, second, "p", {f"k{number}": "v"}, replace=False))
     with ledger.reading() as session:
         assert len(volumes.get(session, second, "p").user_metadata) == 2 + THREADS
 
 
-def test_access_to_types(ledger: database.Database) -> None:
-    kind = ledger.run(volume_types.create, "secret", is_public=False, extra_specs={"a": "1", "b": "2"})
-    ledger.run(volume_types.create, "open", extra_specs={"a": "1"})
+def test_private_types_are_visible_to_granted_projects(ledger: database.Database) -> None:
+    kind = ledger.run(volume_types.create, "secret", is_public=False, specs={"a": "1", "b": "2"})
+    ledger.run(volume_types.create, "open", specs={"a": "1"})
 
     def seen(project_id: str | None, **filters: str) -> list[str]:
-        query, part = volume_types.Query(filters=filters), paging.Page(10, order=[paging.Order("name")])
+        query, part = type_catalog.Query(filters=filters), paging.Page(10, order=[paging.Order("name")])
         with ledger.reading() as session:
             return [each.name for each in volume_types.page(session, query, part, project_id)]
 
-    results = at_once(lambda number: ledger.run(type_access.add, kind.id, "p"))
+    results = run_on_threads(lambda number: ledger.run(type_access.add, kind.id, "p"))
     assert results.count(None) == 1
     assert sum(isinstance(result, type_access.NotApplicable) for result in results) == THREADS - 1
     assert (seen(None), seen("p"), seen("P"), seen("q")) == (["open", "secret"], ["open", "secret"], ["open"], ["open"])
@@ -208,7 +210,7 @@ def test_access_to_types(ledger: database.Database) -> None:
         assert session.scalar(sa.select(sa.func.count()).select_from(models.TypeAccess)) == 0
 
 
-def test_messages(ledger: database.Database) -> None:
+def test_user_messages_are_listed_deleted_and_purged(ledger: database.Database) -> None:
     def add(session: sa.orm.Session) -> None:
         for number in range(3):
             session.add(
@@ -238,8 +240,8 @@ def test_messages(ledger: database.Database) -> None:
         assert [message.project_id for message in user_messages.page(session, None, {}, paging.Page(10))] == ["p"]
 
 
-def test_services(ledger: database.Database) -> None:
-    at_once(
+def test_heartbeats_show_services_as_up_or_down(ledger: database.Database) -> None:
+    run_on_threads(
         lambda number: ledger.run(
             heartbeats.heartbeat, heartbeats.Myself(binary=heartbeats.SCHEDULER, host="one", availability_zone="nova")
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The LVM driver on real storage, in a virtual machine: what is written, full pools, and changes cut off half-way."""
+"""The LVM driver on real storage in a virtual machine: content, full pools and interrupted changes."""
 
 import contextlib
 import functools
@@ -28,10 +28,10 @@ from tonnage.drivers.lvm import lvm_commands
 _MIB = 1 << 20
 _GIB = 1 << 30
 
-# The processor of the machine that has the storage is emulated.
+# The virtual machine with the storage has an emulated processor.
 pytestmark = pytest.mark.timeout(3600)
 
-#: What makes the driver not choose by itself.
+#: The option that fixes the kind of each group.
 _KINDS = {"thick": "lvm_type = default", "thin": "lvm_type = thin"}
 
 MakeDriver = Callable[..., Driver]
@@ -50,7 +50,7 @@ def groups(lvm: lvm_guest.LvmGuest) -> Iterator[None]:
 
 @pytest.fixture
 def make(lvm: lvm_guest.LvmGuest, groups: None, tmp_path: Path) -> Iterator[MakeDriver]:
-    """Make drivers for a group; their volumes are removed in the end."""
+    """A function that makes a driver for a group. All volumes are removed at the end."""
 
     def make(group: str, text: str = "", helper: str | None = None) -> Driver:
         folder = tmp_path / uuid.uuid4().hex
@@ -89,8 +89,8 @@ def _device_bytes(lvm: lvm_guest.LvmGuest, path: str) -> int:
     return int(lvm.run("blockdev", "--getsize64", path).out)
 
 
-def test_thin_figures_are_those_of_the_specification(lvm: lvm_guest.LvmGuest, make: MakeDriver) -> None:
-    """Ratio 2.0 gives twice the total as virtual free, what is provisioned less; free is what is not written."""
+def test_thin_figures_follow_the_specification(lvm: lvm_guest.LvmGuest, make: MakeDriver) -> None:
+    """With a ratio of 2.0 the virtual free capacity is twice the total less the provisioned; written data is used."""
     driver = make("thin")
     empty = _figures(driver)
     assert (empty["total_capacity_gb"], empty["free_capacity_gb"], empty["provisioned_capacity_gb"]) == (4, 4, 0)
@@ -102,24 +102,26 @@ def test_thin_figures_are_those_of_the_specification(lvm: lvm_guest.LvmGuest, ma
     lvm.run("dd", "if=/dev/zero", f"of=/dev/thin/{volume.id}", "bs=1M", "count=64", "conv=fsync")
     written = _figures(driver)
     assert written["free_capacity_gb"] == pytest.approx(4 - 64 / 1024, abs=0.02)
-    assert written["free_capacity_gb"] <= 4 - 64 / 1024, "more was promised than is there"
+    assert written["free_capacity_gb"] <= 4 - 64 / 1024, "the report shows more than is free"
     assert written["lvm_data_percent"] == pytest.approx(100 * 64 / 4096, abs=0.2)
     assert 0 < written["lvm_metadata_percent"] < 100
     assert written["provisioned_capacity_gb"] == 2
 
     lvm.run("lvcreate", "--snapshot", "--name", "snap", f"thin/{volume.id}")
-    assert _figures(driver)["provisioned_capacity_gb"] == 2, "a snapshot was counted"
+    assert _figures(driver)["provisioned_capacity_gb"] == 2, "the snapshot counts"
     assert contract.sizes(driver) == {volume.id: 2}
-    # Whoever makes a volume, it counts.
+    # Volumes of others count.
     lvm.run(*["lvcreate", "--name", "by-hand", "--virtualsize", "1g", "--thinpool", "thin-pool", "thin"])
     assert _figures(driver)["provisioned_capacity_gb"] == 3
     assert contract.sizes(driver) == {volume.id: 2, "by-hand": 1}
 
 
-def test_a_full_thin_pool(lvm: lvm_guest.LvmGuest, make: MakeDriver, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_thin_pool_takes_no_volumes(
+    lvm: lvm_guest.LvmGuest, make: MakeDriver, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
     lvm.run("lvcreate", "--type", "thin-pool", "--size", "64m", "--name", "small", "thin")
-    # Else it would keep writes waiting for a minute, in case that it grows.
+    # By default a full pool delays writes for a minute.
     lvm.run("lvchange", "--errorwhenfull", "y", "thin/small")
     driver = make("thin", "lvm_thin_pool = small\nmax_over_subscription_ratio = 20")
     volume = _volume(driver)
@@ -144,8 +146,10 @@ def test_a_full_thin_pool(lvm: lvm_guest.LvmGuest, make: MakeDriver, caplog: pyt
     lvm.run("lvremove", "--yes", "thin/small")
 
 
-def test_a_disk_that_is_pulled(lvm: lvm_guest.LvmGuest, make: MakeDriver, caplog: pytest.LogCaptureFixture) -> None:
-    """LVM changes nothing in a group that lacks a disk, so nothing is free, and what is there stays counted."""
+def test_a_group_with_a_missing_disk_takes_no_volumes(
+    lvm: lvm_guest.LvmGuest, make: MakeDriver, caplog: pytest.LogCaptureFixture
+) -> None:
+    """LVM does not change such a group, so nothing is free, and its volumes still count."""
     lvm.run("vgcreate", "new", "/dev/vdc", "/dev/vdd")
     disk = lvm.run("readlink", "-f", "/sys/block/vdd/device").out.strip().rpartition("/")[2]
     driver = make("new", "lvm_type = default\nvolume_clear = none")
@@ -170,7 +174,7 @@ def test_a_disk_that_is_pulled(lvm: lvm_guest.LvmGuest, make: MakeDriver, caplog
         lvm.run("vgremove", "--yes", "new")
 
 
-def test_a_thin_pool_that_takes_no_changes(
+def test_a_read_only_thin_pool_takes_no_volumes(
     lvm: lvm_guest.LvmGuest, make: MakeDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The kernel makes a thin pool read-only when it cannot write the pool's metadata."""
@@ -197,7 +201,7 @@ def test_a_thin_pool_that_takes_no_changes(
 
 
 @pytest.mark.heavy
-def test_a_thin_pool_whose_metadata_is_too_full_for_more(
+def test_a_thin_pool_with_full_metadata_takes_no_volumes(
     lvm: lvm_guest.LvmGuest, make: MakeDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
     driver = make("thin")
@@ -206,7 +210,7 @@ def test_a_thin_pool_whose_metadata_is_too_full_for_more(
     lvm.script(f"dd if=/dev/zero of=/dev/thin/{volume.id} bs=4M count=256 oflag=direct status=none")
     before = _figures(driver)["free_capacity_gb"]
     for number in range(12):
-        # Of every leaf of the tree that maps the volume the snapshot gets its own.
+        # The writes give the snapshot its own copy of each leaf of the mapping tree.
         snapshot = f"lvcreate --snapshot --setactivationskip n --name full{number} thin/{volume.id}"
         write = f"dd if=/dev/zero of=/dev/thin/full{number} bs=64k count=1 conv=notrunc oflag=direct status=none"
         lvm.script(f"{snapshot} && for place in $(seq 0 80 16383); do {write} seek=$place || exit 1; done")
@@ -240,7 +244,7 @@ def test_a_file_system_survives_an_extend(lvm: lvm_guest.LvmGuest, make: MakeDri
     assert contract.sizes(driver) == {}
 
 
-def test_what_was_deleted_is_not_found_again(lvm: lvm_guest.LvmGuest, make: MakeDriver) -> None:
+def test_a_new_volume_has_no_data_of_a_deleted_volume(lvm: lvm_guest.LvmGuest, make: MakeDriver) -> None:
     driver = make("thick")
     places = (0, 700)
     for _ in range(2):
@@ -249,14 +253,14 @@ def test_what_was_deleted_is_not_found_again(lvm: lvm_guest.LvmGuest, make: Make
         device = f"/dev/thick/{volume.id}"
         for place in places:
             found = lvm.script(f"dd if={device} bs=1M skip={place} count=1 | cmp -n {_MIB} - /dev/zero", check=False)
-            assert found.code == 0, f"something was left at {place} MiB"
+            assert found.code == 0, f"old data at {place} MiB"
             lvm.run("dd", "if=/dev/urandom", f"of={device}", "bs=1M", "count=1", f"seek={place}", "conv=fsync")
         driver.delete(volume)
 
 
 @pytest.mark.parametrize("group", [pytest.param("thick", marks=pytest.mark.heavy), "thin"])
-def test_commands_that_were_cut_off(lvm: lvm_guest.LvmGuest, make: MakeDriver, group: str) -> None:
-    """LVM writes down what is to be, then has the kernel do it; here it got no further than the first."""
+def test_interrupted_changes_are_completed(lvm: lvm_guest.LvmGuest, make: MakeDriver, group: str) -> None:
+    """LVM writes its metadata before it changes the devices of the kernel. Here it stops in between."""
     driver = make(group)
     volume = _volume(driver)
     driver.create(volume)
@@ -278,7 +282,7 @@ def test_commands_that_were_cut_off(lvm: lvm_guest.LvmGuest, make: MakeDriver, g
 
 
 def test_a_volume_with_a_snapshot_is_not_deleted(lvm: lvm_guest.LvmGuest, make: MakeDriver) -> None:
-    """LVM would delete the snapshot with it."""
+    """LVM would delete the snapshot too."""
     driver = make("thick")
     volume = _volume(driver)
     driver.create(volume)
@@ -295,14 +299,16 @@ def test_a_volume_with_a_snapshot_is_not_deleted(lvm: lvm_guest.LvmGuest, make: 
 @pytest.mark.heavy
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("group", ["thick", "thin"])
-def test_it_is_not_accused_by_an_auditor(lvm: lvm_guest.LvmGuest, make: MakeDriver, group: str, seed: int) -> None:
-    """Through reports, listings and a ledger, while others write, make volumes and snapshots, and delete."""
+def test_the_audit_finds_nothing_despite_foreign_changes(
+    lvm: lvm_guest.LvmGuest, make: MakeDriver, group: str, seed: int
+) -> None:
+    """The audit compares reports with listings while others write data, and create and delete volumes and snapshots."""
     draw = random.Random(seed)
     site = Site(make(group))
     between = itertools.count()
 
-    def meddle() -> None:
-        """Between the driver's looks."""
+    def change_between_reads() -> None:
+        """Create or delete a foreign volume between two reads of the driver."""
         if draw.random() < 0.5:
             lvm.run("lvcreate", "--yes", "--name", f"between{next(between)}", *other, group, check=False)
         else:
@@ -312,27 +318,29 @@ def test_it_is_not_accused_by_an_auditor(lvm: lvm_guest.LvmGuest, make: MakeDriv
     snapshot = [] if group == "thin" else ["--size", "64m"]
     site.volumes = {site.made(size): size for size in (1, 2)}
     for step in range(10):
-        what, volume = draw.random(), draw.choice(list(site.volumes) or ["none"])
-        if what < 0.15:
+        action, volume = draw.random(), draw.choice(list(site.volumes) or ["none"])
+        if action < 0.15:
             lvm.run("lvcreate", "--yes", "--name", f"other{step}", *other, group, check=False)
-        elif what < 0.25:
+        elif action < 0.25:
             lvm.run("lvremove", "--yes", f"{group}/{volume}", check=False)
-        elif what < 0.4:
+        elif action < 0.4:
             lvm.run("lvcreate", "--snapshot", "--name", f"snap{step}", *snapshot, f"{group}/{volume}", check=False)
-        elif what < 0.55:
+        elif action < 0.55:
             device = f"/dev/{group}/{volume}"
             lvm.script(f"test ! -b {device} || dd if=/dev/zero of={device} bs=1M count=100 conv=fsync", check=False)
         else:
             site.act(draw)
         if draw.random() < 0.7:
             site.work()
-        site.watched.happens = meddle
+        site.watched.happens = change_between_reads
         assert site.look() == {}
         site.watched.happens = lambda: None
 
 
 @pytest.mark.parametrize("group", [pytest.param("thick", marks=pytest.mark.heavy), "thin"])
-def test_a_clone_has_the_content_and_outlives_its_source(lvm: lvm_guest.LvmGuest, make: MakeDriver, group: str) -> None:
+def test_a_clone_has_the_content_of_its_source_and_outlives_it(
+    lvm: lvm_guest.LvmGuest, make: MakeDriver, group: str
+) -> None:
     driver = make(group, "volume_clear = none")
     volume = _volume(driver)
     driver.create(volume)
@@ -349,14 +357,14 @@ def test_a_clone_has_the_content_and_outlives_its_source(lvm: lvm_guest.LvmGuest
     for place in (0, 1023):
         part = f"bs=1M count=1 skip={place}"
         lvm.script(f"dd if={device} {part} >/tmp/part 2>&- && dd if={copied} {part} 2>&- | cmp - /tmp/part")
-    # As of before its end was heard of.
+    # A repeated clone changes nothing.
     driver.clone(clone, source)
     lvm.run("lvchange", "--activate", "n", f"{group}/{clone.id}")
     driver.clone(clone, source)
     lvm.run("dd", "if=/dev/zero", f"of={device}", "bs=1M", "count=64", "conv=fsync")
     driver.delete(volume)
     assert lvm.script(f"mount {copied} /mnt && cat /mnt/file; umount /mnt").out == "kept\n"
-    # A snapshot of a clone is one, and goes with it where it cannot do without.
+    # A snapshot of a thick clone depends on it and blocks its deletion.
     snapshot = [] if group == "thin" else ["--size", "64m"]
     lvm.run("lvcreate", "--snapshot", *snapshot, "--name", "snap", f"{group}/{clone.id}")
     assert contract.sizes(driver) == {clone.id: 2}
@@ -371,7 +379,7 @@ def test_a_clone_has_the_content_and_outlives_its_source(lvm: lvm_guest.LvmGuest
 
 @pytest.mark.heavy
 @pytest.mark.parametrize("group", ["thick", "thin"])
-def test_a_clone_that_was_broken_off_is_no_volume_and_begins_anew(
+def test_an_interrupted_clone_is_no_volume_and_can_be_repeated(
     lvm: lvm_guest.LvmGuest, make: MakeDriver, group: str
 ) -> None:
     driver = make(group, "volume_clear = none")
@@ -391,7 +399,7 @@ def test_a_clone_that_was_broken_off_is_no_volume_and_begins_anew(
     assert caught.value.clean
     driver.clone(clones[0], source)
     driver.delete(clones[1])
-    # What copies may have outlived the agent.
+    # The process that copies may outlive the agent.
     lvm.script(f"sleep 10 </dev/{group}/{clones[2].id} >/dev/null 2>&1 &")
     restarted = make(group)
     assert contract.sizes(restarted) == {volume.id: 1, clones[0].id: 2}
@@ -399,7 +407,7 @@ def test_a_clone_that_was_broken_off_is_no_volume_and_begins_anew(
 
 
 @pytest.mark.heavy
-def test_a_copy_that_fails_leaves_nothing(lvm: lvm_guest.LvmGuest, make: MakeDriver) -> None:
+def test_a_failed_clone_leaves_nothing(lvm: lvm_guest.LvmGuest, make: MakeDriver) -> None:
     driver = make("thick", "volume_clear = none")
     volume = _volume(driver)
     driver.create(volume)
@@ -419,8 +427,8 @@ def test_a_copy_that_fails_leaves_nothing(lvm: lvm_guest.LvmGuest, make: MakeDri
     assert contract.sizes(driver) == {volume.id: 1}
 
 
-def test_two_kinds_in_one_group(lvm: lvm_guest.LvmGuest, make: MakeDriver, tmp_path: Path) -> None:
-    """Names are the group's, so each backend leaves alone what is the other's; one place has one backend."""
+def test_a_thin_and_a_thick_backend_share_a_group(lvm: lvm_guest.LvmGuest, make: MakeDriver, tmp_path: Path) -> None:
+    """Volume names are unique in the group. Each backend ignores the volumes of the other; a pool has one backend."""
     thin = make("thin")
     in_pool = _volume(thin)
     thin.create(in_pool)
@@ -439,7 +447,7 @@ def test_two_kinds_in_one_group(lvm: lvm_guest.LvmGuest, make: MakeDriver, tmp_p
     assert contract.sizes(thin) == {in_pool.id: 1}
 
 
-def test_auto_makes_a_thin_pool_where_there_is_nothing(lvm: lvm_guest.LvmGuest, make: MakeDriver) -> None:
+def test_auto_creates_a_thin_pool_in_an_empty_group(lvm: lvm_guest.LvmGuest, make: MakeDriver) -> None:
     lvm.run("vgcreate", "new", "/dev/vdc")
     try:
         driver = make("new")
@@ -459,7 +467,7 @@ _ID = "3a6a5d6e-7f9c-4d36-8a3e-0f5b9c1d2e4f"
 
 _OTHER_ID = "9c1d2e4f-7f9c-4d36-8a3e-0f5b3a6a5d6e"
 
-#: Every command of the driver.
+#: All commands of the driver.
 _COMMANDS: dict[str, list[str]] = {
     "list_volumes": lvm_commands.list_volumes(_PERMITTED),
     "show_group": lvm_commands.show_group(_PERMITTED),
@@ -477,7 +485,7 @@ _COMMANDS: dict[str, list[str]] = {
     "refresh": lvm_commands.refresh(_PERMITTED, _ID),
     "tag_group": lvm_commands.tag_group(_PERMITTED, "tonnage.pool=host.example.org:lvm+2D1"),
     "tag_pool": lvm_commands.tag_pool(_PERMITTED, _POOL, "tonnage.pool=host:lvm"),
-    # For managing, which is left out unless somebody adds it.
+    # Managing volumes needs a rule that the shipped file leaves out.
     "rename": lvm_commands.rename(_PERMITTED, "theirs", _ID),
 }
 
@@ -503,23 +511,23 @@ _NOT_PERMITTED = (
 )
 
 
-#: Has a command run as the account that the file gives rights to.
+#: A prefix that runs a command as the account of the sudoers file.
 _ACCOUNT = ("/usr/sbin/setpriv", f"--reuid={lvm_image.UID}", f"--regid={lvm_image.UID}", "--clear-groups")
 
 
-def test_the_shipped_sudoers_file_permits_the_driver_and_nothing_else(
+def test_the_shipped_sudoers_file_permits_exactly_the_commands_of_the_driver(
     lvm: lvm_guest.LvmGuest, groups: None, tmp_path: Path
 ) -> None:
-    """As an account without rights, with the real sudo."""
+    """The account has no other rights, and the sudo is real."""
     defined = {name for name, value in vars(lvm_commands).items() if inspect.isfunction(value)}
-    assert defined == set(_COMMANDS), "a command that this test does not know"
+    assert defined == set(_COMMANDS), "this test lacks a command of the driver"
     permitted = [shlex.join(command) for name, command in _COMMANDS.items() if name != "rename"]
     ask = shlex.join([*_ACCOUNT, "sudo", "-n", "-l"])
     asked = [f"{ask} {command} >/dev/null 2>&1; echo $?" for command in (*permitted, *_NOT_PERMITTED)]
     answers = dict(zip((*permitted, *_NOT_PERMITTED), lvm.script("\n".join(asked)).out.split(), strict=True))
     assert [command for command, code in answers.items() if code == "0"] == permitted
 
-    with _of_the_account(lvm, tmp_path) as driver:
+    with _unprivileged_driver(lvm, tmp_path) as driver:
         volume = _volume(driver)
         driver.create(volume)
         driver.delete(volume)
@@ -529,8 +537,8 @@ def test_the_shipped_sudoers_file_permits_the_driver_and_nothing_else(
 
 
 @pytest.mark.heavy
-def test_the_account_copies_and_grows_volumes(lvm: lvm_guest.LvmGuest, groups: None, tmp_path: Path) -> None:
-    with _of_the_account(lvm, tmp_path) as driver:
+def test_the_sudoers_account_clones_and_extends_volumes(lvm: lvm_guest.LvmGuest, groups: None, tmp_path: Path) -> None:
+    with _unprivileged_driver(lvm, tmp_path) as driver:
         volume, clone = _volume(driver), _volume(driver)
         driver.create(volume)
         driver.clone(clone, contract.source_of(driver, volume))
@@ -540,8 +548,8 @@ def test_the_account_copies_and_grows_volumes(lvm: lvm_guest.LvmGuest, groups: N
 
 
 @contextlib.contextmanager
-def _of_the_account(lvm: lvm_guest.LvmGuest, folder: Path) -> Iterator[Driver]:
-    """Make the group that the file names, and a driver that has the rights of its account."""
+def _unprivileged_driver(lvm: lvm_guest.LvmGuest, folder: Path) -> Iterator[Driver]:
+    """Create the group of the sudoers file, and return a driver that runs as its account."""
     lvm.run("vgcreate", _PERMITTED, "/dev/vdd")
     try:
         text = (
@@ -555,12 +563,12 @@ def _of_the_account(lvm: lvm_guest.LvmGuest, folder: Path) -> Iterator[Driver]:
         lvm.run("vgremove", "--yes", _PERMITTED)
 
 
-def test_the_account_of_the_sudoers_file_is_that_of_the_guest() -> None:
+def test_the_sudoers_file_names_the_account_of_the_guest() -> None:
     assert f"\n{lvm_image.ACCOUNT} ALL = " in lvm_guest.SUDOERS.read_text()
 
 
-def test_visudo_accepts_what_the_documentation_says_to_install(tmp_path: Path) -> None:
-    """As it is, for a group of another name, and with the rights to manage; and what is wrong with it is noticed."""
+def test_visudo_accepts_the_documented_sudoers_files(tmp_path: Path) -> None:
+    """The file as shipped, for another group, and with the rights to manage. A wrong file is rejected."""
     if lvm_image.missing() is not None:
         suites.cannot_run("LVM guest", "there is no visudo; run tools/install-servers.sh")
     page = (Path(__file__).parents[2] / "docs/lvm.rst").read_text()
@@ -590,8 +598,8 @@ def test_visudo_accepts_what_the_documentation_says_to_install(tmp_path: Path) -
 
 
 @pytest.mark.heavy
-def test_threads_with_and_without_a_look_at_them(make: MakeDriver) -> None:
-    """Volumes are made, grown and deleted side by side while reports are asked for: none is odd."""
+def test_concurrent_operations_and_reports_succeed(make: MakeDriver) -> None:
+    """Threads create, extend and delete volumes while another thread requests reports."""
     driver = make("thin")
     volumes = [_volume(driver) for _ in range(3)]
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All of Tonnage on LVM: thick volumes in a group of this machine, thin ones in a virtual machine.
+"""All of Tonnage on LVM: thick volumes in a group of this machine, thin volumes in a virtual machine.
 
-This machine's LVM keeps what is written down in the group, without a kernel that shows it: enough for a ledger.
+LVM on this machine keeps the metadata of the group without the kernel's devices, which is enough for a ledger.
 """
 
 import json
@@ -11,8 +11,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.functional.deployment import Addresses, Deployment, until
+from tests.functional.deployment import Addresses, Deployment
 from tests.servers import lvm_guest
+from tests.servers.base import wait_for
 from tests.unit.drivers import lvm_host
 
 
@@ -38,7 +39,7 @@ def tonnage(host_group: lvm_host.HostGroup) -> Iterator[Deployment]:
 def _at_rest(tonnage: Deployment) -> None:
     moving = "SELECT COUNT(*) FROM volumes WHERE status NOT IN ('available', 'error')"
     flying = "SELECT COUNT(*) FROM claims WHERE NOT contained OR state = 'pending'"
-    until(lambda: tonnage.number(moving) == tonnage.number(flying) == 0, "everything comes to rest")
+    wait_for(lambda: tonnage.sql_value(moving) == tonnage.sql_value(flying) == 0, "all operations have ended")
     tonnage.check_counters()
 
 
@@ -53,10 +54,12 @@ def _in_group(group: lvm_host.HostGroup) -> dict[str, int]:
     return {row["lv_name"]: int(float(row["lv_size"])) for row in json.loads(told)["report"][0]["lv"]}
 
 
-def test_killed_in_the_middle_of_creates_and_extends(tonnage: Deployment, host_group: lvm_host.HostGroup) -> None:
+def test_accepted_volumes_survive_a_kill_during_creates_and_extends(
+    tonnage: Deployment, host_group: lvm_host.HostGroup
+) -> None:
     first = [tonnage.rest.create(1) for _ in range(4)]
     for volume in first:
-        tonnage.rest.made(volume)
+        tonnage.rest.wait_until_available(volume)
     for volume in first:
         assert tonnage.rest.extend(volume, 3).status_code == 202
     accepted = [tonnage.rest.create(2) for _ in range(3)]
@@ -68,34 +71,36 @@ def test_killed_in_the_middle_of_creates_and_extends(tonnage: Deployment, host_g
     assert _in_group(host_group) == held
     allocated = sum(held.values())
     pool = tonnage.pool("thick")
-    until(lambda: tonnage.rest.pools()[pool]["provisioned_capacity_gb"] == allocated, "it is reported")
+    wait_for(
+        lambda: tonnage.rest.pools()[pool]["provisioned_capacity_gb"] == allocated, "the report includes all volumes"
+    )
     assert tonnage.rest.pools()[pool]["total_capacity_gb"] == 39.99
     tonnage.rest.delete(*held)
     assert _in_group(host_group) == {}
 
 
-def test_what_happens_behind_its_back_is_seen(tonnage: Deployment, host_group: lvm_host.HostGroup) -> None:
+def test_changes_by_others_are_reported_and_found(tonnage: Deployment, host_group: lvm_host.HostGroup) -> None:
     kept, gone = tonnage.rest.create(1), tonnage.rest.create(2)
     for volume in (kept, gone):
-        tonnage.rest.made(volume)
+        tonnage.rest.wait_until_available(volume)
     _at_rest(tonnage)
     host_group.run("lvremove", "--yes", f"{host_group.name}/{gone}")
     host_group.run("lvcreate", "--yes", "--name", "by-hand", "--size", "30g", host_group.name)
     pool = tonnage.pool("thick")
-    until(lambda: tonnage.rest.pools()[pool]["provisioned_capacity_gb"] == 31, "the report follows the group")
+    wait_for(lambda: tonnage.rest.pools()[pool]["provisioned_capacity_gb"] == 31, "the report includes the changes")
     assert tonnage.rest.pools()[pool]["free_capacity_gb"] == 8.99
     assert "headroom 8.00 GiB" in tonnage.rest.refusal(9)["message"]
 
     def causes() -> str:
-        return tonnage.attempt("manage", None, "ledger", "check").output
+        return tonnage.run_command("manage", None, "ledger", "check").output
 
-    until(lambda: gone in causes() and "by-hand" in causes(), "the ledger's check names both")
+    wait_for(lambda: gone in causes() and "by-hand" in causes(), "the check of the ledger finds both")
     tonnage.rest.delete(kept, gone)
     host_group.run("lvremove", "--yes", f"{host_group.name}/by-hand")
 
 
-#: Put before LVM's commands. Where there is a file of that name, LVM gets as far as writing down that a volume is
-#: larger, and the agent no further.
+#: A wrapper of LVM's commands. If the trap file exists, an extension ends when LVM has written its metadata: the kernel
+#: does not get the new size, and the agent is killed.
 _TRAP = """\
 #!/bin/sh
 case "$*" in *lvextend*)
@@ -110,8 +115,10 @@ exec {helper} "$@"
 
 
 @pytest.mark.heavy
-def test_thin_volumes_under_stress(lvm: lvm_guest.LvmGuest, tmp_path: pathlib.Path) -> None:
-    """In the virtual machine; tests/functional/test_use_cases.py has what happens there on a good day."""
+def test_thin_volumes_survive_kills_foreign_changes_and_a_full_pool(
+    lvm: lvm_guest.LvmGuest, tmp_path: pathlib.Path
+) -> None:
+    """This runs in the virtual machine, as test_use_cases.py does."""
     lvm.run("vgcreate", "agent", "/dev/vdd")
     lvm.run("lvcreate", "--type", "thin-pool", "--size", "512m", "--name", "agent-pool", "agent")
     lvm.run("lvchange", "--errorwhenfull", "y", "agent/agent-pool")
@@ -131,7 +138,7 @@ def test_thin_volumes_under_stress(lvm: lvm_guest.LvmGuest, tmp_path: pathlib.Pa
             assert tonnage.rest.headroom(pool, "thin") == 10
             grown, lost, written = (tonnage.rest.create(1) for _ in range(3))
             for volume in (grown, lost, written):
-                tonnage.rest.made(volume)
+                tonnage.rest.wait_until_available(volume)
 
             trap.touch()
             assert tonnage.rest.extend(grown, 2).status_code == 202
@@ -139,10 +146,10 @@ def test_thin_volumes_under_stress(lvm: lvm_guest.LvmGuest, tmp_path: pathlib.Pa
             assert lvm.run("blockdev", "--getsize64", f"/dev/agent/{grown}").out == f"{1 << 30}\n", "not in the middle"
             tonnage.kill()
             tonnage.start()
-            assert tonnage.rest.made(grown)["size"] == 2
+            assert tonnage.rest.wait_until_available(grown)["size"] == 2
             assert lvm.run("blockdev", "--getsize64", f"/dev/agent/{grown}").out == f"{2 << 30}\n"
             _at_rest(tonnage)
-            assert tonnage.attempt("manage", None, "ledger", "check").code == 0
+            assert tonnage.run_command("manage", None, "ledger", "check").code == 0
 
             lvm.run("lvremove", "--yes", f"agent/{lost}")
             lvm.run("lvextend", "--size", "3g", f"agent/{grown}")
@@ -150,20 +157,22 @@ def test_thin_volumes_under_stress(lvm: lvm_guest.LvmGuest, tmp_path: pathlib.Pa
             full = lvm.run(*("dd", "if=/dev/zero", f"of=/dev/agent/{written}", "bs=1M", "oflag=direct"), check=False)
             assert full.code != 0
 
-            def told() -> bool:
+            def reported() -> bool:
                 shown = tonnage.rest.pools()[pool]
                 return (shown["free_capacity_gb"], shown["provisioned_capacity_gb"]) == (0, 5)
 
-            until(told, "the report follows the thin pool")
+            wait_for(reported, "the report includes the changes")
             assert "free 0" in tonnage.rest.refusal(1)["message"]
             expected = {grown: "size", lost: "lost", "by-hand": "orphan"}
 
             def causes() -> dict[str, str]:
-                findings = json.loads(tonnage.attempt("manage", None, "ledger", "check", "--json").output)["findings"]
-                return {finding["what"]: finding["cause"] for finding in findings}
+                checked = tonnage.run_command("manage", None, "ledger", "check", "--json")
+                return {finding["what"]: finding["cause"] for finding in json.loads(checked.output)["findings"]}
 
-            until(lambda: expected.items() <= causes().items(), "the ledger's check tells the causes")
+            wait_for(lambda: expected.items() <= causes().items(), "the check of the ledger finds the causes")
             tonnage.rest.delete(grown, lost, written)
-            until(lambda: tonnage.rest.pools()[pool]["free_capacity_gb"] == 0.5, "what was written is free again")
+            wait_for(
+                lambda: tonnage.rest.pools()[pool]["free_capacity_gb"] == 0.5, "the report shows the space as free"
+            )
     finally:
         lvm.run("vgremove", "--yes", "agent")

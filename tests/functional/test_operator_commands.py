@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""tonnage-manage and tonnage-status on real databases, as an operator runs them."""
+"""``tonnage-manage`` and ``tonnage-status`` as processes on real databases."""
 
 import dataclasses
 import json
@@ -19,12 +19,12 @@ from tonnage.capacity.request import Provisioning
 from tonnage.ledger import models
 from tonnage.ledger.db import database, schema
 from tonnage.ledger.inventory import heartbeats
-from tonnage.rpc.messages import Tally
+from tonnage.rpc.messages import AuditSnapshot
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 _HEAVY = pytest.mark.heavy
-#: For commands whose statements the tests of the ledger run on each database: here it is the commands themselves.
+#: For tests of commands. Other tests run the statements of the ledger on each database.
 on_one_database = pytest.mark.parametrize(
     "database_url",
     ["postgresql", pytest.param("sqlite", marks=_HEAVY), pytest.param("mariadb", marks=_HEAVY)],
@@ -34,7 +34,7 @@ on_one_database = pytest.mark.parametrize(
 
 @pytest.fixture
 def run(database_url: str, tmp_path: pathlib.Path) -> Run:
-    """Run a command with the configuration of an empty database, and expect an exit status."""
+    """A function that runs a command with an empty database and asserts its exit status."""
     conf = tmp_path / "tonnage.conf"
     conf.write_text(f"[database]\nconnection = {database_url}\n", encoding="utf-8")
 
@@ -73,7 +73,7 @@ def test_the_schema_is_checked_before_and_after_a_sync(run: Run) -> None:
 
 
 @on_one_database
-def test_schedulers_that_go_by_different_rules_are_shown(run: Run, world: World) -> None:
+def test_the_upgrade_check_shows_schedulers_with_different_rules(run: Run, world: World) -> None:
     for host, ratio in (("one", "20.0"), ("two", "10.0")):
         me = heartbeats.Myself(binary=heartbeats.SCHEDULER, host=host, default_ratio=ratio, calculation="cinder")
         world.database.run(heartbeats.heartbeat, me)
@@ -90,7 +90,7 @@ def test_a_backend_is_disabled_drained_and_enabled(run: Run, world: World) -> No
     run("tonnage-manage", "backend", "disable", BACKEND, "--reason", "new disks")
     [row] = json.loads(run("tonnage-manage", "backend", "list", "--json").stdout)
     assert (row["name"], row["state"], row["reason"]) == (BACKEND, "disabled", "new disks")
-    assert world.rows("SELECT generation FROM pools") != generation, "decisions that saw it enabled do not count"
+    assert world.rows("SELECT generation FROM pools") != generation, "decisions on the enabled backend are still valid"
     run("tonnage-manage", "backend", "drain", BACKEND)
     assert json.loads(run("tonnage-manage", "backend", "list", "--json").stdout)[0]["state"] == "draining"
     run("tonnage-manage", "backend", "enable", BACKEND)
@@ -99,7 +99,7 @@ def test_a_backend_is_disabled_drained_and_enabled(run: Run, world: World) -> No
     assert "backend no@where could not be found" in told
 
 
-def test_a_backend_that_never_comes_back_is_removed(run: Run, world: World) -> None:
+def test_a_lost_backend_is_removed(run: Run, world: World) -> None:
     world.create(3, 4)
     world.settle()
     told = run("tonnage-manage", "backend", "remove", BACKEND, "--volumes-are-lost", status=1).stderr
@@ -114,7 +114,7 @@ def test_a_backend_that_never_comes_back_is_removed(run: Run, world: World) -> N
     )
     for table in ("claims", "pools", "backends"):
         assert world.rows(f"SELECT COUNT(*) FROM {table}") == [(0,)]
-    # An agent that returns begins anew; the volumes in error can be deleted.
+    # An agent that returns has a new backend. The volumes in error can be deleted.
     world.start_scheduler()
     world.start_agent()
     world.report()
@@ -124,7 +124,7 @@ def test_a_backend_that_never_comes_back_is_removed(run: Run, world: World) -> N
 
 
 @on_one_database
-def test_a_database_that_is_away(run: Run, tmp_path: pathlib.Path) -> None:
+def test_an_unreachable_database_is_reported_in_one_line(run: Run, tmp_path: pathlib.Path) -> None:
     conf = tmp_path / "away.conf"
     conf.write_text("[database]\nconnection = postgresql+psycopg://nobody@127.0.0.1:1/none\n", encoding="utf-8")
     told = run("tonnage-status", "--config-file", str(conf), "upgrade", "check", status=255).stderr
@@ -133,7 +133,7 @@ def test_a_database_that_is_away(run: Run, tmp_path: pathlib.Path) -> None:
 
 
 @on_one_database
-def test_a_wrong_configuration_is_no_warning_of_the_check(run: Run, tmp_path: pathlib.Path) -> None:
+def test_a_wrong_configuration_is_an_error_of_the_check(run: Run, tmp_path: pathlib.Path) -> None:
     conf = tmp_path / "wrong.conf"
     conf.write_text("[DEFAULT]\nservice_down_time = soon\n", encoding="utf-8")
     for file, word in ((conf, "service_down_time"), (tmp_path / "missing.conf", "missing.conf")):
@@ -144,8 +144,8 @@ def test_a_wrong_configuration_is_no_warning_of_the_check(run: Run, tmp_path: pa
 
 
 @on_one_database
-def test_what_drivers_break(run: Run, world: World) -> None:
-    """What shows in a report, and what only listings show: twice, as others may be at work on the storage."""
+def test_the_audit_command_shows_wrong_reports(run: Run, world: World) -> None:
+    """A report alone shows one finding. The other needs a comparison with a listing."""
 
     def look(**lies: Any) -> None:
         seen, listing = world.agent.look(), world.agent.listing()
@@ -153,8 +153,8 @@ def test_what_drivers_break(run: Run, world: World) -> None:
         world.deliver(seen)
         world.audit.work()
         held = sum(volume.size_gb for volume in listing.volumes)
-        tally = Tally(figures=audit_rules.for_comparison(seen.pools[0]), least_gb=held, all_gb=held)
-        world.registration.listings([dataclasses.replace(listing, tallies=[tally])])
+        snapshot = AuditSnapshot(figures=audit_rules.comparable_figures(seen.pools[0]), least_gb=held, all_gb=held)
+        world.registration.listings([dataclasses.replace(listing, audit_snapshots=[snapshot])])
         world.audit.work()
 
     volume_id = world.made(3)
@@ -180,7 +180,7 @@ def test_what_drivers_break(run: Run, world: World) -> None:
 
 
 @on_one_database
-def test_a_ledger_that_is_right(run: Run, world: World) -> None:
+def test_the_check_of_a_correct_ledger_finds_nothing(run: Run, world: World) -> None:
     world.create(3, 4)
     told = json.loads(run("tonnage-manage", "ledger", "check", "--json").stdout)
     assert (told["clean"], told["pools"], told["drift"]) == (True, 1, 0)
@@ -194,7 +194,7 @@ def test_a_ledger_that_is_right(run: Run, world: World) -> None:
 
 
 @on_one_database
-def test_drift_is_shown_mended_and_then_gone(run: Run, world: World) -> None:
+def test_drift_is_found_and_repaired(run: Run, world: World) -> None:
     world.create(3, 4)
     world.settle()
     with world.engine.begin() as connection:
@@ -227,7 +227,7 @@ def test_drift_is_shown_mended_and_then_gone(run: Run, world: World) -> None:
 
 
 @on_one_database
-def test_what_only_a_person_can_decide_is_left(run: Run, world: World) -> None:
+def test_repair_leaves_findings_that_need_an_operator(run: Run, world: World) -> None:
     volume_id = world.made(3)
     del world.pools["p0"].volumes[volume_id]
     world.registration.listings([world.agent.listing()])
@@ -238,7 +238,7 @@ def test_what_only_a_person_can_decide_is_left(run: Run, world: World) -> None:
 
 
 @on_one_database
-def test_nothing_that_could_not_be_checked_looks_like_an_answer(run: Run, world: World, tmp_path: pathlib.Path) -> None:
+def test_a_check_that_cannot_run_fails(run: Run, world: World, tmp_path: pathlib.Path) -> None:
     told = run("tonnage-manage", "ledger", "check", "--pool", "no@where#p", status=1).stderr
     assert "pool no@where#p could not be found" in told
     assert (
@@ -255,7 +255,7 @@ def test_nothing_that_could_not_be_checked_looks_like_an_answer(run: Run, world:
 
 
 @on_one_database
-def test_an_orphan_is_purged_when_somebody_says_so(run: Run, world: World) -> None:
+def test_an_orphan_is_purged_after_confirmation(run: Run, world: World) -> None:
     world.pools["p0"].volumes["of-others"] = (5, Provisioning.THIN)
     world.registration.listings([world.agent.listing()])
     [row] = json.loads(run("tonnage-manage", "orphan", "list", "--json").stdout)
@@ -263,7 +263,7 @@ def test_an_orphan_is_purged_when_somebody_says_so(run: Run, world: World) -> No
     run("tonnage-manage", "ledger", "check")
     run("tonnage-manage", "ledger", "check", "--strict", status=3)
     purge = ("tonnage-manage", "orphan", "purge", f"{BACKEND}#p0")
-    run(*purge, "of-others", status=2)  # nobody has said yes
+    run(*purge, "of-others", status=2)  # without a confirmation
     assert "is no orphan" in run(*purge, "something-else", "--yes", status=1).stderr
     assert "to be deleted" in run(*purge, "of-others", "--yes").stdout
     assert "of-others" not in run("tonnage-manage", "orphan", "list").stdout

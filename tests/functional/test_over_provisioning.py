@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two calculations choose differently: the case of docs/over-provisioning-example.rst, with real files.
+"""The example of docs/over-provisioning-example.rst with real files: the two calculations choose different pools.
 
-Where there is a message bus the requests go over it, else over REST.
+The requests use the message bus if there is one, otherwise REST.
 """
 
 import json
@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import Deploy, on_one_database
-from tests.functional.deployment import GIB, Addresses, Deployment, until
+from tests.functional.deployment import GIB, Addresses, Deployment
+from tests.servers.base import wait_for
 from tonnage.rpc.messages import CreateVolume
 
 PAIR: dict[str, dict[str, Any]] = {
@@ -30,15 +31,15 @@ PAIR: dict[str, dict[str, Any]] = {
 AUTO = {
     "filesystem_size_limit_gb": 4,
     "max_over_subscription_ratio": "auto",
-    # A driver that reports what is not its own.
+    # A capability that the driver must not report.
     "extra_capabilities": '{"allocated_capacity_gb": 3}',
 }
 
 
 def place(tonnage: Deployment, size: int) -> str:
-    """Ask for a volume and return the backend that got it, or why none did."""
+    """Request a volume and return its backend, or the message of the refusal."""
     if not tonnage.distributed:
-        answer = tonnage.rest.ask(size, "pair")
+        answer = tonnage.rest.request_volume(size, "pair")
         if answer.status_code == 409:
             return str(answer.json()["conflictingRequest"]["message"])
         pool = answer.json()["volume"]["os-vol-host-attr:host"]
@@ -73,10 +74,12 @@ def place(tonnage: Deployment, size: int) -> str:
         ),
     ],
 )
-def test_the_same_three_requests(deploy: Deploy, calculation: str, chosen: list[str], refusal: str | None) -> None:
+def test_the_calculations_place_the_same_requests_differently(
+    deploy: Deploy, calculation: str, chosen: list[str], refusal: str | None
+) -> None:
     with deploy({**PAIR, "auto": AUTO}, over_provisioning_calculation=calculation) as tonnage:
         tonnage.start()
-        tonnage.rest.new_type("pair", volume_backend_name="pair")
+        tonnage.rest.create_type("pair", volume_backend_name="pair")
         found = []
         for _ in range(3):
             found.append(place(tonnage, 8))
@@ -92,7 +95,7 @@ def test_the_same_three_requests(deploy: Deploy, calculation: str, chosen: list[
 
 
 def check_auto(tonnage: Deployment) -> None:
-    """A ratio of auto follows what is provisioned."""
+    """Assert that the ratio ``auto`` follows the provisioned capacity."""
     rest, pool = tonnage.rest, tonnage.pool("auto")
 
     def ratio() -> tuple[float, str]:
@@ -105,28 +108,28 @@ def check_auto(tonnage: Deployment) -> None:
 
     assert ratio() == (20, "auto")
     assert inputs()["formula"] == "20 while nothing is provisioned"
-    rest.made(rest.create(5, rest.new_type("auto", volume_backend_name="auto")))
-    until(lambda: ratio() == (6, "auto"), "the ratio is 1 + 5 / (4 - 4 + 1)")
-    assert tonnage.number(f"SELECT ratio FROM pools WHERE name = '{pool}'") == 6
+    rest.wait_until_available(rest.create(5, rest.create_type("auto", volume_backend_name="auto")))
+    wait_for(lambda: ratio() == (6, "auto"), "the ratio is 1 + 5 / (4 - 4 + 1)")
+    assert tonnage.sql_value(f"SELECT ratio FROM pools WHERE name = '{pool}'") == 6
     assert inputs() == {
         "formula": "1 + 5 / (4 - 4 + 1)",
         "total_capacity_gb": 4,
         "free_capacity_gb": 4,
         "provisioned_capacity_gb": 5,
     }
-    answer = rest.call("POST", "scheduler-stats/explain", {"volume": {"size": 1}})
+    answer = rest.request("POST", "scheduler-stats/explain", {"volume": {"size": 1}})
     verdicts = {verdict["pool"]: verdict for verdict in answer.json()["explanation"]["verdicts"]}
     assert verdicts[tonnage.pool("kept")]["auto_ratio"] is None
     assert verdicts[pool]["auto_ratio"]["formula"] == "1 + 5 / (4 - 4 + 1)"
 
 
 def check_audit(tonnage: Deployment) -> None:
-    """What a driver breaks is told to who asks, and in the log once."""
+    """Assert that the API, the audit command and one log line show the finding about a driver's report."""
     pool = tonnage.pool("auto")
-    found = until(lambda: tonnage.rest.pools()[pool].get("findings"), "the report has been audited")
+    found = wait_for(lambda: tonnage.rest.pools()[pool].get("findings"), "the report has been audited")
     assert [finding["breach"] for finding in found] == ["no_allocated"]
     assert "findings" not in tonnage.rest.pools()[tonnage.pool("kept")]
-    told = tonnage.attempt("manage", None, "driver", "audit", "--json")
+    told = tonnage.run_command("manage", None, "driver", "audit", "--json")
     assert told.code == 3
     assert [(one["pool"], one["because"]) for one in json.loads(told.output)["findings"]] == [(pool, found[0]["text"])]
     assert tonnage.logs().count(f"Pool {pool}: what is reported breaks no_allocated") == 1
@@ -137,7 +140,7 @@ def test_auto_is_refused_for_a_driver_that_does_not_support_it(program: str) -> 
     with Deployment(
         Addresses(), {"ram": {"volume_driver": "memory", "max_over_subscription_ratio": "auto"}}
     ) as tonnage:
-        ended = tonnage.attempt(program)
+        ended = tonnage.run_command(program)
     assert ended.code != 0
     assert ended.error == (
         f"tonnage-{program}: [ram] max_over_subscription_ratio = auto: driver MemoryDriver of [ram] does not support "

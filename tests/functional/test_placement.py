@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Usage counted from OpenStack Placement, the real one."""
+"""Quota usage from a real OpenStack Placement."""
 
 import pathlib
 import tempfile
@@ -32,7 +32,7 @@ from tonnage.scheduler.decisions.placement_requests import Move
 
 GIGABYTES = Item(Resource.GIGABYTES)
 
-#: What is shown of allocations that are otherwise than told.
+#: The columns of the table of wrong allocations.
 DIFFERENCES = ["cause", "pool", "consumer id", "told gb", "held gb"]
 
 
@@ -47,7 +47,7 @@ def configured(section: dict[str, str]) -> cfg.ConfigOpts:
 
 
 class Cloud(World):
-    """A world that counts usage from Placement. Its project has a name of its own, as Placement keeps what was told."""
+    """A world with usage from Placement. Its project has a unique name, because tests share a Placement."""
 
     def __init__(
         self, server: Placement, limit: int = -1, engine: sa.Engine | None = None, **pools: StoragePool
@@ -62,7 +62,7 @@ class Cloud(World):
         self.clock = 0.0
         settings = Settings(placed_only=True)
         self.usage = PlacementUsage(self.database, self.client, settings, lambda: self.clock, lambda seconds: None)
-        self.placer._quotas = replace(settings, beside=self.usage)
+        self.placer.quotas = replace(settings, beside=self.usage)
         if limit >= 0:
             self.limit(limit)
 
@@ -75,20 +75,20 @@ class Cloud(World):
     def pool(self, number: int) -> str:
         return f"{BACKEND}#{list(self.pools)[number]}"
 
-    def tell(self) -> None:
-        """Tell Placement of everything."""
+    def write_allocations(self) -> None:
+        """Write all allocations to Placement."""
         self.writer.providers.reconcile()
         done = self.writer.write_all()
         assert done.found == done.done
 
     def read(self) -> int:
-        """Read usage as is done before a decision, and return what there is beside the ledger's volumes."""
+        """Read the usage as before a decision, and return the GiB of other consumers than the ledger's volumes."""
         self.clock += 10
         self.usage.read([self.project])
         return self.usage.beyond(Scope(self.project))
 
     def fits(self, size: int) -> bool:
-        """Ask for a volume, after what usage is read by."""
+        """Read the usage, request a volume, and return whether the quota allows it."""
         self.read()
         [answer] = self.create(size)
         assert isinstance(answer, Answer)
@@ -96,7 +96,7 @@ class Cloud(World):
         return answer.refusal is None
 
     def allocation(self, user_id: str, size: int, generation: int | None = None) -> dict[str, Any]:
-        """Return what somebody else sends to Placement for a consumer in the first pool."""
+        """Return the request body of another writer for a consumer in the first pool."""
         here = {self.server.provider(self.pool(0)): {"resources": {"DISK_GB": size}}}
         return {
             "allocations": here if size else {},
@@ -107,7 +107,7 @@ class Cloud(World):
         }
 
     def check(self) -> None:
-        """Each pool's provider holds what is allocated in the pool."""
+        """Assert that the allocations of each provider equal those of its pool."""
         for name, allocated in self.rows("SELECT name, allocated_capacity_gb FROM pools"):
             assert sum(self.server.holders(name).values()) == allocated
 
@@ -116,47 +116,47 @@ def thin(total: int = 1000, ratio: float = 2.0, reserved: int = 10) -> StoragePo
     return StoragePool(total, ratio, thin=True, thick=False, reserved=reserved)
 
 
-def test_a_volume_is_counted_wherever_it_goes(placement_server: Placement) -> None:
+def test_allocations_follow_a_volume_through_all_operations(placement_server: Placement) -> None:
     cloud = Cloud(placement_server, p0=thin(), p1=thin()).started()
     for name in ("plain", "other"):
         cloud.database.run(volume_types.create, name)
     volume_id = cloud.made(5)
-    cloud.tell()
+    cloud.write_allocations()
     [(here,)] = cloud.rows("SELECT p.name FROM volumes v JOIN pools p ON p.id = v.pool_id")
     [there] = {cloud.pool(0), cloud.pool(1)} - {here}
     assert cloud.server.inventory(here) == cloud.server.inventory(there) == (1000, 100, 2.0)
     assert cloud.server.holders(here) == {volume_id: 5}
     assert cloud.server.usage(cloud.project) == {"VOLUME": (1, 5)}
-    # It counts as large as it shall be, from the decision on.
+    # The new size counts from the decision on.
     cloud.extend(volume_id, 8)
-    cloud.tell()
+    cloud.write_allocations()
     assert cloud.server.usage(cloud.project) == {"VOLUME": (1, 8)}
     cloud.settle()
-    cloud.tell()
+    cloud.write_allocations()
     cloud.check()
-    # While it moves it is in both places, and counts once.
+    # During a migration both pools have an allocation, and the volume counts once.
     move = MigrateVolume(request_id=cloud.request_id(), volume_id=volume_id)
     [answer] = cloud.place([Move(move)])
     assert isinstance(answer, Answer)
     assert answer.pool == there
-    cloud.tell()
+    cloud.write_allocations()
     assert cloud.server.holders(here) == {volume_id: 8}
     [(copy, size)] = cloud.server.holders(there).items()
     assert (copy != volume_id, size) == (True, 8)
     assert cloud.server.usage(cloud.project) == {"VOLUME": (1, 8), "MIGRATION": (1, 8)}
-    # The copy that is left counts in its pool until it is gone.
+    # The old copy counts in its pool until it is deleted.
     outcome = cloud.agent.work()
     assert outcome is not None
     cloud.deliver(outcome)
-    cloud.tell()
+    cloud.write_allocations()
     assert cloud.server.holders(there) == {volume_id: 8}
     assert list(cloud.server.holders(here).values()) == [8]
     cloud.check()
     cloud.settle()
-    cloud.tell()
+    cloud.write_allocations()
     assert cloud.server.holders(here) == {}
     assert cloud.server.usage(cloud.project) == {"VOLUME": (1, 8)}
-    # Another type alone changes nothing.
+    # A new type alone changes nothing.
     retype = RetypeVolume(
         request_id=cloud.request_id(),
         volume_id=volume_id,
@@ -165,31 +165,31 @@ def test_a_volume_is_counted_wherever_it_goes(placement_server: Placement) -> No
     )
     cloud.place([retype])
     assert cloud.writer.write_all().found == 0
-    let_go = cloud.made(3)
-    cloud.tell()
+    unmanaged = cloud.made(3)
+    cloud.write_allocations()
     assert cloud.server.usage(cloud.project) == {"VOLUME": (2, 11)}
-    cloud.database.run(deletions.unmanage, cloud.request_id(), let_go)
+    cloud.database.run(deletions.unmanage, cloud.request_id(), unmanaged)
     cloud.delete(volume_id)
-    cloud.tell()
+    cloud.write_allocations()
     assert cloud.server.usage(cloud.project) == {"VOLUME": (1, 8)}
     cloud.settle()
-    cloud.tell()
+    cloud.write_allocations()
     assert cloud.server.usage(cloud.project) == {}
     cloud.check()
     assert cloud.rows("SELECT COUNT(*) FROM placement_allocations") == [(0,)]
 
 
-def test_the_limit_is_exact_whatever_placement_has_been_told(placement_server: Placement) -> None:
+def test_the_limit_is_exact_with_and_without_written_allocations(placement_server: Placement) -> None:
     cloud = Cloud(placement_server, 20, p0=thin()).started()
     assert cloud.fits(5)
     assert cloud.fits(5)
-    cloud.tell()
+    cloud.write_allocations()
     assert cloud.fits(5)
-    # Some is told and some is not.
+    # Some allocations are written and some are not.
     assert not cloud.fits(6)
     assert cloud.read() == 0
-    # What others have in Placement counts.
-    cloud.tell()
+    # Allocations of other writers count.
+    cloud.write_allocations()
     cloud.server.put(f"/allocations/{uuid.uuid4()}", cloud.allocation("somebody", 3))
     assert cloud.read() == 3
     assert not cloud.fits(3)
@@ -198,12 +198,12 @@ def test_the_limit_is_exact_whatever_placement_has_been_told(placement_server: P
     assert cloud.rows("SELECT SUM(size_gb) FROM volumes") == [(17,)]
 
 
-def test_volumes_go_on_without_placement_and_it_hears_of_them_later(
+def test_volumes_are_created_while_placement_is_down_and_written_later(
     placement_server: Placement, caplog: pytest.LogCaptureFixture
 ) -> None:
     cloud = Cloud(placement_server, 20, p0=thin()).started()
     assert cloud.fits(5)
-    cloud.tell()
+    cloud.write_allocations()
     assert cloud.read() == 0
     placement_server.kill()
     assert [cloud.fits(size) for size in (5, 5, 6, 5, 1)] == [True, True, False, True, False]
@@ -212,14 +212,14 @@ def test_volumes_go_on_without_placement_and_it_hears_of_them_later(
     warned = [record.getMessage() for record in caplog.records if "counted from the ledger" in record.getMessage()]
     assert len(warned) == 1
     assert warned[0].startswith("Usage is counted from the ledger, as OpenStack Placement is away (OpenStack Placement")
-    # One that goes before Placement has ever heard of it.
+    # This volume is deleted before its allocation is written.
     cloud.settle()
     [(gone,), *_] = cloud.rows("SELECT volume_id FROM placement_allocations WHERE size_gb = 0 ORDER BY volume_id")
     cloud.delete(gone)
     cloud.settle()
     placement_server.start()
     assert cloud.read() == 0
-    cloud.tell()
+    cloud.write_allocations()
     cloud.check()
     assert cloud.server.usage(cloud.project) == {"VOLUME": (3, 15)}
     assert cloud.rows("SELECT COUNT(*) FROM placement_allocations") == [(3,)]
@@ -227,44 +227,44 @@ def test_volumes_go_on_without_placement_and_it_hears_of_them_later(
     assert not cloud.fits(1)
 
 
-def test_what_placement_loses_or_another_writer_has_told_is_told_again(
+def test_lost_or_changed_allocations_are_written_again(
     placement_server: Placement, caplog: pytest.LogCaptureFixture
 ) -> None:
     cloud = Cloud(placement_server, 20, p0=thin()).started()
     volume_id, other = cloud.made(5), cloud.made(6)
-    cloud.tell()
+    cloud.write_allocations()
     cloud.server.put(f"/allocations/{volume_id}", cloud.allocation("u", 0, generation=1))
     [lost] = allocation_check.check(cloud.database, cloud.client).differences
     assert (lost.cause, lost.consumer_id, lost.told_gb, lost.held_gb) == (allocation_check.Cause.LOST, volume_id, 5, 0)
-    # A project is given no more for it.
+    # The project gets no more quota.
     assert not cloud.fits(10)
     assert "has lost 5 GiB of the allocations of project" in caplog.text
     cloud.extend(other, 7)
-    cloud.tell()
+    cloud.write_allocations()
     assert cloud.server.usage(cloud.project) == {"VOLUME": (2, 12)}
     assert allocation_check.check(cloud.database, cloud.client).differences == []
-    # A round whose end nobody has noted.
+    # A round whose end is not recorded.
     cloud.extend(volume_id, 6)
     with cloud.database.reading() as session:
         ids = placement_allocations.compare(session).volume_ids
-    told = cloud.writer._write(cloud.database.run(placement_allocations.plan, ids, "cut off"), "cut off")
-    assert [(each.size_gb, each.generation) for each in told] == [(6, 2)]
+    written = cloud.writer._write(cloud.database.run(placement_allocations.plan, ids, "cut off"), "cut off")
+    assert [(each.size_gb, each.generation) for each in written] == [(6, 2)]
     assert cloud.read() == 0
-    cloud.tell()
+    cloud.write_allocations()
     assert cloud.server.usage(cloud.project) == {"VOLUME": (2, 13)}
     cloud.check()
 
 
-def test_what_placement_refuses_keeps_nobody_else_from_it(
+def test_a_refused_allocation_does_not_affect_others(
     placement_server: Placement, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     cloud = Cloud(placement_server, 100, p0=thin()).started()
     first = cloud.made(5)
-    cloud.tell()
+    cloud.write_allocations()
     assert cloud.read() == 0
     cloud.extend(first, 6)
     others = [cloud.made(size) for size in (1, 2)]
-    # Somebody has taken what the pool has away, and this one cannot give it back.
+    # Another writer has reduced the inventory, and the patched writer cannot restore it.
     monkeypatch.setattr(cloud.writer.providers, "clear_cache", lambda: None)
     monkeypatch.setattr(cloud.writer.providers, "_write", lambda *given: None)
     generation = cloud.server.get(f"/resource_providers/{cloud.server.provider(cloud.pool(0))}")["generation"]
@@ -275,28 +275,28 @@ def test_what_placement_refuses_keeps_nobody_else_from_it(
     assert (done.found, done.done) == (3, 2)
     assert f"The allocation of volume {first} is tried again later" in caplog.text
     assert cloud.server.holders(cloud.pool(0)) == {first: 5, **dict(zip(others, (1, 2), strict=True))}
-    # What Placement has is known all the same, so usage is.
+    # The content of Placement is still known, and so is the usage.
     assert cloud.rows("SELECT COUNT(*) FROM placement_allocations WHERE doubt IS NOT NULL") == [(0,)]
     cloud.server.put(f"/allocations/{uuid.uuid4()}", cloud.allocation("somebody", 2))
     assert cloud.read() == 2
     monkeypatch.undo()
-    cloud.tell()
+    cloud.write_allocations()
     assert cloud.server.usage(cloud.project) == {"VOLUME": (4, 11)}
 
 
-def test_a_pool_that_holds_more_than_its_figures_admit_is_told_all_the_same(placement_server: Placement) -> None:
+def test_the_ratio_of_an_inventory_is_raised_to_the_allocations(placement_server: Placement) -> None:
     cloud = Cloud(placement_server, p0=thin(100, 1.5, 20)).started()
     cloud.made(115)
-    cloud.tell()
+    cloud.write_allocations()
     assert cloud.server.inventory(cloud.pool(0)) == (100, 20, 1.5)
-    # The figures' limit is 120 there, and 150 for Tonnage: of thin volumes the reserve is kept free alone.
+    # Placement's limit is 120 GiB. Tonnage's limit is 150 GiB, because the reserve does not reduce thin capacity.
     cloud.made(30)
-    cloud.tell()
+    cloud.write_allocations()
     assert cloud.server.inventory(cloud.pool(0)) == (100, 20, 1.82)
     cloud.check()
 
 
-def test_it_is_found_in_keystones_catalog_by_the_options_of_nova(placement_server: Placement) -> None:
+def test_placement_is_found_in_the_catalog_with_the_options_of_nova(placement_server: Placement) -> None:
     with openstack.Cloud() as keystone:
         found = options.required(configured(keystone.options))
         with pytest.raises(PlacementUnavailable, match=r"cannot be asked: .*placement"):
@@ -314,7 +314,7 @@ def test_it_is_found_in_keystones_catalog_by_the_options_of_nova(placement_serve
             wrong.providers()
 
 
-def test_what_is_to_be_told_is_found_alike_on_every_database(database_url: str) -> None:
+def test_every_database_finds_the_allocations_to_write(database_url: str) -> None:
     engine = database.create_engine(database_url)
     schema.sync(engine)
     pools = {f"p{number}": thin() for number in range(2)}
@@ -330,7 +330,7 @@ def test_what_is_to_be_told_is_found_alike_on_every_database(database_url: str) 
     def differing() -> list[str]:
         return compare()[0]
 
-    def tell(*volume_ids: str) -> dict[tuple[str, str], int]:
+    def write(*volume_ids: str) -> dict[tuple[str, str], int]:
         plan = ledger.run(placement_allocations.plan, volume_ids, "round")
         ledger.run(placement_allocations.note, plan, "round")
         return {(each.volume_id, each.kind.value): each.size_gb for each in plan}
@@ -340,14 +340,14 @@ def test_what_is_to_be_told_is_found_alike_on_every_database(database_url: str) 
         assert placement_allocations.any_untold(session, now)
     assert compare() == (ids, None)
     assert (compare("", 3), compare(ids[1], 3)) == ((ids[:2], ids[1]), (ids[2:], None))
-    assert sorted(tell(*ids).values()) == [5, 6, 7]
+    assert sorted(write(*ids).values()) == [5, 6, 7]
     assert differing() == []
     with ledger.reading() as session:
         assert not placement_allocations.any_untold(session, now)
         assert placement_allocations.told_of(session, "demo") == placement_allocations.Told({"": 18}, False)
         assert sum(pool.told_gb for pool in placement_allocations.pools(session)) == 18
         assert [pool.allocated_gb - pool.told_gb for pool in placement_allocations.pools(session)] == [0, 0]
-    # A round that has not ended is found again, and its end counts no more.
+    # The allocations of an unfinished round are found again, and its end no longer counts.
     world.extend(ids[0], 20)
     plan = ledger.run(placement_allocations.plan, ids, "first")
     assert [each.size_gb for each in plan] == [20]
@@ -359,9 +359,9 @@ def test_what_is_to_be_told_is_found_alike_on_every_database(database_url: str) 
     ledger.run(placement_allocations.note, plan, "second")
     assert differing() == []
     world.settle()
-    # A copy elsewhere is a consumer of its own.
+    # A copy in another pool is a consumer of its own.
     world.place([Move(MigrateVolume(request_id=world.request_id(), volume_id=ids[1]))])
-    assert list(tell(*differing())) == [(ids[1], "MIGRATION")]
+    assert list(write(*differing())) == [(ids[1], "MIGRATION")]
     with ledger.reading() as session:
         assert placement_allocations.told_of(session, "demo").of("") == sum(
             row[0] for row in world.rows("SELECT size_gb FROM volumes")
@@ -370,7 +370,7 @@ def test_what_is_to_be_told_is_found_alike_on_every_database(database_url: str) 
 
 
 def run(line: str, conf_file: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[list[str]]]:
-    """Run a command of tonnage-manage; return its status and the cells of the table that it printed."""
+    """Run a command of tonnage-manage, and return its exit status and the cells of its table."""
     conf = cfg.ConfigOpts()
     conf.register_cli_opt(cfg.SubCommandOpt("command", handler=manage._commands))
     quota_options.register(conf)
@@ -382,7 +382,7 @@ def run(line: str, conf_file: pathlib.Path, capsys: pytest.CaptureFixture[str]) 
     return status, [[cell.strip() for cell in line] for line in lines]
 
 
-def test_commands_tell_what_there_is_to_do_and_what_is_wrong(
+def test_commands_write_check_and_repair_allocations(
     placement_server: Placement, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     url, file = f"sqlite:///{tmp_path}/tonnage.sqlite", tmp_path / "tonnage.conf"
@@ -396,10 +396,10 @@ def test_commands_tell_what_there_is_to_do_and_what_is_wrong(
     def migrations(needed: int, done: int) -> list[list[str]]:
         return [["Migration", "Total Needed", "Completed"], ["placement_allocations", str(needed), str(done)]]
 
-    # Nobody has to write allocations who does not say where to.
+    # Without [placement] there is nothing to write.
     file.write_text(render(ledger))
     assert run(migrate, file, capsys) == (0, migrations(0, 0))
-    # They are written before usage is counted by them.
+    # The allocations are written before usage_source changes.
     sections = {**ledger, "placement": cloud.server.options}
     file.write_text(render(sections))
     assert run(f"{migrate} --max-count 2", file, capsys) == (1, migrations(2, 2))
@@ -407,7 +407,7 @@ def test_commands_tell_what_there_is_to_do_and_what_is_wrong(
     assert run(f"{migrate} --max-count 2", file, capsys) == (0, migrations(0, 0))
     assert run(f"{migrate} --max-count 0", file, capsys) == (127, [])
     assert cloud.server.holders(cloud.pool(0)) == dict(zip(ids, (1, 2, 3), strict=True))
-    # From now on what is lost there is wrong.
+    # With usage_source = placement a lost allocation is an error.
     file.write_text(render({**sections, "quota": {"usage_source": "placement"}}))
     assert run("quota check", file, capsys) == (0, [])
     cloud.server.put(f"/allocations/{ids[1]}", cloud.allocation("u", 0, generation=1))
@@ -415,20 +415,20 @@ def test_commands_tell_what_there_is_to_do_and_what_is_wrong(
     cloud.server.put(f"/allocations/{stranger}", cloud.allocation("u", 9))
     lost, foreign = (["lost", cloud.pool(0), ids[1], "2", "0"], ["foreign", cloud.pool(0), stranger, "0", "9"])
     assert run("quota check", file, capsys) == (3, [DIFFERENCES, lost, foreign])
-    # What Placement has no room for, as somebody else has taken it, is not mended.
+    # An allocation that does not fit beside those of others cannot be repaired.
     greedy = str(uuid.uuid4())
     cloud.server.put(f"/allocations/{greedy}", cloud.allocation("u", 1800 - 13))
     full = ["foreign", cloud.pool(0), greedy, "0", str(1800 - 13)]
     status, shown = run("quota sync", file, capsys)
     assert (status, shown[:2], sorted(shown[2:])) == (3, [DIFFERENCES, lost], sorted([foreign, full]))
-    # From then on it is known that Placement has still to be told, and so it is told once there is room.
+    # The ledger has recorded that the allocation is missing, so it is written as soon as it fits.
     cloud.server.put(f"/allocations/{greedy}", cloud.allocation("u", 0, generation=1))
     assert run("quota sync", file, capsys) == (0, [DIFFERENCES, foreign])
     assert cloud.server.holders(cloud.pool(0))[ids[1]] == 2
     cloud.server.put(f"/allocations/{ids[1]}", cloud.allocation("u", 0, generation=1))
     assert run("quota sync", file, capsys) == (4, [DIFFERENCES, lost, foreign])
     assert run("quota check", file, capsys) == (0, [DIFFERENCES, foreign])
-    # Without Placement nobody can look, and nothing can be written.
+    # Without Placement the check and the writes fail.
     cloud.extend(ids[0], 4)
     placement_server.kill()
     with pytest.raises(PlacementUnavailable):
@@ -442,49 +442,49 @@ def test_commands_tell_what_there_is_to_do_and_what_is_wrong(
 
 
 def over_quota(deployment: Deployment, size: int) -> bool:
-    """Ask for a volume, and tell whether there is no quota for it."""
-    answer = deployment.rest.ask(size)
+    """Request a volume, and return whether it exceeds the quota."""
+    answer = deployment.rest.request_volume(size)
     assert answer.status_code in (202, 413), answer.text
     return answer.status_code == 413
 
 
 def in_use(deployment: Deployment) -> int:
-    """Return how many GiB the API says that the project has."""
+    """Return the usage of the project in GiB, as the API shows it."""
     shown = deployment.rest.get("os-quota-sets/demo", usage=True)["quota_set"]["gigabytes"]
     return int(shown["in_use"]) + int(shown["reserved"])
 
 
-def test_a_deployment_goes_over_to_placement_and_outlives_it(placement_server: Placement) -> None:
+def test_a_deployment_uses_placement_and_survives_its_outage(placement_server: Placement) -> None:
     backends = {"thin": {"filesystem_size_limit_gb": 8, "max_over_subscription_ratio": 2.0}}
-    with Deployment(Addresses(), backends) as deployment:
-        rest, pool = deployment.rest, deployment.pool("thin")
-        with deployment.conf.open("a") as conf:
-            conf.write(render({"placement": placement_server.options, "quota": {"count_usage_from_placement": True}}))
-        deployment.start()
-        assert rest.call("PUT", "os-quota-sets/demo", {"quota_set": {"gigabytes": 12}}).status_code == 200
+    sections = {"placement": placement_server.options, "quota": {"count_usage_from_placement": True}}
+    with Deployment(Addresses(), backends, sections=sections) as deployment:
+        rest, pool = deployment.start().rest, deployment.pool("thin")
+        assert rest.request("PUT", "os-quota-sets/demo", {"quota_set": {"gigabytes": 12}}).status_code == 200
         assert [over_quota(deployment, size) for size in (6, 7, 2, 5)] == [False, True, False, True]
-        base.wait_for(lambda: sum(placement_server.holders(pool).values()) == 8, "Placement hears of it")
+        base.wait_for(lambda: sum(placement_server.holders(pool).values()) == 8, "Placement has the allocations")
         placement_server.kill()
-        # It goes on, counted by the ledger, and says so once.
+        # Usage is counted from the ledger, with one log line.
         volume_id = rest.create(3)
         assert [over_quota(deployment, size) for size in (2, 1, 1)] == [True, False, True]
-        rest.made(volume_id)
+        rest.wait_until_available(volume_id)
         rest.delete(volume_id)
         away = "Usage is counted from the ledger, as OpenStack Placement is away"
         base.wait_for(
-            lambda: over_quota(deployment, 10) and away in deployment.logs(), "it says that Placement is away"
+            lambda: over_quota(deployment, 10) and away in deployment.logs(), "the log says that Placement is away"
         )
         assert [over_quota(deployment, 10) for _ in range(3)] == [True] * 3
         assert deployment.logs().count(away) == 1
         placement_server.start()
-        base.wait_for(lambda: sum(placement_server.holders(pool).values()) == 9, "Placement hears of what it missed")
+        base.wait_for(
+            lambda: sum(placement_server.holders(pool).values()) == 9, "Placement has the allocations of the outage"
+        )
         assert in_use(deployment) == 9
-        checked = deployment.attempt("manage", None, "quota", "check")
+        checked = deployment.run_command("manage", None, "quota", "check")
         assert (checked.code, checked.output.splitlines()[-1]) == (
             0,
             "OpenStack Placement: it holds all that it was told",
         )
-        # What others have in Placement counts, and is shown.
+        # Allocations of other writers count and are shown.
         here = {placement_server.provider(pool): {"resources": {"DISK_GB": 2}}}
         foreign = {
             "allocations": here,
@@ -494,6 +494,8 @@ def test_a_deployment_goes_over_to_placement_and_outlives_it(placement_server: P
             "consumer_type": "VOLUME",
         }
         placement_server.put(f"/allocations/{uuid.uuid4()}", foreign)
-        base.wait_for(lambda: "11G has been consumed" in rest.ask(10).text, "it is known what others have")
-        base.wait_for(lambda: in_use(deployment) == 11, "it is shown what others have")
+        base.wait_for(
+            lambda: "11G has been consumed" in rest.request_volume(10).text, "the allocation of another writer counts"
+        )
+        base.wait_for(lambda: in_use(deployment) == 11, "the allocation of another writer is shown")
         assert not over_quota(deployment, 1)

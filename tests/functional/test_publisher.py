@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The publisher as an operator runs it."""
+"""``tonnage-publisher`` as a process."""
 
 import pathlib
-import signal
-import subprocess
-import sys
 
-from tests.functional.deployment import until
+from tests.functional.deployment import render, run_process
+from tests.servers.base import wait_for
 from tests.servers.kube_api import KubeApi
 from tonnage.capacity import type_conversion
 from tonnage.k8s.capacity import driver_rows
 from tonnage.k8s.capacity.patches import DriverPatch
 from tonnage.ledger.db import database, schema
 
-_COMMAND = pathlib.Path(sys.executable).parent / "tonnage-publisher"
 NAME = "disk.example.com"
 
 
@@ -21,7 +18,7 @@ def sizes(cluster: KubeApi) -> list[str]:
     return [each["capacity"] for each in cluster.capacities.values()]
 
 
-def test_what_a_driver_has_is_published_while_it_is_true(tmp_path: pathlib.Path) -> None:
+def test_changes_of_a_drivers_capacity_are_published(tmp_path: pathlib.Path) -> None:
     engine = database.create_engine(f"sqlite:///{tmp_path}/tonnage.sqlite")
     schema.sync(engine)
     ledger = database.Database(engine)
@@ -39,22 +36,24 @@ def test_what_a_driver_has_is_published_while_it_is_true(tmp_path: pathlib.Path)
         cluster.add_class("fast", NAME)
         conf = tmp_path / "tonnage.conf"
         conf.write_text(
-            f"[DEFAULT]\nstate_path = {tmp_path}\n[database]\nconnection = sqlite:///$state_path/tonnage.sqlite\n"
-            f"[kubernetes]\nkubeconfig = {cluster.kubeconfig(tmp_path)}\npublisher_interval = 0.1\n"
-            "publisher_namespace = storage\n"
+            render(
+                {
+                    "database": {"connection": engine.url},
+                    "kubernetes": {
+                        "kubeconfig": cluster.kubeconfig(tmp_path),
+                        "publisher_interval": 0.1,
+                        "publisher_namespace": "storage",
+                    },
+                }
+            )
         )
         patch("1Gi")
-        process = subprocess.Popen([_COMMAND, "--config-file", conf], stderr=subprocess.PIPE, text=True)
-        try:
-            until(lambda: sizes(cluster) == ["1Gi"], "it is published")
+        with run_process("publisher", conf) as publisher:
+            wait_for(lambda: sizes(cluster) == ["1Gi"], "the capacity is published")
             patch("2Gi")
-            until(lambda: sizes(cluster) == ["2Gi"], "what is new is published")
+            wait_for(lambda: sizes(cluster) == ["2Gi"], "the new capacity is published")
             ledger.run(driver_rows.delete, NAME)
-            until(lambda: not cluster.capacities, "what is gone is deleted")
-        finally:
-            process.send_signal(signal.SIGTERM)
-            _, said = process.communicate(timeout=60)
+            wait_for(lambda: not cluster.capacities, "the published object is deleted")
     ledger.close()
-    assert process.returncode == 0, said
-    assert "Traceback" not in said
-    assert "CSIStorageCapacity in namespace storage: 1 made, 0 changed, 0 deleted, 0 failed" in said
+    log = publisher.log.read_text(encoding="utf-8")
+    assert "CSIStorageCapacity in namespace storage: 1 made, 0 changed, 0 deleted, 0 failed" in log

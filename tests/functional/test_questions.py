@@ -1,34 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command ``tonnage`` beside a real tonnage-standalone."""
+"""The ``tonnage`` command, which explains decisions, against a real ``tonnage-standalone``."""
 
 import json
 import pathlib
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
-import requests
 
-from tests.functional import standalone
-from tests.functional.standalone import COMMANDS, Standalone
+from tests.functional.deployment import COMMANDS, Deployment, standalone
 
 Run = Callable[..., str]
 THIN, THICK = "box@thin#thin", "box@thick#thick"
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
-    with standalone.standalone(tmp_path_factory.mktemp("questions")) as one:
-        yield one
+def tonnage() -> Iterator[Deployment]:
+    with standalone() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
-def run(running: Standalone) -> Run:
+def run(tonnage: Deployment) -> Run:
     def command(*arguments: str, status: int = 0, said: str = "", given: str = "") -> str:
-        conf = running.folder / "tonnage.conf"
         ended = subprocess.run(
-            [COMMANDS / "tonnage", *arguments, "--config-file", conf, "--url", running.url],
+            [COMMANDS / "tonnage", *arguments, "--config-file", tonnage.conf, "--url", tonnage.rest.url],
             input=given,
             capture_output=True,
             text=True,
@@ -43,7 +39,7 @@ def run(running: Standalone) -> Run:
     return command
 
 
-def test_a_request_is_explained(run: Run) -> None:
+def test_explain_names_the_pool_and_the_reasons_against_others(run: Run) -> None:
     shown = run("explain", "3")
     assert shown.startswith(f"3 GiB goes to {THIN}, the best of 1 candidate")
     assert "CapacityFilter: has headroom 2.00 GiB (total 2, free 2" in shown
@@ -53,7 +49,7 @@ def test_a_request_is_explained(run: Run) -> None:
     assert verdicts[THIN]["weights"][0]["weigher"] == "CapacityWeigher"
 
 
-def test_a_refusal_ends_with_a_status_of_its_own_and_names_the_nearest_miss(run: Run) -> None:
+def test_explain_of_a_refusal_exits_3_and_names_the_nearest_miss(run: Run) -> None:
     shown = run("explain", "300", "--zone", "moon", status=3)
     assert shown.startswith("No pool for 300 GiB: 2 pools; AvailabilityZoneFilter refused 2, nearest")
     assert "AvailabilityZoneFilter: is in availability zone 'nova'" in shown
@@ -62,12 +58,12 @@ def test_a_refusal_ends_with_a_status_of_its_own_and_names_the_nearest_miss(run:
     assert explanation["refusal"]["nearest"]["filter"] == "AvailabilityZoneFilter"
 
 
-def test_groups(run: Run) -> None:
+def test_explain_places_several_volumes_all_or_none(run: Run) -> None:
     assert run("explain", "15", "--count", "2").count(f"goes to {THIN}") == 2
     assert "volume 3 of 3, all or none" in run("explain", "15", "--count", "3", status=3)
 
 
-def test_what_if_shows_what_would_differ(run: Run) -> None:
+def test_what_if_shows_the_decision_after_a_change(run: Run) -> None:
     assert "refused" in run("what-if", "50", status=3)
     outlook = json.loads(run("what-if", "50", "--ratio", "box@thin=5", "--calculation", "standard", "--json"))
     assert [each["pool"] for each in outlook["outlooks"][0]["volumes"]] == [THIN]
@@ -83,7 +79,7 @@ def test_what_if_shows_what_would_differ(run: Run) -> None:
     assert "box@new#new" in run("what-if", "60", "--add", json.dumps(new))
 
 
-def test_a_list_is_played_in_order(run: Run, tmp_path: pathlib.Path) -> None:
+def test_what_if_plays_a_list_of_requests_in_order(run: Run, tmp_path: pathlib.Path) -> None:
     asked = json.dumps([{"volume": {"size": 30}}, {"volume": {"size": 30}}, {"volumes": [{"size": 1}, {"size": 1}]}])
     played = json.loads(run("what-if", "--file", "-", "--ratio", "box@thin=5", "--json", given=asked))["outlooks"]
     assert [each["pool"] for outlook in played for each in outlook["volumes"]] == [THIN] * 4
@@ -91,15 +87,10 @@ def test_a_list_is_played_in_order(run: Run, tmp_path: pathlib.Path) -> None:
     run("what-if", "--file", str(tmp_path / "requests.json"), status=3)
 
 
-def test_a_volume_that_is_there(run: Run, running: Standalone) -> None:
-    api = f"{running.url}/v3/demo"
-    volume = requests.post(f"{api}/volumes", json={"volume": {"size": 1}}, timeout=30).json()["volume"]["id"]
-    kind = {"volume_type": {"name": "solid", "extra_specs": {"thick_provisioning_support": "<is> True"}}}
-    requests.post(f"{api}/types", json=kind, timeout=30).raise_for_status()
-    deadline = time.monotonic() + 30
-    while requests.get(f"{api}/volumes/{volume}", timeout=30).json()["volume"]["status"] != "available":
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+def test_explain_of_an_existing_volume(run: Run, tonnage: Deployment) -> None:
+    volume = tonnage.rest.create(1)
+    tonnage.rest.create_type("solid", thick_provisioning_support="<is> True")
+    tonnage.rest.wait_until_available(volume)
     assert run("explain", "--migrate", volume).startswith(f"1 GiB thin goes to {THICK}, the best of 1 candidate")
     moved = run("explain", "--retype", volume, "--type", "solid", "--migration-policy", "on-demand")
     assert moved.startswith("Cannot stay where it is: No pool for 0 GiB")
@@ -118,11 +109,11 @@ def test_a_volume_that_is_there(run: Run, running: Standalone) -> None:
         ),
     ],
 )
-def test_mistakes_are_one_line(run: Run, arguments: list[str], status: int, said: str) -> None:
+def test_a_wrong_argument_is_reported_in_one_line(run: Run, arguments: list[str], status: int, said: str) -> None:
     assert run(*arguments, status=status, said=said) == ""
 
 
-def test_nobody_to_ask(tmp_path: pathlib.Path) -> None:
+def test_an_unreachable_api_is_reported_in_one_line(tmp_path: pathlib.Path) -> None:
     conf = tmp_path / "tonnage.conf"
     conf.write_text("[DEFAULT]\ntransport_url = kombu+memory://\nosapi_volume_listen_port = 1\n")
     command = [COMMANDS / "tonnage", "--config-file", conf, "explain", "1"]

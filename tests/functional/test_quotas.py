@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas where several schedulers are at work: exactly the limit, on every database, and no two wait for each other."""
+"""Quotas under several schedulers on every database: exactly the limit, and no deadlocks."""
 
 import random
 import uuid
@@ -9,8 +9,8 @@ from concurrent import futures
 import pytest
 import sqlalchemy as sa
 
-from tests.functional import cores
-from tests.functional.cores import Storage
+from tests.functional.deployment import in_process
+from tests.functional.deployment.in_process import RecordingAgents
 from tests.unit.quotas.test_reservations import Game
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.ledger import models
@@ -20,7 +20,7 @@ from tonnage.quotas import limit_rows, usage_check, usage_counters
 from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import Answer, CreateVolume, ExtendVolume
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 
 BACKENDS, SCHEDULERS, LIMIT = 8, 3, 70
 
@@ -39,23 +39,23 @@ def engine(database_url: str) -> Iterator[sa.Engine]:
 
 
 @pytest.fixture
-def storage() -> Storage:
-    return Storage()
+def agents() -> RecordingAgents:
+    return RecordingAgents()
 
 
 @pytest.fixture
-def schedulers(engine: sa.Engine, source: float, storage: Storage) -> Iterator[list[SchedulerCore]]:
+def schedulers(engine: sa.Engine, source: float, agents: RecordingAgents) -> Iterator[list[SchedulerManager]]:
     quotas = Quotas({Resource.VOLUMES: -1, Resource.GIGABYTES: -1}, source)
-    with cores.running(
-        engine, storage, schedulers=SCHEDULERS, backends=BACKENDS, room=10_000, quotas=quotas
+    with in_process.run_schedulers(
+        engine, agents, schedulers=SCHEDULERS, backends=BACKENDS, capacity=10_000, quotas=quotas
     ) as schedulers:
         yield schedulers
 
 
 @pytest.fixture
 def collisions(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
-    """Transactions that got into each other's way so that one was run again."""
-    return cores.collisions(monkeypatch)
+    """The errors of transactions that were retried because of another transaction."""
+    return in_process.record_collisions(monkeypatch)
 
 
 def limit(engine: sa.Engine, project: str, gigabytes: int, **more: int) -> None:
@@ -73,10 +73,10 @@ def create(project: str, size: int) -> CreateVolume:
     return CreateVolume(request_id=f"req-{uuid.uuid4()}", volume_id=str(uuid.uuid4()), size_gb=size, project_id=project)
 
 
-def test_all_of_the_quota_goes_to_whoever_asks_and_not_a_gib_more(
-    engine: sa.Engine, schedulers: list[SchedulerCore], storage: Storage, collisions: list[BaseException]
+def test_concurrent_requests_get_exactly_the_quota(
+    engine: sa.Engine, schedulers: list[SchedulerManager], agents: RecordingAgents, collisions: list[BaseException]
 ) -> None:
-    """Creates, extends and deletes of two projects that have a limit and one that has none, in all schedulers."""
+    """All schedulers create, extend and delete volumes of two projects with a limit and one without."""
     projects = ["p1", "p2", "free"]
     for project in projects[:2]:
         limit(engine, project, LIMIT)
@@ -97,8 +97,8 @@ def test_all_of_the_quota_goes_to_whoever_asks_and_not_a_gib_more(
         assert sum(size for of, size, answer in made if of == project and answer in placed) == LIMIT
     assert used(engine, "free") == sum(sizes)
     assert collisions == []
-    # What is given back is there again, and growth takes of the same.
-    schedulers[0].outcomes(storage.outcomes())
+    # An extension takes from the same quota.
+    schedulers[0].outcomes(agents.outcomes())
     mine = [(answer.volume_id, size) for of, size, answer in made if of == "p1" and answer.pool][:4]
     limit(engine, "p1", LIMIT + 4)
 
@@ -108,15 +108,15 @@ def test_all_of_the_quota_goes_to_whoever_asks_and_not_a_gib_more(
         try:
             return schedulers[number % SCHEDULERS].place(message).refusal is None
         except Exception:
-            return False  # it is growing already
+            return False  # the volume is already being extended
 
     with futures.ThreadPoolExecutor(8) as threads:
         assert sum(threads.map(grow, range(8))) == 2
     assert collisions == []
 
 
-def test_counters_are_locked_in_the_order_in_which_they_are_written(engine: sa.Engine) -> None:
-    """Also where the database sorts as people do."""
+def test_counters_are_locked_in_the_order_of_their_writes(engine: sa.Engine) -> None:
+    """The database may sort by the rules of a language."""
     if engine.dialect.name == "postgresql":
         with engine.begin() as connection:
             for name in ("project_id", "user_id"):
@@ -133,7 +133,7 @@ def test_counters_are_locked_in_the_order_in_which_they_are_written(engine: sa.E
     assert found == [scope[:2] for scope in sorted(scopes)]
 
 
-def test_projects_whose_names_differ_in_case_alone_are_different_projects(engine: sa.Engine) -> None:
+def test_project_names_are_case_sensitive(engine: sa.Engine) -> None:
     world = World({"p0": StoragePool(1000, 2.0, thin=True, thick=False)}, engine=engine).started()
     for project in ("Demo", "demo", "démo"):
         limit(engine, project, 5)
@@ -144,10 +144,10 @@ def test_projects_whose_names_differ_in_case_alone_are_different_projects(engine
             assert volumes.totals(session, volumes.Query(project_id=project)) == (1, 5)
 
 
-def test_random_requests_are_judged_alike_on_every_database(engine: sa.Engine, source: float) -> None:
+def test_random_requests_get_the_same_answers_on_every_database(engine: sa.Engine, source: float) -> None:
     chance = random.Random(11)
     world = World({"p0": StoragePool(10_000, 2.0, thin=True, thick=False)}, engine=engine).started()
-    world.placer._quotas = Quotas({}, source)
+    world.placer.quotas = Quotas({}, source)
     game = Game(world, [world.database.run(volume_types.create, name).id for name in ("fast", "slow")], {})
     game.change(8, 20, 9, 16)
     for _ in range(60):

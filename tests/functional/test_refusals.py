@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation's refusals are what Tonnage answers, and there is one for each filter."""
+"""The documented refusals equal the answers of Tonnage, and every filter has one."""
 
 import configparser
 import json
@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.functional.deployment import Addresses, Deployment, until
+from tests.functional.deployment import Addresses, Deployment
+from tests.servers.base import wait_for
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "refusals.rst").read_text(encoding="utf-8")
@@ -27,9 +28,12 @@ COMMAND = re.compile(
 )
 
 
+NOT_REPORTED = "SELECT COUNT(*) FROM claims WHERE NOT contained"
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One command of the page: what is asked, which part of the answer is wanted, and what that is there."""
+    """One command of the page: a request, the path of a value in its answer, and the value that the page shows."""
 
     method: str
     path: str
@@ -40,7 +44,7 @@ class Call:
 
 
 def calls() -> Iterator[Call]:
-    """Yield the calls of the page in their order."""
+    """Yield the calls of the page in order."""
     for block in BLOCK.findall(PAGE):
         for entry in re.split(r"^\$ ", textwrap.dedent(block), flags=re.MULTILINE)[1:]:
             command, *lines = entry.strip().split("\n")
@@ -49,7 +53,7 @@ def calls() -> Iterator[Call]:
             if command.startswith(("api=", "json=")):
                 continue
             found = COMMAND.fullmatch(command)
-            assert found is not None, f"this is for people only, not for the test: {command}"
+            assert found is not None, f"the test cannot parse this command: {command}"
             yield Call(
                 method=found["method"] or "POST",
                 path=found["path"],
@@ -65,25 +69,23 @@ CALLS = list(calls())
 
 @pytest.fixture(scope="module")
 def tonnage() -> Iterator[Deployment]:
-    """Tonnage, set up as the page says."""
+    """Tonnage with the configuration of the page."""
     parser = configparser.ConfigParser(interpolation=None, default_section="")
     parser.read(CONF, encoding="utf-8")
     sections = {name: dict(parser[name]) for name in parser.sections()}
     defaults = sections.pop("DEFAULT")
-    deployment = Deployment(Addresses(), sections, **defaults)
-    deployment.host = defaults["host"]
-    with deployment:
+    with Deployment(Addresses(), sections, **defaults) as deployment:
         yield deployment.start()
 
 
-def test_every_word_is_what_tonnage_answers(tonnage: Deployment) -> None:
+def test_the_documented_refusals_equal_the_answers(tonnage: Deployment) -> None:
     variables: dict[str, str] = {}
     answered: list[tuple[str, str]] = []
     for call in CALLS:
         body = call.body
         for name, value in variables.items():
             body = body.replace(f"'${name}'", value)
-        answer: Any = tonnage.rest.call(call.method, call.path, json.loads(body)).json()
+        answer: Any = tonnage.rest.request(call.method, call.path, json.loads(body)).json()
         for step in call.wanted:
             assert step in answer, answer
             answer = answer[step]
@@ -91,12 +93,12 @@ def test_every_word_is_what_tonnage_answers(tonnage: Deployment) -> None:
             answered.append((call.shown, answer))
         else:
             variables[call.variable] = answer
-            tonnage.rest.made(answer)
-            until(lambda: not tonnage.number("SELECT COUNT(*) FROM claims WHERE NOT contained"), "a report has seen it")
+            tonnage.rest.wait_until_available(answer)
+            wait_for(lambda: not tonnage.sql_value(NOT_REPORTED), "a report includes the volume")
     assert [told for _, told in answered] == [shown for shown, _ in answered]
 
 
-def test_there_is_one_for_each_filter() -> None:
+def test_every_filter_has_a_documented_refusal() -> None:
     _, *parts = TITLE.split(PAGE)
     sections = {title: " ".join(text.split()) for title, text in zip(parts[::2], parts[1::2], strict=True)}
     installed = {point.name for point in metadata.distribution("tonnage").entry_points.select(group="tonnage.filters")}

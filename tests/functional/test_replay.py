@@ -1,14 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real tonnage-standalone records its decisions, and ``tonnage replay`` makes them again."""
+"""``tonnage replay`` repeats the decisions that a real ``tonnage-standalone`` has recorded."""
 
 import json
 import pathlib
+import shutil
 import subprocess
 
-import requests
-
-from tests.functional import standalone
-from tests.functional.standalone import COMMANDS
+from tests.functional.deployment import COMMANDS, standalone
 
 THIN, THICK = "box@thin#thin", "box@thick#thick"
 
@@ -27,25 +25,20 @@ def replay(conf: pathlib.Path, log: pathlib.Path, *arguments: str, status: int) 
 
 
 def test_decisions_are_recorded_and_replayed(tmp_path: pathlib.Path) -> None:
-    log = tmp_path / "decisions-box.jsonl"
-    with standalone.standalone(tmp_path, f"decision_log = {tmp_path}/decisions-${{host}}.jsonl") as running:
-        url = f"{running.url}/v3/demo/volumes"
+    conf, log = tmp_path / "tonnage.conf", tmp_path / "decisions-box.jsonl"
+    with standalone(decision_log=f"{tmp_path}/decisions-${{host}}.jsonl") as tonnage:
+        rest = tonnage.rest
         for body in (
             {"volume": {"size": 1}},
             {"volumes": [{"size": 2}, {"size": 1}]},
             {"volume": {"size": 70}},
             {"volume": {"size": 1, "availability_zone": "moon"}},
         ):
-            assert requests.post(url, json=body, timeout=30).status_code in (202, 409)
-        made = requests.get(f"{url}/detail", timeout=30).json()["volumes"][-1]["id"]
-
-        def available() -> bool:
-            return bool(requests.get(f"{url}/{made}", timeout=30).json()["volume"]["status"] == "available")
-
-        standalone.wait_until(available, 60)
-        body = {"os-extend": {"new_size": 5}}
-        assert requests.post(f"{url}/{made}/action", json=body, timeout=30).status_code == 202
-    conf = tmp_path / "tonnage.conf"
+            assert rest.request("POST", "volumes", body).status_code in (202, 409)
+        oldest = rest.volumes()[-1]["id"]
+        rest.wait_until_available(oldest)
+        assert rest.extend(oldest, 5).status_code == 202
+        shutil.copy(tonnage.conf, conf)
     told = json.loads(replay(conf, log, "--json", "--all", status=0))
     assert (told["decisions"], told["differ"]) == (5, 0)
     assert [each["recorded"]["pools"] for each in told["replayed"]] == [[THIN], [THIN, THIN], [], [], [THIN]]
@@ -61,7 +54,7 @@ def test_decisions_are_recorded_and_replayed(tmp_path: pathlib.Path) -> None:
     assert "Nothing is asked of a scheduler" not in shown
 
 
-def test_mistakes_are_one_line(tmp_path: pathlib.Path) -> None:
+def test_unusable_configurations_and_logs_are_reported_in_one_line(tmp_path: pathlib.Path) -> None:
     conf = tmp_path / "tonnage.conf"
     conf.write_text("[DEFAULT]\nscheduler_default_filters = MoonFilter\n")
     empty = tmp_path / "empty"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages that travel together, over a real message bus that goes away and comes back."""
+"""Batches of messages over a real message bus, which is killed and restarted."""
 
 import gc
 import threading
@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from tests.functional.deployment import until
+from tests.servers.base import wait_for
 from tests.servers.rabbitmq import RabbitMQ
 from tests.unit.agent.fakes import command
 from tests.unit.rpc import bus as message_bus
 from tonnage.capacity import errors
 from tonnage.rpc import messages, serialization, transport
 from tonnage.rpc.agent_client import AgentClient
-from tonnage.rpc.batching import request_batch as rpc_orders
-from tonnage.rpc.batching.command_sender import Courier
+from tonnage.rpc.batching import request_batch as batches
+from tonnage.rpc.batching.command_sender import CommandSender
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 # kombu leaves the socket of a connection that broke to the garbage collector.
@@ -28,21 +28,21 @@ BACKEND = "host@backend"
 
 
 class Scheduler:
-    """Answers each request with its volume's id."""
+    """Answers each request with the id of its volume."""
 
     def __init__(self) -> None:
         self.sizes: list[int] = []
 
-    def orders(self, context: Any, message: Any) -> Any:
-        return rpc_orders.serve(message, self._answer)
+    def request_batch(self, context: Any, message: Any) -> Any:
+        return batches.serve(message, self._answer)
 
-    def _answer(self, requests: list[rpc_orders.Order]) -> Sequence[object]:
+    def _answer(self, requests: list[batches.BatchedRequest]) -> Sequence[object]:
         self.sizes.append(len(requests))
         return [messages.Answer(volume_id=request.volume_id) for request in requests]
 
 
 class Agent:
-    """Notes the claims that arrive."""
+    """Records the claims of the commands that arrive."""
 
     def __init__(self) -> None:
         self.claims: list[str] = []
@@ -67,7 +67,7 @@ def client_bus(fresh_rabbitmq_url: str, server_bus: transport.Transport) -> Iter
     gc.collect()
 
 
-def test_requests_of_many_threads_survive_a_broker_that_is_killed(
+def test_requests_of_many_threads_survive_a_kill_of_the_broker(
     rabbitmq_server: RabbitMQ, server_bus: transport.Transport, client_bus: transport.Transport
 ) -> None:
     scheduler = Scheduler()
@@ -95,58 +95,60 @@ def test_requests_of_many_threads_survive_a_broker_that_is_killed(
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(THREADS)]
     for each in threads:
         each.start()
-    until(lambda: min(answered) >= 5, "each thread is answered")
+    wait_for(lambda: min(answered) >= 5, "each thread is answered")
     assert max(scheduler.sizes) > 1
     rabbitmq_server.kill()
     rabbitmq_server.start()
     reached = list(answered)
-    until(lambda: all(now > then for now, then in zip(answered, reached, strict=True)), "each is answered again")
+    wait_for(lambda: all(now > then for now, then in zip(answered, reached, strict=True)), "each is answered again")
     stop.set()
     for each in threads:
         each.join()
     assert wrong == []
-    assert [message for message in failed if "orders" not in message] == []  # who was in a call that got lost
+    assert [
+        message for message in failed if "request_batch" not in message
+    ] == []  # other errors of calls that were lost
     server.stop()
     server.wait()
 
 
-def test_commands_are_handed_over_without_waiting_for_a_bus_that_is_away_and_come_back_to_their_owner(
+def test_commands_do_not_wait_for_a_dead_bus_and_are_returned_unsent(
     rabbitmq_server: RabbitMQ, server_bus: transport.Transport, client_bus: transport.Transport
 ) -> None:
     agent = Agent()
     server = transport.server(server_bus, transport.TOPIC_AGENT, BACKEND, agent)
     server.start(override_pool_size=1)
     lost: list[str] = []
-    courier = Courier(AgentClient(client_bus), lost.extend)
-    courier.start()
+    sender = CommandSender(AgentClient(client_bus), lost.extend)
+    sender.start()
     for number in range(500):
-        courier.run(BACKEND, command(f"c{number}", f"v{number}"))
-    until(lambda: len(agent.claims) == 500, "all have arrived")
+        sender.run(BACKEND, command(f"c{number}", f"v{number}"))
+    wait_for(lambda: len(agent.claims) == 500, "all commands have arrived")
     assert agent.claims == [f"c{number}" for number in range(500)]
     assert agent.messages < 250
 
     rabbitmq_server.kill()
     began = time.monotonic()
     for number in range(500, 1000):
-        courier.run(BACKEND, command(f"c{number}", f"v{number}"))
+        sender.run(BACKEND, command(f"c{number}", f"v{number}"))
     assert time.monotonic() - began < 20
-    until(lambda: lost, "the owner is told")
+    wait_for(lambda: lost, "the sender returns unsent commands")
     rabbitmq_server.start()
 
     def sent_again() -> bool:
         missing = {f"c{number}" for number in range(1000)} - set(agent.claims)
-        if missing and courier.idle(0):
+        if missing and sender.wait_idle(0):
             for claim in sorted(missing, key=lambda name: int(name[1:])):
-                courier.run(BACKEND, command(claim, f"v{claim[1:]}"))
+                sender.run(BACKEND, command(claim, f"v{claim[1:]}"))
         return not missing
 
-    until(sent_again, "all have arrived")
-    courier.stop()
+    wait_for(sent_again, "all commands have arrived")
+    sender.stop()
     server.stop()
     server.wait()
 
 
-def test_a_bus_that_refuses_an_account_is_told_in_one_line_with_the_option(fresh_rabbitmq_url: str) -> None:
+def test_an_account_refused_by_the_bus_is_reported_with_the_option(fresh_rabbitmq_url: str) -> None:
     address, virtual_host = fresh_rabbitmq_url.rsplit("/", 1)
     scheme, rest = address.split("://")
     option = "(user, password and virtual host are those of option transport_url)"

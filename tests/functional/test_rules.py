@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules that all schedulers share, on every database: who goes by those of before is too late, or waited for."""
+"""Changes of the rules of all schedulers, on every database: work by old rules is rejected or finished first."""
 
 import threading
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tests.functional.deployment import at_once
+from tests.functional.deployment import run_concurrently
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.ledger.claims import bookings
 from tonnage.ledger.db import database, schema
@@ -32,7 +32,7 @@ def me(ratio: float, host: str = "one") -> heartbeats.Myself:
 
 
 class Held:
-    """A transaction that has done its work and is not committed before :meth:`commit`."""
+    """A transaction that has done its work and waits for :meth:`commit`."""
 
     def __init__(self, pool: futures.Executor, world: World) -> None:
         self._pool, self._world = pool, world
@@ -51,7 +51,7 @@ class Held:
         return self
 
     def report(self) -> "Held":
-        """Apply a report by the rules that the world's scheduler goes by."""
+        """Apply a report with the rules of the world's scheduler."""
         apply = reports.apply
 
         def work(session: orm.Session) -> None:
@@ -77,7 +77,7 @@ def pool() -> Iterator[futures.Executor]:
         yield pool
 
 
-def test_a_report_that_waits_for_a_change_of_the_rules_comes_too_late(world: World, pool: futures.Executor) -> None:
+def test_a_report_that_waited_for_a_change_of_the_rules_is_not_applied(world: World, pool: futures.Executor) -> None:
     before = world.rows("SELECT total_capacity_gb, thin_limit_gb FROM pools")
     change = Held(pool, world).change(3.0)
     world.pools["p0"].total = 11
@@ -90,7 +90,7 @@ def test_a_report_that_waits_for_a_change_of_the_rules_comes_too_late(world: Wor
     assert world.rows("SELECT total_capacity_gb, thin_limit_gb FROM pools") == [(11.0, 22.0)]
 
 
-def test_a_booking_that_waits_for_a_change_of_the_rules_comes_too_late(
+def test_a_booking_that_waited_for_a_change_of_the_rules_is_repeated(
     world: World, pool: futures.Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     book, seen = bookings.book, []
@@ -114,7 +114,7 @@ def test_a_booking_that_waits_for_a_change_of_the_rules_comes_too_late(
     world.check()
 
 
-def test_a_change_of_the_rules_waits_for_a_report_that_is_being_applied(world: World, pool: futures.Executor) -> None:
+def test_a_change_of_the_rules_waits_for_a_report(world: World, pool: futures.Executor) -> None:
     world.pools["p0"].total = 11
     report = Held(pool, world).report()
     change = pool.submit(world.database.run, scheduling_rules.propose, me(3.0), 60.0)
@@ -125,7 +125,7 @@ def test_a_change_of_the_rules_waits_for_a_report_that_is_being_applied(world: W
     assert world.rows("SELECT total_capacity_gb FROM pools") == [(11.0,)]
 
 
-def test_those_that_start_at_the_same_moment_agree(world: World) -> None:
+def test_schedulers_that_start_together_agree_on_the_rules(world: World) -> None:
     for statement in ("DELETE FROM rules", "DELETE FROM services"):
         with world.engine.begin() as connection:
             connection.execute(sa.text(statement))
@@ -136,7 +136,7 @@ def test_those_that_start_at_the_same_moment_agree(world: World) -> None:
         except Exception as error:
             return error
 
-    started = at_once(6, start)
+    started = run_concurrently(6, start)
     [row] = world.rows("SELECT default_ratio, generation FROM rules")
     up = world.rows("SELECT default_ratio FROM services")
     assert set(up) == {(row[0],)}

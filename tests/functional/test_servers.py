@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The private servers that other tests rely on: they answer, keep what they were told, and leave nothing behind."""
+"""The private servers of the tests: they answer, keep committed data, and leave nothing behind."""
 
 import contextlib
 import os
@@ -46,7 +46,7 @@ def _alive(processes: list[psutil.Process]) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_restarts_at_the_same_address(server: str, request: pytest.FixtureRequest) -> None:
+def test_a_server_restarts_at_the_same_address(server: str, request: pytest.FixtureRequest) -> None:
     running: servers.Server = request.getfixturevalue(server)
     before, url = running.process.pid, running.url
     running.restart()
@@ -56,7 +56,7 @@ def test_restarts_at_the_same_address(server: str, request: pytest.FixtureReques
 
 
 @pytest.mark.parametrize("server", DATABASE_SERVERS)
-def test_what_was_committed_survives_a_kill(server: str, request: pytest.FixtureRequest) -> None:
+def test_committed_rows_survive_a_kill(server: str, request: pytest.FixtureRequest) -> None:
     running: database.DatabaseServer = request.getfixturevalue(server)
     with running.database() as url:
         _rows(url, "CREATE TABLE kept (id INTEGER PRIMARY KEY)")
@@ -69,7 +69,7 @@ def test_what_was_committed_survives_a_kill(server: str, request: pytest.Fixture
 
 
 @pytest.mark.heavy
-def test_rabbitmq_comes_back_from_a_kill(rabbitmq_server: servers.RabbitMQ) -> None:
+def test_rabbitmq_restarts_after_a_kill(rabbitmq_server: servers.RabbitMQ) -> None:
     rabbitmq_server.kill()
     with pytest.raises(OSError, match="refused"):
         _answers(rabbitmq_server)
@@ -84,9 +84,7 @@ def test_each_test_gets_an_empty_database(database_url: str, turn: int) -> None:
 
 
 @pytest.mark.parametrize("server", DATABASE_SERVERS)
-def test_a_database_is_dropped_under_a_client_with_an_open_transaction(
-    server: str, request: pytest.FixtureRequest
-) -> None:
+def test_a_database_is_dropped_despite_an_open_transaction(server: str, request: pytest.FixtureRequest) -> None:
     running: database.DatabaseServer = request.getfixturevalue(server)
     with contextlib.ExitStack() as stack:
         with running.database() as url:
@@ -98,7 +96,7 @@ def test_a_database_is_dropped_under_a_client_with_an_open_transaction(
         connection.invalidate()
 
 
-def test_a_virtual_host_has_no_queues(rabbitmq_server: servers.RabbitMQ, fresh_rabbitmq_url: str) -> None:
+def test_a_new_virtual_host_has_no_queues(rabbitmq_server: servers.RabbitMQ, fresh_rabbitmq_url: str) -> None:
     name = fresh_rabbitmq_url.rpartition("/")[2]
     assert "mine" not in rabbitmq_server.control("list_queues", "--vhost", name)
     with kombu.Connection(fresh_rabbitmq_url.replace("rabbit:", "amqp:")) as connection:
@@ -109,7 +107,7 @@ def test_a_virtual_host_has_no_queues(rabbitmq_server: servers.RabbitMQ, fresh_r
 @pytest.mark.parametrize(
     ("kind", "how"),
     [
-        # What happens at the end differs by server, what ends the user is the same to all of them.
+        # The end of the processes differs by server; the signal to their user needs one server only.
         (servers.PostgreSQL, signal.SIGINT),
         (servers.PostgreSQL, signal.SIGTERM),
         (servers.PostgreSQL, signal.SIGKILL),
@@ -118,12 +116,12 @@ def test_a_virtual_host_has_no_queues(rabbitmq_server: servers.RabbitMQ, fresh_r
     ],
     ids=lambda value: value.name,
 )
-def test_nothing_is_left_when_its_user_is_ended(
+def test_processes_and_folder_are_removed_when_the_user_ends(
     kind: type[servers.Server], how: signal.Signals, request: pytest.FixtureRequest
 ) -> None:
-    request.getfixturevalue(f"{kind.__name__.lower()}_server")  # leaves the test out where it cannot run
+    request.getfixturevalue(f"{kind.__name__.lower()}_server")  # skips the test without the server
     code = (
-        # A shell that runs the tests in the background has them ignore Ctrl-C.
+        # Tests that a shell runs in the background ignore Ctrl-C.
         "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"from tests import servers\nwith servers.{kind.__name__}() as server:\n"
         "    print(*[process.pid for process in server._processes], server.folder, flush=True)\n    signal.pause()\n"
@@ -140,10 +138,13 @@ def test_nothing_is_left_when_its_user_is_ended(
     finally:
         user.kill()
         user.communicate()
-    base.wait_for(lambda: not _alive(processes) and not os.path.exists(folder), f"{kind.name} to go")
+    base.wait_for(
+        lambda: not _alive(processes) and not os.path.exists(folder),
+        f"the processes and the folder of {kind.name} are removed",
+    )
 
 
-def test_closing_ends_every_process(postgresql_server: servers.PostgreSQL) -> None:
+def test_close_ends_every_process(postgresql_server: servers.PostgreSQL) -> None:
     with servers.PostgreSQL() as another:
         processes = [psutil.Process(another.process.pid)]
         processes += processes[0].children(recursive=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starting, stopping, and what an operator is told where that, or a backend, does not work."""
+"""Start and stop of the daemons, and their messages about wrong configurations and failed backends."""
 
 import pathlib
 import signal
@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import Deploy, on_one_database
-from tests.functional.deployment import Addresses, Deployment, Ended, until
+from tests.functional.deployment import Addresses, CommandResult, Deployment
+from tests.servers.base import wait_for
 from tests.unit.drivers.mounts import mounted
 
 BACKENDS: dict[str, dict[str, Any]] = {
@@ -21,18 +22,18 @@ BACKENDS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def tonnage(deploy: Deploy) -> Iterator[Deployment]:
-    """One that reports at start and after changes only, so that nobody knows at once what happens to its folders."""
+    """A deployment whose agent reports only at its start and after changes, so reports do not show a removed folder."""
     with deploy(BACKENDS, backend_stats_polling_interval=60) as deployment:
         yield deployment.start()
 
 
 @on_one_database
-def test_a_volume_that_no_pool_can_make_is_in_error_and_says_why(tonnage: Deployment) -> None:
+def test_a_volume_that_no_pool_can_create_is_in_error_with_the_reason(tonnage: Deployment) -> None:
     rest = tonnage.rest
     for backend in BACKENDS:
         tonnage.path(backend).rename(tonnage.path(f"{backend}-away"))
     volume_id = rest.create(1)
-    until(lambda: rest.volume(volume_id)["status"] == "error", "it is in error")
+    wait_for(lambda: rest.volume(volume_id)["status"] == "error", "the volume is in error")
     reason = rest.volume(volume_id)["status_reason"]
     assert reason.count("create failed: No such file or directory in ") == 2
     for backend in BACKENDS:
@@ -41,25 +42,25 @@ def test_a_volume_that_no_pool_can_make_is_in_error_and_says_why(tonnage: Deploy
     assert [(one["event_id"], one["user_message"]) for one in told] == [("volume_create_failed", reason)]
     for backend in BACKENDS:
         tonnage.path(f"{backend}-away").rename(tonnage.path(backend))
-    rest.made(rest.create(1))
+    rest.wait_until_available(rest.create(1))
     rest.delete(volume_id)
     tonnage.check_at_rest()
 
 
 @on_one_database
-def test_a_second_one_on_the_same_folder_is_refused(tonnage: Deployment) -> None:
+def test_a_second_process_for_the_same_backend_is_refused(tonnage: Deployment) -> None:
     program = "agent" if tonnage.distributed else "standalone"
-    conf = tonnage.variant(DEFAULT={"osapi_volume_listen_port": 0})
-    line = one_line(tonnage.attempt(program, conf), program)
+    conf = tonnage.conf_with(DEFAULT={"osapi_volume_listen_port": 0})
+    line = error_line(tonnage.run_command(program, conf), program)
     assert f"backend {tonnage.host}@one is run by another process (process " in line
-    tonnage.rest.made(tonnage.rest.create(1))
+    tonnage.rest.wait_until_available(tonnage.rest.create(1))
 
 
 @on_one_database
-def test_it_stops_cleanly_and_finds_everything_as_it_was(tonnage: Deployment) -> None:
+def test_volumes_survive_a_clean_stop_and_start(tonnage: Deployment) -> None:
     rest = tonnage.rest
     for number, whole_group in ((signal.SIGTERM, False), (signal.SIGINT, True)):
-        # What has been accepted when the signal comes is finished, before or after.
+        # Volumes that are accepted before the signal are created before or after the restart.
         for _ in range(4):
             rest.create(1)
         volumes = {volume["id"] for volume in rest.volumes()}
@@ -74,30 +75,30 @@ def test_it_stops_cleanly_and_finds_everything_as_it_was(tonnage: Deployment) ->
 @pytest.mark.parametrize(
     "deploy", [pytest.param("postgresql", marks=pytest.mark.heavy), "mariadb"], indirect=True, scope="module"
 )
-def test_a_silent_backend_is_down_until_it_is_heard_again(deploy: Deploy) -> None:
+def test_a_silent_backend_is_down_until_its_next_report(deploy: Deploy) -> None:
     with deploy({"one": BACKENDS["one"]}, service_down_time=6) as tonnage:
         rest, pool = tonnage.start().rest, tonnage.pool("one")
 
         def states() -> dict[str, str]:
             return {one["binary"]: one["state"] for one in rest.get("os-services")["services"]}
 
-        until(lambda: rest.pools()[pool]["backend_state"] == "up", "it is up")
-        agent = tonnage.processes["agent"].family()
+        wait_for(lambda: rest.pools()[pool]["backend_state"] == "up", "the backend is up")
+        agent = tonnage.processes["agent"].tree()
         for process in agent:
             process.suspend()
-        # All else is well, but for what a machine that stands still may show of it for a moment.
+        # Other services stay up, except for short moments on a machine that pauses.
         missed = 0
 
         def down() -> bool:
             nonlocal missed
             shown = states()
-            missed += shown["tonnage-scheduler"] != "up" or not rest.healthy()
+            missed += shown["tonnage-scheduler"] != "up" or not rest.is_healthy()
             return shown["tonnage-agent"] == "down"
 
-        until(down, "os-services shows it as down")
-        until(lambda: rest.pools()[pool]["backend_state"] == "down", "get_pools shows it as down")
+        wait_for(down, "os-services shows the backend as down")
+        wait_for(lambda: rest.pools()[pool]["backend_state"] == "down", "get_pools shows the backend as down")
         alone = {"tonnage-agent": "down", "tonnage-scheduler": "up"}
-        until(lambda: states() == alone and rest.healthy(), "all else is well")
+        wait_for(lambda: states() == alone and rest.is_healthy(), "the scheduler is up and the API healthy")
         assert missed <= 3
         assert rest.pools()[pool]["figures_age_seconds"] >= 6
         message = rest.refusal(1)["message"]
@@ -110,31 +111,35 @@ def test_a_silent_backend_is_down_until_it_is_heard_again(deploy: Deploy) -> Non
             shown = rest.pools()[pool]
             return bool(shown["backend_state"] == "up" and shown["figures_age_seconds"] < 6)
 
-        until(up_again, "it is up again")
-        until(lambda: states() == dict.fromkeys(alone, "up"), "os-services shows it as up")
-        # On a machine that stands still it may be silent again for as long.
-        made = until(lambda: [answer for answer in [rest.ask(1)] if answer.status_code == 202], "it takes volumes")
-        rest.made(made[0].json()["volume"]["id"])
+        wait_for(up_again, "the backend is up again")
+        wait_for(lambda: states() == dict.fromkeys(alone, "up"), "os-services shows the backend as up")
+
+        def created() -> str | None:
+            answer = rest.request_volume(1)
+            return str(answer.json()["volume"]["id"]) if answer.status_code == 202 else None
+
+        # On a machine that pauses the backend may be silent again for as long.
+        rest.wait_until_available(wait_for(created, "a volume is accepted"))
 
 
 @pytest.fixture(scope="module")
 def stopped() -> Iterator[Deployment]:
-    """A configuration that would work, to be spoiled."""
+    """A deployment with a correct configuration, whose processes are not started."""
     with Deployment(Addresses(), BACKENDS) as deployment:
         yield deployment
 
 
-def one_line(ended: Ended, program: str) -> str:
-    """Return what it said: one line, and the exit code is that of a failure."""
-    assert ended.code == 1, ended
-    assert ended.error.startswith(f"tonnage-{program}: ")
-    assert ended.error.endswith("\n")
-    assert ended.error.count("\n") == 1, ended.error
-    return ended.error
+def error_line(result: CommandResult, program: str) -> str:
+    """Return the error output of a failed command, which must be one line."""
+    assert result.code == 1, result
+    assert result.error.startswith(f"tonnage-{program}: ")
+    assert result.error.endswith("\n")
+    assert result.error.count("\n") == 1, result.error
+    return result.error
 
 
 @pytest.mark.parametrize(
-    ("programs", "changes", "said"),
+    ("programs", "changes", "words"),
     [
         (
             ["standalone"],
@@ -146,17 +151,6 @@ def one_line(ended: Ended, program: str) -> str:
             {"DEFAULT": {"max_over_subscription_ratio": "0.5"}},
             ["max_over_subscription_ratio", "'0.5'", "at least 1", "auto"],
         ),
-        (
-            ["standalone"],
-            {"DEFAULT": {"backend_stats_polling_interval": "often"}},
-            ["backend_stats_polling_interval = often", "a whole number"],
-        ),
-        (
-            ["standalone"],
-            {"one": {"volume_driver": "tape"}},
-            ["[one] volume_driver = tape: there is no such driver; known are: csi, filesystem, lvm, memory"],
-        ),
-        (["standalone"], {"two": {"reserved_percentage": "101"}}, ["[two] reserved_percentage = 101", "from 0 to 100"]),
         (["standalone"], {"DEFAULT": {"state_path": "/dev/null"}}, ["/dev/null/locks", "state_path"]),
         (["api", "standalone"], {"database": {"connection": "sqlite:////dev/null/tonnage.sqlite"}}, ["/dev/null"]),
         (
@@ -171,52 +165,52 @@ def one_line(ended: Ended, program: str) -> str:
             ["auth_strategy = noauth", "0.0.0.0"],  # noqa: S104
         ),
     ],
-    ids=["calculation", "ratio", "interval", "driver", "reserve", "folder", "file", "database", "bus", "address"],
+    ids=["calculation", "ratio", "folder", "file", "database", "bus", "address"],
 )
-def test_what_cannot_work_is_one_line(
-    stopped: Deployment, programs: list[str], changes: dict[str, dict[str, str]], said: list[str]
+def test_a_wrong_configuration_is_reported_in_one_line(
+    stopped: Deployment, programs: list[str], changes: dict[str, dict[str, str]], words: list[str]
 ) -> None:
-    conf = stopped.variant(**changes)
+    conf = stopped.conf_with(**changes)
     for program in programs:
-        line = one_line(stopped.attempt(program, conf, *(["db", "sync"] if program == "manage" else [])), program)
-        for words in said:
-            assert words in line
+        line = error_line(stopped.run_command(program, conf, *(["db", "sync"] if program == "manage" else [])), program)
+        for word in words:
+            assert word in line
 
 
 @pytest.mark.parametrize("program", ["agent", "standalone"])
-def test_storage_that_cannot_be_used_is_named(stopped: Deployment, program: str) -> None:
-    """It is looked at once the other backends may run already, so there are log lines around it."""
-    ended = stopped.attempt(program, stopped.variant(two={"filesystem_path": "/dev/null/volumes"}))
+def test_an_unusable_storage_is_reported_with_its_option(stopped: Deployment, program: str) -> None:
+    """The other backends may run before the check of this storage, so there are other log lines as well."""
+    ended = stopped.run_command(program, stopped.conf_with(two={"filesystem_path": "/dev/null/volumes"}))
     assert ended.code == 1
-    said = [line for line in ended.error.splitlines() if line.startswith(f"tonnage-{program}: ")]
-    assert said[0].startswith(f"tonnage-{program}: [two] filesystem_path: /dev/null/volumes cannot be used: ")
+    errors = [line for line in ended.error.splitlines() if line.startswith(f"tonnage-{program}: ")]
+    assert errors[0].startswith(f"tonnage-{program}: [two] filesystem_path: /dev/null/volumes cannot be used: ")
     assert "Traceback" not in ended.error
 
 
 @pytest.mark.parametrize("program", ["api", "standalone"])
-def test_a_taken_port_is_named(stopped: Deployment, program: str) -> None:
+def test_a_port_in_use_is_reported_with_its_option(stopped: Deployment, program: str) -> None:
     with socket.create_server(("127.0.0.1", stopped.port)):
-        line = one_line(stopped.attempt(program), program)
+        line = error_line(stopped.run_command(program), program)
     assert f"osapi_volume_listen_port = {stopped.port}: Address already in use" in line
 
 
 @pytest.mark.parametrize("program", ["scheduler", "standalone"])
-def test_a_database_without_tables_names_the_command(stopped: Deployment, program: str) -> None:
-    conf = stopped.variant(database={"connection": f"sqlite:///{stopped.folder / 'empty.sqlite'}"})
-    assert "run 'tonnage-manage db sync'" in one_line(stopped.attempt(program, conf), program)
+def test_an_empty_database_is_reported_with_the_command_to_run(stopped: Deployment, program: str) -> None:
+    conf = stopped.conf_with(database={"connection": f"sqlite:///{stopped.folder / 'empty.sqlite'}"})
+    assert "run 'tonnage-manage db sync'" in error_line(stopped.run_command(program, conf), program)
 
 
-def test_a_full_disk_is_named(tmp_path: pathlib.Path) -> None:
+def test_a_full_disk_is_reported(tmp_path: pathlib.Path) -> None:
     with mounted("tmpfs", tmp_path, 8) as disk, Deployment(Addresses(), BACKENDS) as tonnage:
         url = f"sqlite:///{disk}/tonnage.sqlite"
-        conf = tonnage.variant(DEFAULT={"state_path": disk}, database={"connection": url})
+        conf = tonnage.conf_with(DEFAULT={"state_path": disk}, database={"connection": url})
         _fill(disk)
-        line = one_line(tonnage.attempt("manage", conf, "db", "sync"), "manage")
+        line = error_line(tonnage.run_command("manage", conf, "db", "sync"), "manage")
         assert "is full" in line
         (disk / "filler").unlink()
-        assert tonnage.attempt("manage", conf, "db", "sync").code == 0
+        assert tonnage.run_command("manage", conf, "db", "sync").code == 0
         _fill(disk)
-        line = one_line(tonnage.attempt("standalone", conf), "standalone")
+        line = error_line(tonnage.run_command("standalone", conf), "standalone")
         assert "is full" in line
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real file systems in trouble: whatever happens there, the next report tells the truth and the ledger knows why."""
+"""Real file systems that fill up, change or fail: the next report is right, and the ledger finds the causes."""
 
 import contextlib
 import errno
@@ -14,17 +14,18 @@ from typing import Any
 import pytest
 import requests
 
-from tests.functional.deployment import GIB, Addresses, Deployment, until
+from tests.functional.deployment import GIB, Addresses, Deployment
+from tests.servers.base import wait_for
 from tests.unit.drivers import mounts
 
 KINDS = ("ext4", "xfs")
 
-#: What one file system has to show; `make test-heavy` asks the other too.
+#: One file system is enough for the normal suite; `make test-heavy` tests the other too.
 on_ext4 = pytest.mark.parametrize("kind", ["ext4", pytest.param("xfs", marks=pytest.mark.heavy)])
 on_xfs = pytest.mark.parametrize("kind", [pytest.param("ext4", marks=pytest.mark.heavy), "xfs"])
 
-#: Loaded by the process that runs the drivers. Just before space for a volume is taken somebody else takes all that is
-#: free, just after it was taken the process is killed: if a file of that name is there.
+#: A module for the process with the drivers. If the file ``fill`` exists, the disk is filled before the allocation of
+#: space for a volume. If the file ``kill`` exists, the process is killed after the allocation.
 _TRAPS = """\
 import os, pathlib, signal, sys
 
@@ -81,43 +82,43 @@ def deployment(disks: dict[str, Path], traps: Path) -> Iterator[Deployment]:
     with Deployment(Addresses(), backends, environment, listing_interval=2) as deployment:
         deployment.start()
         for kind in KINDS:
-            deployment.rest.new_type(f"{kind}-thin", volume_backend_name=kind, provisioning__type="thin")
-            deployment.rest.new_type(f"{kind}-thick", volume_backend_name=kind, provisioning__type="thick")
+            deployment.rest.create_type(f"{kind}-thin", volume_backend_name=kind, provisioning__type="thin")
+            deployment.rest.create_type(f"{kind}-thick", volume_backend_name=kind, provisioning__type="thick")
         yield deployment
 
 
 @pytest.fixture
 def tonnage(deployment: Deployment) -> Iterator[Deployment]:
-    """A deployment that has no volumes, before and after."""
+    """The deployment, without volumes before and after the test."""
     yield deployment
     deployment.rest.delete(*(volume["id"] for volume in deployment.rest.volumes()))
 
 
 def figures(tonnage: Deployment, kind: str) -> dict[str, float]:
-    """Return total, free and provisioned of a pool as they are reported."""
+    """Return the reported total, free and provisioned capacity of a pool in GiB."""
     shown = tonnage.rest.pools()[tonnage.pool(kind)]
     return {name: shown[f"{name}_capacity_gb"] for name in ("total", "free", "provisioned")}
 
 
-def really_free(disk: Path) -> float:
-    """Return what of a file system is free, as a report tells it."""
+def free_gb(disk: Path) -> float:
+    """Return the free space of a file system in GiB, rounded down as in a report."""
     system = os.statvfs(disk)
     return system.f_bavail * system.f_frsize * 100 // GIB / 100
 
 
-def check_truth(tonnage: Deployment, kind: str, disk: Path, provisioned: float) -> None:
-    """Soon, after two reports at most, the figures are those of the file system."""
+def check_report(tonnage: Deployment, kind: str, disk: Path, provisioned: float) -> None:
+    """Wait until a report has the free space of the file system and this provisioned capacity in GiB."""
 
-    def told() -> bool:
+    def reported_right() -> bool:
         reported = figures(tonnage, kind)
-        return (reported["free"], reported["provisioned"]) == (really_free(disk), provisioned)
+        return (reported["free"], reported["provisioned"]) == (free_gb(disk), provisioned)
 
-    until(told, f"what is free and {provisioned} GiB provisioned is reported")
+    wait_for(reported_right, f"a report shows the free space and {provisioned} GiB provisioned")
 
 
 def causes(tonnage: Deployment) -> dict[str, str]:
-    """Return what ``ledger check`` finds wrong now and whether it is drift, by what it is about."""
-    ended = tonnage.attempt("manage", None, "ledger", "check", "--json")
+    """Return the cause of each finding of ``ledger check`` by its subject."""
+    ended = tonnage.run_command("manage", None, "ledger", "check", "--json")
     assert ended.code in (0, 3), ended.error
     findings: list[dict[str, Any]] = json.loads(ended.output)["findings"]
     assert (ended.code == 3) == any(finding["drift"] for finding in findings)
@@ -125,7 +126,7 @@ def causes(tonnage: Deployment) -> dict[str, str]:
 
 
 def write_until_full(file: io.FileIO) -> int:
-    """Write to a file until its file system has no room left; return how many bytes it took."""
+    """Write to a file until its file system is full, and return the number of bytes written."""
     written = 0
     while True:
         try:
@@ -137,110 +138,110 @@ def write_until_full(file: io.FileIO) -> int:
             return written
 
 
-def give_back(filler: Path) -> None:
-    """Remove a file, its space at once: of one that is unlinked only, xfs gives it back when it has time."""
+def remove_filler(filler: Path) -> None:
+    """Remove a file and free its space at once. xfs frees the space of a file that is only unlinked later."""
     os.truncate(filler, 0)
     filler.unlink()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_disk_that_fills_up_in_the_middle_of_a_create(
+def test_a_create_fails_cleanly_when_the_disk_fills_up(
     tonnage: Deployment, disks: dict[str, Path], traps: Path, kind: str
 ) -> None:
     kept = tonnage.rest.create(1, f"{kind}-thick")
-    tonnage.rest.made(kept)
+    tonnage.rest.wait_until_available(kept)
     filler = disks[kind] / "filler"
     (traps / "fill").write_text(str(filler))
     failed = tonnage.rest.create(2, f"{kind}-thick")
-    until(lambda: tonnage.rest.volume(failed)["status"] == "error", "the volume failed")
+    wait_for(lambda: tonnage.rest.volume(failed)["status"] == "error", "the creation has failed")
     assert "No space left on device" in tonnage.rest.volume(failed)["status_reason"]
     assert [file.name for file in (disks[kind] / "volumes").iterdir() if file.is_file()] == [kept]
-    check_truth(tonnage, kind, disks[kind], 1)
+    check_report(tonnage, kind, disks[kind], 1)
     assert figures(tonnage, kind)["free"] < 0.1
     assert tonnage.rest.extend(kept, 2).status_code == 409
-    until(lambda: causes(tonnage) == {}, "nothing is wrong with the ledger")
-    give_back(filler)
-    check_truth(tonnage, kind, disks[kind], 1)
-    tonnage.rest.made(tonnage.rest.create(2, f"{kind}-thick"))
+    wait_for(lambda: causes(tonnage) == {}, "the check of the ledger finds nothing")
+    remove_filler(filler)
+    check_report(tonnage, kind, disks[kind], 1)
+    tonnage.rest.wait_until_available(tonnage.rest.create(2, f"{kind}-thick"))
 
 
 @on_ext4
-def test_an_agent_that_is_killed_in_the_middle_of_an_extend(
+def test_an_extend_is_completed_after_a_kill_of_the_agent(
     tonnage: Deployment, disks: dict[str, Path], traps: Path, kind: str
 ) -> None:
     volume = tonnage.rest.create(1, f"{kind}-thick")
-    tonnage.rest.made(volume)
+    tonnage.rest.wait_until_available(volume)
     (traps / "kill").touch()
-    with contextlib.suppress(requests.ConnectionError):  # it may be killed before it has answered
+    with contextlib.suppress(requests.ConnectionError):  # the process may be killed before its answer
         assert tonnage.rest.extend(volume, 2).status_code == 202
     assert tonnage.processes["standalone"].wait() == -signal.SIGKILL
     file = disks[kind] / "volumes" / volume
-    assert (file.stat().st_size, file.stat().st_blocks * 512 // GIB) == (GIB, 2), "it was not in the middle"
+    assert (file.stat().st_size, file.stat().st_blocks * 512 // GIB) == (GIB, 2), (
+        "the process was not killed in the middle"
+    )
     tonnage.kill()
     tonnage.start()
-    assert tonnage.rest.made(volume)["size"] == 2
+    assert tonnage.rest.wait_until_available(volume)["size"] == 2
     assert (file.stat().st_size, file.stat().st_blocks * 512 // GIB) == (2 * GIB, 2)
-    check_truth(tonnage, kind, disks[kind], 2)
-    until(lambda: causes(tonnage) == {}, "nothing is wrong with the ledger")
+    check_report(tonnage, kind, disks[kind], 2)
+    wait_for(lambda: causes(tonnage) == {}, "the check of the ledger finds nothing")
 
 
 @on_xfs
-def test_what_is_done_behind_its_back(tonnage: Deployment, disks: dict[str, Path], kind: str) -> None:
+def test_changes_by_others_are_reported_and_found(tonnage: Deployment, disks: dict[str, Path], kind: str) -> None:
     lost, grown, kept = (tonnage.rest.create(1, f"{kind}-thin") for _ in range(3))
     for volume in (lost, grown, kept):
-        tonnage.rest.made(volume)
+        tonnage.rest.wait_until_available(volume)
     folder = disks[kind] / "volumes"
     (folder / lost).unlink()
     os.truncate(folder / grown, 2 * GIB)
     (folder / "by-hand").touch()
     os.truncate(folder / "by-hand", 3 * GIB)
-    check_truth(tonnage, kind, disks[kind], 6)
+    check_report(tonnage, kind, disks[kind], 6)
     expected = {lost: "lost", grown: "size", "by-hand": "orphan"}
-    until(lambda: expected.items() <= causes(tonnage).items(), "the ledger's check tells the causes")
-    # Their sizes count, whoever made them: 12 less 6 and a little.
-    assert tonnage.rest.ask(6, f"{kind}-thin").status_code == 409
+    wait_for(lambda: expected.items() <= causes(tonnage).items(), "the check of the ledger finds the causes")
+    # All files count: less than 6 of 12 GiB are left.
+    assert tonnage.rest.request_volume(6, f"{kind}-thin").status_code == 409
     (folder / "by-hand").unlink()
     os.truncate(folder / grown, GIB)
-    check_truth(tonnage, kind, disks[kind], 2)
+    check_report(tonnage, kind, disks[kind], 2)
 
 
 @on_ext4
-def test_thin_volumes_that_are_written_until_the_pool_is_full(
-    tonnage: Deployment, disks: dict[str, Path], kind: str
-) -> None:
-    """What others have taken leaves 100 MiB, so that it does not take long."""
+def test_a_full_pool_takes_no_more_thin_volumes(tonnage: Deployment, disks: dict[str, Path], kind: str) -> None:
+    """Another file leaves 100 MiB, so filling the disk does not take long."""
     volume = tonnage.rest.create(1, f"{kind}-thin")
-    tonnage.rest.made(volume)
+    tonnage.rest.wait_until_available(volume)
     filler = disks[kind] / "filler"
     with filler.open("wb") as file:
         system = os.fstatvfs(file.fileno())
         os.posix_fallocate(file.fileno(), 0, system.f_bavail * system.f_frsize - (100 << 20))
     with (disks[kind] / "volumes" / volume).open("r+b", buffering=0) as file:
         assert 0 < write_until_full(file) < GIB
-    check_truth(tonnage, kind, disks[kind], 1)
+    check_report(tonnage, kind, disks[kind], 1)
     assert figures(tonnage, kind)["free"] == 0
     assert "free 0" in tonnage.rest.refusal(1, f"{kind}-thin")["message"]
     assert tonnage.rest.extend(volume, 2).status_code == 409
     assert causes(tonnage) == {}
     tonnage.rest.delete(volume)
-    give_back(filler)
-    check_truth(tonnage, kind, disks[kind], 0)
+    remove_filler(filler)
+    check_report(tonnage, kind, disks[kind], 0)
 
 
 @on_xfs
-def test_a_file_system_that_becomes_read_only(tonnage: Deployment, disks: dict[str, Path], kind: str) -> None:
+def test_a_read_only_file_system_takes_no_volumes(tonnage: Deployment, disks: dict[str, Path], kind: str) -> None:
     volume = tonnage.rest.create(1, f"{kind}-thin")
-    tonnage.rest.made(volume)
-    check_truth(tonnage, kind, disks[kind], 1)
+    tonnage.rest.wait_until_available(volume)
+    check_report(tonnage, kind, disks[kind], 1)
     mounts.remount(disks[kind], "ro")
     try:
-        until(lambda: figures(tonnage, kind)["free"] == 0, "nothing is free")
+        wait_for(lambda: figures(tonnage, kind)["free"] == 0, "the report shows no free space")
         assert figures(tonnage, kind)["provisioned"] == 1
         assert "free 0" in tonnage.rest.refusal(1, f"{kind}-thin")["message"]
-        assert tonnage.rest.call("DELETE", f"volumes/{volume}").status_code == 202
-        until(lambda: tonnage.rest.volume(volume)["status"] == "error_deleting", "the delete failed")
+        assert tonnage.rest.request("DELETE", f"volumes/{volume}").status_code == 202
+        wait_for(lambda: tonnage.rest.volume(volume)["status"] == "error_deleting", "the deletion has failed")
         assert "Read-only file system" in tonnage.rest.volume(volume)["status_reason"]
         assert causes(tonnage) == {}
     finally:
         mounts.remount(disks[kind], "rw")
-    check_truth(tonnage, kind, disks[kind], 1)
+    check_report(tonnage, kind, disks[kind], 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The torture, in its short form on each server and, marked heavy, in full; see the chapter "Torture"."""
+"""The torture bench: a short run on each database server, and heavy full runs; see the chapter "Torture"."""
 
 import json
 import pathlib
@@ -15,7 +15,7 @@ from tests import servers, suites
 TORTURE = pathlib.Path(__file__).parents[2] / "bench" / "torture.py"
 DATABASES = ("sqlite", "postgresql", "mariadb")
 SERVERS = {"postgresql": servers.PostgreSQL, "mariadb": servers.MariaDB}
-#: As the bench names them.
+#: The figures of the bench that must be zero.
 ZEROS = (
     "over_commit_gb",
     "lost",
@@ -28,10 +28,10 @@ ZEROS = (
 
 
 def torture(database: str, patience: float, keep: bool = False, **arguments: int) -> dict[str, Any]:
-    """Run the bench and return its figures, all of which have to be what they must.
+    """Run the bench, assert that no figure is wrong, and return the figures.
 
-    With ``keep`` logs and configuration stay if they are not, and the failure tells where, but for a run that takes too
-    long.
+    With ``keep`` a failed run leaves its logs and configuration, and the failure names their folder. A run that exceeds
+    ``patience`` seconds does not.
     """
     for server in (servers.RabbitMQ, SERVERS.get(database)):
         if server is not None and not server.installed():
@@ -58,7 +58,7 @@ def torture(database: str, patience: float, keep: bool = False, **arguments: int
 
 @pytest.mark.timeout(960)
 @pytest.mark.parametrize("database", ["postgresql", "mariadb", pytest.param("sqlite", marks=pytest.mark.heavy)])
-def test_nothing_is_wrong_whatever_dies(database: str) -> None:
+def test_faults_break_no_invariant(database: str) -> None:
     figures = torture(
         database,
         900,
@@ -77,7 +77,7 @@ def test_nothing_is_wrong_whatever_dies(database: str) -> None:
 
 @pytest.mark.timeout(960)
 @pytest.mark.parametrize("database", ["postgresql", "mariadb", pytest.param("sqlite", marks=pytest.mark.heavy)])
-def test_exactly_what_fits_is_placed_by_many_schedulers(database: str) -> None:
+def test_several_schedulers_fill_a_pool_exactly(database: str) -> None:
     figures = torture(database, 900, one_pool=40, schedulers=3)
     assert (figures["placed"], figures["refused"]) == (40, 20)
 
@@ -85,7 +85,7 @@ def test_exactly_what_fits_is_placed_by_many_schedulers(database: str) -> None:
 @pytest.mark.heavy
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("database", ["postgresql", "mariadb"])
-def test_nothing_is_wrong_in_the_long_run(database: str) -> None:
+def test_many_faults_break_no_invariant(database: str) -> None:
     figures = torture(database, 3500, keep=True, schedulers=4, agents=6, pools=200, requests=20000, faults=100, seed=1)
     assert min(figures["faults"].values()) >= 5
 
@@ -93,6 +93,6 @@ def test_nothing_is_wrong_in_the_long_run(database: str) -> None:
 @pytest.mark.heavy
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("database", DATABASES)
-def test_a_thousand_fit(database: str) -> None:
+def test_eight_schedulers_fill_a_large_pool_exactly(database: str) -> None:
     figures = torture(database, 880, one_pool=1000, schedulers=8)
     assert (figures["requests"], figures["placed"], figures["refused"]) == (1500, 1000, 500)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The three use cases of over-subscription, on real LVM and real files: the commands of the documentation's page."""
+"""The commands of the documentation's page on use cases of over-subscription, on real LVM and real files."""
 
 import configparser
 import pathlib
@@ -10,34 +10,35 @@ import pytest
 
 from tests import suites
 from tests.functional import console
-from tests.functional.deployment import Addresses, Deployment, render, until
+from tests.functional.deployment import Addresses, Deployment
 from tests.servers import lvm_guest
+from tests.servers.base import wait_for
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "use-cases.rst").read_text(encoding="utf-8")
 CONF = DOCS / "examples" / "use-cases" / "tonnage.conf"
 
-# The processor of the machine that has the storage is emulated.
+# The virtual machine with the storage has an emulated processor.
 pytestmark = pytest.mark.timeout(1200)
 
-#: What asks for figures, which follow as soon as the next report has come.
+#: Commands whose output changes with the next report.
 ASKING = ("pools", "sizes")
 
 
 @pytest.fixture(scope="module")
 def commands(lvm: lvm_guest.LvmGuest) -> Iterator[list[console.Command]]:
-    """The commands of the page, those that make its storage left out: they have been run."""
+    """The commands of the page after the commands that create its storage, which have been run."""
     for program in ("bash", "curl", "jq"):
         if shutil.which(program) is None:
             suites.cannot_run("use cases", f"no {program} on this machine; install the package {program}")
     found = list(console.commands(PAGE))
     making = found[: next(place for place, command in enumerate(found) if not command.root)]
     assert making
-    # Other tests leave their mark on a disk, and of a disk with one pvcreate asks whether the size may be another.
+    # Other tests leave their label on a disk, and pvcreate asks for confirmation if the disk has a label.
     _unmark(lvm)
     try:
         for command in making:
-            assert command.printed(lvm.script(command.text).out), command
+            assert command.matches(lvm.script(command.text).out), command
         yield found[len(making) :]
     finally:
         for group in ("tonnage-gold", "tonnage-thin"):
@@ -52,7 +53,7 @@ def _unmark(lvm: lvm_guest.LvmGuest) -> None:
 
 @pytest.fixture(scope="module")
 def tonnage(lvm: lvm_guest.LvmGuest, commands: list[console.Command]) -> Iterator[Deployment]:
-    """Tonnage, set up as the page says, but for the way to the storage."""
+    """Tonnage with the configuration of the page, except for the access to the storage."""
     parser = configparser.ConfigParser(interpolation=None, default_section="")
     parser.read(CONF, encoding="utf-8")
     sections = {name: dict(parser[name]) for name in parser.sections()}
@@ -61,29 +62,30 @@ def tonnage(lvm: lvm_guest.LvmGuest, commands: list[console.Command]) -> Iterato
     for options in sections.values():
         if options["volume_driver"] == "lvm":
             options |= {"lvm_root_helper": lvm.helper(), "volume_clear": "none"}
-    deployment = Deployment(Addresses(), sections, backend_stats_polling_interval=2, **defaults)
-    deployment.host = defaults["host"]
-    with deployment:
-        text = deployment.conf.read_text() + render(pools)
+    with Deployment(Addresses(), sections, sections=pools, backend_stats_polling_interval=2, **defaults) as deployment:
+        text = deployment.conf.read_text()
         deployment.conf.write_text(text.replace("/srv/tonnage", str(deployment.folder)))
         yield deployment.start()
 
 
 def _one_by_one(tonnage: Deployment, shell: console.Shell, text: str) -> Iterator[str]:
-    """Yield what a command prints; each round of a loop waits until reports have all that was made before.
+    """Yield the output of a command; each round of a loop waits until reports include all volumes.
 
-    A report of while a volume is made counts it twice, and what is next may go elsewhere.
+    A report during a creation counts the volume twice, so the next volume might go to another pool.
     """
     rounds, _, repeated = text.removesuffix("; done").partition("; do ")
     if not rounds.startswith("for each in "):
         yield shell.run(text)
         return
     for _ in rounds.removeprefix("for each in ").split():
-        until(lambda: not any(one["in_flight_capacity_gb"] for one in tonnage.rest.pools().values()), "all is reported")
+        wait_for(
+            lambda: not any(pool["in_flight_capacity_gb"] for pool in tonnage.rest.pools().values()),
+            "reports include all volumes",
+        )
         yield shell.run(repeated)
 
 
-def test_the_page_shows_what_happens(
+def test_the_commands_print_the_documented_output(
     tonnage: Deployment, lvm: lvm_guest.LvmGuest, commands: list[console.Command]
 ) -> None:
     with console.Shell() as shell:
@@ -94,16 +96,16 @@ def test_the_page_shows_what_happens(
                 lvm.script(shell.expand(text))
             elif (not text.startswith(ASKING) or "{" in text) and not command.shown.startswith("No pool"):
                 printed = "".join(_one_by_one(tonnage, shell, text))
-                assert command.printed(printed), f"$ {text}\n{printed}"
+                assert command.matches(printed), f"$ {text}\n{printed}"
             else:
-                # What is shown, also of a pool that refuses, may be of before its last report.
+                # The figures, also of a pool that refuses, may be older than its last report.
                 seen: list[str] = []
                 try:
-                    until(lambda: seen.append(shell.run(text)) or command.printed(seen[-1]), text)  # noqa: B023
-                except AssertionError:
+                    wait_for(lambda: seen.append(shell.run(text)) or command.matches(seen[-1]), text)  # noqa: B023
+                except TimeoutError:
                     pytest.fail(f"$ {text}\n{seen[-1]}\ninstead of\n{command.shown}")
                 if command.shown.startswith("No pool"):
                     assert all(each.startswith("No pool") for each in seen), f"$ {text}\n" + "\n".join(seen)
     for volume in tonnage.rest.volumes():
-        tonnage.rest.made(volume["id"])
+        tonnage.rest.wait_until_available(volume["id"])
     tonnage.rest.delete(*(volume["id"] for volume in tonnage.rest.volumes()))

@@ -16,14 +16,14 @@ HOSTNAME = "kubernetes.io/hostname"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 #: Seconds to wait for a condition. kube-scheduler needs some time.
-_PATIENCE = 300.0
+_TIMEOUT = 300.0
 
 _NOW = client.V1DeleteOptions(grace_period_seconds=0)
 
 
-def wait_until(condition: Callable[[], object], what: str) -> None:
-    """Wait until a condition is true. Raises TimeoutError with ``what`` after a while."""
-    base.wait_for(lambda: bool(condition()), what, _PATIENCE)
+def wait_until(condition: Callable[[], object], description: str) -> None:
+    """Wait until a condition is true. Raises TimeoutError with the description after five minutes."""
+    base.wait_for(condition, description, _TIMEOUT)
 
 
 class Cluster:

@@ -89,7 +89,7 @@ def test_claims_of_deleted_pods_are_released(ledger: database.Database, cluster:
     for pod, holder in (("first", first), ("second", second)):
         assert is_held(ledger, holder)
         cluster.core.delete_namespaced_pod(pod, NAMESPACE, grace_period_seconds=0)
-        base.wait_for(lambda holder=holder: not is_held(ledger, holder), f"what {pod} held is given back")
+        base.wait_for(lambda holder=holder: not is_held(ledger, holder), f"the claims of {pod} are released")
 
 
 def test_claims_of_a_running_pod_are_released_when_the_figures_include_its_volume(
@@ -106,10 +106,10 @@ def test_claims_of_a_running_pod_are_released_when_the_figures_include_its_volum
     cluster.core.patch_namespaced_pod_status("pod", NAMESPACE, {"status": {"phase": "Running"}})
     sizes = itertools.cycle((9, 8))
 
-    def given_back() -> bool:
-        # Each write has other figures than the one before.
+    def released() -> bool:
+        # Each write changes the figures.
         write(ledger, next(sizes))
         return not is_held(ledger, holder)
 
     assert is_held(ledger, holder)
-    base.wait_for(given_back, "what the pod held is given back")
+    base.wait_for(released, "the claims of the pod are released")

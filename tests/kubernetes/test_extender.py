@@ -3,7 +3,6 @@
 
 import contextlib
 import functools
-import pathlib
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
@@ -22,7 +21,7 @@ Start: TypeAlias = Callable[..., Tonnage]
 
 
 @pytest.fixture
-def start(api_server: ApiServer, cluster: Cluster, tmp_path: pathlib.Path) -> Iterator[Start]:
+def start(api_server: ApiServer, cluster: Cluster) -> Iterator[Start]:
     with contextlib.ExitStack() as stack:
 
         def start_scheduler(*, reserves: bool = False, names_only: bool = True) -> Tonnage:
@@ -35,7 +34,7 @@ def start(api_server: ApiServer, cluster: Cluster, tmp_path: pathlib.Path) -> It
                 *([("", "pods", "get,list,watch")] if reserves else []),
             )
             kubeconfig = api_server.kubeconfig(servers.EXTENDER)
-            one = stack.enter_context(tonnage.run(tmp_path, kubeconfig, reserves=reserves))
+            one = stack.enter_context(tonnage.run(kubeconfig, reserves=reserves))
             kubeconfig = api_server.kubeconfig(servers.SCHEDULER)
             stack.enter_context(KubeScheduler(kubeconfig, one.extender, names_only=names_only))
             return one
@@ -43,7 +42,7 @@ def start(api_server: ApiServer, cluster: Cluster, tmp_path: pathlib.Path) -> It
         yield start_scheduler
 
 
-def test_two_claims_that_do_not_fit_together_wait_until_there_is_room(cluster: Cluster, start: Start) -> None:
+def test_a_pod_waits_until_its_claims_fit_together(cluster: Cluster, start: Start) -> None:
     cluster.add_nodes("n1")
     deployment, provisioner = start(), Provisioner(cluster, n1="13Gi")
     deployment.set_capacities(n1="10Gi")
@@ -99,7 +98,7 @@ def test_simultaneous_pods_do_not_get_the_same_space(cluster: Cluster, start: St
     [left] = waiting()
     for node in ("n1", "n2"):
         reason = f"volume 'of-{left}' of 6Gi (storage class 'fast'): pool {node} has 4Gi left of 10Gi"
-        wait_until(functools.partial(cluster.is_refused, left, reason), f"what is said of {node}")
+        wait_until(functools.partial(cluster.is_refused, left, reason), f"the reason for {node}")
     assert {cluster.node_of(pod) for pod in pods} == {"n1", "n2", None}
     # The driver had room for both volumes, and was not asked for a third.
     assert (set(provisioner.free.values()), provisioner.refused) == ({4 * 2**30}, 0)

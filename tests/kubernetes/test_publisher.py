@@ -2,7 +2,6 @@
 """tonnage-publisher with a real kube-apiserver and a real kube-scheduler."""
 
 import datetime
-import pathlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -24,7 +23,7 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 @pytest.fixture
-def deployment(api_server: ApiServer, cluster: Cluster, tmp_path: pathlib.Path) -> Iterator[Tonnage]:
+def deployment(api_server: ApiServer, cluster: Cluster) -> Iterator[Tonnage]:
     # The role from the documentation.
     cluster.grant(
         servers.PUBLISHER,
@@ -33,7 +32,7 @@ def deployment(api_server: ApiServer, cluster: Cluster, tmp_path: pathlib.Path) 
         ("storage.k8s.io", "csistoragecapacities", "*"),
     )
     kubeconfig = api_server.kubeconfig(servers.PUBLISHER)
-    with tonnage.run(tmp_path, kubeconfig) as one, tonnage.run_publisher(tmp_path, kubeconfig):
+    with tonnage.run(kubeconfig, publishes=True) as one:
         yield one
 
 
@@ -53,14 +52,14 @@ def pool(name: str, capacity: str, *expressions: tuple[str, str, *tuple[str, ...
 
 
 def test_published_objects_are_accepted_and_only_changes_are_written(cluster: Cluster, deployment: Tonnage) -> None:
-    def tell(*pools: dict[str, Any]) -> None:
+    def set_pools(*pools: dict[str, Any]) -> None:
         deployment.patch({"status": {"storage": [{"storageClassName": CLASS, "pools": list(pools)}]}})
 
     def capacities() -> list[str]:
         return [each["capacity"] for each in published(cluster)]
 
     cluster.add_nodes("n1", "n2")
-    tell(
+    set_pools(
         pool("everywhere", "1.5Gi"),
         pool("zone", "2Gi", (ZONE, "In", "a", "b"), ("disks", "Exists")),
         pool("elsewhere", "3Gi", (ZONE, "NotIn", "a"), ("old", "DoesNotExist")),
@@ -84,17 +83,17 @@ def test_published_objects_are_accepted_and_only_changes_are_written(cluster: Cl
     assert sorted(capacities()) == ["1536Mi", "2Gi", "2Gi", "3Gi"]
 
     before = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in published(cluster)}
-    tell(pool("everywhere", "6Gi"))
-    wait_until(lambda: "6Gi" in capacities(), "what is new is written")
+    set_pools(pool("everywhere", "6Gi"))
+    wait_until(lambda: "6Gi" in capacities(), "the new capacity is written")
     after = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in published(cluster)}
     assert before.keys() == after.keys()
     assert len(before.items() - after.items()) == 1
 
     soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=2)
-    tell(pool("everywhere", "6Gi", expiryTime=soon.isoformat()))
-    wait_until(lambda: "6Gi" not in capacities(), "what has expired is deleted")
+    set_pools(pool("everywhere", "6Gi", expiryTime=soon.isoformat()))
+    wait_until(lambda: "6Gi" not in capacities(), "the expired object is deleted")
     deployment.patch({"spec": {"capacityTracking": False}})
-    wait_until(lambda: not published(cluster), "what is not tracked is deleted")
+    wait_until(lambda: not published(cluster), "the objects of an untracked driver are deleted")
 
 
 def test_kube_scheduler_without_the_extender_checks_each_claim_alone(
@@ -105,10 +104,10 @@ def test_kube_scheduler_without_the_extender_checks_each_claim_alone(
     cluster.add_nodes("n1")
     provisioner = Provisioner(cluster, n1="10Gi")
     deployment.set_capacities(n1="10Gi")
-    wait_until(lambda: len(published(cluster)) == 1, "it is published")
+    wait_until(lambda: len(published(cluster)) == 1, "the capacity is published")
     with KubeScheduler(api_server.kubeconfig(servers.SCHEDULER)):
         cluster.add_pod("large", c="11Gi")
-        wait_until(lambda: cluster.is_refused("large", NO_ROOM), "one that is too large is refused")
+        wait_until(lambda: cluster.is_refused("large", NO_ROOM), "a claim that is too large is refused")
 
         cluster.add_pod("pod", a="6Gi", b="6Gi")
 

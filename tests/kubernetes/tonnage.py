@@ -2,34 +2,14 @@
 """Tonnage with an extender for a cluster, and the reports of the cluster's driver."""
 
 import contextlib
-import pathlib
-import signal
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import requests
 
-from tests.functional.standalone import COMMANDS, standalone
+from tests.functional.deployment import render, run_process, standalone
 from tests.kubernetes.cluster import CLASS, DRIVER, NAMESPACE
 from tests.servers import base
-
-_EXTENDER = """
-[kubernetes]
-extender = true
-extender_listen_port = {port}
-extender_reserves = {reserves}
-kubeconfig = {kubeconfig}
-"""
-
-_PUBLISHER = """\
-[database]
-connection = sqlite:///{folder}/tonnage.sqlite
-[kubernetes]
-kubeconfig = {kubeconfig}
-publisher_namespace = {namespace}
-publisher_interval = 0.5
-"""
 
 
 class Tonnage:
@@ -51,31 +31,29 @@ class Tonnage:
 
 
 @contextlib.contextmanager
-def run(folder: pathlib.Path, kubeconfig: str, *, reserves: bool = False) -> Iterator[Tonnage]:
-    """Run Tonnage with its extender, with a ledger in ``folder`` and the cluster in ``kubeconfig``."""
+def run(kubeconfig: str, *, reserves: bool = False, publishes: bool = False) -> Iterator[Tonnage]:
+    """Run Tonnage with its extender for the cluster in ``kubeconfig``, and with the publisher if ``publishes``.
+
+    The publisher must log no warning.
+    """
     port = base.free_port()
-    extra = _EXTENDER.format(port=port, reserves=reserves, kubeconfig=kubeconfig)
-    with standalone(folder, extra) as started:
-        yield Tonnage(started.url, f"http://127.0.0.1:{port}")
-
-
-@contextlib.contextmanager
-def run_publisher(folder: pathlib.Path, kubeconfig: str) -> Iterator[None]:
-    """Run the publisher for the ledger in ``folder``. It must stop cleanly and log no warning."""
-    conf, log = folder / "publisher.conf", folder / "publisher.log"
-    conf.write_text(_PUBLISHER.format(folder=folder, kubeconfig=kubeconfig, namespace=NAMESPACE), encoding="utf-8")
-    with log.open("wb") as output:
-        process = subprocess.Popen([COMMANDS / "tonnage-publisher", "--config-file", conf], stderr=output)
-    try:
-        yield
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            code = process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise
-    said = log.read_text(encoding="utf-8")
-    assert code == 0, said
-    assert "WARNING" not in said, said
-    assert "Traceback" not in said, said
+    options = {
+        "extender": True,
+        "extender_listen_port": port,
+        "extender_reserves": reserves,
+        "kubeconfig": kubeconfig,
+        "publisher_namespace": NAMESPACE,
+        "publisher_interval": 0.5,
+    }
+    with standalone(sections={"kubernetes": options}) as deployment:
+        tonnage = Tonnage(deployment.rest.url, f"http://127.0.0.1:{port}")
+        if not publishes:
+            yield tonnage
+            return
+        conf = deployment.folder / "publisher.conf"
+        sections = {"database": {"connection": deployment.database_url}, "kubernetes": options}
+        conf.write_text(render(sections), encoding="utf-8")
+        with run_process("publisher", conf) as publisher:
+            yield tonnage
+        log = publisher.log.read_text(encoding="utf-8")
+        assert "WARNING" not in log, log

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Private PostgreSQL, MariaDB and RabbitMQ servers, made from the installed packages.
+"""Private PostgreSQL, MariaDB and RabbitMQ servers, which run from the installed packages.
 
-Each lives in a folder of its own below the temporary folder, listens on a Unix socket or on a free port of the loopback
-interface, and is ended by its process id. :mod:`tests.servers.fixtures` hands them to tests.
+Each server has its own temporary folder, listens on a Unix socket or a free port of the loopback interface, and is
+ended by its process id. :mod:`tests.servers.fixtures` has fixtures for them.
 """
 
 from tests.servers.base import Server

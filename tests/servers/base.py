@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What private servers have in common: a folder, processes, and an end that leaves nothing behind."""
+"""The base class of private servers, which have a folder and processes and leave nothing behind."""
 
 import abc
 import contextlib
@@ -16,7 +16,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 _WATCHER = pathlib.Path(__file__).with_name("watcher.py")
 _LONGEST_SOCKET_FOLDER = 60  # the path of a Unix socket may have 107 bytes
@@ -35,11 +35,10 @@ _given_ports: set[int] = set()
 
 
 def free_port() -> int:
-    """Return a port of the loopback interface that nothing uses.
+    """Return an unused port of the loopback interface.
 
-    It is taken from below the range of outgoing connections, so that it is still free when a server starts again. A
-    server may take long until it listens: a process gives no port twice while there are others, and the workers of a
-    run have their own.
+    The port is below the range of outgoing connections, so it is still free when a server restarts. A server may listen
+    late: a process returns no port twice while there are others, and each worker of a run has its own range.
     """
     lowest = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
@@ -57,7 +56,7 @@ def free_port() -> int:
 
 
 def unprivileged_user() -> pwd.struct_passwd | None:
-    """Return the account for a server that refuses to run as root; None when this is not root anyway."""
+    """Return an account for a server that refuses to run as root, or None if this process is not root."""
     if os.geteuid() != 0:
         return None
     for name in ("postgres", "nobody"):
@@ -70,40 +69,40 @@ class Server(abc.ABC):
     """A private server. Use it as a context manager; :attr:`url` is valid inside and survives :meth:`restart`."""
 
     name: ClassVar[str]
-    """What a person calls it."""
+    """The name of the server in messages."""
     packages: ClassVar[str]
-    """What to install from a Debian-like distribution."""
+    """The packages of a Debian-like distribution to install."""
     stop_signal: ClassVar[signal.Signals] = signal.SIGTERM
-    """Ends it orderly, data kept."""
+    """The signal for an orderly shutdown that keeps the data."""
     end_signal: ClassVar[signal.Signals] = signal.SIGTERM
-    """Ends it when nobody needs its data any more, leaving nothing in the system."""
+    """The signal for an end that discards the data and leaves nothing in the system."""
     patience: ClassVar[float] = 120.0
-    """Seconds it gets to become ready."""
+    """Seconds until the server must be ready."""
 
     url: str
-    """Where clients connect, as SQLAlchemy or oslo.messaging write it."""
+    """The URL for clients, in the form of SQLAlchemy or oslo.messaging."""
 
     def __init__(self, *, durable: bool = False) -> None:
-        """``durable`` makes a database wait for the disk at each commit, as it does in production."""
+        """With ``durable`` a database waits for the disk at each commit, as in production."""
         self._durable = durable
         self._processes: list[subprocess.Popen[bytes]] = []
 
     @classmethod
     @abc.abstractmethod
     def installed(cls) -> bool:
-        """Whether its programs are on this machine."""
+        """Return whether the programs are on this machine."""
 
     @abc.abstractmethod
     def _prepare(self) -> None:
-        """Make the data folder and choose the address: everything that is done once."""
+        """Create the data folder and choose the address, once."""
 
     @abc.abstractmethod
     def _launch(self) -> subprocess.Popen[bytes]:
-        """Start the server itself with :meth:`_popen`."""
+        """Start the server process with :meth:`_popen`."""
 
     @abc.abstractmethod
     def _ready(self) -> bool:
-        """Whether it answers clients."""
+        """Return whether the server answers clients."""
 
     def __enter__(self) -> Self:
         base = tempfile.gettempdir()
@@ -129,38 +128,38 @@ class Server(abc.ABC):
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        """The server's process, the last one that was started."""
+        """The process of the last start."""
         return self._processes[-1]
 
     def start(self) -> None:
-        """Start it, on the data it has, and wait until it answers. Raises RuntimeError with its last words if not."""
+        """Start the server with its data and wait until it answers. Raises RuntimeError with the end of its log."""
         process = self._launch()
         deadline = time.monotonic() + self.patience
         while not self._ready():
             if process.poll() is not None:
-                raise RuntimeError(f"{self.name} ended with {process.returncode}: {self._last_words()}")
+                raise RuntimeError(f"{self.name} ended with {process.returncode}: {self._log_end()}")
             if time.monotonic() > deadline:
-                raise RuntimeError(f"{self.name} was not ready after {self.patience:.0f} s: {self._last_words()}")
+                raise RuntimeError(f"{self.name} was not ready after {self.patience:.0f} s: {self._log_end()}")
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """Shut it down orderly and wait for its end."""
+        """Shut the server down and wait for its end."""
         self.process.send_signal(self.stop_signal)
         self.process.wait(self.patience)
 
     def kill(self) -> None:
-        """End it as a power cut would: SIGKILL to everything at once."""
+        """Kill all processes of the server at once."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(self.patience)
 
     def restart(self) -> None:
-        """Shut it down orderly and start it again at the same address."""
+        """Shut the server down and start it again at the same address."""
         self.stop()
         self.start()
 
     def close(self) -> None:
-        """End whatever runs and remove the folder; the watcher does it, as it does when there is nobody to ask."""
+        """Let the watcher end all processes and remove the folder."""
         assert self._watcher.stdin
         self._watcher.stdin.close()
         self._watcher.wait()
@@ -174,7 +173,7 @@ class Server(abc.ABC):
         env: Mapping[str, str] | None = None,
         account: pwd.struct_passwd | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start a program of this server, at the head of a session of its own and known to the watcher."""
+        """Start a program of this server in a new session, and tell the watcher its id."""
         with (self.folder / "log").open("ab") as log:
             process = subprocess.Popen(
                 command,
@@ -201,7 +200,7 @@ class Server(abc.ABC):
         env: Mapping[str, str] | None = None,
         account: pwd.struct_passwd | None = None,
     ) -> str:
-        """Run a program of this server to its end and return what it wrote. Raises RuntimeError with it on failure."""
+        """Run a program of this server, and return its output. Raises RuntimeError with the output if it fails."""
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,
@@ -219,15 +218,21 @@ class Server(abc.ABC):
             raise RuntimeError(f"{self.name}: {pathlib.Path(command[0]).name} failed: {done.stdout.strip()[-2000:]}")
         return done.stdout
 
-    def _last_words(self) -> str:
+    def _log_end(self) -> str:
         log = self.folder / "log"
-        return log.read_text(errors="replace").strip()[-2000:] if log.exists() else "(it wrote nothing)"
+        return log.read_text(errors="replace").strip()[-2000:] if log.exists() else "(the log is empty)"
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
-    """Poll until ``condition`` holds. Raises TimeoutError that says ``what`` was waited for."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"waited {seconds:.0f} s for {what}")
-        time.sleep(0.02)
+def wait_for(condition: Callable[[], Any], description: str, seconds: float = 120.0) -> Any:
+    """Call ``condition`` until its value is true, and return the value.
+
+    Raises TimeoutError with ``description``, a sentence or a noun, after this many seconds. A condition that takes long
+    to become true is called less often: each call costs processor time that the servers need.
+    """
+    began = time.monotonic()
+    while not (value := condition()):
+        waited = time.monotonic() - began
+        if waited > seconds:
+            raise TimeoutError(f"not within {seconds:g} s: {description}")
+        time.sleep(min(max(0.02, waited / 10), 0.2))
+    return value

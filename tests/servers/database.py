@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that holds databases."""
+"""The base class of database servers."""
 
 import abc
 import contextlib
@@ -13,11 +13,11 @@ from tests.servers import base
 
 
 class DatabaseServer(base.Server):
-    """A database server; :attr:`url` names a database that is there for administration and tests that share it."""
+    """A database server. :attr:`url` names a database for administration and for tests that share it."""
 
     @contextlib.contextmanager
     def database(self) -> Iterator[str]:
-        """Make an empty database, give its URL, and drop it afterwards, connected clients or not."""
+        """Create an empty database, yield its URL, and drop it afterwards, even with connected clients."""
         name = f"t{uuid.uuid4().hex}"
         self.execute(f"CREATE DATABASE {name}")
         try:
@@ -27,7 +27,7 @@ class DatabaseServer(base.Server):
                 self._drop(name)
 
     def execute(self, *statements: str) -> list[Any]:
-        """Run statements outside a transaction and return the rows of the last one."""
+        """Run statements outside a transaction, and return the rows of the last statement."""
         engine = sa.create_engine(self.url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
         rows: list[Any] = []
         with engine.connect() as connection:
@@ -38,4 +38,4 @@ class DatabaseServer(base.Server):
 
     @abc.abstractmethod
     def _drop(self, name: str) -> None:
-        """Drop the database, whoever is connected to it."""
+        """Drop a database, even with connected clients."""

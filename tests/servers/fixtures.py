@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures that hand private servers to tests.
+"""Fixtures for private servers.
 
-Each server is started for the first test of a session (with pytest-xdist: of a worker) that asks for it, and ended with
-the session. A test that kills a server has to start it again.
+The first test of a session (with pytest-xdist: of a worker) that needs a server starts it, and the end of the session
+ends it. A test that kills a server must start it again.
 """
 
 import pathlib
@@ -26,37 +26,37 @@ def _run(kind: type[AnyServer]) -> Iterator[AnyServer]:
 
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[postgresql.PostgreSQL]:
-    """A PostgreSQL that can be stopped, killed and started; ``database()`` makes an empty database in it."""
+    """A PostgreSQL that can be stopped, killed and started; ``database()`` creates an empty database."""
     yield from _run(postgresql.PostgreSQL)
 
 
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[mariadb.MariaDB]:
-    """A MariaDB that can be stopped, killed and started; ``database()`` makes an empty database in it."""
+    """A MariaDB that can be stopped, killed and started; ``database()`` creates an empty database."""
     yield from _run(mariadb.MariaDB)
 
 
 @pytest.fixture(scope="session")
 def rabbitmq_server() -> Iterator[rabbitmq.RabbitMQ]:
-    """A RabbitMQ that can be stopped, killed and started; ``virtual_host()`` makes one without queues in it."""
+    """A RabbitMQ that can be stopped, killed and started; ``virtual_host()`` creates an empty virtual host."""
     yield from _run(rabbitmq.RabbitMQ)
 
 
 @pytest.fixture(scope="session")
 def lvm() -> Iterator[lvm_guest.LvmGuest]:
-    """A virtual machine with LVM and empty disks; tests agree on whose is which."""
+    """A virtual machine with LVM and empty disks, which the tests share by agreement."""
     yield from _run(lvm_guest.LvmGuest)
 
 
 @pytest.fixture(scope="session")
 def placement_server() -> Iterator[placement.Placement]:
-    """OpenStack Placement, which can be killed and started; what others have written is there."""
+    """OpenStack Placement, which can be killed and started. It has the content of other tests."""
     yield from _run(placement.Placement)
 
 
 @pytest.fixture(scope="session")
 def keystone_server() -> Iterator[keystone.Keystone]:
-    """OpenStack Identity, which can be killed and started; accounts of other tests are there."""
+    """OpenStack Identity, which can be killed and started. It has the accounts of other tests."""
     yield from _run(keystone.Keystone)
 
 
@@ -76,7 +76,7 @@ def mariadb_url(mariadb_server: mariadb.MariaDB) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def rabbitmq_url(rabbitmq_server: rabbitmq.RabbitMQ) -> str:
-    """The message bus that the tests of a session share, queues that others left behind included."""
+    """The message bus that the tests of a session share, with the queues of other tests."""
     return rabbitmq_server.url
 
 
@@ -92,7 +92,7 @@ DATABASES = ("sqlite", "postgresql", "mariadb")
 
 @pytest.fixture(params=[pytest.param(name, id=name) for name in DATABASES])
 def database_url(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> Iterator[str]:
-    """An empty database, on each of the databases that Tonnage supports; clients connected at the end are cut off."""
+    """The URL of an empty database on each supported database. Its clients are disconnected at the end."""
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path / 'tonnage.sqlite'}"
     else:

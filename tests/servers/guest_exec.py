@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a command in a guest as if it ran here: ``guest_exec.py SOCKET COMMAND [ARGUMENT ...]``."""
+"""A program that runs a command in the virtual machine: ``guest_exec.py SOCKET COMMAND [ARGUMENT ...]``."""
 
 import base64
 import shlex
@@ -8,7 +8,7 @@ import sys
 
 
 def main() -> int:
-    """Hand the command over, print what it printed, and return its exit code."""
+    """Send the command, print its output, and return its exit code."""
     with socket.socket(socket.AF_UNIX) as line:
         line.connect(sys.argv[1])
         line.sendall(base64.b64encode(shlex.join(sys.argv[2:]).encode()) + b"\n")

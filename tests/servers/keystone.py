@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private OpenStack Identity: the real Keystone, from its package, in an environment of its own."""
+"""A private Keystone (OpenStack Identity), from its package in a separate environment."""
 
 import base64
 import os
@@ -11,7 +11,7 @@ import requests
 
 from tests.servers import base
 
-#: Where ``tools/install-openstack.sh`` installs it.
+#: The folder into which ``tools/install-openstack.sh`` installs Keystone.
 _BIN = pathlib.Path(__file__).parents[2] / ".openstack" / "bin"
 
 _SERVE = pathlib.Path(__file__).with_name("serve_wsgi.py")
@@ -19,7 +19,7 @@ _SERVE = pathlib.Path(__file__).with_name("serve_wsgi.py")
 #: The password of all accounts.
 PASSWORD = "s3cret"  # noqa: S105
 
-#: Where all services are.
+#: The region of all services.
 REGION = "RegionOne"
 
 _CONFIGURATION = """\
@@ -38,7 +38,7 @@ password_hash_rounds = 4
 
 
 class Keystone(base.Server):
-    """Keystone on SQLite, with the account ``admin``, who may do everything. :attr:`url` is its endpoint."""
+    """Keystone on SQLite, with the administrator ``admin``. :attr:`url` is its endpoint."""
 
     name = "Keystone"
     packages = "python3-venv, and run tools/install-openstack.sh"
@@ -61,7 +61,7 @@ class Keystone(base.Server):
         self._token: str | None = None
 
     def _launch(self) -> "subprocess.Popen[bytes]":
-        # Isolated, as else the folder of the script comes first of where modules are looked for.
+        # -I keeps the folder of the script out of the module search path.
         return self._popen(
             [_BIN / "python", "-I", "-W", "ignore", _SERVE, str(self._port), "keystone.wsgi.api:application"],
             env=self._environment,
@@ -75,7 +75,7 @@ class Keystone(base.Server):
 
     @property
     def options(self) -> dict[str, str]:
-        """What has to be in a section ``[keystone_authtoken]`` to ask it whose a token is."""
+        """The options of ``[keystone_authtoken]`` to validate tokens with this server."""
         return {
             "www_authenticate_uri": self.url,
             "auth_type": "password",
@@ -88,28 +88,32 @@ class Keystone(base.Server):
         }
 
     def make_project(self, name: str) -> str:
-        """Make a project and return its id."""
-        return str(self._ask("POST", "projects", {"project": {"name": name, "domain_id": "default"}})["project"]["id"])
+        """Create a project and return its id."""
+        return str(
+            self._request("POST", "projects", {"project": {"name": name, "domain_id": "default"}})["project"]["id"]
+        )
 
     def make_user(self, name: str, project_id: str, role: str) -> None:
-        """Make an account with a role in a project."""
+        """Create an account with a role in a project."""
         user = {"name": name, "password": PASSWORD, "domain_id": "default"}
-        user_id = self._ask("POST", "users", {"user": user})["user"]["id"]
-        (found,) = self._ask("GET", f"roles?name={role}")["roles"]
-        self._ask("PUT", f"projects/{project_id}/users/{user_id}/roles/{found['id']}")
+        user_id = self._request("POST", "users", {"user": user})["user"]["id"]
+        (found,) = self._request("GET", f"roles?name={role}")["roles"]
+        self._request("PUT", f"projects/{project_id}/users/{user_id}/roles/{found['id']}")
 
     def make_endpoint(self, url: str) -> None:
-        """Have the catalog say that block storage is here, and nowhere else."""
-        services = self._ask("GET", "services?type=block-storage")["services"]
+        """Register the only endpoint of block storage in the catalog."""
+        services = self._request("GET", "services?type=block-storage")["services"]
         for each in services:
-            self._ask("DELETE", f"services/{each['id']}")  # and its endpoints
-        service = self._ask("POST", "services", {"service": {"type": "block-storage", "name": "tonnage"}})["service"]
+            self._request("DELETE", f"services/{each['id']}")  # and its endpoints
+        service = self._request("POST", "services", {"service": {"type": "block-storage", "name": "tonnage"}})[
+            "service"
+        ]
         endpoint = {"service_id": service["id"], "interface": "public", "region_id": REGION, "url": url}
-        self._ask("POST", "endpoints", {"endpoint": endpoint})
+        self._request("POST", "endpoints", {"endpoint": endpoint})
 
     def revoke(self, token: str) -> None:
-        """Have a token be worth nothing any more."""
-        self._ask("DELETE", "auth/tokens", headers={"X-Subject-Token": token})
+        """Revoke a token."""
+        self._request("DELETE", "auth/tokens", headers={"X-Subject-Token": token})
 
     def login(self, user: str, scope: dict[str, Any]) -> str:
         """Return a token of an account for a project or for the system."""
@@ -131,7 +135,7 @@ class Keystone(base.Server):
             [_BIN / "keystone-manage", "--config-file", self.folder / "keystone.conf", *words], env=self._environment
         )
 
-    def _ask(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
+    def _request(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Any:
         if self._token is None:
             self._token = self.login("admin", {"project": {"name": "admin", "domain": {"id": "default"}}})
         answer = self._send(method, path, body, {"X-Auth-Token": self._token, **(headers or {})})

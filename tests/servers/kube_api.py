@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As much of a cluster's API server as Tonnage talks to, behind a real socket.
+"""A fake Kubernetes API server with the resources that Tonnage uses, behind a real socket.
 
-Nodes, storage classes and claims are as tests put them there. ``CSIStorageCapacity`` objects are made, replaced and
-deleted by the rules of the API: names once, a resource version that has to be the present one, class and topology for
-good. Pods can be watched, those that are pending alone if that is asked for.
+Tests set the nodes, storage classes and claims. ``CSIStorageCapacity`` objects are created, replaced and deleted by the
+rules of the API: names are unique, the resource version must be current, class and topology cannot change. Pending pods
+can be watched.
 """
 
 import contextlib
@@ -37,13 +37,13 @@ class _Refused(Exception):
 
 
 class KubeApi:
-    """Serves on ``url`` while its context lasts.
+    """The server, at ``url``. Use it as a context manager.
 
-    ``nodes`` are labels of nodes by name, ``capacities`` the ``CSIStorageCapacity`` objects by name. ``asked`` are the
-    paths that were read, ``accepted`` what was said to be accepted of each, ``written`` the methods and names of what
-    was written, ``watched`` the versions from which pods were watched. Methods in ``failing`` are answered with that
-    status. ``version`` is the one that there is of the ``CSIStorageCapacity`` objects: v1alpha1 drops what it does not
-    know.
+    ``nodes`` maps node names to labels, ``capacities`` the names of ``CSIStorageCapacity`` objects to the objects.
+    ``asked`` has the paths of all reads, ``accepted`` the Accept header of each path, ``written`` the method and the
+    object name of each write, ``watched`` the resource version at which each watch of pods began. A method in
+    ``failing`` is answered with that status. ``version`` is the API version of ``CSIStorageCapacity`` objects: v1alpha1
+    drops unknown fields.
     """
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class KubeApi:
         self._server.server_close()
 
     def kubeconfig(self, folder: pathlib.Path) -> str:
-        """Write a file that leads here, and return its path."""
+        """Write a kubeconfig file for this server, and return its path."""
         path = folder / "kubeconfig"
         settings = {
             "apiVersion": "v1",
@@ -93,7 +93,7 @@ class KubeApi:
         return str(path)
 
     def add_node(self, name: str, **labels: str) -> None:
-        """Add a node. In names of labels ``_`` stands for ``/``."""
+        """Add a node. ``_`` in label names stands for ``/``."""
         self.nodes[name] = {key.replace("_", "/"): value for key, value in labels.items()}
 
     def add_class(self, name: str, driver: str, mode: str = "WaitForFirstConsumer") -> None:
@@ -113,27 +113,27 @@ class KubeApi:
                 "spec": {"containers": [], **({} if node is None else {"nodeName": node})},
                 "status": {"phase": phase},
             }
-            self._tell(before, self._pods[name])
+            self._record_event(before, self._pods[name])
 
     def remove_pod(self, name: str) -> None:
-        """Take a pod away."""
+        """Delete a pod."""
         with self._lock:
-            self._tell(self._pods.pop(name), None)
+            self._record_event(self._pods.pop(name), None)
 
     def remove_claim(self, name: str) -> None:
-        """Take a claim away."""
+        """Delete a claim."""
         del self._objects[CLAIMS.format("default", name)]
 
     def end_watches(self, *, forget: bool = False) -> None:
-        """End all watches, as the server does from time to time; if it is to forget, what has happened is not told."""
+        """End all watches, as a real server does at times. With ``forget`` the events so far are lost."""
         with self._lock:
             self._ends += 1
             if forget:
                 self._forgotten = next(self._versions)
             self._lock.notify_all()
 
-    def _tell(self, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
-        """Note what watches of pending pods are told: whoever stops being one looks as if it had been deleted."""
+    def _record_event(self, before: dict[str, Any] | None, after: dict[str, Any] | None) -> None:
+        """Record the event for watches of pending pods. They see a pod that is no longer pending as deleted."""
         was, is_now = (each is not None and each["status"]["phase"] == "Pending" for each in (before, after))
         if not was and not is_now:
             return
@@ -146,7 +146,7 @@ class KubeApi:
         self._lock.notify_all()
 
     def watch(self, query: dict[str, str]) -> Iterator[dict[str, Any]]:
-        """Return the events of pending pods from a version on, until the server ends the watch."""
+        """Yield the events of pending pods after a resource version, until the server ends the watch."""
         assert query["fieldSelector"] == "status.phase=Pending", query
         since, ends, at = int(query["resourceVersion"]), self._ends, 0
         self.watched.append(since)
@@ -178,7 +178,7 @@ class KubeApi:
         node: str | None = None,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        """Add a claim in the default namespace, or change it; with a node its volume is made for that."""
+        """Add a claim to the default namespace, or change it. ``node`` is the selected node for its volume."""
         notes = {**(annotations or {}), **({} if node is None else {"volume.kubernetes.io/selected-node": node})}
         self._objects[CLAIMS.format("default", name)] = {
             "metadata": {
@@ -196,7 +196,7 @@ class KubeApi:
         }
 
     def add_capacity(self, body: dict[str, Any]) -> None:
-        """Add a ``CSIStorageCapacity`` as it is."""
+        """Add a ``CSIStorageCapacity`` object."""
         self.capacities[body["metadata"]["name"]] = {**body, "metadata": {**body["metadata"], **self._version()}}
 
     def _version(self) -> dict[str, str]:
@@ -287,7 +287,7 @@ class KubeApi:
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Transfer-Encoding", "chunked")
                 self.end_headers()
-                # Whoever watches may go away at any time.
+                # The client may disconnect at any time.
                 with contextlib.suppress(OSError):
                     for event in watch(query):
                         line = json.dumps(event).encode() + b"\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private virtual machine with LVM, for machines without device-mapper and storage that tests may ruin."""
+"""A private virtual machine with LVM and disks for tests. The host needs no device-mapper."""
 
 import base64
 import contextlib
@@ -16,19 +16,19 @@ from typing import ClassVar
 
 from tests.servers import base, lvm_image
 
-#: What the account in the guest is permitted; the volume group that is named there.
+#: The sudoers file of the account in the guest, and the volume group in it.
 SUDOERS = pathlib.Path(__file__).parents[2] / "etc/sudoers.d/tonnage-lvm"
 PERMITTED = "tonnage-volumes"
 
 _EXEC = pathlib.Path(__file__).with_name("guest_exec.py")
 
-#: As many commands can run in the guest at the same time.
+#: The number of commands that can run in the guest at the same time.
 _LINES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a command in the guest ended."""
+    """The exit code and the output of a command in the guest."""
 
     code: int
     out: str
@@ -45,23 +45,23 @@ class LvmGuest(base.Server):
     packages = "qemu-system-x86 lvm2 thin-provisioning-tools, then run tools/install-servers.sh"
     disks: ClassVar[Sequence[str]] = ("vda", "vdb", "vdc", "vdd")
     disk_gb: ClassVar[int] = 12
-    patience: ClassVar[float] = 400.0  # its processor is emulated
+    patience: ClassVar[float] = 400.0  # the processor is emulated
 
     @classmethod
     def installed(cls) -> bool:
         return base.find("qemu-system-x86_64") is not None and lvm_image.missing() is None
 
     def helper(self, *prefix: str) -> str:
-        """Return a command line that, put before a command, has it run in the guest, there after ``prefix``."""
+        """Return a command prefix that runs a command in the guest, where ``prefix`` precedes it."""
         return shlex.join([sys.executable, "-IS", str(_EXEC), self.url, "/usr/sbin/env", *prefix])
 
     def run(self, *command: str, check: bool = True) -> Done:
-        """Run a command in the guest as root. Raises RuntimeError if it fails, unless that is not checked."""
+        """Run a command in the guest as root. With ``check``, raises RuntimeError if the command fails."""
         return self.script(shlex.join(command), check=check)
 
     def script(self, text: str, check: bool = True) -> Done:
-        """Run shell commands in the guest as root. Raises RuntimeError if they fail, unless that is not checked."""
-        code, out, err = self._ask(base64.b64encode(text.encode())).rstrip(b"\n").split(b" ")
+        """Run shell commands in the guest as root. With ``check``, raises RuntimeError if they fail."""
+        code, out, err = self._request(base64.b64encode(text.encode())).rstrip(b"\n").split(b" ")
         done = Done(int(code), base64.b64decode(out).decode(), base64.b64decode(err).decode())
         if check and done.code:
             raise RuntimeError(f"in the guest: {text}: exit code {done.code}: {done.err.strip()}")
@@ -82,12 +82,12 @@ class LvmGuest(base.Server):
         self._connected = 0
         command = [
             *(str(program), "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
-            # For a guest that can never have a second processor QEMU leaves out barriers and atomic operations (before
-            # 8.1 all of them, although its own threads work on the same memory). Once in many runs that costs an
-            # interrupt, and a disk never answers again.
+            # If a guest can never have a second processor, QEMU omits barriers and atomic operations (before 8.1 all of
+            # them, although its own threads use the same memory). Rarely an interrupt is lost, and a disk never answers
+            # again.
             *("-machine", "q35", "-accel", "tcg", "-cpu", "Nehalem", "-smp", "1,maxcpus=2", "-m", "384"),
             *("-kernel", str(lvm_image.kernel()), "-initrd", str(self.folder / "image")),
-            # With programs at the same addresses each time, what QEMU has translated of one command serves the next.
+            # With programs at fixed addresses, QEMU reuses the translation of one command for the next.
             *("-append", "console=ttyS0 quiet panic=-1 tsc=unstable no_timer_check mitigations=off norandmaps"),
             *("-serial", f"file:{self.folder}/console", "-device", "virtio-serial-pci,max_ports=16"),
         ]
@@ -121,10 +121,10 @@ class LvmGuest(base.Server):
         return True
 
     def close(self) -> None:
-        """End the guest, and whoever waits for an answer of it."""
+        """End the guest and all pending calls."""
         super().close()
         if hasattr(self, "_listener"):
-            # Closing alone would leave the thread waiting in accept().
+            # close() alone would leave the thread blocked in accept().
             with contextlib.suppress(OSError):
                 self._listener.shutdown(socket.SHUT_RDWR)
             self._listener.close()
@@ -141,9 +141,9 @@ class LvmGuest(base.Server):
 
     def _serve(self, client: socket.socket) -> None:
         with client, contextlib.suppress(OSError):
-            client.sendall(self._ask(_answer(client).strip()))
+            client.sendall(self._request(_answer(client).strip()))
 
-    def _ask(self, question: bytes) -> bytes:
+    def _request(self, question: bytes) -> bytes:
         asked = base64.b64decode(question).decode()
         try:
             line = self._lines.get(timeout=self.patience)
@@ -162,7 +162,7 @@ class LvmGuest(base.Server):
 
 
 def _answer(line: socket.socket) -> bytes:
-    """Receive up to the end of a line."""
+    """Receive a line."""
     received = b""
     while not received.endswith(b"\n"):
         more = line.recv(1 << 16)

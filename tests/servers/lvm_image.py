@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The first file system of a virtual machine that has nothing but LVM, made of packages of the distribution.
+"""The initial file system of a virtual machine with LVM, built from packages of the distribution.
 
-LVM's tools are those that are installed. Kernel, busybox and sudo are not for this machine, so
-``tools/install-servers.sh`` only unpacks them, into ``.lvm-guest`` at the top of the repository.
+LVM's tools are the installed ones. ``tools/install-servers.sh`` only unpacks the kernel, busybox and sudo, into
+``.lvm-guest`` at the top of the repository.
 """
 
 import functools
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 UNPACKED = pathlib.Path(__file__).parents[2] / ".lvm-guest"
 
-#: Account in the guest that has no rights but those that its sudoers file gives it.
+#: The account in the guest whose only rights are those of its sudoers file.
 ACCOUNT = "tonnage"
 UID = 1000
 
@@ -31,8 +31,7 @@ _APPLETS = (
 )
 _MODULES = ("virtio_pci", "virtio_blk", "virtio_console", "dm-thin-pool", "dm-snapshot")
 
-#: Nothing here listens to udev, so neither does LVM, nor does it keep memory for times without; and a pool that is full
-#: stays full.
+#: The guest has no udev, so LVM does not use it, and reserves little memory. A full pool is not extended.
 _LVM_CONF = """\
 devices {
     dir = "/dev"
@@ -96,19 +95,19 @@ while true; do sleep 3600; done
 
 @functools.cache
 def kernel() -> pathlib.Path:
-    """Return the kernel that was unpacked."""
+    """Return the path of the unpacked kernel."""
     return next((UNPACKED / "boot").glob("vmlinuz-*"))
 
 
 def missing() -> str | None:
-    """Return the name of something that an image is made of and that is not there."""
+    """Return the name of a missing part of the image, or None."""
     if not (UNPACKED / "complete").exists():
         return str(UNPACKED)
     return next((name for name in _TOOLS if _find(name) is None), None)
 
 
 def build(path: pathlib.Path, lines: int, sudoers: str) -> None:
-    """Write the image, for a guest that takes commands on so many lines. ``sudoers`` are the rights of ACCOUNT."""
+    """Write the image of a guest with this many command lines. ``sudoers`` is the text of the file for ACCOUNT."""
     archive = _Archive()
     release = str(kernel()).partition("vmlinuz-")[2]
     modules = _in_order(UNPACKED / "lib/modules" / release)
@@ -121,7 +120,7 @@ def build(path: pathlib.Path, lines: int, sudoers: str) -> None:
         found = _find(name)
         assert found is not None
         archive.program(f"usr/sbin/{name}", found)
-    # That of busybox knows less, and does not lie where sudo looks for it.
+    # The dd of busybox has fewer options, and sudo does not find it.
     dd = _find("dd")
     assert dd is not None
     archive.program("usr/bin/dd", dd)
@@ -157,7 +156,7 @@ def _find(name: str) -> pathlib.Path | None:
 
 
 def _in_order(folder: pathlib.Path) -> list[pathlib.Path]:
-    """Return the kernel's modules that are wanted, each after those that it says it depends on."""
+    """Return the required kernel modules, each after its dependencies."""
     files = {path.stem.replace("-", "_"): path for path in folder.rglob("*.ko")}
     ordered: dict[str, pathlib.Path] = {}
 
@@ -180,13 +179,13 @@ def _libraries(program: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 class _Archive:
-    """A cpio archive as the kernel unpacks it (format "newc")."""
+    """A cpio archive in the format "newc" of the kernel."""
 
     def __init__(self) -> None:
         self._entries: dict[str, tuple[int, bytes]] = {}
 
     def add(self, name: str, data: bytes, mode: int = 0o644, append: bool = False) -> None:
-        """Add a file with the folders that it is in."""
+        """Add a file with its parent folders."""
         before = self._entries[name][1] if append and name in self._entries else b""
         self._enter(name, stat.S_IFREG | mode, before + data)
 
@@ -199,14 +198,14 @@ class _Archive:
         self._enter(name, stat.S_IFDIR | 0o755, b"")
 
     def program(self, name: str, path: pathlib.Path, mode: int = 0o755) -> None:
-        """Add a program or a library of this machine under a name, with the libraries that it needs under theirs."""
+        """Add a program or library of this machine under a new name, and its libraries under their own names."""
         self.add(name, path.read_bytes(), mode)
         for library in _libraries(path):
             if str(library)[1:] not in self._entries:
                 self.add(str(library)[1:], library.read_bytes(), 0o755)
 
     def content(self) -> bytes:
-        """Return the archive."""
+        """Return the bytes of the archive."""
         numbered = enumerate([*self._entries.items(), ("TRAILER!!!", (0, b""))], start=1)
         return b"".join(self._encoded(number, name, *entry) for number, (name, entry) in numbered)
 

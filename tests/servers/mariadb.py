@@ -17,13 +17,12 @@ from tests.servers import base, database
 class MariaDB(database.DatabaseServer):
     """MariaDB on a Unix socket.
 
-    Unless it is ``durable``, commits reach the kernel but do not wait for the disk: they survive :meth:`kill`, which is
-    what tests look at.
+    Unless it is ``durable``, commits reach the kernel but do not wait for the disk. They survive :meth:`kill`.
     """
 
     name = "MariaDB"
     packages = "mariadb-server"
-    end_signal = signal.SIGKILL  # nothing of it is outside the folder
+    end_signal = signal.SIGKILL  # all of its files are in the folder
 
     @classmethod
     def installed(cls) -> bool:
@@ -36,7 +35,7 @@ class MariaDB(database.DatabaseServer):
         self._server = server
         self._data = self.folder / "data"
         self._socket = self.folder / "socket"
-        # At its start a server removes all temporary tables of this folder, also those of another server.
+        # A server removes all temporary tables in this folder at its start, also those of another server.
         self._env = {**os.environ, "TMPDIR": str(self.folder)}
         self._user = pwd.getpwuid(os.geteuid()).pw_name
         self._run(
@@ -67,7 +66,7 @@ class MariaDB(database.DatabaseServer):
         )
 
     def _ready(self) -> bool:
-        """It greets a client with its protocol's version."""
+        """Return whether the server sends its greeting with the protocol version."""
         with socket.socket(socket.AF_UNIX) as client:
             client.settimeout(5)
             try:
@@ -77,11 +76,13 @@ class MariaDB(database.DatabaseServer):
                 return False
 
     def _drop(self, name: str) -> None:
-        # An open transaction would hold the drop up: end the clients first.
+        # An open transaction would block the drop, so the clients are disconnected first.
         for (client,) in self.execute(f"SELECT id FROM information_schema.processlist WHERE db = '{name}'"):
             try:
                 self.execute(f"KILL {client}")
             except sa.exc.OperationalError as error:
-                if error.orig is None or error.orig.args[0] != ER.NO_SUCH_THREAD:  # else it has just gone by itself
+                if (
+                    error.orig is None or error.orig.args[0] != ER.NO_SUCH_THREAD
+                ):  # otherwise the client has just disconnected
                     raise
         self.execute("SET SESSION lock_wait_timeout = 20", f"DROP DATABASE IF EXISTS {name}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An OpenStack cloud as small as can be: Keystone v3 and Nova, which answer over HTTP as their API references say."""
+"""A fake OpenStack cloud: Keystone v3 and Nova, which answer over HTTP like their API references."""
 
 import http.server
 import json
@@ -10,23 +10,23 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-#: The account that Keystone knows.
+#: The account of Keystone.
 USER, PASSWORD, PROJECT = "tonnage", "s3cret", "service"
 
-#: Regions and the kinds of endpoints that each has.
+#: The regions, and the interfaces of each region.
 REGIONS = ("north", "south")
 INTERFACES = ("public", "internal", "admin")
 
-#: What Nova answers a request for an instance: the status and the body.
+#: The status and the body of Nova's answer to a request for an instance.
 Answer = tuple[int, object]
 
 
-#: The project whose instances there are, unless a test says otherwise.
+#: The default project of instances.
 TENANT = "6f70656e737461636b20342065766572"
 
 
 def shown(instance: str, host: str | None, tenant: str = TENANT) -> Answer:
-    """Return how Nova shows an instance of a project to an administrator."""
+    """Return Nova's answer to an administrator for an instance of a project."""
     server = {
         "id": instance,
         "name": "web",
@@ -42,7 +42,7 @@ def shown(instance: str, host: str | None, tenant: str = TENANT) -> Answer:
 
 
 def hidden(instance: str) -> Answer:
-    """Return how Nova shows an instance to who may not know on which host it is."""
+    """Return Nova's answer to an account that may not see the host of the instance."""
     _, body = shown(instance, None)
     assert isinstance(body, dict)
     server = {key: value for key, value in body["server"].items() if "OS-EXT-SRV-ATTR" not in key}
@@ -50,20 +50,20 @@ def hidden(instance: str) -> Answer:
 
 
 def forbidden() -> Answer:
-    """Return what Nova answers to who may not ask."""
+    """Return Nova's answer to an account without the permission."""
     message = "Policy doesn't allow os_compute_api:servers:show to be performed."
     return 403, {"forbidden": {"code": 403, "message": message}}
 
 
 def broken() -> Answer:
-    """Return what Nova answers when something is wrong with it."""
+    """Return Nova's answer after an internal error."""
     message = "Unexpected API Error. Please report this at http://bugs.launchpad.net/nova/"
     return 500, {"computeFault": {"code": 500, "message": message}}
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that Nova was sent, at the endpoint of which region and interface."""
+    """A request to Nova, with the region and the interface of the endpoint."""
 
     region: str
     interface: str
@@ -73,8 +73,8 @@ class Asked:
 class Cloud:
     """Keystone and Nova on one port of the loopback interface; a context manager.
 
-    ``answers`` has what Nova says of each instance that there is. ``delay`` are seconds that it thinks about it.
-    ``placement`` is where another server is Placement, which takes the tokens of this Keystone for an administrator's.
+    ``answers`` maps the id of each instance to Nova's answer, which takes ``delay`` seconds. ``placement`` is the URL
+    of another server for Placement, which accepts the tokens of this Keystone as an administrator's.
     """
 
     def __init__(self) -> None:
@@ -97,12 +97,12 @@ class Cloud:
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """The URL of the server."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @property
     def options(self) -> dict[str, str]:
-        """What has to be in a section to ask it."""
+        """The options of a section for this Keystone."""
         return {
             "auth_type": "password",
             "auth_url": f"{self.address}/identity/v3",
@@ -197,11 +197,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.answer()
 
     def body(self) -> Any:
-        """Return what was sent."""
+        """Return the JSON body of the request."""
         return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
 
     def say(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
-        """Send an answer: text as it is, anything else as JSON."""
+        """Send an answer. A body that is not text is sent as JSON."""
         content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
         self.send_response(status)
         for key, value in {"Content-Type": "application/json", **(headers or {})}.items():
@@ -211,4 +211,4 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""

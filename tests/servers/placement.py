@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A private OpenStack Placement: the real one, from its package, in an environment of its own."""
+"""A private OpenStack Placement, from its package in a separate environment."""
 
 import contextlib
 import http.client
@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.servers import base
 
-#: Where ``tools/install-openstack.sh`` installs it.
+#: The Python into whose environment ``tools/install-openstack.sh`` installs Placement.
 _PYTHON = pathlib.Path(__file__).parents[2] / ".openstack" / "bin" / "python"
 
 _SERVE = pathlib.Path(__file__).with_name("serve_wsgi.py")
@@ -29,7 +29,7 @@ sqlite_synchronous = False
 
 
 class Placement(base.Server):
-    """Placement on SQLite, which takes the account ``admin`` for its administrator. :attr:`url` is its endpoint."""
+    """Placement on SQLite, with the administrator ``admin``. :attr:`url` is its endpoint."""
 
     name = "Placement"
     packages = "python3-venv, and run tools/install-openstack.sh"
@@ -49,7 +49,7 @@ class Placement(base.Server):
             "HOME": str(self.folder),
             "OS_PLACEMENT_CONFIG_DIR": str(self.folder),
         }
-        # Isolated, as else the folder of the script comes first of where modules are looked for.
+        # -I keeps the folder of the script out of the module search path.
         return self._popen(
             [_PYTHON, "-I", "-W", "ignore", _SERVE, str(self._port), "placement.wsgi.api:application"], env=env
         )
@@ -62,39 +62,39 @@ class Placement(base.Server):
 
     @property
     def options(self) -> dict[str, str]:
-        """What has to be in a section ``[placement]`` to ask it."""
+        """The options of ``[placement]`` for this server."""
         return {"auth_type": "admin_token", "endpoint": self.url, "token": "admin", "timeout": "60"}
 
     def get(self, path: str) -> Any:
-        """Return what it answers, past all code of Tonnage."""
-        return self._ask("GET", path)
+        """Send a GET request without code of Tonnage, and return the answer."""
+        return self._request("GET", path)
 
     def put(self, path: str, body: object) -> Any:
-        """Change something, past all code of Tonnage."""
-        return self._ask("PUT", path, body)
+        """Send a PUT request without code of Tonnage, and return the answer."""
+        return self._request("PUT", path, body)
 
     def provider(self, name: str) -> str | None:
-        """Return the id of the resource provider with that name, None if there is none."""
+        """Return the id of the resource provider with a name, or None."""
         found = {each["name"]: each["uuid"] for each in self.get("/resource_providers")["resource_providers"]}
         return found.get(name)
 
     def inventory(self, name: str) -> tuple[int, int, float]:
-        """Return total, reserved and allocation ratio of what a provider has of DISK_GB."""
+        """Return total, reserved and allocation ratio of a provider's inventory of DISK_GB."""
         found = self.get(f"/resource_providers/{self.provider(name)}/inventories/DISK_GB")
         return found["total"], found["reserved"], found["allocation_ratio"]
 
     def holders(self, name: str) -> dict[str, int]:
-        """Return which consumers hold how much of a provider, which may not be there yet."""
+        """Return the allocation in GiB of each consumer of a provider, which may not exist yet."""
         provider = self.provider(name)
         found = self.get(f"/resource_providers/{provider}/allocations")["allocations"] if provider else {}
         return {consumer: each["resources"]["DISK_GB"] for consumer, each in found.items()}
 
     def usage(self, project_id: str) -> dict[str, tuple[int, int]]:
-        """Return for each type of consumers of a project how many they are and how much they hold."""
+        """Return the number and the GiB of a project's consumers by consumer type."""
         found = self.get(f"/usages?project_id={project_id}")["usages"]
         return {kind: (each["consumer_count"], each["DISK_GB"]) for kind, each in found.items()}
 
-    def _ask(self, method: str, path: str, body: object = None) -> Any:
+    def _request(self, method: str, path: str, body: object = None) -> Any:
         headers = {
             "X-Auth-Token": "admin",
             "OpenStack-API-Version": "placement 1.38",

@@ -14,7 +14,7 @@ from tests.servers import base, database
 
 
 def _programs() -> pathlib.Path | None:
-    """The folder of the newest installed version's programs; distributions keep them off PATH."""
+    """Return the folder of the programs of the newest installed version. It is usually not on PATH."""
     found = [path.parent for path in pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     if found:
         return max(found, key=lambda path: float(path.parent.name))
@@ -23,16 +23,15 @@ def _programs() -> pathlib.Path | None:
 
 
 class PostgreSQL(database.DatabaseServer):
-    """PostgreSQL on a Unix socket. It refuses root, so root runs it as an unprivileged user.
+    """PostgreSQL on a Unix socket. It refuses to run as root, so root runs it as another user.
 
-    Unless it is ``durable``, commits reach the kernel but do not wait for the disk: they survive :meth:`kill`, which is
-    what tests look at.
+    Unless it is ``durable``, commits reach the kernel but do not wait for the disk. They survive :meth:`kill`.
     """
 
     name = "PostgreSQL"
     packages = "postgresql"
     stop_signal = signal.SIGINT  # ends sessions, writes a checkpoint
-    end_signal = signal.SIGQUIT  # no checkpoint, but shared memory is given back
+    end_signal = signal.SIGQUIT  # no checkpoint, but shared memory is released
 
     @classmethod
     def installed(cls) -> bool:
@@ -75,7 +74,7 @@ class PostgreSQL(database.DatabaseServer):
         )
 
     def kill(self) -> None:
-        """SIGKILL to all its processes; each is in a session of its own, so the group is not enough."""
+        """Kill all processes of the server. Each has a session of its own, so killing the group is not enough."""
         lines = (self._data / "postmaster.pid").read_text().splitlines()
         family = psutil.Process(self.process.pid).children(recursive=True)
         super().kill()
@@ -83,7 +82,7 @@ class PostgreSQL(database.DatabaseServer):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(family, timeout=self.patience)
-        # The segment that guards the data folder outlives a kill; the seventh line says "key id".
+        # The shared memory of the data folder survives a kill. The seventh line is "key id".
         subprocess.run(["ipcrm", "-m", lines[6].split()[1]], check=True)
 
     def _drop(self, name: str) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from tests.servers import base
 
 _PROGRAMS = pathlib.Path("/usr/lib/rabbitmq/bin")
-"""Where the programs themselves are; those on PATH insist on the service's account."""
+"""The folder of the programs. The wrappers on PATH require the account of the service."""
 
 _CONFIGURATION = """\
 loopback_users = none
@@ -36,14 +36,14 @@ class RabbitMQ(base.Server):
 
     name = "RabbitMQ"
     packages = "rabbitmq-server"
-    end_signal = signal.SIGKILL  # nothing of it is outside the folder
+    end_signal = signal.SIGKILL  # all of its files are in the folder
 
     @classmethod
     def installed(cls) -> bool:
         return (_PROGRAMS / "rabbitmq-server").exists() and base.find("epmd") is not None
 
     def __init__(self, *, durable: bool = False, managed: bool = True) -> None:
-        """Without being ``managed`` it starts a little and stops much sooner, and has no :meth:`virtual_host`."""
+        """Without ``managed`` the server starts and stops sooner, but has no :meth:`virtual_host`."""
         super().__init__(durable=durable)
         self._managed = managed
 
@@ -70,11 +70,11 @@ class RabbitMQ(base.Server):
             "RABBITMQ_NODE_PORT": str(self._port),
             "RABBITMQ_PID_FILE": str(self.folder / "pid"),
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-kernel inet_dist_use_interface {127,0,0,1}",
-            "RUNNING_UNDER_SYSTEMD": "true",  # makes the script become the server rather than its parent
+            "RUNNING_UNDER_SYSTEMD": "true",  # the script executes the server instead of becoming its parent
         }
         epmd = base.find("epmd")
         assert epmd
-        # Were it not there first, the server would start one that outlives it.
+        # Without a running port mapper, the server would start one that survives the server.
         self._popen([epmd, "-address", "127.0.0.1", "-port", str(mapper)])
         base.wait_for(lambda: _connects(mapper), "epmd")
         self.url = f"rabbit://guest:guest@127.0.0.1:{self._port}/"
@@ -83,7 +83,7 @@ class RabbitMQ(base.Server):
         return self._popen([_PROGRAMS / "rabbitmq-server"], env=self._env)
 
     def _ready(self) -> bool:
-        """It answers AMQP's greeting (a port that merely accepts is not enough), and can be managed if it is to be."""
+        """Return whether AMQP's greeting is answered and the management plugin, if used, accepts connections."""
         if self._managed and not _connects(self._management):
             return False
         try:
@@ -94,12 +94,12 @@ class RabbitMQ(base.Server):
             return False
 
     def control(self, *arguments: str) -> str:
-        """Run ``rabbitmqctl`` and return what it wrote."""
+        """Run ``rabbitmqctl`` and return its output."""
         return self._run([_PROGRAMS / "rabbitmqctl", "--quiet", *arguments], env=self._env)
 
     @contextlib.contextmanager
     def virtual_host(self, name: str | None = None) -> Iterator[str]:
-        """Make a virtual host, which has no queues, give its URL, and remove it afterwards."""
+        """Create a virtual host without queues, yield its URL, and remove it afterwards."""
         name = name or f"t{uuid.uuid4().hex}"
         self._manage("PUT", f"vhosts/{name}")
         self._manage("PUT", f"permissions/{name}/guest", {"configure": ".*", "write": ".*", "read": ".*"})
@@ -110,7 +110,7 @@ class RabbitMQ(base.Server):
                 self._manage("DELETE", f"vhosts/{name}")
 
     def _manage(self, method: str, path: str, body: Any = None) -> None:
-        """Send a request to the management plugin, which takes milliseconds where ``rabbitmqctl`` takes a second."""
+        """Send a request to the management plugin: milliseconds instead of a second with ``rabbitmqctl``."""
         connection = http.client.HTTPConnection("127.0.0.1", self._management, timeout=self.patience)
         headers = {"Authorization": f"Basic {b64encode(b'guest:guest').decode()}", "Content-Type": "application/json"}
         with contextlib.closing(connection):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves a WSGI application of another environment on a port of 127.0.0.1, one request after the other.
+"""A program that serves a WSGI application on a port of 127.0.0.1, one request after the other.
 
 Usage: ``python serve_wsgi.py PORT MODULE:NAME``, with the Python of that environment.
 """
@@ -11,10 +11,10 @@ from wsgiref import simple_server
 
 class _Quiet(simple_server.WSGIRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
+        """Log nothing."""
 
     def address_string(self) -> str:
-        """Return the address as it is: nobody is asked for a name."""
+        """Return the address, without a name lookup."""
         return str(self.client_address[0])
 
 

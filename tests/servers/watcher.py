@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends a server and removes its folder when the process that started it is gone, however that ended.
+"""A program that ends a server and removes its folder when the process that started the server ends for any reason.
 
-Usage: ``python watcher.py FOLDER``, with lines ``PID SIGNAL`` on standard input, one for each process that was started;
-``PID 0`` says that it is gone with all of its group, whose number may then be somebody else's. When the input ends,
-which it does even if its other end was killed, the processes are ended, the last one first.
+Usage: ``python watcher.py FOLDER``, with a line ``PID SIGNAL`` on standard input for each started process. ``PID 0``
+means that the process has ended with its group, whose number may be reused. When the input ends, which happens even if
+the writer is killed, the processes are ended, the last one first.
 """
 
 import contextlib
@@ -14,11 +14,11 @@ import signal
 import sys
 
 PATIENCE = 20.0
-"""Seconds that a process gets to end by itself before it is killed."""
+"""Seconds until a process that does not end by itself is killed."""
 
 
 def _end(process: int, group: int, number: int) -> None:
-    """End the process and, once it is gone, what is left of its group. ``process`` is a pidfd: no other can be hit."""
+    """End the process and then the rest of its group. ``process`` is a pidfd, so no other process can be hit."""
     with contextlib.suppress(ProcessLookupError):
         signal.pidfd_send_signal(process, number)
     if not select.select([process], [], [], PATIENCE)[0]:
@@ -31,7 +31,7 @@ def _end(process: int, group: int, number: int) -> None:
 
 def main() -> None:
     for ignored in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ignored, signal.SIG_IGN)  # a Ctrl-C is for the one who is watched
+        signal.signal(ignored, signal.SIG_IGN)  # a Ctrl-C is meant for the watched process
     started: list[tuple[int, int, int]] = []
     for line in sys.stdin:
         pid, number = map(int, line.split())

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shared storages, migrations, draining, and what schedulers tell of themselves
+"""Shared storages, migrations, draining, and the settings of schedulers
 
-It only adds, with defaults where the previous release writes rows, so that its processes may go on until they are
-replaced.
+The migration only adds. New columns have defaults where the previous release writes rows, so its processes may go on
+until they are replaced.
 """
 
 import sqlalchemy as sa

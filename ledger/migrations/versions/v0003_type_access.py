@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which projects may use a private volume type
+"""Access of projects to private volume types
 
-It only adds, so that processes of the previous release may go on until they are replaced: for these, private types stay
-what administrators alone can use.
+The migration only adds, so processes of the previous release may go on until they are replaced: for these, only
+administrators can use private types.
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of projects, and counters of what they have
+"""Limits of projects, and counters of their usage
 
-It only adds. Schedulers of the previous release know no limits; what they place counts all the same.
+The migration only adds. Schedulers of the previous release know no limits; the volumes that they place count all the
+same.
 """
 
 import sqlalchemy as sa

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QoS specs of volume types, and projects that stay apart by case
+"""QoS specs of volume types, and case-sensitive names of projects
 
-It adds. Schedulers of the previous release go on without. On MariaDB names of projects and users are compared exactly
-from now on: with its usual collations the volumes of `Demo` were those of `demo`.
+The migration adds tables. Schedulers of the previous release go on without them. On MariaDB, names of projects and
+users are compared exactly from now on: with its usual collations the volumes of `Demo` were those of `demo`.
 """
 
 import sqlalchemy as sa
@@ -15,7 +15,7 @@ down_revision = "0004"
 _TIMESTAMP = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb")
 
 
-#: Columns that hold the names of projects and users, and are older than the rule that these are compared exactly.
+#: Columns with names of projects and users that were created before such columns were case-sensitive.
 _NAMES = (("volumes", "project_id"), ("volumes", "user_id"), ("messages", "project_id"))
 
 

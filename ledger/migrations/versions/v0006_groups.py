@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Groups of volumes with their types, and schedulers that an operator has disabled
 
-It adds. Schedulers of the previous release go on without: they place volumes that are in no group.
+The migration only adds. Schedulers of the previous release go on without: they place volumes that are in no group.
 """
 
 import sqlalchemy as sa
@@ -86,5 +86,5 @@ def upgrade() -> None:
 
 
 def _has(table: str, column: str) -> bool:
-    """Tell whether a column is there: SQLite cannot be asked to add what is not."""
+    """Return True if the column exists: SQLite has no ADD COLUMN IF NOT EXISTS."""
     return any(each["name"] == column for each in sa.inspect(op.get_bind()).get_columns(table))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Announcements that wait to be sent, and which pools hold more than they should
+"""Notifications that wait to be sent, and the pools that are over their limits
 
-It adds. Schedulers of the previous release go on without: they announce nothing.
+The migration only adds. Schedulers of the previous release go on without: they send no notifications.
 """
 
 import sqlalchemy as sa

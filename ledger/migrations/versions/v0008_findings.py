@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What drivers break of the definitions of what they report
+"""Findings of the audit of drivers
 
-It adds. Schedulers of the previous release go on without: they find nothing.
+The migration only adds. Schedulers of the previous release go on without: they do not audit.
 """
 
 import sqlalchemy as sa

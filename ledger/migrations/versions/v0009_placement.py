@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What OpenStack Placement has been told of volumes
+"""Allocations that were sent to OpenStack Placement
 
-It adds. Schedulers of the previous release tell it nothing, and those of this one find out what they have missed.
+The migration only adds. Schedulers of the previous release send nothing; schedulers of this release find the
+differences by comparison.
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Storage of Kubernetes clusters: drivers, what they have, and what is claimed of it
+"""Storage of Kubernetes clusters: drivers, their pools, and claims on these
 
-It adds tables. Processes of the previous release go on without.
+The migration only adds tables. Processes of the previous release go on without.
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which pod something was claimed for
+"""The pods of claims on Kubernetes storage
 
-It adds. What processes of the previous release claim for pods is not known to be for one, and ends with its lease.
+The migration only adds. Claims that processes of the previous release make for pods have no pod here, and end with
+their lease.
 """
 
 import sqlalchemy as sa

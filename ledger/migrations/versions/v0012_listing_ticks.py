@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which listing of a backend was recorded last
+"""The epoch and tick of a backend's last recorded listing
 
-It adds. Schedulers of the previous release record listings in the order in which they arrive, as they did, and open
-epochs without telling of them here: so a tick stands beside its epoch.
+The migration only adds. Schedulers of the previous release record listings in the order of their arrival, as before.
+They also open epochs without changing these columns, so a tick is stored with its epoch.
 """
 
 import sqlalchemy as sa

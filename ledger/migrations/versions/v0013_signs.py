@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Until when schedulers could hear, and how old figures were when they were reported
+"""The time at which schedulers last listened, and the age of figures when they were reported
 
-It adds. Schedulers of the previous release go on telling when they were there, and the age of figures stays as it was
-when one of this release applied a report.
+The migration only adds. Schedulers of the previous release go on recording heartbeats only. The age of figures stays as
+it was when a scheduler of this release last applied a report.
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which disks the pools had of which something was claimed for pods
+"""The disks of the pools in which capacity was claimed for pods
 
-It adds. What processes of the previous release claim goes by its pool alone: while that is there, it counts as ever.
+The migration only adds. A claim made by a process of the previous release has a pool only: it counts while that pool
+exists, as before.
 """
 
 import sqlalchemy as sa

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Of which pools reports had no figures that could be used, and of when those are that they kept
+"""Pools without usable figures in the last report, and the age of the figures that they keep
 
-It adds. A report that a scheduler of the previous release applies renews the figures of all pools, as it did.
+The migration only adds. A report that a scheduler of the previous release applies renews the figures of all pools, as
+before.
 """
 
 import sqlalchemy as sa

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin of the Container Storage Interface whose volumes are folders, written to the standard's rules.
+"""A plug-in of the Container Storage Interface for tests, whose volumes are folders, by the rules of the standard.
 
-For tests: each segment of its cluster is a folder with a size, a volume in it a folder with a file of the volume's
-size. It keeps nothing in memory, so another process can go on where one was killed.
+Each segment of its cluster is a folder with a size. Each volume in it is a folder with a file of the volume's size. The
+plug-in has no state in memory, so another process can continue after a kill.
 """
 
 from tests.servers.csi_plugin.serving import CsiPlugin

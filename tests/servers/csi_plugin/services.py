@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin's answers. Each method of a service is the method of this name."""
+"""The RPC methods of the plug-in. Each method has the name of a method of the standard."""
 
 import contextlib
 import pathlib
@@ -16,7 +16,7 @@ _LONGEST_NAME = 128
 
 
 class Services:
-    """Answers to calls, by the standard's rules. Raises Refused with the standard's codes."""
+    """The RPC methods, by the rules of the standard. Raises Refused with the codes of the standard."""
 
     def __init__(self, settings: Settings, storage: Storage) -> None:
         self.settings = settings
@@ -167,7 +167,7 @@ class Services:
         return csi_pb2.NodeUnpublishVolumeResponse()
 
     def _inline_size(self, request: csi_pb2.NodePublishVolumeRequest) -> int:
-        """Return the size, by the proposal on storage capacity: what ``fsSize`` says, or an attribute of ours."""
+        """Return the size from ``fsSize``, by the proposal on storage capacity, or from the attribute ``size``."""
         told, own = (
             context.get(key, "")
             for context, key in (
@@ -186,10 +186,10 @@ class Services:
         topology = csi_pb2.Topology(segments={self.settings.key: self.settings.own}) if self.settings.topology else None
         return csi_pb2.NodeGetInfoResponse(node_id=f"node-{self.settings.own}", accessible_topology=topology)
 
-    # What several of them need
+    # Helpers
 
     def _segments(self, request: csi_pb2.CreateVolumeRequest) -> list[str]:
-        """Return where a volume may be."""
+        """Return the segments that a volume may be in."""
         if not request.HasField("accessibility_requirements"):
             return [self.settings.own] if self.settings.own else list(self.settings.sizes)
         wanted = request.accessibility_requirements

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin behind its socket."""
+"""The server of the plug-in."""
 
 import pathlib
 import tempfile
@@ -18,16 +18,16 @@ from tonnage.drivers.csi import csi_pb2
 
 
 class CsiPlugin:
-    """Serves ``endpoint`` while it is entered, with volumes in ``folder``.
+    """The plug-in at ``endpoint``, with volumes in ``folder``. Use it as a context manager.
 
-    ``calls`` are the names of the methods and what was asked, as it came.
+    ``calls`` has the method name and the request of each call in order.
     """
 
     def __init__(self, folder: pathlib.Path, settings: Settings) -> None:
         self.settings = settings
         self.folder = folder
         self.storage = Storage(folder)
-        # Tests have long names, and the paths of sockets are short.
+        # The folders of tests have long names, but the path of a socket must be short.
         self._socket = tempfile.TemporaryDirectory(prefix="csi-", dir="/tmp")
         self.endpoint = f"unix://{self._socket.name}/csi.sock"
         self.calls: list[tuple[str, Any]] = []
@@ -45,7 +45,7 @@ class CsiPlugin:
         self._socket.cleanup()
 
     def start(self) -> None:
-        """Serve."""
+        """Start the server."""
         self._server = grpc.server(futures.ThreadPoolExecutor(16, thread_name_prefix="csi"))
         for service in csi_pb2.DESCRIPTOR.services_by_name.values():
             handlers = {method.name: self._handler(method) for method in service.methods}
@@ -54,7 +54,7 @@ class CsiPlugin:
         self._server.start()
 
     def stop(self) -> None:
-        """End without waiting for calls."""
+        """Stop the server without waiting for calls."""
         for gate in self.settings.gates.values():
             gate.set()
         if self._server is not None:
@@ -62,7 +62,7 @@ class CsiPlugin:
             self._server = None
 
     def asked(self, name: str) -> list[Any]:
-        """Return what a method was asked so far."""
+        """Return all requests to a method so far."""
         return [request for method, request in self.calls if method == name]
 
     def _handler(self, method: MethodDescriptor) -> grpc.RpcMethodHandler:

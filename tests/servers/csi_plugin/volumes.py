@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plugin's storage: folders."""
+"""The storage of the plug-in: folders."""
 
 import contextlib
 import hashlib
@@ -16,7 +16,7 @@ import grpc
 
 
 class Refused(Exception):
-    """A call that fails by the standard's rules."""
+    """A call that fails by the rules of the standard."""
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
         super().__init__(text)
@@ -25,14 +25,13 @@ class Refused(Exception):
 
 @dataclass(kw_only=True)
 class Settings:
-    """What the plugin has and can do; tests may change it at any time. Sizes are bytes.
+    """The capacity and the capabilities of the plug-in. Tests may change them at any time. Sizes are bytes.
 
-    ``sizes`` is the capacity of each segment, by the value of ``key`` in its labels; without topology there is one
-    segment, ``""``. ``largest`` is the largest volume, ``smallest`` the smallest, 0 for no such limit. A volume of a
-    class with the parameter ``copies`` takes its size so many times. ``page`` is how many volumes a page of a list has;
-    so many ``stale_tokens`` are not known any more. Methods that are ``failing`` do nothing; others stay in the middle
-    of what they do until their gate is set. The next answer of a method that is ``losing`` is lost once the plugin has
-    come to that gate.
+    ``sizes`` maps each segment, the value of the label ``key``, to its capacity; without topology the only segment is
+    ``""``. ``largest`` and ``smallest`` limit the size of a volume; 0 means no limit. A volume with the parameter
+    ``copies`` takes its size that many times. ``page`` is the number of volumes in a page of a list. The next
+    ``stale_tokens`` page tokens are refused. Methods in ``failing`` do nothing. A method with a gate blocks until
+    the gate is set. The next answer of a method in ``losing`` is lost when the method has reached its gate.
     """
 
     sizes: dict[str, int]
@@ -55,27 +54,27 @@ class Settings:
     _entered: threading.Event = field(default_factory=threading.Event, init=False)
 
     def pause(self, method: str) -> None:
-        """Wait until the gate of a method is open."""
+        """Wait until the gate of a method is set."""
         gate = self.gates.get(method)
         if gate is not None:
             self._entered.set()
             gate.wait(timeout=60)
 
     def lose(self, answer: Callable[[], object]) -> None:
-        """Begin with an answer that nobody gets."""
+        """Start a call whose answer is lost."""
 
-        def unheard() -> None:
+        def discard() -> None:
             with contextlib.suppress(Refused):
                 answer()
 
         self._entered.clear()
-        threading.Thread(target=unheard).start()
+        threading.Thread(target=discard).start()
         assert self._entered.wait(60), "there is no gate"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A volume as it is on disk."""
+    """A volume on disk."""
 
     id: str
     name: str
@@ -90,7 +89,7 @@ class Kept:
 
 
 class Storage:
-    """Volumes in folders ``<segment>/<volume id>``, each made under another name first. Thread-safe."""
+    """Volumes in folders ``<segment>/<volume id>``, each created under a temporary name first. Thread-safe."""
 
     def __init__(self, folder: pathlib.Path) -> None:
         self._folder = folder
@@ -99,7 +98,7 @@ class Storage:
 
     @contextlib.contextmanager
     def pending(self, what: str) -> Iterator[None]:
-        """Work on one volume, of which nobody else may ask anything meanwhile."""
+        """Reserve a volume for one operation. Raises Refused if another operation is pending."""
         with self._lock:
             if what in self._busy:
                 raise Refused(grpc.StatusCode.ABORTED, f"an operation on {what} is pending")
@@ -124,7 +123,7 @@ class Storage:
         return next((kept for kept in self.all() if kept.id == id), None)
 
     def free(self, settings: Settings, segment: str) -> int:
-        """Return what is left of a segment."""
+        """Return the free bytes of a segment."""
         return settings.sizes[segment] - sum(kept.taken for kept in self.all() if kept.segment == segment)
 
     def make(
@@ -136,7 +135,7 @@ class Storage:
         parameters: Mapping[str, str],
         inline: bool = False,
     ) -> Kept:
-        """Make a volume if there is room."""
+        """Create a volume. Raises Refused if it does not fit."""
         id = id_of(name)
         kept = Kept(id=id, name=name, size=size, segment=segment, parameters=parameters, inline=inline)
         with self._lock:
@@ -151,7 +150,7 @@ class Storage:
         return kept
 
     def grow(self, settings: Settings, kept: Kept, size: int) -> None:
-        """Let a volume have this size if there is room."""
+        """Extend a volume. Raises Refused if it does not fit."""
         with self._lock:
             more = (size - kept.size) * copies(kept.parameters)
             if more > self.free(settings, kept.segment):
@@ -171,12 +170,12 @@ class Storage:
 
 
 def id_of(name: str) -> str:
-    """Return the id of the volume of that name: nothing that a client could guess right."""
+    """Return the id of the volume with a name, which no client can guess."""
     return f"vol-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def copies(parameters: Mapping[str, str]) -> int:
-    """Return how often content is kept. Raises Refused for parameters that are unknown or wrong."""
+    """Return the parameter ``copies``. Raises Refused for unknown or wrong parameters."""
     value = parameters.get("copies", "1")
     if set(parameters) - {"copies"} or value not in ("1", "2", "3"):
         raise Refused(grpc.StatusCode.INVALID_ARGUMENT, f"parameters {dict(parameters)}: copies takes 1, 2 or 3")

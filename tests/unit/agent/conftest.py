@@ -12,7 +12,7 @@ from tests.unit.rpc import bus as memory_bus
 from tests.unit.rpc import patience
 from tonnage.agent import backend_agent
 from tonnage.agent.backend_agent import BackendAgent
-from tonnage.agent.backoff import Pauses
+from tonnage.agent.backoff import BackOff
 from tonnage.agent.options import Settings
 from tonnage.rpc import transport
 from tonnage.rpc.agent_client import AgentClient
@@ -67,7 +67,7 @@ def make(
             "polling_interval": 600.0,
             "report_gap": 0.0,
             "quiet_wait": 0.0,
-            "pauses": Pauses(0.02, 0.1),
+            "backoff": BackOff(0.02, 0.1),
         } | settings
         agents.append(
             BackendAgent(

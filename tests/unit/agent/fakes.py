@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver that can be stopped in the middle, and the schedulers' side of the conversation."""
+"""A driver whose methods tests can block, and the RPC methods of schedulers."""
 
 import threading
 import time
@@ -40,9 +40,9 @@ def command(claim_id: str, volume_id: str, verb: messages.Verb = messages.Verb.C
 
 
 class GatedDriver(Driver):
-    """Volumes in a dictionary. A gate that is closed stops the method of its name after it was entered.
+    """A driver with volumes in a dictionary. A closed gate blocks the method of its name after its entry.
 
-    ``failures`` are raised, once each, by the method of their name.
+    The method of that name raises each error in ``failures`` once.
     """
 
     supports_thin = True
@@ -61,14 +61,14 @@ class GatedDriver(Driver):
         self.entered: dict[str, threading.Semaphore] = {}
 
     def close_gate(self, name: str) -> Callable[[], None]:
-        """Close a gate, ``method`` or ``method volume``, and return what opens it."""
+        """Close a gate, ``method`` or ``method volume``, and return a function that opens it."""
         gate = self._gates[name] = threading.Event()
         self.entered[name] = threading.Semaphore(0)
         return gate.set
 
     def await_entry(self, name: str) -> None:
-        """Wait until somebody stands at a closed gate."""
-        assert self.entered[name].acquire(timeout=DEADLINE), f"nobody entered {name}"
+        """Wait until a thread is blocked at a closed gate."""
+        assert self.entered[name].acquire(timeout=DEADLINE), f"no thread entered {name}"
 
     def _enter(self, method: str, volume_id: str = "") -> None:
         name = f"{method} {volume_id}".strip()
@@ -122,21 +122,22 @@ class GatedDriver(Driver):
 
 
 class Scheduler:
-    """The RPC methods that agents call, with a small ledger of epochs. Everything that arrives is kept."""
+    """The RPC methods that agents call. They count epochs and record all messages."""
 
     def __init__(self) -> None:
         self.hellos: list[messages.Hello] = []
         self.listings: list[messages.Listing] = []
         self.reports: list[messages.BackendReport] = []
-        self.told: list[messages.Outcome] = []
-        #: How many outcomes came with each call.
-        self.companies: list[int] = []
+        self.outcomes_received: list[messages.Outcome] = []
+        #: Number of outcomes in each call.
+        self.batch_sizes: list[int] = []
         self.queries: list[messages.StampQuery] = []
+        self.shared_storages: list[str] = []
         self.epoch = 0
         self.nonce = ""
-        #: Raised, once each, by the method of that name.
+        #: The method of that name raises each error once.
         self.failures: dict[str, list[Exception]] = {}
-        #: Called with an outcome of an unknown epoch, as schedulers do before they refuse.
+        #: Called before an outcome of an unknown epoch is refused.
         self.unknown: Callable[[], None] = lambda: None
         self._lock = threading.Lock()
 
@@ -152,7 +153,7 @@ class Scheduler:
         self._fail("hello")
         if hello.nonce != self.nonce:
             self.epoch, self.nonce = self.epoch + 1, hello.nonce
-        return messages.Welcome(epoch=self.epoch)
+        return messages.Welcome(epoch=self.epoch, shared_storages=self.shared_storages)
 
     def listing(self, context: Any, message: Any) -> messages.Receipt:
         listing = serialization.unpack(message, messages.Listing)
@@ -163,8 +164,8 @@ class Scheduler:
     def outcomes(self, context: Any, message: Any) -> list[messages.Receipt]:
         outcomes = serialization.unpack(message, messages.Outcomes).outcomes
         self._fail("outcomes")
-        self.companies.append(len(outcomes))
-        self.told += outcomes
+        self.batch_sizes.append(len(outcomes))
+        self.outcomes_received += outcomes
         if any(outcome.epoch > self.epoch for outcome in outcomes):
             self.unknown()
             raise errors.Unavailable("the ledger does not know that epoch")
@@ -177,13 +178,13 @@ class Scheduler:
         return dict.fromkeys(query.storage_ids, len(self.queries))
 
     def report(self, context: Any, message: Any) -> None:
-        self.reports.append(serialization.unpack(message, PackedReport).opened())
+        self.reports.append(serialization.unpack(message, PackedReport).unpack())
 
     def outcome_of(self, claim_id: str) -> messages.Outcome:
         """Wait for the outcome of a claim."""
 
         def arrived() -> messages.Outcome | None:
-            return next((outcome for outcome in self.told if outcome.claim_id == claim_id), None)
+            return next((outcome for outcome in self.outcomes_received if outcome.claim_id == claim_id), None)
 
         found = eventually(arrived, f"outcome of {claim_id}")
         assert isinstance(found, messages.Outcome)

@@ -38,23 +38,23 @@ def one_runs_one_waits(agent: BackendAgent, driver: fakes.GatedDriver, client: A
 # Joining
 
 
-def test_it_says_hello_then_lists_then_reports(agent: BackendAgent, scheduler: fakes.Scheduler) -> None:
+def test_it_sends_a_hello_then_a_listing_then_reports(agent: BackendAgent, scheduler: fakes.Scheduler) -> None:
     hello = scheduler.hellos[0]
     assert (hello.backend, hello.availability_zone, hello.driver) == (BACKEND, "nova", "gated")
     listing, report = scheduler.listings[0], scheduler.reports[0]
     assert (listing.epoch, listing.volumes, listing.in_hand) == (1, [], [])
     assert (report.backend, report.epoch, report.seq) == (BACKEND, 1, 1)
     assert report.covers > listing.tick
-    assert listing.tallies == []
+    assert listing.audit_snapshots == []
     agent.list_now()
-    [tally] = eventually(lambda: scheduler.listings[1:])[0].tallies
-    assert (tally.figures["provisioned_capacity_gb"], tally.least_gb, tally.all_gb) == (0, 0, 0)
+    [snapshot] = eventually(lambda: scheduler.listings[1:])[0].audit_snapshots
+    assert (snapshot.figures["provisioned_capacity_gb"], snapshot.least_gb, snapshot.all_gb) == (0, 0, 0)
     eventually(lambda: scheduler.reports[1:], "what was reported for the list may have been news")
     assert report.pools[0]["pool_name"] == "pool"
     assert report.age >= 0
 
 
-def test_it_lists_what_is_there(make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver) -> None:
+def test_it_lists_its_volumes(make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver) -> None:
     driver.volumes = {"a": 1.5, "b": 3}
     make().start()
     volumes = eventually(lambda: scheduler.listings)[0].volumes
@@ -64,7 +64,7 @@ def test_it_lists_what_is_there(make: Make, scheduler: fakes.Scheduler, driver: 
     ]
 
 
-def test_it_keeps_saying_the_same_hello_until_a_scheduler_answers(
+def test_it_repeats_the_same_hello_until_a_scheduler_answers(
     make: Make, bus: Transport, scheduler: fakes.Scheduler, caplog: pytest.LogCaptureFixture
 ) -> None:
     scheduler.failures["hello"] = [fakes.TROUBLE] * 5
@@ -105,7 +105,7 @@ def test_a_storage_that_cannot_be_used_leaves_no_lock_behind(
     eventually(lambda: scheduler.reports)
 
 
-def test_nothing_begins_before_the_list_was_made_and_what_waits_is_marked(
+def test_no_operation_begins_before_the_listing_which_names_the_commands_that_wait(
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
     open_list = driver.close_gate("list")
@@ -211,7 +211,7 @@ def test_busy_backends_report_often_where_idle_ones_do(polling_interval: float, 
     assert [settings.gap_after(seconds) for seconds in (0, 1, 10, 15, 60)] == gaps
 
 
-def test_a_report_waits_for_what_ends_soon_and_carries_outcomes_that_may_not_have_arrived(
+def test_a_report_waits_for_short_operations_and_carries_unacknowledged_outcomes(
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
     scheduler.failures["outcomes"] = [errors.Unavailable("away")] * 50
@@ -222,7 +222,7 @@ def test_a_report_waits_for_what_ends_soon_and_carries_outcomes_that_may_not_hav
     client.run(BACKEND, [command("c1", "v1")])
     driver.await_entry("create v1")
     client.report_now(BACKEND)
-    eventually(lambda: agent._operations._held)
+    eventually(lambda: agent._operations._suspended)
     time.sleep(0.1)
     open_create()
     report = eventually(lambda: scheduler.reports[1:])[0]
@@ -230,16 +230,16 @@ def test_a_report_waits_for_what_ends_soon_and_carries_outcomes_that_may_not_hav
     assert [(outcome.claim_id, outcome.ok) for outcome in report.ended] == [("c1", True)]
     assert report.covers > report.ended[0].end_tick
     scheduler.outcome_of("c1")
-    eventually(lambda: not agent._outbox._letters)  # it knows that it has arrived
+    eventually(lambda: not agent._outbox._outcomes)  # it knows that it has arrived
     client.report_now(BACKEND)
     eventually(lambda: scheduler.reports[-1].ended == [])
 
 
-def test_a_report_does_not_wait_for_what_takes_long(
+def test_a_report_does_not_wait_for_long_operations(
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
     agent = make(quiet_wait=2 * fakes.DEADLINE)
-    agent._operations._lasted.append(3 * fakes.DEADLINE)
+    agent._operations._durations.append(3 * fakes.DEADLINE)
     agent.start()
     eventually(lambda: scheduler.reports)
     open_create = one_runs_one_waits(agent, driver, client)
@@ -249,7 +249,7 @@ def test_a_report_does_not_wait_for_what_takes_long(
     scheduler.outcome_of("c2")
 
 
-def test_a_report_names_what_is_in_hand(
+def test_a_report_names_the_claims_whose_commands_wait_or_run(
     agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
     open_create = one_runs_one_waits(agent, driver, client)
@@ -269,10 +269,10 @@ def test_a_repeated_command_runs_once_and_is_answered_from_the_record(
     driver.await_entry("create")
     open_create()
     first = scheduler.outcome_of("c1")
-    eventually(lambda: not agent._outbox._letters)
+    eventually(lambda: not agent._outbox._outcomes)
     client.run(BACKEND, [command("c1", "v1")])
-    eventually(lambda: len(scheduler.told) == 2)
-    assert scheduler.told[1] == first
+    eventually(lambda: len(scheduler.outcomes_received) == 2)
+    assert scheduler.outcomes_received[1] == first
     assert driver.calls.count("create v1") == 1
 
 
@@ -292,7 +292,7 @@ def test_commands_of_other_epochs_are_ignored(
     assert "claim c2 of epoch 2" in caplog.text
 
 
-def test_a_malformed_command_is_ignored_with_a_word(
+def test_a_malformed_command_is_ignored_with_a_warning(
     agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     client._peer.cast("run", {"commands": [{"claim_id": 7}]}, server=BACKEND)
@@ -307,8 +307,8 @@ def test_an_outcome_is_sent_until_a_scheduler_takes_it(
     scheduler.failures["outcomes"] = [fakes.TROUBLE] * 4
     client.run(BACKEND, [command("c1", "v1")])
     scheduler.outcome_of("c1")
-    eventually(lambda: not agent._outbox._letters)
-    assert len(scheduler.told) == 1
+    eventually(lambda: not agent._outbox._outcomes)
+    assert len(scheduler.outcomes_received) == 1
     complaints = [record.message for record in caplog.records if "could not be delivered" in record.message]
     assert len(complaints) == 1
 
@@ -338,7 +338,7 @@ def test_an_outcome_survives_that_no_scheduler_is_there(
     server.wait()
 
 
-def test_commands_that_come_together_are_taken_in_in_their_order(
+def test_commands_of_one_message_run_in_their_order(
     agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
     sizes = [command(f"c{size}", "v1", Verb.EXTEND, size_gb=size) for size in range(3, 9)]
@@ -350,7 +350,7 @@ def test_commands_that_come_together_are_taken_in_in_their_order(
     assert ticks == sorted(ticks)
 
 
-def test_a_malformed_command_spoils_none_that_came_with_it(
+def test_a_malformed_command_does_not_affect_the_others_of_its_message(
     agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = [serialization.pack(command(claim, volume)) for claim, volume in (("c1", "v1"), ("c2", "v2"))]
@@ -362,7 +362,7 @@ def test_a_malformed_command_spoils_none_that_came_with_it(
     assert f"Backend {BACKEND} ignores commands: malformed" in caplog.text
 
 
-def test_outcomes_travel_together(
+def test_outcomes_are_sent_together(
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
     make().start()
@@ -373,13 +373,13 @@ def test_outcomes_travel_together(
         client.run(BACKEND, [command(f"c{number}", f"v{number}")])
     for number in range(40):
         assert scheduler.outcome_of(f"c{number}").ok
-    assert max(scheduler.companies) > 1
+    assert max(scheduler.batch_sizes) > 1
 
 
 # Lists besides
 
 
-def test_it_lists_again_now_and_then_and_when_asked(make: Make, scheduler: fakes.Scheduler, bus: Transport) -> None:
+def test_it_lists_again_periodically_and_on_request(make: Make, scheduler: fakes.Scheduler, bus: Transport) -> None:
     agent = make(listing_interval=0.05)
     agent.start()
     eventually(lambda: scheduler.reports)  # it has joined; the list that it sends then may be overtaken
@@ -395,7 +395,7 @@ def test_it_lists_again_now_and_then_and_when_asked(make: Make, scheduler: fakes
     eventually(lambda: [listing for listing in scheduler.listings if listing.epoch == 2][1:])
 
 
-def test_what_was_reported_for_a_list_that_failed_is_reported(
+def test_a_report_follows_a_failed_listing(
     agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing: list[BaseException] = []
@@ -412,7 +412,7 @@ def test_what_was_reported_for_a_list_that_failed_is_reported(
     assert len(scheduler.listings) == 1, "the one with which it joined"
 
 
-def test_what_goes_on_while_it_lists_is_marked_and_does_not_wait(
+def test_operations_continue_during_a_listing_which_names_them(
     agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
     client.run(BACKEND, [command("c0", "v0")])
@@ -434,7 +434,7 @@ def test_what_goes_on_while_it_lists_is_marked_and_does_not_wait(
     assert scheduler.outcome_of("c2").end_tick > listing.tick
 
 
-def test_superseded_it_notices_without_anything_to_do(make: Make, scheduler: fakes.Scheduler) -> None:
+def test_a_superseded_idle_agent_notices_by_its_listing(make: Make, scheduler: fakes.Scheduler) -> None:
     agent = make(listing_interval=0.05)
     agent.start()
     eventually(lambda: scheduler.reports)
@@ -444,7 +444,7 @@ def test_superseded_it_notices_without_anything_to_do(make: Make, scheduler: fak
     assert len(scheduler.hellos) == 1
 
 
-def test_a_list_that_belongs_to_no_epoch_any_more_ends_nothing(
+def test_a_listing_of_a_past_epoch_does_not_end_the_agent(
     agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
     open_list = driver.close_gate("list")
@@ -462,40 +462,60 @@ def test_a_list_that_belongs_to_no_epoch_any_more_ends_nothing(
 # Stamps
 
 
-def test_stamps_are_taken_before_the_look_that_they_go_with(
+def test_a_backend_that_shares_no_storage_reports_without_a_call(
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver
 ) -> None:
     driver.storage = "array"
     agent = make()
     agent.start()
-    first = eventually(lambda: scheduler.reports)[0]
-    # The first look found the storage, the second one is reported.
-    assert driver.calls.count("report") == 2
-    assert (first.seq, first.stamps) == (2, {"array": 1})
+    assert eventually(lambda: scheduler.reports)[0].stamps == {}
     agent.report_now()
-    second = eventually(lambda: scheduler.reports[1:])[0]
-    assert driver.calls.count("report") == 3
-    assert (second.seq, second.stamps) == (3, {"array": 2})
+    assert eventually(lambda: scheduler.reports[1:])[0].stamps == {}
+    assert scheduler.queries == []
+
+
+def test_stamps_of_shared_storages_are_taken_before_each_look(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver
+) -> None:
+    driver.storage, scheduler.shared_storages = "array", ["array"]
+    agent = make()
+    agent.start()
+    assert eventually(lambda: scheduler.reports)[0].stamps == {"array": 1}
+    open_report = driver.close_gate("report")
+    agent.report_now()
+    driver.await_entry("report")
     assert scheduler.queries == [messages.StampQuery(backend=BACKEND, storage_ids=["array"])] * 2
-    driver.storage = "other"
-    agent.report_now()
-    third = eventually(lambda: scheduler.reports[2:])[0]
-    assert third.stamps == {"other": 4}
-    driver.storage = None
-    agent.report_now()
-    assert eventually(lambda: scheduler.reports[3:])[0].stamps == {}
+    open_report()
+    assert eventually(lambda: scheduler.reports[1:])[0].stamps == {"array": 2}
+
+
+def test_a_backend_that_is_told_that_it_shares_a_storage_reports_soon_with_a_stamp(
+    agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient
+) -> None:
+    client.take_stamps(BACKEND, ["array"])
+    assert eventually(lambda: scheduler.reports[1:])[0].stamps == {"array": 1}
+    client.take_stamps(BACKEND, ["array"])
+    client.take_stamps(BACKEND, ["array", "other"])
+    assert eventually(lambda: scheduler.reports[2:])[0].stamps == {"array": 2, "other": 2}
+    assert len(scheduler.reports) == 3, "only what is new is worth a report"
+
+
+def test_a_malformed_list_of_shared_storages_is_ignored(
+    agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    client._peer.cast("take_stamps", {"storage_ids": 7}, server=BACKEND)
+    eventually(lambda: f"Backend {BACKEND} ignores the names of shared storages: malformed" in caplog.text)
 
 
 def test_a_report_goes_without_stamps_where_there_are_none(
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    driver.storage = "array"
+    driver.storage, scheduler.shared_storages = "array", ["array"]
     caplog.set_level("INFO")
     scheduler.failures["stamps"] = [fakes.TROUBLE] * 2
     agent = make()
     agent.start()
     assert eventually(lambda: scheduler.reports)[0].stamps == {}
-    assert driver.calls.count("report") == 1
     agent.report_now()
     assert eventually(lambda: scheduler.reports[1:])[0].stamps == {}
     trouble = "tonnage-scheduler: the database is away"
@@ -519,12 +539,12 @@ def test_asked_to_rejoin_it_says_the_same_hello_lists_and_reports(
     assert scheduler.reports[1].covers > scheduler.listings[1].tick > scheduler.reports[0].covers
 
 
-def test_in_an_epoch_that_goes_on_what_waits_is_kept(
+def test_commands_that_wait_are_kept_if_the_epoch_stays_the_same(
     agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
     open_create = one_runs_one_waits(agent, driver, client)
     client.rejoin(BACKEND)
-    eventually(lambda: agent._hellos_asked == 2 and agent._operations._held)
+    eventually(lambda: agent._hellos_requested == 2 and agent._operations._suspended)
     open_create()
     assert scheduler.outcome_of("c2").ok
     listing = eventually(lambda: scheduler.listings[1:])[0]
@@ -538,7 +558,7 @@ def test_a_new_epoch_begins_when_all_of_the_old_one_has_ended_and_drops_the_rest
     open_create = one_runs_one_waits(agent, driver, client)
     scheduler.epoch, scheduler.nonce = 6, "somebody else's"
     client.rejoin(BACKEND)
-    eventually(lambda: agent._hellos_asked == 2 and agent._operations._held)
+    eventually(lambda: agent._hellos_requested == 2 and agent._operations._suspended)
     assert len(scheduler.hellos) == 1  # not while something of the old epoch runs
     open_create()
     listing = eventually(lambda: scheduler.listings[1:])[0]
@@ -558,12 +578,14 @@ def test_a_ledger_that_lost_the_epoch_makes_it_rejoin_and_the_outcome_arrives(
     scheduler.epoch, scheduler.nonce = 0, ""
     client.run(BACKEND, [command("c1", "v1")])
     eventually(lambda: len(scheduler.listings) >= 2)
-    eventually(lambda: [outcome for outcome in scheduler.told if scheduler.epoch == 1 == outcome.epoch][1:])
-    eventually(lambda: not agent._outbox._letters)
+    eventually(
+        lambda: [outcome for outcome in scheduler.outcomes_received if scheduler.epoch == 1 == outcome.epoch][1:]
+    )
+    eventually(lambda: not agent._outbox._outcomes)
     assert agent.failure is None
 
 
-def test_taken_over_it_stops_serving_and_says_so(
+def test_a_superseded_agent_stops_with_a_message(
     make: Make, agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient
 ) -> None:
     scheduler.epoch, scheduler.nonce = 2, "somebody else's"
@@ -591,7 +613,7 @@ def test_it_reports_every_polling_interval(make: Make, scheduler: fakes.Schedule
     assert covers == sorted(set(covers))
 
 
-def test_it_reports_soon_what_the_driver_notices(
+def test_it_reports_soon_after_the_driver_has_news(
     agent: BackendAgent, driver: fakes.GatedDriver, scheduler: fakes.Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     eventually(lambda: scheduler.reports)
@@ -623,7 +645,7 @@ def test_a_driver_that_fails_to_notice_goes_on_reporting(
     assert agent.failure is None
 
 
-def test_a_storage_that_is_slow_to_look_is_left_alone_for_as_long(
+def test_a_slow_report_is_followed_by_a_rest_of_the_same_length(
     agent: BackendAgent, driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: list[tuple[float, float]] = []
@@ -683,18 +705,18 @@ def test_stopping_lets_operations_end_and_tells_of_them(
     stopping.join(fakes.DEADLINE)
     assert agent.wait(0)
     assert agent.failure is None
-    assert {outcome.claim_id for outcome in eventually(lambda: scheduler.told)} == {"c1"}
+    assert {outcome.claim_id for outcome in eventually(lambda: scheduler.outcomes_received)} == {"c1"}
     assert driver.volumes == {"v1": 2}  # what only waited was not begun
 
 
 def test_stopping_tells_of_an_operation_whose_worker_has_not_come_to_it_yet(
     agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent._operations, "_ended", lambda outcome: None)
+    monkeypatch.setattr(agent._operations, "_on_outcome", lambda outcome: None)
     client.run(BACKEND, [command("c1", "v1")])
     eventually(agent._operations.unacknowledged)
     agent.stop()
-    assert [outcome.claim_id for outcome in scheduler.told] == ["c1"]
+    assert [outcome.claim_id for outcome in scheduler.outcomes_received] == ["c1"]
 
 
 def test_an_operation_that_does_not_end_keeps_the_backend_locked(
@@ -710,7 +732,7 @@ def test_an_operation_that_does_not_end_keeps_the_backend_locked(
     open_create()
 
 
-def test_it_stops_while_nobody_answers_its_hello(make: Make, bus: Transport) -> None:
+def test_it_stops_while_no_scheduler_answers_its_hello(make: Make, bus: Transport) -> None:
     agent = make()
     agent.start()
     agent.stop(timeout=0.5)

@@ -5,7 +5,7 @@ import pytest
 
 from tests.unit.agent import fakes
 from tests.unit.agent.fakes import command
-from tonnage.agent.execution import Ended, execute
+from tonnage.agent.execution import OperationResult, execute
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.drivers.base import Source, Terms, Volume
@@ -18,12 +18,12 @@ TIDY = errors.DriverError("array full", clean=True)
 THERE = GivenSource(volume_id="s", pool="other@far#gold", size_gb=2, location="array:7")
 
 
-def test_the_driver_gets_what_the_scheduler_judged_by(
+def test_the_driver_gets_the_ratio_and_calculation_of_the_scheduler(
     driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[Volume] = []
     monkeypatch.setattr(driver, "create", seen.append)
-    assert execute(driver, command("c", "v", size_gb=7)) == Ended(ok=True, size_gb=7)
+    assert execute(driver, command("c", "v", size_gb=7)) == OperationResult(ok=True, size_gb=7)
     assert (seen[0].id, seen[0].pool, seen[0].size_gb, seen[0].provisioning) == ("v", "pool", 7, "thin")
     assert seen[0].terms == Terms(ratio=20.0, calculation=Calculation.CINDER)
 
@@ -34,19 +34,19 @@ def test_an_extend_names_the_size_before_and_never_shrinks(
     seen: list[tuple[Volume, int]] = []
     monkeypatch.setattr(driver, "extend", lambda volume, size: seen.append((volume, size)))
     driver.volumes["v"] = 3.0
-    assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=5)) == Ended(ok=True, size_gb=5)
+    assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=5)) == OperationResult(ok=True, size_gb=5)
     assert (seen[0][0].size_gb, seen[0][1]) == (3, 5)
-    assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=2)) == Ended(ok=True, size_gb=3)
+    assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=2)) == OperationResult(ok=True, size_gb=3)
 
 
 @pytest.mark.parametrize("verb", [Verb.DELETE, Verb.PURGE])
-def test_deleting_what_is_not_there_succeeds(driver: fakes.GatedDriver, verb: Verb) -> None:
-    assert execute(driver, command("c", "v", verb)) == Ended(ok=True, size_gb=0)
+def test_a_delete_of_a_missing_volume_succeeds(driver: fakes.GatedDriver, verb: Verb) -> None:
+    assert execute(driver, command("c", "v", verb)) == OperationResult(ok=True, size_gb=0)
 
 
 def test_a_purge_deletes(driver: fakes.GatedDriver) -> None:
     driver.volumes["v"] = 3
-    assert execute(driver, command("c", "v", Verb.PURGE)) == Ended(ok=True, size_gb=0)
+    assert execute(driver, command("c", "v", Verb.PURGE)) == OperationResult(ok=True, size_gb=0)
     assert driver.volumes == {}
 
 
@@ -56,7 +56,7 @@ def test_a_copy_names_its_source(
 ) -> None:
     seen: list[tuple[Volume, Source]] = []
     monkeypatch.setattr(driver, method, lambda volume, source: seen.append((volume, source)))
-    assert execute(driver, command("c", "v", verb, size_gb=5, source=THERE)) == Ended(ok=True, size_gb=5)
+    assert execute(driver, command("c", "v", verb, size_gb=5, source=THERE)) == OperationResult(ok=True, size_gb=5)
     volume, source = seen[0]
     assert (volume.id, volume.pool, volume.size_gb) == ("v", "pool", 5)
     assert volume.terms == Terms(ratio=20.0, calculation=Calculation.CINDER)
@@ -67,7 +67,7 @@ def test_a_manage_tells_the_size(driver: fakes.GatedDriver, monkeypatch: pytest.
     seen: list[tuple[Volume, str]] = []
     monkeypatch.setattr(driver, "manage", lambda volume, reference: seen.append((volume, reference)) or 7)
     ended = execute(driver, command("c", "v", Verb.MANAGE, size_gb=0, reference="lun 7"))
-    assert ended == Ended(ok=True, size_gb=7.0)
+    assert ended == OperationResult(ok=True, size_gb=7.0)
     assert (seen[0][0].id, seen[0][0].pool, seen[0][1]) == ("v", "pool", "lun 7")
 
 
@@ -79,7 +79,7 @@ def test_a_manage_tells_the_size(driver: fakes.GatedDriver, monkeypatch: pytest.
     ],
 )
 def test_what_is_missing_in_a_command(driver: fakes.GatedDriver, verb: Verb, words: str) -> None:
-    assert execute(driver, command("c", "v", verb)) == Ended(ok=False, size_gb=0, clean=True, message=words)
+    assert execute(driver, command("c", "v", verb)) == OperationResult(ok=False, size_gb=0, clean=True, message=words)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_what_is_missing_in_a_command(driver: fakes.GatedDriver, verb: Verb, wor
 def test_what_the_driver_cannot_do(driver: fakes.GatedDriver, verb: Verb, words: str) -> None:
     message = f"driver GatedDriver of backend host@backend cannot {words}"
     ended = execute(driver, command("c", "v", verb, source=THERE, reference="lun 7"))
-    assert ended == Ended(ok=False, size_gb=0, clean=True, message=message)
+    assert ended == OperationResult(ok=False, size_gb=0, clean=True, message=message)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_what_the_driver_cannot_do(driver: fakes.GatedDriver, verb: Verb, words:
         (Verb.MANAGE, BUSY, 3, False),
     ],
 )
-def test_a_failure_carries_the_drivers_words_and_what_is_there(
+def test_a_failure_carries_the_drivers_message_and_the_size_on_the_storage(
     driver: fakes.GatedDriver,
     monkeypatch: pytest.MonkeyPatch,
     verb: Verb,
@@ -133,7 +133,7 @@ def test_a_failure_carries_the_drivers_words_and_what_is_there(
     driver.volumes["v"] = 3
     monkeypatch.setattr(driver, "delete" if verb is Verb.PURGE else verb.value, fail)
     given = {Verb.MIGRATE: {"source": THERE}, Verb.MANAGE: {"reference": "lun"}}.get(verb, {})
-    assert execute(driver, command("c", "v", verb, size_gb=5, **given)) == Ended(
+    assert execute(driver, command("c", "v", verb, size_gb=5, **given)) == OperationResult(
         ok=False, size_gb=size, clean=clean, message=error.message
     )
 
@@ -154,7 +154,7 @@ def test_a_clean_failure_is_one_that_leaves_nothing_whoever_made_it(
     ended = execute(driver, command("c", "v", verb, size_gb=5, source=THERE if verb is Verb.MIGRATE else None))
     # What is there before a migration begins is never taken for what it has made.
     clean = not there or verb is Verb.MIGRATE
-    assert ended == Ended(ok=False, size_gb=there, clean=clean, message=error.message)
+    assert ended == OperationResult(ok=False, size_gb=there, clean=clean, message=error.message)
 
 
 def test_an_extend_that_got_half_way_tells_how_far(driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,18 +182,18 @@ def test_a_storage_that_cannot_tell_is_taken_to_be_as_it_was(
         raise errors.DriverError("array still busy")
 
     monkeypatch.setattr(driver, "list_volumes", list_volumes)
-    assert execute(driver, command("c", "v", verb, size_gb=5)) == Ended(
+    assert execute(driver, command("c", "v", verb, size_gb=5)) == OperationResult(
         ok=False, size_gb=size, clean=False, message="array busy"
     )
 
 
 @pytest.mark.parametrize("kind", [ZeroDivisionError, SystemExit])
-def test_an_error_that_nobody_meant_is_logged_and_short(
+def test_an_internal_error_is_logged_and_has_a_short_message(
     driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture, kind: type[BaseException]
 ) -> None:
     driver.failures["create"] = [kind("secret figures")]
     ended = execute(driver, command("c", "v"))
-    assert ended == Ended(
+    assert ended == OperationResult(
         ok=False,
         size_gb=0,
         message="create of volume v failed on backend host@backend with an internal error "
@@ -203,7 +203,7 @@ def test_an_error_that_nobody_meant_is_logged_and_short(
 
 
 def test_extending_a_volume_that_is_not_there(driver: fakes.GatedDriver) -> None:
-    assert execute(driver, command("c", "v", Verb.EXTEND)) == Ended(
+    assert execute(driver, command("c", "v", Verb.EXTEND)) == OperationResult(
         ok=False, size_gb=0, message="volume v is not in pool host@backend#pool"
     )
 
@@ -213,6 +213,6 @@ def test_a_driver_that_cannot_extend_is_not_asked_to(
 ) -> None:
     monkeypatch.setattr(fakes.GatedDriver, "supports_extend", False)
     driver.volumes["v"] = 3
-    assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=5)) == Ended(
+    assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=5)) == OperationResult(
         ok=False, size_gb=3, clean=True, message="the driver of backend host@backend cannot extend volumes"
     )

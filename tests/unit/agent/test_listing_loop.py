@@ -7,14 +7,14 @@ import pytest
 
 from tests.unit.agent import fakes
 from tests.unit.agent.fakes import eventually
-from tonnage.agent.backoff import Pauses
-from tonnage.agent.listing_loop import Lister
+from tonnage.agent.backoff import BackOff
+from tonnage.agent.listing_loop import ListingLoop
 
-Make = Callable[[float], Lister]
+Make = Callable[[float], ListingLoop]
 
 
-class Teller:
-    """Notes when it was called; ``failures`` are raised, once each."""
+class Lister:
+    """Records the times of its calls; ``failures`` are raised, once each."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -22,7 +22,7 @@ class Teller:
         self.gate = threading.Event()
         self.gate.set()
 
-    def tell(self) -> None:
+    def list_volumes(self) -> None:
         self.times.append(time.monotonic())
         assert self.gate.wait(fakes.DEADLINE)
         if self.failures:
@@ -30,67 +30,65 @@ class Teller:
 
 
 @pytest.fixture
-def teller() -> Teller:
-    return Teller()
+def lister() -> Lister:
+    return Lister()
 
 
 @pytest.fixture
-def make(teller: Teller) -> Iterator[Make]:
+def make(lister: Lister) -> Iterator[Make]:
     made = []
 
-    def lister(interval: float) -> Lister:
-        made.append(Lister("host@backend", teller.tell, interval, Pauses(0.05, 0.05)))
+    def listing_loop(interval: float) -> ListingLoop:
+        made.append(ListingLoop("host@backend", lister.list_volumes, interval, BackOff(0.05, 0.05)))
         made[-1].start()
         return made[-1]
 
-    yield lister
-    teller.gate.set()
+    yield listing_loop
+    lister.gate.set()
     for each in made:
-        each.stop()
-        each._thread.join(fakes.DEADLINE)
-        assert not each._thread.is_alive()
+        assert each._worker.stop(fakes.DEADLINE)
 
 
-def test_it_tells_every_interval_and_not_at_once(make: Make, teller: Teller) -> None:
+def test_it_lists_after_each_interval_and_not_at_the_start(make: Make, lister: Lister) -> None:
     began = time.monotonic()
     make(0.05)
-    eventually(lambda: len(teller.times) >= 3)
-    assert teller.times[0] - began >= 0.05
-    assert teller.times[2] - teller.times[0] >= 0.1
+    eventually(lambda: len(lister.times) >= 3)
+    assert lister.times[0] - began >= 0.05
+    assert lister.times[2] - lister.times[0] >= 0.1
 
 
 @pytest.mark.parametrize("interval", [0, 600])
-def test_it_tells_when_asked(make: Make, teller: Teller, interval: float) -> None:
-    lister = make(interval)
-    lister.soon()
-    eventually(lambda: len(teller.times) == 1)
-    lister.soon()
-    eventually(lambda: len(teller.times) == 2)
+def test_it_lists_on_request(make: Make, lister: Lister, interval: float) -> None:
+    loop = make(interval)
+    loop.request()
+    eventually(lambda: len(lister.times) == 1)
+    loop.request()
+    eventually(lambda: len(lister.times) == 2)
 
 
-def test_asked_while_it_tells_it_tells_once_more(make: Make, teller: Teller) -> None:
-    lister = make(0)
-    teller.gate.clear()
-    lister.soon()
-    eventually(lambda: len(teller.times) == 1)
+def test_requests_during_a_listing_lead_to_one_more(make: Make, lister: Lister) -> None:
+    loop = make(0)
+    lister.gate.clear()
+    loop.request()
+    eventually(lambda: len(lister.times) == 1)
     for _ in range(3):
-        lister.soon()
-    teller.gate.set()
-    eventually(lambda: len(teller.times) == 2)
-    lister.stop()
-    lister._thread.join(fakes.DEADLINE)
-    assert len(teller.times) == 2
+        loop.request()
+    lister.gate.set()
+    eventually(lambda: len(lister.times) == 2)
+    loop.stop()
+    assert loop._worker.stop(fakes.DEADLINE)
+    assert len(lister.times) == 2
 
 
-def test_what_fails_is_tried_again_after_a_pause_however_often_it_is_asked_for(
-    make: Make, teller: Teller, caplog: pytest.LogCaptureFixture
+def test_a_failed_listing_is_repeated_after_a_pause_despite_requests(
+    make: Make, lister: Lister, caplog: pytest.LogCaptureFixture
 ) -> None:
-    teller.failures = [fakes.TROUBLE, ValueError("garbled")]
-    lister = make(0)
-    lister.soon()
-    eventually(lambda: teller.times)
-    lister.soon()
-    eventually(lambda: len(teller.times) >= 3)
-    assert teller.times[2] - teller.times[0] >= 0.1
-    assert "could not tell what volumes it has: the database is away" in caplog.text
-    assert "could not tell what volumes it has: garbled" in caplog.text
+    lister.failures = [fakes.TROUBLE, ValueError("garbled")]
+    loop = make(0)
+    loop.request()
+    eventually(lambda: lister.times)
+    loop.request()
+    eventually(lambda: len(lister.times) >= 3)
+    assert lister.times[2] - lister.times[0] >= 0.1
+    assert "could not send a listing of its volumes: the database is away" in caplog.text
+    assert "could not send a listing of its volumes: garbled" in caplog.text

@@ -49,15 +49,15 @@ def make(driver: fakes.GatedDriver, ends: Ends, crashes: list[BaseException]) ->
         threads: int = 4, record_seconds: float = 600.0, ended: Callable[[Outcome], None] = ends.put
     ) -> Operations:
         operations = Operations(driver, threads, record_seconds, ended, crashes.append)
-        operations.adopt(Epoch(1))
-        operations.release()
+        operations.begin_epoch(Epoch(1))
+        operations.resume()
         made.append(operations)
         return operations
 
     yield make
     for operations in made:
         operations.close()
-        assert operations.drained(fakes.DEADLINE)
+        assert operations.wait_idle(fakes.DEADLINE)
 
 
 def test_operations_on_one_volume_run_in_the_order_of_arrival_and_one_at_a_time(
@@ -114,14 +114,14 @@ def test_nothing_begins_while_held(make: Callable[..., Operations], driver: fake
     operations.submit(command("c1", "a"))
     operations.submit(command("c2", "a", Verb.DELETE))
     driver.await_entry("create a")
-    operations.hold()
-    assert not operations.drained(0.01)
+    operations.suspend()
+    assert not operations.wait_idle(0.01)
     open_create()
-    assert operations.drained(fakes.DEADLINE)
+    assert operations.wait_idle(fakes.DEADLINE)
     operations.submit(command("c3", "b"))
     assert operations.in_hand() == ["c2", "c3"]
     assert driver.calls == ["create a"]
-    operations.release()
+    operations.resume()
     assert {ends.next().claim_id for _ in range(3)} == {"c1", "c2", "c3"}
 
 
@@ -267,18 +267,18 @@ def test_operations_are_brief_until_one_has_taken_long(
     now = 1000.0
     monkeypatch.setattr("tonnage.agent.operations.time.monotonic", lambda: now)
     operations = make()
-    assert operations.brief(0.0)
+    assert operations.end_within(0.0)
     perform(operations, ends, command("c1", "v1"))
     open_create = driver.close_gate("create v2")
     operations.submit(command("c2", "v2"))
     driver.await_entry("create v2")
     now += 0.3
     # While it runs and after that, until enough others have been faster.
-    assert not operations.brief(0.2)
-    assert operations.brief(0.4)
+    assert not operations.end_within(0.2)
+    assert operations.end_within(0.4)
     open_create()
     ends.next()
     for number in range(32):
-        assert not operations.brief(0.2)
+        assert not operations.end_within(0.2)
         perform(operations, ends, command(f"d{number}", f"w{number}"))
-    assert operations.brief(0.2)
+    assert operations.end_within(0.2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API talks to, in one process: a real ledger, a real scheduler behind a real bus, and a storage in memory."""
+"""A cluster for tests of the API, in one process: a ledger, a scheduler behind a message bus, a storage in memory."""
 
 import contextlib
 import functools
@@ -17,8 +17,8 @@ from oslo_context.context import RequestContext
 from tests.unit.api.conformance import Conformance
 from tonnage.api import app, options
 from tonnage.api.auth import authentication, request_context
-from tonnage.api.resource_context import Tools
-from tonnage.api.resources.versions import OpenApi
+from tonnage.api.resource_context import ResourceContext
+from tonnage.api.resources.discovery import OpenApi
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
@@ -28,11 +28,13 @@ from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db import database, schema
 from tonnage.rpc import serialization, transport
 from tonnage.rpc.agent_client import AgentClient
-from tonnage.rpc.bus_health import Pulse
+from tonnage.rpc.batching.command_sender import CommandSender
+from tonnage.rpc.bus_health import BusHealth
 from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, Listing, Outcome, Verb
 from tonnage.rpc.scheduler_client import SchedulerClient
+from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.endpoints import SchedulerEndpoint
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
@@ -59,14 +61,15 @@ POOLS: list[dict[str, Any]] = [
 ]
 
 
-#: Statuses of a volume that an operation is under way on.
-UNDER_WAY = ("creating", "extending", "deleting", "maintenance", "retyping")
+#: Statuses of a volume with an operation in progress.
+OPERATION_STATUSES = ("creating", "extending", "deleting", "maintenance", "retyping")
 
 
 class Storage:
-    """An agent that does at once what it is told, and reports it; ``failing`` makes it refuse, ``hold`` makes it wait.
+    """An agent that performs commands at once and reports them.
 
-    It holds purges back while ``purge`` is false.
+    In the context ``failing`` all commands fail. While ``paused`` is true, commands wait for :meth:`resume`; while
+    ``purges_enabled`` is false, purges do.
     """
 
     def __init__(self, scheduler: SchedulerClient) -> None:
@@ -76,15 +79,15 @@ class Storage:
         self._ticks = 0
         self._seq = 0
         self.epoch = 0
-        self._fail: str | None = None
-        self.hold = False
-        self.held: list[Command] = []
-        self.purge = True
-        #: Sizes of what somebody else has put into the pools, by pool and name.
-        self.strange: dict[str, dict[str, int]] = {pool["pool_name"]: {} for pool in POOLS}
+        self._failure: str | None = None
+        self.paused = False
+        self.pending: list[Command] = []
+        self.purges_enabled = True
+        #: Sizes of the volumes in the pools that Tonnage does not manage, by pool and name.
+        self.unmanaged: dict[str, dict[str, int]] = {pool["pool_name"]: {} for pool in POOLS}
 
-    def join(self) -> None:
-        """Introduce the backend and report its pools."""
+    def register(self) -> None:
+        """Register the backend and report its pools."""
         hello = Hello(backend=BACKEND, nonce="one", availability_zone="nova", driver="memory")
         self.epoch = self._scheduler.hello(hello).epoch
         self._scheduler.listing(Listing(backend=BACKEND, epoch=self.epoch, tick=self._tick(), volumes=[]))
@@ -92,17 +95,17 @@ class Storage:
             self._report()
 
     def run(self, context: Any, message: Any) -> None:
-        """Take commands."""
+        """Handle several commands."""
         for command in serialization.unpack(message, Commands).commands:
             with self._lock:
-                held = self.hold or (command.verb is Verb.PURGE and not self.purge)
-                if held:
-                    self.held.append(command)
-            if not held:
+                is_pending = self.paused or (command.verb is Verb.PURGE and not self.purges_enabled)
+                if is_pending:
+                    self.pending.append(command)
+            if not is_pending:
                 self._finish(command)
 
     def sizes(self, pool: str) -> dict[str, int]:
-        """Return what volumes there are in a pool."""
+        """Return the sizes of a pool's volumes by id, in GiB."""
         with self._lock:
             return dict(self._sizes[pool])
 
@@ -113,47 +116,47 @@ class Storage:
     def rejoin(self, context: Any) -> None: ...
 
     @contextlib.contextmanager
-    def failing(self, words: str) -> Iterator[None]:
-        """Have everything fail with these words, until the context ends."""
-        self._fail = words
+    def failing(self, message: str) -> Iterator[None]:
+        """Let all commands fail with this message until the context ends."""
+        self._failure = message
         try:
             yield
         finally:
-            self._fail = None
+            self._failure = None
 
-    def release(self) -> None:
-        """Do what was held back."""
+    def resume(self) -> None:
+        """Perform the pending commands."""
         with self._lock:
-            self.hold = False
-            held, self.held = self.held, []
-        for command in held:
+            self.paused = False
+            pending, self.pending = self.pending, []
+        for command in pending:
             self._finish(command)
 
     def _finish(self, command: Command) -> None:
         with self._lock:
             outcome = self._work(command)
-        # A scheduler takes in together what ends at about the same time, so nobody else is to wait for this answer.
+        # A scheduler handles outcomes of about the same time in one batch, so the lock is not held during the call.
         self._scheduler.outcomes([outcome])
         with self._lock:
             self._report()
 
     def _work(self, command: Command) -> Outcome:
         sizes = self._sizes[command.pool]
-        if not self._fail:
+        if not self._failure:
             sizes.pop(command.volume_id, None)
             if command.verb is Verb.MANAGE:
-                sizes[command.volume_id] = self.strange[command.pool].pop(command.reference)
+                sizes[command.volume_id] = self.unmanaged[command.pool].pop(command.reference)
             elif command.verb not in (Verb.DELETE, Verb.PURGE):
                 sizes[command.volume_id] = command.size_gb
         return Outcome(
             backend=BACKEND,
             epoch=command.epoch,
             claim_id=command.claim_id,
-            ok=self._fail is None,
+            ok=self._failure is None,
             end_tick=self._tick(),
             size_gb=float(sizes.get(command.volume_id, 0)),
-            clean=self._fail is not None,
-            message=self._fail or "",
+            clean=self._failure is not None,
+            message=self._failure or "",
         )
 
     def _report(self) -> None:
@@ -174,7 +177,7 @@ class Storage:
 
 
 class Cluster:
-    """Everything behind the API."""
+    """The services behind the API."""
 
     def __init__(self, folder: pathlib.Path, bus: transport.Transport) -> None:
         engine = database.create_engine(f"sqlite:///{folder}/ledger.sqlite")
@@ -182,8 +185,8 @@ class Cluster:
         self.database = database.Database(engine)
         self.bus = bus
         self.scheduler = SchedulerClient(bus)
-        # The bus is in this process, which may stand still.
-        self.scheduler._pulse = Pulse(lambda: transport.knock(bus), patience=60.0)
+        # The bus is in this process, which may be slow.
+        self.scheduler._health = BusHealth(lambda: transport.probe(bus), timeout=60.0)
         values = SimpleNamespace(over_provisioning_calculation="cinder", capacity_weight_multiplier=1.0)
         kinds = (
             AvailabilityZoneFilter,
@@ -192,22 +195,26 @@ class Cluster:
             SameBackendFilter,
             DifferentBackendFilter,
         )
-        self._core = SchedulerCore(
+        self._sender = CommandSender(AgentClient(bus), lambda claim_ids: None)
+        self._core = SchedulerManager(
             Settings(
                 host="box",
                 availability_zone="nova",
                 calculation=Calculation.CINDER,
                 default_ratio=20.0,
-                # The storage reports when something happens there, which may be long ago.
+                # The storage reports only after commands, so its last report may be old.
                 service_down_time=3600.0,
                 max_attempts=1,
                 batch_size=64,
                 claim_lease=60.0,
             ),
             self.database,
-            AgentClient(bus),
-            FilterChain([kind(values) for kind in kinds]),
-            WeigherChain([CapacityWeigher(values)]),
+            self._sender,
+            Rules(
+                FilterChain([kind(values) for kind in kinds]),
+                WeigherChain([CapacityWeigher(values)]),
+                Calculation.CINDER,
+            ),
         )
         self.storage = Storage(self.scheduler)
         self._servers = [
@@ -216,26 +223,28 @@ class Cluster:
         ]
 
     def start(self) -> None:
-        """Start, and wait until the pools are known."""
+        """Start the services, and wait until the scheduler has a report of the pools."""
         self._core.start()
+        self._sender.start()
         for server in self._servers:
             server.start()
-        self.storage.join()
+        self.storage.register()
         client = self.client()
         wait_until(lambda: len(client.simulate_get("/v3/scheduler-stats/get_pools").json["pools"]) == len(POOLS))
 
     def stop(self) -> None:
-        """Stop the storage while there is a scheduler to tell what it still ends, then the scheduler."""
+        """Stop the storage, which sends its last outcomes to the scheduler, and then the scheduler."""
         for server in reversed(self._servers):
             server.stop()
             server.wait()
         self._core.stop()
+        self._sender.stop()
         self.database.close()
 
     def client(self, *roles: str, project: str | None = None, user: str = "someone", **settings: Any) -> "Client":
         """Return a client of an application on this cluster.
 
-        With roles, whoever asks has these in that project; without, noauth decides. ``settings`` are options.
+        With ``roles``, the user has these roles in the project; without, noauth is used. ``settings`` are options.
         """
         authenticator = authentication.noauth
         if roles:
@@ -250,47 +259,47 @@ class Cluster:
 
 @functools.cache
 def conformance() -> Conformance:
-    """Return what checks answers by the OpenAPI document."""
-    routes = app.everything(configuration(), Tools(*[None] * 5))  # type: ignore[arg-type]
+    """Return the check of responses against the OpenAPI document."""
+    routes = app.all_routes(configuration(), ResourceContext(*[None] * 5))  # type: ignore[arg-type]
     return Conformance(OpenApi(routes, "noauth").document)
 
 
 class Client(testing.TestClient):
-    """A client that speaks a microversion and waits for volumes. Every answer has to be one of the OpenAPI document."""
+    """A client with microversions, that can wait for volumes. It checks all responses against the OpenAPI document."""
 
     def simulate_request(self, *args: Any, **kwargs: Any) -> testing.Result:
-        """Send a request, and check the answer."""
+        """Send a request, and check the response."""
         answer = super().simulate_request(*args, **kwargs)
         method, path = args[:2]
         conformance().check(method, path, answer)
         return answer
 
     def at(self, method: str, path: str, minor: int, **kwargs: Any) -> testing.Result:
-        """Send a request by microversion 3.``minor``."""
+        """Send a request with microversion 3.``minor``."""
         headers = {"OpenStack-API-Version": f"volume 3.{minor}", **kwargs.pop("headers", {})}
         return self.simulate_request(method, path, headers=headers, **kwargs)
 
     def create(self, size: Any = 1, path: str = "/v3/volumes", **fields: Any) -> Any:
-        """Create a volume and return it as the answer shows it."""
+        """Create a volume and return it from the response."""
         answer = self.simulate_post(path, json={"volume": {"size": size, **fields}})
         assert answer.status_code == 202, answer.text
         return answer.json["volume"]
 
     def show(self, volume_id: str) -> Any:
-        """Return a volume, None if it is gone."""
+        """Return a volume, None if it does not exist."""
         answer = self.simulate_get(f"/v3/volumes/{volume_id}")
         return answer.json["volume"] if answer.status_code == 200 else None
 
-    def settled(self, volume_id: str) -> Any:
-        """Wait until nothing is under way with a volume, and return it; None once it is gone."""
+    def wait_until_settled(self, volume_id: str) -> Any:
+        """Wait until no operation on a volume is in progress, and return it, or None if it does not exist."""
         volume: Any = None
 
-        def rests() -> bool:
+        def is_settled() -> bool:
             nonlocal volume
             volume = self.show(volume_id)
-            return volume is None or volume["status"] not in UNDER_WAY
+            return volume is None or volume["status"] not in OPERATION_STATUSES
 
-        wait_until(rests)
+        wait_until(is_settled)
         return volume
 
     def types(self) -> dict[str, str]:
@@ -310,8 +319,8 @@ def configuration(files: Sequence[str] = (), **settings: Any) -> cfg.ConfigOpts:
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Look again and again until it is so. Fails if it is not so in time."""
+    """Wait until a condition is true. Fail after ``seconds``."""
     deadline = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass in time"
+        assert time.monotonic() < deadline, "the condition did not become true in time"
         time.sleep(0.01)

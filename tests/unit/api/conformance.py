@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether answers are what the OpenAPI document says."""
+"""The check of responses against the OpenAPI document."""
 
 import functools
 import json
@@ -9,21 +9,21 @@ from typing import Any
 import jsonschema_rs
 from falcon import testing
 
-#: What a request may be answered that the document says nothing of: no such path, no such method, a bad header.
+#: Statuses of responses that the document does not describe: unknown path, unknown method, malformed header.
 _UNDESCRIBED = (400, 403, 404, 405, 406, 413)
 
 
 class Conformance:
-    """Checks answers by a document."""
+    """Checks responses against a document."""
 
     def __init__(self, document: Any) -> None:
         self._document = document
-        # Literal ones first: /volumes/detail is no volume.
+        # Literal paths first: /volumes/detail is not a volume.
         paths = sorted(document["paths"], key=lambda path: path.count("{"))
         self._templates = [(re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(path))), path) for path in paths]
 
     def check(self, method: str, path: str, answer: testing.Result) -> None:
-        """Fail if the document does not allow this answer."""
+        """Fail if the document does not allow this response."""
         template = self._template(path)
         operation = None if template is None else self._document["paths"][template].get(method.lower())
         if template is None or operation is None:

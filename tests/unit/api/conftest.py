@@ -13,7 +13,7 @@ from tests.unit.rpc import patience
 
 @pytest.fixture(scope="package")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Everything behind the API. One for the folder: to end a server takes oslo.messaging a second."""
+    """The services behind the API, once for the folder, as oslo.messaging takes a second to stop a server."""
     with memory_bus.memory_transport(response_timeout=60) as bus, pytest.MonkeyPatch.context() as patched:
         patience.with_schedulers(patched)
         made = Cluster(tmp_path_factory.mktemp("cluster"), bus)
@@ -24,23 +24,23 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for the API server of Kubernetes, a thread of this process, in the same way."""
+    """Wait longer for the API server of Kubernetes, which is a thread of this process."""
     monkeypatch.setattr("tonnage.k8s.cluster.cluster_reader._TIMEOUT_SECONDS", 60.0)
 
 
 @pytest.fixture
 def client(cluster: Cluster) -> Client:
-    """A client under noauth: the administrator."""
+    """A client with noauth, which is an administrator."""
     return cluster.client()
 
 
 @pytest.fixture
 def project() -> str:
-    """A project that no other test knows."""
+    """A project that no other test uses."""
     return uuid.uuid4().hex
 
 
 @pytest.fixture
 def member(cluster: Cluster, project: str) -> Client:
-    """A client that is an ordinary member of the project."""
+    """A client with the role of a member of the project."""
     return cluster.client("member", "reader", project=project)

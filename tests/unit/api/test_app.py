@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What holds for every request: versions, errors, identities."""
+"""Tests of the behaviour of all requests: versions, errors, identities."""
 
 import json
 import logging
@@ -102,35 +102,35 @@ BAD_BODIES: list[tuple[bytes, dict[str, str], int]] = [
 
 
 @pytest.mark.parametrize(("body", "headers", "status"), BAD_BODIES)
-def test_bad_bodies(client: Client, body: bytes, headers: dict[str, str], status: int) -> None:
+def test_malformed_bodies_are_rejected(client: Client, body: bytes, headers: dict[str, str], status: int) -> None:
     headers = {"Content-Type": "application/json", **headers}
     answer = client.simulate_post("/v3/volumes", body=body, headers=headers)
     assert answer.status_code == status, answer.text
     assert len(answer.json) == 1
 
 
-def test_an_escaped_backslash_is_no_nul(client: Client) -> None:
+def test_an_escaped_backslash_is_not_nul(client: Client) -> None:
     body = b'{"volume": {"size": 1, "name": "a\\\\u0000b"}}'
     answer = client.simulate_post("/v3/volumes", body=body, headers={"Content-Type": "application/json"})
     assert answer.status_code == 202
     assert answer.json["volume"]["name"] == "a\\u0000b"
 
 
-def test_a_body_without_a_type_is_refused_as_pages_of_other_sites_can_send_it(client: Client) -> None:
+def test_a_body_without_a_content_type_is_rejected(client: Client) -> None:
     answer = client.simulate_post("/v3/volumes", body=b'{"volume": {"size": 1}}', headers={})
     assert answer.status_code == 415
     assert "application/json" in answer.json["badMediaType"]["message"]
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "POST"])
-def test_large_bodies_are_refused_wherever_they_go(client: Client, method: str) -> None:
+def test_large_bodies_are_rejected_on_all_paths(client: Client, method: str) -> None:
     answer = client.simulate_request(method, "/v3/nowhere", body=b"x" * 200000)
     assert answer.status_code == 413
     assert "osapi_max_request_body_size" in answer.json["overLimit"]["message"]
 
 
 class Broken:
-    """A scheduler client that meets what nobody thought of."""
+    """A scheduler client that raises an unexpected error."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -146,7 +146,7 @@ def broken(cluster: Cluster, error: Exception) -> Client:
     return Client(app.build(configuration(), cluster.database, Broken(error), authentication.noauth))  # type: ignore[arg-type]
 
 
-def test_a_surprise_tells_nothing_internal(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unexpected_error_reveals_no_internals(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     answer = broken(cluster, ValueError("password=hunter2")).simulate_get("/v3/scheduler-stats/get_pools")
     assert answer.status_code == 500
     assert answer.json["computeFault"]["code"] == 500
@@ -155,7 +155,7 @@ def test_a_surprise_tells_nothing_internal(cluster: Cluster, caplog: pytest.LogC
     assert "hunter2" in caplog.text
 
 
-def test_no_scheduler_is_503(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_scheduler_the_status_is_503(cluster: Cluster, caplog: pytest.LogCaptureFixture) -> None:
     error = errors.Unavailable("rabbit://user:secret@bus is gone")
     with caplog.at_level(logging.WARNING):
         answer = broken(cluster, error).simulate_post("/v3/volumes", json={"volume": {"size": 1}})
@@ -166,10 +166,10 @@ def test_no_scheduler_is_503(cluster: Cluster, caplog: pytest.LogCaptureFixture)
     assert "is gone" in caplog.text
 
 
-def test_that_the_database_is_away_is_not_said_for_each_request(
-    cluster: Cluster, nobody: int, caplog: pytest.LogCaptureFixture
+def test_an_absent_database_is_not_logged_for_each_request(
+    cluster: Cluster, unused_port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    engine = database.create_engine(f"postgresql+psycopg://t@127.0.0.1:{nobody}/t")
+    engine = database.create_engine(f"postgresql+psycopg://t@127.0.0.1:{unused_port}/t")
     away = database.Database(engine, max_retries=1, retry_interval=0)
     client = Client(app.build(configuration(), away, cluster.scheduler, authentication.noauth))
     assert [client.simulate_get("/v3/volumes").status_code for _ in range(3)] == [503] * 3
@@ -197,12 +197,12 @@ def test_noauth(client: Client, path: str, headers: dict[str, str], project: str
 
 
 @pytest.mark.parametrize("project", ["p" * 256, "a%0Ab"])
-def test_projects_that_cannot_be(client: Client, project: str) -> None:
+def test_malformed_project_ids_are_rejected(client: Client, project: str) -> None:
     assert client.simulate_get(f"/v3/{project}/volumes").status_code == 400
 
 
 @pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1"])  # noqa: S104
-def test_noauth_stays_on_loopback(address: str) -> None:
+def test_noauth_is_rejected_on_other_addresses_than_loopback(address: str) -> None:
     with pytest.raises(errors.ConfigurationError, match="noauth_on_any_address") as raised:
         authentication.select(configuration(), address)
     assert f"osapi_volume_listen = {address}" in raised.value.message
@@ -211,7 +211,7 @@ def test_noauth_stays_on_loopback(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.8.8", "::1", "localhost"])
-def test_noauth_on_loopback(cluster: Cluster, address: str) -> None:
+def test_noauth_is_allowed_on_loopback(cluster: Cluster, address: str) -> None:
     authenticator = authentication.select(configuration(), address)
     client = Client(app.build(configuration(), cluster.database, cluster.scheduler, authenticator))
     host = f"[{address}]:8776" if ":" in address else f"{address}:8776"
@@ -236,8 +236,8 @@ def test_noauth_on_loopback(cluster: Cluster, address: str) -> None:
         ("", 403),
     ],
 )
-def test_a_page_whose_name_leads_here_is_not_believed(cluster: Cluster, project: str, host: str, status: int) -> None:
-    """Browsers on this machine would let any site work as its administrator (DNS rebinding)."""
+def test_a_request_to_another_host_name_is_rejected(cluster: Cluster, project: str, host: str, status: int) -> None:
+    """Otherwise a browser on this machine would let any site act as an administrator (DNS rebinding)."""
     authenticator = authentication.local_noauth("here")
     made = app.build(configuration(), cluster.database, cluster.scheduler, authenticator, with_identity=True)
     client = testing.TestClient(made)
@@ -250,14 +250,14 @@ def test_a_page_whose_name_leads_here_is_not_believed(cluster: Cluster, project:
     assert login.status_code == (201 if status == 200 else 403)
 
 
-def test_noauth_where_the_address_is_not_known() -> None:
+def test_noauth_is_rejected_if_the_address_is_unknown() -> None:
     with pytest.raises(errors.ConfigurationError, match="noauth_on_any_address"):
         authentication.select(configuration(), None)
 
 
 @pytest.fixture
-def nobody() -> Iterator[int]:
-    """A port on which nobody listens."""
+def unused_port() -> Iterator[int]:
+    """A port without a listener."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
@@ -281,9 +281,9 @@ def test_health_without_a_scheduler(cluster: Cluster, tmp_path: Any) -> None:
     empty.close()
 
 
-def test_health_names_each_part_that_is_away_and_logs_it_once(nobody: int, caplog: pytest.LogCaptureFixture) -> None:
-    away = database.Database(database.create_engine(f"postgresql+psycopg://t@127.0.0.1:{nobody}/t"))
-    with memory_bus.memory_transport(url=f"rabbit://guest:guest@127.0.0.1:{nobody}/") as bus:
+def test_health_reports_each_absent_part_and_logs_it_once(unused_port: int, caplog: pytest.LogCaptureFixture) -> None:
+    away = database.Database(database.create_engine(f"postgresql+psycopg://t@127.0.0.1:{unused_port}/t"))
+    with memory_bus.memory_transport(url=f"rabbit://guest:guest@127.0.0.1:{unused_port}/") as bus:
         client = Client(app.build(configuration(), away, SchedulerClient(bus), authentication.noauth))
         began = time.monotonic()
         answers = [client.simulate_get("/healthcheck") for _ in range(3)]
@@ -295,7 +295,7 @@ def test_health_names_each_part_that_is_away_and_logs_it_once(nobody: int, caplo
     away.close()
 
 
-def test_health_of_what_was_taken_out_of_service(cluster: Cluster, tmp_path: pathlib.Path) -> None:
+def test_health_of_a_server_out_of_service(cluster: Cluster, tmp_path: pathlib.Path) -> None:
     file = tmp_path / "out"
     conf = configuration()
     conf.set_override("disable_by_file_path", str(file), "healthcheck")
@@ -308,12 +308,12 @@ def test_health_of_what_was_taken_out_of_service(cluster: Cluster, tmp_path: pat
     assert client.simulate_get("/v3/types").status_code == 200
 
 
-def test_each_request_has_an_id_of_its_own(client: Client) -> None:
+def test_each_request_has_its_own_id(client: Client) -> None:
     ids = {client.simulate_get("/v3/types").headers["x-openstack-request-id"] for _ in range(5)}
     assert len(ids) == 5
 
 
-def test_rules_are_documented_and_known_by_cinders_names() -> None:
+def test_rules_are_documented_and_have_the_names_of_cinder() -> None:
     rules = {rule.name: rule for rule in policies.list_rules()}
     assert len(rules) == len(policies.list_rules())
     for name in (
@@ -329,14 +329,14 @@ def test_rules_are_documented_and_known_by_cinders_names() -> None:
     assert all(rule.description for rule in rules.values())
 
 
-def test_every_route_answers_with_and_without_a_project(client: Client) -> None:
+def test_every_route_exists_with_and_without_a_project(client: Client) -> None:
     for path in ("volumes", "volumes/detail", "types", "os-services", "messages", "scheduler-stats/get_pools"):
         bodies = [client.simulate_get(f"{prefix}/{path}") for prefix in ("/v3", "/v3/demo")]
         assert [body.status_code for body in bodies] == [200, 200]
         assert json.loads(bodies[0].text).keys() == json.loads(bodies[1].text).keys()
 
 
-def test_a_method_that_is_not_allowed_says_which_are(client: Client) -> None:
+def test_an_unsupported_method_is_answered_with_the_supported_ones(client: Client) -> None:
     answer = client.simulate_patch("/v3/volumes")
     assert "GET" in answer.json["computeFault"]["message"]
     assert answer.status == falcon.HTTP_405

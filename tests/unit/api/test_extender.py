@@ -18,7 +18,7 @@ from tests.servers.kube_api import CLASSES, NODES, KubeApi
 from tests.unit.api.cluster import configuration, wait_until
 from tonnage.api import extender as extender_app
 from tonnage.api.auth import mutual_tls
-from tonnage.api.http.request_limits import Limit
+from tonnage.api.http.request_limits import BodyLimit
 from tonnage.api.http.server import Server
 from tonnage.capacity import errors, type_conversion
 from tonnage.k8s.capacity import driver_rows
@@ -96,7 +96,7 @@ def create_ledger(url: str) -> database.Database:
 
 def client(ledger: database.Database, cluster: ClusterReader, lease: float | None = None) -> testing.TestClient:
     return testing.TestClient(
-        extender_app.application(Extender(NodeQueries(ledger), cluster, lease), Limit(LIMIT, "limit"))
+        extender_app.application(Extender(NodeQueries(ledger), cluster, lease), BodyLimit(LIMIT, "limit"))
     )
 
 
@@ -365,7 +365,7 @@ def build(ledger: database.Database, kube: KubeApi, folder: pathlib.Path, **opti
 
 
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("options", "message"),
     [
         ({"extender_listen": "192.0.2.1"}, "may be reached from other machines"),
         ({"extender_cert_file": "/nowhere"}, "extender_key_file is not set"),
@@ -378,9 +378,9 @@ def build(ledger: database.Database, kube: KubeApi, folder: pathlib.Path, **opti
     ],
 )
 def test_an_unusable_configuration_is_refused_at_start(
-    ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path, options: dict[str, Any], words: str
+    ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path, options: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(errors.ConfigurationError, match=words):
+    with pytest.raises(errors.ConfigurationError, match=message):
         build(ledger, kube, tmp_path, extender=True, **options)
     assert build(ledger, kube, tmp_path, **options) is None
 
@@ -414,7 +414,7 @@ def certificate(folder: pathlib.Path, name: str, authority: str | None = None) -
 def test_only_clients_with_a_certificate_of_the_authority_are_accepted(
     ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mutual_tls, "_PATIENCE", 300.0)
+    monkeypatch.setattr(mutual_tls, "_HANDSHAKE_TIMEOUT", 300.0)
     certificate(tmp_path, "authority")
     for name in ("server", "scheduler"):
         certificate(tmp_path, name, "authority")

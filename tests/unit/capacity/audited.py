@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A driver at work, with somebody who remembers what it made and an auditor who looks at its reports."""
+"""Test support: a driver whose reports are audited against the volumes that it created."""
 
 import dataclasses
 import random
@@ -17,10 +17,10 @@ Lie = Callable[[Report], object]
 
 
 class Ledger:
-    """Has a driver work, remembers what it made, and shows its reports to an auditor, as a scheduler would."""
+    """Runs operations of a driver, records its volumes, and audits its reports, as a scheduler does."""
 
     def __init__(self, driver: Driver, lie: Lie | None = None) -> None:
-        """``lie`` changes what the driver reports."""
+        """``lie`` falsifies the reports of the driver."""
         self._driver = driver
         self._lie = lie
         self._auditor = Auditor(driver.supports_auto_ratio)
@@ -30,11 +30,11 @@ class Ledger:
 
     @property
     def names(self) -> list[str]:
-        """The names of what it made and what was there at the last look."""
+        """The ids of the recorded volumes that existed at the last audit."""
         return list(self._ours)
 
     def act(self, draw: random.Random) -> None:
-        """Make, grow or delete a volume, if it fits."""
+        """Create, extend or delete a volume, if it fits."""
         (pool, *_) = self._driver.report()
         mine = draw.choice(list(self._ours.values())) if self._ours and draw.random() < 0.6 else None
         try:
@@ -56,11 +56,11 @@ class Ledger:
                 self._moved -= self._ours.pop(mine.id).size_gb
         except errors.CapacityExceeded:
             pass
-        except errors.NotFound:  # somebody was faster
+        except errors.NotFound:  # the volume was deleted by another caller
             del self._ours[mine.id]
 
     def look(self) -> set[Breach]:
-        """Ask for a list and a report, and return what the auditor finds."""
+        """Query a list and a report, and return the breaches in the report."""
         listed = self._driver.list_volumes()
         report: Report = [dict(pool) for pool in self._driver.report()]
         if self._lie is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the spec "Add Capacity Factors to scheduler get pools API" names, which several rooms are held to."""
+"""The names in the spec "Add Capacity Factors to scheduler get pools API", for the tests of several rooms."""
 
 #: The keys, in its order.
 FACTORS = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools as reports and claims can make them, for property tests."""
+"""Strategies of property tests: pools after reports and claims."""
 
 import math
 

@@ -31,12 +31,12 @@ def pool(**figures: Any) -> Pool:
 # Examples of the specs
 
 
-def test_virtual_free_grows_with_the_ratio_and_falls_with_what_is_provisioned() -> None:
+def test_virtual_free_grows_with_the_ratio_and_falls_with_provisioned() -> None:
     assert arithmetic.virtual_free(pool(ratio=2.0), True, CINDER) == 200
     assert arithmetic.virtual_free(pool(ratio=2.0, provisioned=50.0), True, CINDER) == 150
 
 
-def test_thick_goes_by_the_free_space_less_the_reserve_of_the_total() -> None:
+def test_thick_volumes_are_limited_by_free_less_the_reserve_of_total() -> None:
     written = pool(free=80.0, reserved_percentage=10.0, provisioned=30.0)
     assert arithmetic.virtual_free(written, False, CINDER) == 70
     assert arithmetic.admits(written, 70, False, CINDER)
@@ -44,7 +44,7 @@ def test_thick_goes_by_the_free_space_less_the_reserve_of_the_total() -> None:
 
 
 @pytest.mark.parametrize(("ratio", "limit"), [(1.0, 1024), (5.0, 5 * 1024)])
-def test_provisioned_reaches_the_ratio_and_does_not_exceed_it(ratio: float, limit: int) -> None:
+def test_provisioned_may_reach_but_not_exceed_the_ratio(ratio: float, limit: int) -> None:
     empty = pool(total=1024.0, free=1024.0, ratio=ratio)
     assert arithmetic.admits(empty, limit, True, STANDARD)
     assert not arithmetic.admits(empty, limit + 1, True, STANDARD)
@@ -52,7 +52,7 @@ def test_provisioned_reaches_the_ratio_and_does_not_exceed_it(ratio: float, limi
     assert not arithmetic.admits(empty, limit + 1, True, CINDER)
 
 
-def test_the_array_limited_to_a_terabyte() -> None:
+def test_an_array_limited_to_a_terabyte_is_limited_by_its_total() -> None:
     # 1 TB, of which 400 GB are used by the service and 124 GB by others; 924 GB are promised.
     limited = pool(total=1024.0, free=500.0, provisioned=924.0, ratio=1.0)
     assert arithmetic.headroom(limited, True, STANDARD) == 100
@@ -87,14 +87,14 @@ def test_auto_ratio(total: float, free: float, provisioned: float, allocated: fl
 # Single rules
 
 
-def test_what_is_in_flight_counts_for_thin_and_only_its_thick_part_physically() -> None:
+def test_in_flight_counts_for_thin_and_only_its_thick_part_counts_physically() -> None:
     busy = pool(in_flight=30.0, in_flight_physical=10.0, ratio=1.0)
     assert arithmetic.headroom(busy, True, STANDARD) == 70
     assert arithmetic.headroom(busy, False, STANDARD) == 90
     assert arithmetic.virtual_free(busy, False, STANDARD) == 90
 
 
-def test_allocated_stands_in_for_a_missing_provisioned_and_contains_what_is_in_flight() -> None:
+def test_allocated_replaces_a_missing_provisioned_and_contains_in_flight() -> None:
     silent = pool(provisioned=NAN, allocated=40.0, in_flight=15.0, ratio=1.0)
     assert arithmetic.promised(silent) == 40
     assert arithmetic.headroom(silent, True, STANDARD) == 60
@@ -135,14 +135,16 @@ def test_shared_storage_bounds_the_physical_room() -> None:
         ({"provisioned": 500.0, "ratio": 2.0}, True, 0),
     ],
 )
-def test_edges(figures: dict[str, float], thin: bool, headroom: float, calculation: Calculation) -> None:
+def test_unknown_infinite_and_zero_capacities_have_defined_verdicts(
+    figures: dict[str, float], thin: bool, headroom: float, calculation: Calculation
+) -> None:
     assert arithmetic.headroom(pool(**figures), thin, calculation) == headroom
     assert bool(arithmetic.admits(pool(**figures), 1, thin, calculation)) == (headroom >= 1)
 
 
 @pytest.mark.parametrize("figures", [{"total": NAN}, {"total": INF}, {"free": NAN}, {"free": INF}])
 @pytest.mark.parametrize("thin", [True, False])
-def test_open_capacities_are_not_ranked(figures: dict[str, float], thin: bool) -> None:
+def test_unknown_and_infinite_capacities_are_not_ranked(figures: dict[str, float], thin: bool) -> None:
     assert math.isnan(arithmetic.virtual_free(pool(**figures), thin, CINDER))
 
 
@@ -166,7 +168,7 @@ def test_no_figures_raise(figures: Pool, size: int, thin: bool, calculation: Cal
 
 @PROPERTY
 @given(strategies.pools(), st.booleans(), CALCULATIONS)
-def test_the_headroom_is_admitted_and_one_more_is_not(figures: Pool, thin: bool, calculation: Calculation) -> None:
+def test_the_headroom_is_admitted_and_one_more_gib_is_not(figures: Pool, thin: bool, calculation: Calculation) -> None:
     headroom = float(arithmetic.headroom(figures, thin, calculation))
     if headroom == INF:
         assert arithmetic.admits(figures, 10**15, thin, calculation)
@@ -179,7 +181,7 @@ def test_the_headroom_is_admitted_and_one_more_is_not(figures: Pool, thin: bool,
 
 @PROPERTY
 @given(strategies.pools(), strategies.SIZES, st.booleans(), CALCULATIONS, strategies.capacities())
-def test_more_free_space_never_refuses(
+def test_more_free_space_never_causes_a_refusal(
     figures: Pool, size: int, thin: bool, calculation: Calculation, more: float
 ) -> None:
     if arithmetic.admits(figures, size, thin, calculation):
@@ -189,7 +191,9 @@ def test_more_free_space_never_refuses(
 
 @PROPERTY
 @given(strategies.pools(), strategies.SIZES, st.booleans(), CALCULATIONS)
-def test_what_is_in_flight_never_admits(figures: Pool, size: int, thin: bool, calculation: Calculation) -> None:
+def test_more_in_flight_capacity_never_admits_a_volume(
+    figures: Pool, size: int, thin: bool, calculation: Calculation
+) -> None:
     if arithmetic.admits(figures, size, thin, calculation):
         quiet = dataclasses.replace(figures, in_flight=0.0, in_flight_physical=0.0)
         assert arithmetic.admits(quiet, size, thin, calculation)
@@ -197,7 +201,9 @@ def test_what_is_in_flight_never_admits(figures: Pool, size: int, thin: bool, ca
 
 @settings(PROPERTY, max_examples=50)
 @given(st.lists(strategies.pools(), min_size=1, max_size=5), strategies.SIZES, CALCULATIONS)
-def test_columns_give_what_single_pools_give(figures: list[Pool], size: int, calculation: Calculation) -> None:
+def test_columns_have_the_same_results_as_single_pools(
+    figures: list[Pool], size: int, calculation: Calculation
+) -> None:
     # Not a table: that works out for itself what claims and shared storage mean.
     table = SimpleNamespace(
         **{each.name: np.array([getattr(one, each.name) for one in figures]) for each in dataclasses.fields(Pool)}

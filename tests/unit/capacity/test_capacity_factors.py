@@ -12,7 +12,7 @@ from tests.unit.capacity import specified, strategies
 from tests.unit.capacity.strategies import PROPERTY
 from tonnage.capacity import arithmetic, units
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.capacity_factors import capacity_factors, factors_of_all, shown_factors
+from tonnage.capacity.capacity_factors import capacity_factors, factors_of_all, wire_factors
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 
 
@@ -52,7 +52,7 @@ def test_both(calculation: Calculation, largest: float) -> None:
     assert thin.over_provisioning_calculation == calculation.value
 
 
-def test_provisioned_is_as_reported_and_what_is_in_flight_shows_in_its_own_field() -> None:
+def test_provisioned_is_as_reported_and_in_flight_has_its_own_field() -> None:
     pool = Pool(name="h@b#p", total=100.0, free=100.0, provisioned=10.0, allocated=25.0, claimed=15.0, thin=True)
     (factors,) = capacity_factors(pool, Calculation.STANDARD)
     assert (factors.provisioned_capacity, factors.allocated_capacity, factors.in_flight_capacity) == (10.0, 25.0, 15.0)
@@ -77,7 +77,7 @@ def test_rounding() -> None:
     assert (factors.free_percent, factors.provisioned_ratio) == (75.0, 0.25)
 
 
-def test_open_and_empty_capacities() -> None:
+def test_unknown_infinite_and_zero_capacities() -> None:
     (factors,) = capacity_factors(Pool(name="h@b#p", total=math.inf, free=math.nan, thick=True), Calculation.CINDER)
     assert factors.total_available_capacity == math.inf
     assert math.isnan(factors.free_capacity)
@@ -96,7 +96,7 @@ def test_no_figures_raise_and_each_supported_type_has_its_factors(pool: Pool, ca
 
 @PROPERTY
 @given(st.lists(strategies.pools(), max_size=6), st.sampled_from(Calculation))
-def test_all_at_once_are_as_each_by_itself(pools: list[Pool], calculation: Calculation) -> None:
+def test_factors_of_a_table_equal_those_of_single_pools(pools: list[Pool], calculation: Calculation) -> None:
     named = [dataclasses.replace(pool, name=f"h@b#{number}") for number, pool in enumerate(pools)]
     together = factors_of_all(PoolTable(named), calculation)
     assert repr(together) == repr([capacity_factors(pool, calculation) for pool in named])
@@ -107,7 +107,7 @@ def test_all_at_once_are_as_each_by_itself(pools: list[Pool], calculation: Calcu
         ]
         for each in together
     ]
-    assert shown_factors(PoolTable(named), calculation) == in_words
+    assert wire_factors(PoolTable(named), calculation) == in_words
 
 
 @PROPERTY

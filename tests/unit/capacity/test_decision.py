@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refusals as sentences."""
+"""The texts of refusals."""
 
 from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal, Rejection
 
@@ -25,13 +25,13 @@ def test_every_filter_that_refused_is_named_and_the_nearest_miss_is_at_its_filte
     )
 
 
-def test_one_pool() -> None:
+def test_the_refusal_of_the_only_pool_has_its_reason() -> None:
     assert Refusal("1 GiB", 1, (FilterOutcome("F", 1),)).message == "No pool for 1 GiB: 1 pool; F refused 1"
 
 
-def test_no_pool_at_all() -> None:
+def test_the_refusal_without_any_pool_has_its_own_text() -> None:
     assert Refusal("1 GiB", 0).message == "No pool for 1 GiB: no backend has reported a pool yet"
 
 
-def test_the_only_pool_that_would_do_is_missing() -> None:
+def test_the_refusal_names_a_required_pool_that_has_not_been_reported() -> None:
     assert Refusal("1 GiB", 0, pool="h@b#p").message == "No pool for 1 GiB: h@b#p has not been reported yet"

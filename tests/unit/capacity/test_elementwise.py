@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Formulas' parts, which columns take to the same as Python does."""
+"""Elementwise functions: columns have the same results as Python floats."""
 
 import numpy as np
 from hypothesis import given
@@ -18,14 +18,14 @@ NUMBERS = st.floats() | st.builds(
 
 @PROPERTY
 @given(st.lists(NUMBERS, min_size=1, max_size=50))
-def test_columns_are_rounded_as_python_rounds(numbers: list[float]) -> None:
+def test_columns_are_rounded_like_python_floats(numbers: list[float]) -> None:
     expected = [round(number, 2) for number in numbers]
     assert repr(elementwise.two_decimals(np.array(numbers)).tolist()) == repr(expected)
 
 
 @PROPERTY
 @given(st.lists(NUMBERS.filter(lambda number: not abs(number) > 1e300), min_size=1, max_size=50))
-def test_one_figure_is_rounded_as_it_is_in_a_column(numbers: list[float]) -> None:
+def test_a_single_figure_is_rounded_like_a_column(numbers: list[float]) -> None:
     one_by_one = [elementwise.hundredths(number) for number in numbers]
     np.testing.assert_array_equal(one_by_one, elementwise.hundredths(np.array(numbers)))
     assert elementwise.hundredths(np.inf) == np.inf

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugins did wrong, in words: always one short line that can be printed, stored and sent."""
+"""Texts about errors of plugins: always one short line that can be printed, stored and sent."""
 
 import numpy as np
 import pytest
@@ -39,7 +39,7 @@ def test_an_exception_is_described_in_one_line(error: BaseException, words: str)
         (np.True_, "a bool"),
     ],
 )
-def test_a_value_is_described_by_its_kind(value: object, words: str) -> None:
+def test_a_value_is_described_by_its_type(value: object, words: str) -> None:
     assert plugin_errors.kind(value) == words
 
 
@@ -52,7 +52,7 @@ def test_a_line_is_short_and_can_be_stored_and_sent(text: str, most: int) -> Non
     assert plugin_errors.one_line(line, most) == line
 
 
-def test_what_is_a_line_stays_as_it_is() -> None:
+def test_a_short_printable_line_is_unchanged() -> None:
     assert plugin_errors.one_line("reports media 'größe', which has to be  'x'") == (
         "reports media 'größe', which has to be  'x'"
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests, and how a volume is judged and made."""
+"""Requests and their provisioning types."""
 
 import numpy as np
 import pytest
@@ -45,7 +45,7 @@ def test_asked_provisioning(specs: dict[str, str], asked: Provisioning | None) -
     assert asked_provisioning(specs) is asked
 
 
-def test_another_provisioning_is_refused_by_name() -> None:
+def test_an_unknown_provisioning_type_is_refused() -> None:
     with pytest.raises(errors.InvalidInput, match=r"provisioning:type is 'sparse'; it takes 'thin' or 'thick'"):
         asked_provisioning({"provisioning:type": "sparse"})
 

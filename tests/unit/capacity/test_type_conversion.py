@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of a type, of which several threads ask for the first one at the same time."""
+"""Concurrent first conversions to a type in several threads."""
 
 import subprocess
 import sys
@@ -53,6 +53,6 @@ print("survived")
 """
 
 
-def test_threads_that_ask_first_at_the_same_time_all_get_their_value() -> None:
+def test_concurrent_first_conversions_in_threads_all_succeed() -> None:
     done = subprocess.run([sys.executable, "-c", _PROGRAM], capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "survived\n", "")

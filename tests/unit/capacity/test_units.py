@@ -15,5 +15,5 @@ def test_wire_form(capacity: float, wire: float | str) -> None:
     assert units.to_wire(capacity) == wire
 
 
-def test_a_float_tells_hundredths_apart_up_to_the_largest_capacity() -> None:
+def test_floats_distinguish_hundredths_up_to_the_largest_capacity() -> None:
     assert units.MAX_CAPACITY_GB - 0.01 != units.MAX_CAPACITY_GB

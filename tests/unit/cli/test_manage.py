@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-manage`` where there is no database, or an empty one."""
+"""Tests of ``tonnage-manage`` without a database, and with an empty one."""
 
 import argparse
 import os
@@ -35,7 +35,7 @@ def run(line: str, folder: pathlib.Path) -> int:
     return int(arguments.run(conf))
 
 
-def test_only_a_sync_makes_a_database(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_a_sync_creates_a_database(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     for line in (*COMMANDS, "db version"):
         with pytest.raises(errors.ConfigurationError, match=r"there is no database .* run 'tonnage-manage db sync'"):
             run(line, tmp_path)
@@ -48,8 +48,8 @@ def test_only_a_sync_makes_a_database(tmp_path: pathlib.Path, capsys: pytest.Cap
     assert f"The database is at revision {schema.HEAD} (it was at none)" in capsys.readouterr().out
 
 
-def test_a_reason_that_no_database_keeps_is_refused(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """PostgreSQL and MariaDB have 255 characters for it, and say so with a traceback."""
+def test_a_reason_that_is_too_long_is_refused(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """PostgreSQL and MariaDB store at most 255 characters, and fail with a traceback otherwise."""
     assert run("db sync", tmp_path) == 0
     for action in ("disable", "drain"):
         with pytest.raises(SystemExit) as ended:
@@ -61,7 +61,7 @@ def test_a_reason_that_no_database_keeps_is_refused(tmp_path: pathlib.Path, caps
 
 
 @pytest.mark.parametrize("line", COMMANDS)
-def test_one_without_tables_is_one_line_that_names_the_way_out(line: str, tmp_path: pathlib.Path) -> None:
+def test_errors_about_a_database_without_tables_name_the_solution(line: str, tmp_path: pathlib.Path) -> None:
     (tmp_path / "sub").mkdir()
     (tmp_path / "sub" / "tonnage.sqlite").touch()
     with pytest.raises(errors.ConfigurationError, match=r"at revision none, .* run 'tonnage-manage db sync'"):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every process does first."""
+"""Tests of the set-up of processes."""
 
 import os
 import pathlib
@@ -49,7 +49,7 @@ def file(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path / "tonnage.conf"
 
 
-def test_values_come_from_the_file_then_from_the_process_and_logs_do_not_mix_with_output(file: pathlib.Path) -> None:
+def test_values_of_the_file_precede_the_defaults_and_logs_go_to_standard_error(file: pathlib.Path) -> None:
     file.write_text("[DEFAULT]\nrpc_response_timeout = 7\n")
     done = run("--config-file", str(file))
     assert (done.returncode, done.stdout) == (0, "/elsewhere 7\n")
@@ -58,7 +58,7 @@ def test_values_come_from_the_file_then_from_the_process_and_logs_do_not_mix_wit
     assert "Eventlet" not in done.stderr
 
 
-def test_a_log_file_takes_the_log(file: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_log_lines_go_to_the_log_file(file: pathlib.Path, tmp_path: pathlib.Path) -> None:
     file.write_text(f"[DEFAULT]\nlog_file = {tmp_path / 'log'}\n")
     done = run("--config-file", str(file))
     assert (done.returncode, done.stderr) == (0, "")
@@ -76,14 +76,14 @@ def test_a_log_file_takes_the_log(file: pathlib.Path, tmp_path: pathlib.Path) ->
         ("nonsense", "Failed to parse {file}: at {file}:1, No ':' or '=' found in assignment: 'nonsense'"),
     ],
 )
-def test_a_wrong_value_is_one_line_that_names_it(file: pathlib.Path, text: str, message: str) -> None:
+def test_an_invalid_value_is_reported_on_one_line(file: pathlib.Path, text: str, message: str) -> None:
     file.write_text(text)
     done = run("--config-file", str(file))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"tonnage-test: {message.format(file=file)}\n"
 
 
-def test_a_file_that_is_not_there() -> None:
+def test_a_missing_file_is_reported_on_one_line() -> None:
     done = run("--config-file", "/nonexistent/tonnage.conf")
     assert done.returncode == 1
     assert done.stderr == "tonnage-test: Failed to find some config files: /nonexistent/tonnage.conf\n"
@@ -103,7 +103,7 @@ def test_the_version() -> None:
         (OSError(28, "No space left on device", "/var/x"), "p: [Errno 28] No space left on device: '/var/x'\n"),
     ],
 )
-def test_what_is_wrong_outside_is_one_line_and_status_1(
+def test_errors_of_the_environment_are_one_line_and_status_1(
     error: Exception, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended, setup.clean_exit("p"):
@@ -112,12 +112,12 @@ def test_what_is_wrong_outside_is_one_line_and_status_1(
     assert capsys.readouterr().err == line
 
 
-def test_what_is_wrong_inside_comes_through() -> None:
+def test_bugs_are_raised() -> None:
     with pytest.raises(ZeroDivisionError), setup.clean_exit("p"):
         raise ZeroDivisionError
 
 
-def test_files_that_are_read_again_leave_the_configuration_as_it_is(file: pathlib.Path) -> None:
+def test_reading_files_again_does_not_change_the_configuration(file: pathlib.Path) -> None:
     def register(conf: cfg.ConfigOpts) -> None:
         conf.register_opts([cfg.IntOpt("size", default=1), cfg.StrOpt("color", default="red")])
 
@@ -138,7 +138,7 @@ def test_files_that_are_read_again_leave_the_configuration_as_it_is(file: pathli
         setup.read_again(conf, argv, [register])
 
 
-def test_a_file_that_was_found_and_is_gone_is_missed(tmp_path: pathlib.Path) -> None:
+def test_a_default_file_that_has_been_deleted_is_an_error(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "found.conf"
     file.write_text("[DEFAULT]\n")
     conf = cfg.ConfigOpts()
@@ -149,7 +149,7 @@ def test_a_file_that_was_found_and_is_gone_is_missed(tmp_path: pathlib.Path) -> 
         setup.read_again(conf, [])
 
 
-def test_configuration_files_are_found_behind_a_command() -> None:
+def test_configuration_files_can_be_named_after_a_command() -> None:
     given = ["explain", "3", "--config-file", "a", "--json", "--config-file=b", "--config-dir", "c"]
     assert setup._files_first(given, "p") == [
         *("--config-file", "a", "--config-file", "b", "--config-dir", "c"),
@@ -157,7 +157,7 @@ def test_configuration_files_are_found_behind_a_command() -> None:
     ]
 
 
-def test_a_wrong_command_line_has_a_status_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_command_line_has_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended, setup.clean_exit("p"):
         raise setup.UsageError("name a SIZE")
     assert (ended.value.code, capsys.readouterr().err) == (2, "p: name a SIZE\n")
@@ -183,7 +183,7 @@ main()
 
 
 @pytest.mark.parametrize(
-    ("what", "buffered", "said"),
+    ("output", "buffered", "error"),
     [
         ("much", True, ""),
         ("little", True, ""),
@@ -191,9 +191,9 @@ main()
         ("fails", True, "tonnage-test: nothing there\n"),
     ],
 )
-def test_it_ends_quietly_where_nobody_reads_what_it_prints(what: str, buffered: bool, said: str) -> None:
+def test_a_command_exits_quietly_after_its_reader_is_gone(output: str, buffered: bool, error: str) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", PRINTS, what],
+        [sys.executable, "-c", PRINTS, output],
         env={**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -203,11 +203,11 @@ def test_it_ends_quietly_where_nobody_reads_what_it_prints(what: str, buffered: 
     assert process.stdout is not None
     process.stdout.close()
     process.stdout = None
-    assert process.communicate(timeout=60) == (None, said)
+    assert process.communicate(timeout=60) == (None, error)
     assert process.returncode == 141
 
 
-def test_a_full_disk_for_what_it_prints_is_one_line() -> None:
+def test_a_full_disk_is_reported_on_one_line() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-c", PRINTS, "little"],
@@ -221,7 +221,7 @@ def test_a_full_disk_for_what_it_prints_is_one_line() -> None:
     assert (done.returncode, done.stderr) == (1, "tonnage-test: [Errno 28] No space left on device\n")
 
 
-def test_without_any_configuration_it_says_where_one_was_looked_for(tmp_path: pathlib.Path) -> None:
+def test_errors_without_a_configuration_file_name_the_searched_folders(tmp_path: pathlib.Path) -> None:
     if cfg.find_config_files("tonnage", "tonnage-manage"):
         pytest.skip("this machine has a configuration of Tonnage")
     unset = "tonnage-manage: option [database] connection is not set: it takes the URL of the ledger's database"
@@ -243,7 +243,7 @@ def test_without_any_configuration_it_says_where_one_was_looked_for(tmp_path: pa
     assert check() == f"{unset}\n"
 
 
-def test_a_process_that_a_native_library_brings_down_tells_what_it_was_doing(file: pathlib.Path) -> None:
+def test_a_crash_in_a_native_library_prints_a_traceback(file: pathlib.Path) -> None:
     file.write_text("")
     broken = PROGRAM.replace("    print(", "    import ctypes\n    ctypes.string_at(0)\n    print(")
     done = subprocess.run(

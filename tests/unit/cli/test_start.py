@@ -11,7 +11,7 @@ import pytest
 
 from tonnage.cli import start
 
-#: What a command may import: slow, and careless with what is raised meanwhile.
+#: A slow module that catches all exceptions during its import.
 SLOW = """
 import signal
 import time
@@ -38,7 +38,7 @@ def folder(tmp_path: pathlib.Path) -> pathlib.Path:
 
 @pytest.fixture(autouse=True)
 def interruptible() -> Iterator[None]:
-    """Let what is started here be interrupted, also where the tests themselves were started in the background."""
+    """Enable SIGINT for the processes of these tests, even if the tests run in the background."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -54,7 +54,7 @@ def begin(folder: pathlib.Path) -> "subprocess.Popen[str]":
     )
 
 
-def test_ctrl_c_while_a_command_is_being_imported_ends_it_quietly(folder: pathlib.Path) -> None:
+def test_ctrl_c_during_the_import_ends_a_command_quietly(folder: pathlib.Path) -> None:
     process = begin(folder)
     assert process.stdout is not None
     with process:
@@ -67,20 +67,20 @@ def test_ctrl_c_while_a_command_is_being_imported_ends_it_quietly(folder: pathli
     assert process.returncode == 130
 
 
-def test_later_it_is_an_exception_again(folder: pathlib.Path) -> None:
+def test_ctrl_c_after_the_import_raises_an_exception(folder: pathlib.Path) -> None:
     (folder / "slow_command.py").write_text(SLOW.replace("sleep(60)", "sleep(0)"))
     process = begin(folder)
     assert "main: <built-in function default_int_handler>" in process.communicate(timeout=30)[1]
 
 
-def test_garbage_is_collected_once_everything_is_imported(folder: pathlib.Path) -> None:
+def test_garbage_is_collected_after_the_import(folder: pathlib.Path) -> None:
     (folder / "slow_command.py").write_text(
         "import gc\nduring = gc.isenabled()\ndef main():\n    raise SystemExit(f'{during}, then {gc.isenabled()}')\n"
     )
     assert "False, then True" in begin(folder).communicate(timeout=30)[1]
 
 
-def test_every_command_is_started_this_way() -> None:
+def test_every_command_has_an_entry_point_in_this_module() -> None:
     scripts = [each for each in metadata.distribution("tonnage").entry_points if each.group == "console_scripts"]
     assert len(scripts) == 8
     started: list[str] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slips of the pen in configuration files, and what is none."""
+"""Tests of the detection of unknown options in configuration files."""
 
 import pathlib
 
@@ -53,7 +53,7 @@ its_own = 1
 """
 
 
-def configured(file: pathlib.Path, *, agent: bool) -> cfg.ConfigOpts:
+def read_config(file: pathlib.Path, *, agent: bool) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     log.register_options(conf)
     register = [agent_options.register] if agent else [settings.register, database.register]
@@ -65,7 +65,7 @@ def configured(file: pathlib.Path, *, agent: bool) -> cfg.ConfigOpts:
     return conf
 
 
-def test_slips_are_told_with_what_may_have_been_meant(tmp_path: pathlib.Path) -> None:
+def test_unknown_options_are_reported_with_suggestions(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "tonnage.conf"
     file.write_text(STANDALONE.format(folder=tmp_path))
     everywhere = [
@@ -85,26 +85,26 @@ def test_slips_are_told_with_what_may_have_been_meant(tmp_path: pathlib.Path) ->
         ("thin:a", "reserved_percentige", "there is no such option; is it reserved_percentage?"),
     ]
     for agent, expected in ((False, everywhere), (True, everywhere + on_agents)):
-        told = unknown_options.find(configured(file, agent=agent))
-        assert told == [f"[{section}] {name} in {file} has no effect: {why}" for section, name, why in expected]
+        found = unknown_options.find(read_config(file, agent=agent))
+        assert found == [f"[{section}] {name} in {file} has no effect: {why}" for section, name, why in expected]
 
 
-def test_the_configurations_that_come_with_it_have_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    # What usually stands there is known without asking every part for its options.
-    monkeypatch.delattr(option_names, "everywhere")
+def test_the_shipped_configurations_have_no_unknown_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The file has the usual names, so the slow collection of all names is not necessary.
+    monkeypatch.delattr(option_names, "collect")
     files = [ROOT / "etc" / "tonnage-standalone.conf", *(ROOT / "docs" / "examples").rglob("*.conf")]
     assert len(files) > 3
     for file in files:
         if "example-plugins" not in str(file):
-            assert unknown_options.find(configured(file, agent=False)) == []
+            assert unknown_options.find(read_config(file, agent=False)) == []
 
 
-def test_the_file_of_names_has_none_that_are_gone() -> None:
-    """Some may be missing: they are found the slow way."""
+def test_the_file_of_names_has_no_obsolete_names() -> None:
+    """Names may be missing in the file: collect() finds them."""
     listed = opts.list_opts()
     ours = {str(getattr(group, "name", group) or "DEFAULT") for group, _ in listed} - {"backend", "DEFAULT"}
-    known, file = option_names.everywhere(), option_names.of_file()
-    # Those of libraries are as many as their releases have.
+    known, file = option_names.collect(), option_names.from_file()
+    # Options of libraries depend on their releases, so they are not compared.
     assert {section: file[section] - known[section] for section in ours & file.keys()} == {
         section: set() for section in ours & file.keys()
     }, "run `make sample-config`"
@@ -112,7 +112,7 @@ def test_the_file_of_names_has_none_that_are_gone() -> None:
 
 
 @pytest.mark.parametrize("kind", [ModuleNotFoundError, SystemExit])
-def test_a_plugin_that_cannot_be_loaded_is_told_once(
+def test_a_plugin_that_cannot_be_loaded_is_logged_once(
     kind: type[BaseException], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken() -> list[object]:
@@ -121,7 +121,7 @@ def test_a_plugin_that_cannot_be_loaded_is_told_once(
     monkeypatch.setattr(opts, "list_opts", broken)
     file = tmp_path / "tonnage.conf"
     file.write_text("[DEFAULT]\nmoon = 1\n")
-    unknown_options.warn(configured(file, agent=False))
+    unknown_options.warn(read_config(file, agent=False))
     assert [record.message for record in caplog.records] == [
         f"The names of options have not been checked: {kind.__name__}: No module named 'nowhere'"
     ]

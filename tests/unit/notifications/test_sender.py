@@ -113,6 +113,6 @@ def test_the_thread_continues_after_a_failure_and_stops_on_request(
     assert receiver.came.wait(30)
     sender.stop()
     sender.wait()
-    sender._thread.join(60)  # wait() does not wait for a long commit
+    sender._worker.stop(60)  # wait() does not wait for a long commit
     assert not any(thread.name == "announcements-c" for thread in threading.enumerate())
     assert caplog.messages == ["Announcements wait (c): number 1 was refused"] * 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How many groups a project may have, whoever asks for them."""
+"""The limit on the number of groups of a project."""
 
 import pytest
 
@@ -13,7 +13,7 @@ from tonnage.quotas.limits import Resource
 from tonnage.quotas.options import Settings
 
 
-def asked(database: Database, user_id: str) -> ledger_groups.NewGroup:
+def new_group(database: Database, user_id: str) -> ledger_groups.NewGroup:
     with database.reading() as session:
         kind = group_types.find(session, "gold")
     return ledger_groups.NewGroup(
@@ -28,21 +28,21 @@ def world() -> World:
 
 @pytest.fixture
 def database(world: World) -> Database:
-    """A ledger in memory, which ends with its world."""
+    """The in-memory ledger of the world."""
     world.database.run(group_types.create, "gold")
     return world.database
 
 
 @pytest.mark.parametrize("user_id", ["", "someone"])
-def test_the_limit_of_a_project_counts_for_all_its_users_and_for_nobody(database: Database, user_id: str) -> None:
+def test_the_limit_of_a_project_applies_with_and_without_a_user(database: Database, user_id: str) -> None:
     settings = Settings({Resource.GROUPS: 1})
-    group_limit.create(database, settings, asked(database, user_id))
+    group_limit.create(database, settings, new_group(database, user_id))
     with pytest.raises(errors.OverQuota):
-        group_limit.create(database, settings, asked(database, user_id))
+        group_limit.create(database, settings, new_group(database, user_id))
 
 
-def test_one_that_is_made_twice_as_nobody_knows_of_the_first_time_is_one(database: Database) -> None:
-    wanted, settings = asked(database, "someone"), Settings({Resource.GROUPS: 1})
+def test_a_repeated_create_of_a_group_makes_one_group(database: Database) -> None:
+    wanted, settings = new_group(database, "someone"), Settings({Resource.GROUPS: 1})
     assert (
         group_limit.create(database, settings, wanted).id
         == group_limit.create(database, settings, wanted).id

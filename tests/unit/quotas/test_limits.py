@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Precedence and names of limits."""
+
 import pytest
 
 from tonnage.quotas import limits
@@ -21,8 +23,8 @@ CLASS = Place(Holder.CLASS, "default")
         ({Place(Holder.PROJECT, "other"): 1, Place(Holder.CLASS, "other"): 1}, 1000),
     ],
 )
-def test_the_nearest_limit_counts(rows: dict[Place, int], expected: int) -> None:
-    """User in the project, project, quota class, option."""
+def test_the_most_specific_limit_applies(rows: dict[Place, int], expected: int) -> None:
+    """Order: user in the project, project, quota class, option."""
     found = Limits({Resource.GIGABYTES: 1000}, {place: {GIGABYTES: value} for place, value in rows.items()})
     assert found.of_user("p", "u", GIGABYTES) == expected
 
@@ -33,8 +35,8 @@ def test_a_type_has_no_limit_unless_one_is_set() -> None:
     assert Limits(defaults, {CLASS: {OF_TYPE: 5}}).of_project("p", OF_TYPE) == 5
 
 
-def test_what_a_user_has_is_held_against_a_limit_of_his_own_alone() -> None:
-    """The project's limit is that of all its users together."""
+def test_a_users_usage_is_compared_with_the_users_own_limit_only() -> None:
+    """The project's limit applies to all its users together."""
     found = Limits({Resource.GIGABYTES: 1000}, {PROJECT: {GIGABYTES: 70}})
     assert found.at(Scope("p", "u"), Resource.GIGABYTES) == limits.UNLIMITED
     assert found.at(Scope("p"), Resource.GIGABYTES) == 70
@@ -53,14 +55,14 @@ def test_what_a_user_has_is_held_against_a_limit_of_his_own_alone() -> None:
         ("cores", None),
     ],
 )
-def test_names_are_those_of_clients(text: str, expected: Item | None) -> None:
+def test_items_have_the_names_of_clients(text: str, expected: Item | None) -> None:
     ids = {"fast": "t1", "a_b": "t2"}
     assert limits.parse(text, ids) == expected
     if expected is not None:
         assert limits.name(expected, {value: key for key, value in ids.items()}) == text
 
 
-def test_all_that_can_be_limited_has_a_name_of_its_own() -> None:
+def test_every_item_has_a_unique_name() -> None:
     names = {limits.name(item, {"t1": "fast"}) for item in limits.items(["t1"])}
     assert len(names) == len(limits.items(["t1"]))
     assert {"volumes_fast", "gigabytes_fast", "snapshots_fast", "backup_gigabytes"} <= names

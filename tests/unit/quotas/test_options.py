@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Options of quotas."""
+
 import pathlib
 
 import pytest
@@ -30,7 +32,7 @@ def test_defaults_are_cinders() -> None:
     }
 
 
-def test_limits_follow_when_the_configuration_is_read_again(tmp_path: pathlib.Path) -> None:
+def test_limits_change_when_the_configuration_is_reloaded(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "tonnage.conf"
     file.write_text("[DEFAULT]\nquota_volumes = 5\n")
     conf = cfg.ConfigOpts()
@@ -47,7 +49,7 @@ def test_limits_follow_when_the_configuration_is_read_again(tmp_path: pathlib.Pa
     assert defaults[Resource.VOLUMES] == 6
 
 
-def test_counters_are_believed_for_a_while_or_not_at_all() -> None:
+def test_counters_are_trusted_for_a_while_or_not_at_all() -> None:
     assert options.from_conf(configured()).counters_last > 0
     assert options.from_conf(configured(usage_source="ledger")).counters_last == 0
 
@@ -61,7 +63,7 @@ def test_counters_are_believed_for_a_while_or_not_at_all() -> None:
         ({"count_usage_from_placement": True}, Source.PLACEMENT),
     ],
 )
-def test_placement_has_two_names(values: dict[str, object], source: Source) -> None:
+def test_placement_can_be_chosen_by_two_options(values: dict[str, object], source: Source) -> None:
     conf = configured(**values)
     assert options.source(conf) is source
     assert options.from_conf(conf).placed_only is (source is Source.PLACEMENT)

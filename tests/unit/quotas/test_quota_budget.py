@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The quota left for the requests of one transaction."""
+
 from dataclasses import replace
 
 import pytest
@@ -13,7 +15,7 @@ VOLUMES, GIGABYTES = Item(Resource.VOLUMES), Item(Resource.GIGABYTES)
 FAST = Item(Resource.GIGABYTES, "t")
 
 
-def create(size: int, kind: str = "") -> Demand:
+def demand(size: int, kind: str = "") -> Demand:
     return Demand(
         project_id="p",
         user_id="u",
@@ -24,57 +26,57 @@ def create(size: int, kind: str = "") -> Demand:
     )
 
 
-def given(rows: dict[Place, dict[Item, int]], used: dict[Scope, Used]) -> Allowance:
+def budget_of(rows: dict[Place, dict[Item, int]], used: dict[Scope, Used]) -> Allowance:
     return Allowance(Limits({}, rows), used)
 
 
-def test_each_request_sees_what_those_before_it_took() -> None:
-    may = given({PROJECT: {GIGABYTES: 10}}, {Scope("p"): Used(1, 3)})
-    assert may.excess([create(7)]) is None
-    may.take([create(4)])
-    assert may.excess([create(3)]) is None
-    assert may.excess([create(4)]) == Excess("gigabytes", 10, 7, 4)
-    assert may.taken == {Scope("p"): Used(1, 4)}
+def test_each_request_counts_for_the_next_ones() -> None:
+    budget = budget_of({PROJECT: {GIGABYTES: 10}}, {Scope("p"): Used(1, 3)})
+    assert budget.excess([demand(7)]) is None
+    budget.take([demand(4)])
+    assert budget.excess([demand(3)]) is None
+    assert budget.excess([demand(4)]) == Excess("gigabytes", 10, 7, 4)
+    assert budget.taken == {Scope("p"): Used(1, 4)}
 
 
-def test_volumes_that_come_all_or_none_count_together() -> None:
-    may = given({PROJECT: {VOLUMES: 3}}, {Scope("p"): Used(1, 0)})
-    assert may.excess([create(1), create(1)]) is None
-    assert may.excess([create(1)] * 3) == Excess("volumes", 3, 3, 1)
-    assert may.taken == {}
+def test_volumes_of_one_request_count_together() -> None:
+    budget = budget_of({PROJECT: {VOLUMES: 3}}, {Scope("p"): Used(1, 0)})
+    assert budget.excess([demand(1), demand(1)]) is None
+    assert budget.excess([demand(1)] * 3) == Excess("volumes", 3, 3, 1)
+    assert budget.taken == {}
 
 
-def test_a_growth_does_not_mind_that_there_are_too_many_volumes() -> None:
-    growth = replace(create(5), takes=Used(0, 2))
-    may = given({PROJECT: {VOLUMES: 1, GIGABYTES: 10}}, {Scope("p"): Used(4, 8)})
-    assert may.excess([growth]) is None
-    assert may.excess([create(1)]) == Excess("volumes", 1, 4, 1)
+def test_an_extend_is_not_refused_for_too_many_volumes() -> None:
+    growth = replace(demand(5), takes=Used(0, 2))
+    budget = budget_of({PROJECT: {VOLUMES: 1, GIGABYTES: 10}}, {Scope("p"): Used(4, 8)})
+    assert budget.excess([growth]) is None
+    assert budget.excess([demand(1)]) == Excess("volumes", 1, 4, 1)
 
 
-def test_a_new_type_counts_for_the_type_alone() -> None:
-    retype = replace(create(5, "t"), new=False, size_gb=0)
-    may = given({PROJECT: {VOLUMES: 0, GIGABYTES: 0, FAST: 9}}, {Scope("p", "", "t"): Used(1, 4)})
-    assert may.excess([retype]) is None
-    may.take([retype])
-    assert may.excess([retype]) == Excess("gigabytes_fast", 9, 9, 5)
+def test_a_retype_counts_for_the_new_type_only() -> None:
+    retype = replace(demand(5, "t"), new=False, size_gb=0)
+    budget = budget_of({PROJECT: {VOLUMES: 0, GIGABYTES: 0, FAST: 9}}, {Scope("p", "", "t"): Used(1, 4)})
+    assert budget.excess([retype]) is None
+    budget.take([retype])
+    assert budget.excess([retype]) == Excess("gigabytes_fast", 9, 9, 5)
 
 
-def test_the_size_of_one_volume_has_a_limit_of_its_own() -> None:
-    may = given({PROJECT: {Item(Resource.PER_VOLUME_GIGABYTES): 4}}, {})
-    assert may.excess([create(4)]) is None
-    found = may.excess([create(5)])
+def test_the_size_of_a_single_volume_is_limited() -> None:
+    budget = budget_of({PROJECT: {Item(Resource.PER_VOLUME_GIGABYTES): 4}}, {})
+    assert budget.excess([demand(4)]) is None
+    found = budget.excess([demand(5)])
     assert found == Excess("per_volume_gigabytes", 4, 0, 5)
     assert found.sentence == (
         "VolumeSizeExceedsLimit: Requested volume size 5G is larger than maximum allowed limit 4G."
     )
 
 
-def test_a_limit_of_one_user_stands_beside_that_of_the_project() -> None:
-    may = given(
+def test_a_users_limit_and_the_projects_limit_both_apply() -> None:
+    budget = budget_of(
         {PROJECT: {GIGABYTES: 10}, USER: {GIGABYTES: 20}}, {Scope("p"): Used(0, 6), Scope("p", "u"): Used(0, 16)}
     )
-    assert may.excess([create(4)]) is None
-    assert may.excess([create(5)]) == Excess("gigabytes", 10, 6, 5)
+    assert budget.excess([demand(4)]) is None
+    assert budget.excess([demand(5)]) == Excess("gigabytes", 10, 6, 5)
 
 
 @pytest.mark.parametrize(
@@ -87,10 +89,10 @@ def test_a_limit_of_one_user_stands_beside_that_of_the_project() -> None:
         ({USER: {GIGABYTES: 5}}, {Scope("p", "u")}),
     ],
 )
-def test_only_what_is_limited_is_looked_at(limited: dict[Place, dict[Item, int]], scopes: set[Scope]) -> None:
-    assert quota_budget.binding(Limits({}, limited), [create(1, "t")]).keys() == scopes
+def test_only_limited_scopes_are_read(limited: dict[Place, dict[Item, int]], scopes: set[Scope]) -> None:
+    assert quota_budget.binding(Limits({}, limited), [demand(1, "t")]).keys() == scopes
 
 
-def test_what_was_not_looked_at_is_not_guessed() -> None:
+def test_a_scope_whose_usage_was_not_read_raises_quota_taken() -> None:
     with pytest.raises(QuotaTaken):
-        given({PROJECT: {VOLUMES: 5}}, {}).excess([create(1)])
+        budget_of({PROJECT: {VOLUMES: 5}}, {}).excess([demand(1)])

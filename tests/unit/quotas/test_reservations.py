@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas and the ledger together: random requests, each admitted or turned away exactly as the volumes' rows say."""
+"""Quotas and the ledger together: random requests are admitted or refused exactly as the volumes' rows require."""
 
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
@@ -15,7 +15,7 @@ from sqlalchemy.orm import attributes
 from tests.unit.ledger.claims import test_managed_volumes
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.capacity import errors
-from tonnage.ledger.catalog import volume_types, volume_usage
+from tonnage.ledger.catalog import type_catalog, volume_types, volume_usage
 from tonnage.ledger.claims import deletions, operation_outcomes
 from tonnage.quotas import limit_rows, options, usage_counters
 from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
@@ -32,6 +32,7 @@ from tonnage.rpc.messages import (
 )
 from tonnage.scheduler.decisions import lookups
 from tonnage.scheduler.decisions.placement_requests import Move
+from tonnage.scheduler.decisions.request_spec import Lookup
 
 PROJECT = Place(Holder.PROJECT, "demo")
 USER = Place(Holder.PROJECT, "demo", "u")
@@ -43,7 +44,7 @@ def limit(world: World, place: Place, values: dict[Item, int]) -> None:
 
 
 def used(world: World) -> dict[Scope, Used]:
-    """Return what the rows of the volumes say, read apart from how Tonnage reads them."""
+    """Return the usage by the rows of the volumes, computed apart from Tonnage's code."""
     found: dict[Scope, Used] = {}
 
     def add(user: str, kinds: Iterable[str], more: Used) -> None:
@@ -63,14 +64,17 @@ def used(world: World) -> dict[Scope, Used]:
 
 @dataclass
 class Game:
-    """A world, and what is known of it from outside."""
+    """A world, and its state as an observer knows it."""
 
     world: World
     kinds: list[str]
     limits: dict[Place, dict[Item, int]]
 
     def judge(self, *demands: tuple[str, str, Used, bool]) -> bool:
-        """Tell whether there is quota for all of these (user, type, what it takes, whether in all)."""
+        """Return True if there is quota for all demands.
+
+        A demand is a user, a volume type, the usage, and whether it also counts without regard to the type.
+        """
         so_far = used(self.world)
         known = Limits({}, self.limits)
         for user, kind, takes, in_all in demands:
@@ -85,18 +89,18 @@ class Game:
         return True
 
     def check(self) -> None:
-        """Counters that are believed are never below the truth, and nobody counts otherwise than the rows say."""
+        """Trusted counters are never below the real usage, and Tonnage's count equals the rows."""
         truth = used(self.world)
         known = Limits({}, self.limits)
         with self.world.database.reading() as session:
             counted = usage_counters.sums("demo", volume_usage.count(session, "demo"))
-            believed = usage_counters.read(
+            trusted = usage_counters.read(
                 session, [Scope("demo", u, k) for u in ("", "u", "v") for k in ("", *self.kinds)], 60
             )
         assert {scope: each for scope, each in counted.items() if any(each)} == {
             scope: each for scope, each in truth.items() if any(each)
         }
-        for scope, each in believed.items():
+        for scope, each in trusted.items():
             for resource in (Resource.VOLUMES, Resource.GIGABYTES):
                 if known.at(scope, resource) >= 0:
                     assert each.of(resource) >= truth.get(scope, Used()).of(resource), scope
@@ -106,7 +110,7 @@ class Game:
         return replace(self.world.create_message(size), volume_type=name, user_id=user)
 
     def create(self, asked: list[tuple[int, int, str]]) -> None:
-        """Several at once, each for itself: later ones are judged after earlier ones."""
+        """Request several volumes at once, each by itself: later ones are judged after earlier ones."""
         demands = [(user, "" if kind == 0 else self.kinds[kind - 1], Used(1, size), True) for size, kind, user in asked]
         messages = [self.message(*each) for each in asked]
         expected: list[Any] = []
@@ -192,9 +196,9 @@ STEPS = st.one_of(
 
 @hypothesis.settings(max_examples=25, deadline=None)
 @hypothesis.given(counted_each_time=st.booleans(), steps=st.lists(STEPS, min_size=8, max_size=24))
-def test_quota_is_what_the_volumes_leave_of_the_limits(counted_each_time: bool, steps: list[Any]) -> None:
+def test_random_requests_are_admitted_exactly_within_the_limits(counted_each_time: bool, steps: list[Any]) -> None:
     world = World({"p0": StoragePool(10_000, 2.0, thin=True, thick=False)}).started()
-    world.placer._quotas = options.Settings({}, 0.0 if counted_each_time else 60.0)
+    world.placer.quotas = options.Settings({}, 0.0 if counted_each_time else 60.0)
     kinds = [world.database.run(volume_types.create, name).id for name in ("fast", "slow")]
     game = Game(world, kinds, {})
     game.change(6, 14, 9, -1)
@@ -211,7 +215,7 @@ def limited(volumes: int = -1, gigabytes: int = -1) -> World:
 
 
 def statements(world: World, work: Callable[[], object]) -> list[str]:
-    """Return what is sent to the database about quotas."""
+    """Return the verbs of the statements about quotas that are sent to the database."""
     sent: list[str] = []
 
     def note(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
@@ -224,19 +228,20 @@ def statements(world: World, work: Callable[[], object]) -> list[str]:
     return sent
 
 
-def test_where_nothing_is_limited_the_limits_are_looked_up_and_that_is_all() -> None:
+def test_without_limits_only_the_limits_are_read() -> None:
     world = limited()
     assert statements(world, lambda: world.create(1, 2, 3)) == ["SELECT"]
     assert world.rows("SELECT COUNT(*) FROM quota_usages") == [(0,)]
 
 
-def test_many_requests_cost_one_update() -> None:
+def test_a_batch_of_requests_needs_one_update() -> None:
     world = limited(gigabytes=100)
     world.create(1)
-    assert statements(world, lambda: world.create(*[1] * 20)) == ["SELECT", "SELECT", "UPDATE"]
+    # Whether there is any limit, the limits, the counters, and these again with more in them.
+    assert statements(world, lambda: world.create(*[1] * 20)) == ["SELECT", "SELECT", "SELECT", "UPDATE"]
 
 
-def test_a_refusal_for_lack_of_quota_asks_no_pool_and_is_answered_again() -> None:
+def test_a_quota_refusal_is_stored_as_the_answer_of_the_request() -> None:
     world = limited(gigabytes=5)
     message = world.create_message(6)
     [first] = world.place([message])
@@ -253,20 +258,20 @@ def test_a_refusal_for_lack_of_quota_asks_no_pool_and_is_answered_again() -> Non
     assert isinstance(world.create(6)[0], Answer)
 
 
-def test_who_has_no_quota_keeps_nobody_else_from_it() -> None:
+def test_a_request_over_quota_does_not_affect_other_requests() -> None:
     world = limited(volumes=2)
     others = [replace(world.create_message(1), project_id="other") for _ in range(3)]
     answers = world.place([*map(world.create_message, [1, 1, 1]), *others])
     assert [isinstance(each, Answer) and each.pool is not None for each in answers] == [True] * 2 + [False] + [True] * 3
 
 
-def test_what_no_pool_takes_leaves_its_quota_to_those_after_it() -> None:
+def test_a_refused_request_leaves_its_quota_to_later_ones() -> None:
     world = limited(gigabytes=1000)
     answers = world.create(900, 200)
     assert [isinstance(each, Answer) and each.pool is not None for each in answers] == [False, True]
 
 
-def test_a_volume_that_could_not_be_made_counts_until_it_is_deleted() -> None:
+def test_a_failed_volume_counts_until_it_is_deleted() -> None:
     world = limited(volumes=1)
     [made] = world.create(1)
     assert isinstance(made, Answer)
@@ -283,15 +288,15 @@ def test_a_volume_that_could_not_be_made_counts_until_it_is_deleted() -> None:
 
 
 @pytest.mark.parametrize("placed_only", [False, True])
-def test_a_volume_in_no_pool_may_count_as_a_volume_alone(placed_only: bool) -> None:
+def test_a_volume_in_no_pool_counts_without_its_size_if_configured(placed_only: bool) -> None:
     world = limited(volumes=3, gigabytes=5)
-    world.placer._quotas = options.Settings(placed_only=placed_only)
+    world.placer.quotas = options.Settings(placed_only=placed_only)
     [made] = world.create(5)
     assert isinstance(made, Answer)
     outcome = world.agent.work(fails=True, clean=True)
     assert outcome is not None
     world.deliver(outcome)
-    # As long as it waits for another pool it counts.
+    # While it waits for another pool it counts.
     assert not Game.has_quota(world.create(1)[0])
     world.database.run(operation_outcomes.fail_volume, made.volume_id, "nothing could make it")
     assert world.rows("SELECT status, pool_id FROM volumes") == [("error", None)]
@@ -300,7 +305,7 @@ def test_a_volume_in_no_pool_may_count_as_a_volume_alone(placed_only: bool) -> N
 
 
 class Elsewhere:
-    """Something that is used beside the ledger's volumes, in GiB by scope."""
+    """A source of external usage, in GiB by scope."""
 
     def __init__(self, **used: int) -> None:
         self.used = used
@@ -314,11 +319,11 @@ class Elsewhere:
 
 
 @pytest.mark.parametrize("counters_last", [0.0, 60.0])
-def test_what_is_used_elsewhere_counts_and_is_in_no_counter(counters_last: float) -> None:
+def test_external_usage_counts_without_being_stored(counters_last: float) -> None:
     world = limited(gigabytes=20)
     limit(world, USER, {GIGABYTES: 8})
     elsewhere = Elsewhere(all=10, u=3)
-    world.placer._quotas = options.Settings({}, counters_last, beside=elsewhere)
+    world.placer.quotas = options.Settings({}, counters_last, beside=elsewhere)
     [refused, mine, no_more, others, neither] = world.place(
         [
             replace(world.create_message(size), user_id=user)
@@ -337,18 +342,18 @@ def test_what_is_used_elsewhere_counts_and_is_in_no_counter(counters_last: float
     assert refused.refusal.excess is not None
     assert (refused.refusal.excess.limit, refused.refusal.excess.used) == (20, 10)
     assert world.rows("SELECT user_id, gigabytes FROM quota_usages ORDER BY user_id")[:2] == [("", 10), ("u", 5)]
-    # More than the limit is used elsewhere.
+    # The external usage exceeds the limit.
     elsewhere.used["all"] = 100
     assert not Game.has_quota(world.create(1)[0])
     elsewhere.used["all"] = 9
     assert Game.has_quota(world.create(1)[0])
 
 
-def test_limits_go_with_their_type_and_not_with_its_name() -> None:
+def test_limits_belong_to_the_id_of_a_type() -> None:
     world = limited()
     kind = world.database.run(volume_types.create, "fast")
     limit(world, PROJECT, {Item(Resource.VOLUMES, kind.id): 0})
-    world.database.run(volume_types.update, kind.id, volume_types.Changes(name="rapid"))
+    world.database.run(volume_types.update, kind.id, type_catalog.Changes(name="rapid"))
     [answer] = world.place([replace(world.create_message(1), volume_type="rapid")])
     assert isinstance(answer, Answer)
     assert answer.refusal is not None
@@ -359,7 +364,7 @@ def test_limits_go_with_their_type_and_not_with_its_name() -> None:
 
 
 def typed(world: World, of_type: int) -> tuple[str, list[str]]:
-    """Return a type of which the project may have so many GiB, and two volumes of 3 GiB without a type."""
+    """Return a type with a limit in GiB for the project, and two volumes of 3 GiB without a type."""
     kind = world.database.run(volume_types.create, "fast").id
     limit(world, PROJECT, {Item(Resource.GIGABYTES, kind): of_type})
     return kind, [world.made(3), world.made(3)]
@@ -369,7 +374,7 @@ def retype(world: World, volume_id: str, kind: str, policy: MigrationPolicy = Mi
     return RetypeVolume(request_id=world.request_id(), volume_id=volume_id, volume_type=kind, migration_policy=policy)
 
 
-def test_volumes_that_get_a_type_together_share_what_is_left_of_it() -> None:
+def test_retypes_of_one_batch_share_the_quota_of_the_type() -> None:
     world = limited()
     kind, made = typed(world, 5)
     answers = world.place([retype(world, volume_id, kind) for volume_id in made])
@@ -378,13 +383,11 @@ def test_volumes_that_get_a_type_together_share_what_is_left_of_it() -> None:
 
 
 @pytest.mark.parametrize("asked", ["extend", "retype"])
-def test_what_was_changed_by_another_request_meanwhile_is_judged_as_it_is(
-    asked: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The other one commits after this one has looked the volume up."""
+def test_a_concurrent_change_is_judged_by_the_current_row(asked: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other request is committed after this one has read the volume."""
     world = limited()
     kind, [volume_id, _] = typed(world, 4)
-    look_up, missed = lookups.look_up, [True]
+    look_up, missed = lookups.read_references, [True]
     if asked == "extend":
         assert Game.has_quota(world.place([retype(world, volume_id, kind)])[0])
         before: dict[str, Any] = {"volume_type_id": None, "volume_type": None}
@@ -395,7 +398,7 @@ def test_what_was_changed_by_another_request_meanwhile_is_judged_as_it_is(
         before = {"size_gb": 3}
         message = retype(world, volume_id, kind)
 
-    def looked_up_before(session: orm.Session, work: Any) -> lookups.Lookup:
+    def looked_up_before(session: orm.Session, work: Any) -> Lookup:
         found = look_up(session, work)
         if missed:
             missed.clear()
@@ -404,9 +407,9 @@ def test_what_was_changed_by_another_request_meanwhile_is_judged_as_it_is(
                 attributes.set_committed_value(found.volumes[volume_id], name, value)
         return found
 
-    # Else all is looked up again for the counter that has to be made first.
+    # Otherwise the request is read again, as the counter row has to be inserted first.
     world.database.run(usage_counters.make, [Scope("demo", "", kind)])
-    monkeypatch.setattr(lookups, "look_up", looked_up_before)
+    monkeypatch.setattr(lookups, "read_references", looked_up_before)
     [answer] = world.place([message])
     assert isinstance(answer, Answer)
     assert answer.refusal is not None
@@ -414,10 +417,10 @@ def test_what_was_changed_by_another_request_meanwhile_is_judged_as_it_is(
     assert answer.refusal.excess.resource == "gigabytes_fast"
 
 
-def test_a_volume_that_moves_for_its_new_type_counts_for_both_until_it_is_there() -> None:
+def test_a_migrating_retype_counts_for_both_types() -> None:
     world = limited()
     kind, [volume_id, _] = typed(world, 5)
-    # In its pool it would be thick from now on.
+    # With the new type it would be thick in its pool.
     for pool in world.pools.values():
         pool.thick = True
     world.report()
@@ -432,9 +435,9 @@ def test_a_volume_that_moves_for_its_new_type_counts_for_both_until_it_is_there(
 
 
 @pytest.mark.parametrize("counters_last", [0.0, 60.0])
-def test_a_volume_that_moves_counts_once_and_one_that_is_let_go_of_no_more(counters_last: float) -> None:
+def test_a_migrating_volume_counts_once_and_an_unmanaged_one_not_at_all(counters_last: float) -> None:
     world = World({name: StoragePool(100, 2.0, thin=True, thick=False) for name in ("p0", "p1")}).started()
-    world.placer._quotas = replace(world.placer._quotas, counters_last=counters_last)
+    world.placer.quotas = replace(world.placer.quotas, counters_last=counters_last)
     limit(world, PROJECT, {VOLUMES: 2, GIGABYTES: 10})
     volume_id = world.made(8)
 
@@ -455,7 +458,7 @@ def test_a_volume_that_moves_counts_once_and_one_that_is_let_go_of_no_more(count
     assert [fits(10), fits(9), fits(1)] == [False, True, False]
 
 
-def test_what_was_placed_without_a_limit_counts_when_there_is_one_again() -> None:
+def test_usage_without_a_limit_counts_once_a_limit_is_set() -> None:
     world = limited(gigabytes=10)
     world.create(1)
     limit(world, PROJECT, {GIGABYTES: -1})
@@ -466,7 +469,7 @@ def test_what_was_placed_without_a_limit_counts_when_there_is_one_again() -> Non
     assert answer.refusal is not None
 
 
-def test_what_was_taken_over_counts_with_the_size_that_it_turned_out_to_have() -> None:
+def test_a_managed_volume_counts_with_its_real_size() -> None:
     world = test_managed_volumes.with_files({"strange": 8})
     limit(world, PROJECT, {GIGABYTES: 10})
     world.create(1)

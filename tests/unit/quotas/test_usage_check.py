@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The check of usage counters and their correction."""
+
 import datetime
 
 import sqlalchemy as sa
@@ -11,7 +13,7 @@ from tonnage.quotas.usage_check import Cause
 from tonnage.rpc.messages import Answer
 
 
-def test_a_counter_behind_the_volumes_is_found_and_set_right() -> None:
+def test_a_counter_behind_the_volumes_is_found_and_corrected() -> None:
     world = limited(gigabytes=100)
     world.create(5, 7)
     assert usage_check.check(world.database).findings == []
@@ -31,15 +33,15 @@ def test_a_counter_behind_the_volumes_is_found_and_set_right() -> None:
     assert world.rows("SELECT gigabytes FROM quota_usages") == [(12,)]
 
 
-def test_what_has_no_limit_is_counted_beside_what_has_one() -> None:
-    """A counter is believed as a whole, whichever of its figures is limited."""
+def test_unlimited_resources_are_counted_with_limited_ones() -> None:
+    """A counter row is trusted as a whole, whichever of its figures is limited."""
     world = limited(volumes=5)
     volume_id = world.made(3)
     assert isinstance(world.extend(volume_id, 9), Answer)
     assert usage_check.check(world.database).findings == []
 
 
-def test_a_counter_that_is_too_old_to_be_believed_is_no_drift() -> None:
+def test_an_untrusted_counter_is_no_drift() -> None:
     world = limited(gigabytes=100)
     world.create(5, 7)
     long_ago = datetime.datetime(2020, 1, 1)  # noqa: DTZ001  (the ledger's times are UTC without a zone)
@@ -48,7 +50,7 @@ def test_a_counter_that_is_too_old_to_be_believed_is_no_drift() -> None:
     assert usage_check.check(world.database).findings == []
 
 
-def test_what_has_ended_is_no_drift() -> None:
+def test_a_counter_ahead_of_the_volumes_is_no_drift() -> None:
     world = limited(gigabytes=100)
     [made] = world.create(5)
     assert isinstance(made, Answer)
@@ -62,7 +64,7 @@ def test_what_has_ended_is_no_drift() -> None:
     assert usage_check.check(world.database).findings == []
 
 
-def test_limits_of_a_type_that_a_release_before_has_deleted_are_forgotten() -> None:
+def test_limits_of_deleted_types_are_removed() -> None:
     world = limited(gigabytes=100)
     limit(world, PROJECT, {Item(Resource.GIGABYTES, "no-such-type"): 5, GIGABYTES: 100})
     [found] = usage_check.sync(world.database).findings

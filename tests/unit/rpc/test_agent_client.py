@@ -61,7 +61,7 @@ def command(number: int) -> messages.Command:
     )
 
 
-def test_messages_reach_their_agent_alone_and_in_order(bus: transport.Transport, agents: dict[str, Agent]) -> None:
+def test_messages_reach_only_their_agent_and_in_order(bus: transport.Transport, agents: dict[str, Agent]) -> None:
     client = AgentClient(bus)
     sent = [command(number) for number in range(50)]
     for each in sent:

@@ -12,7 +12,7 @@ from tonnage.rpc import messages, transport
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 
-def test_silence_names_what_was_asked_and_how_long() -> None:
+def test_a_timeout_names_the_method_and_the_seconds() -> None:
     with memory_bus.memory_transport(response_timeout=1) as bus, pytest.raises(errors.Unavailable) as caught:
         SchedulerClient(bus).get_pools(messages.PoolQuery())
     assert str(caught.value) == "no scheduler answered get_pools within rpc_response_timeout = 1 s"
@@ -25,7 +25,7 @@ def test_a_hello_is_given_up_sooner_so_that_it_is_said_again() -> None:
     assert str(caught.value) == "no scheduler answered hello within 5 s"
 
 
-def test_a_bus_that_is_not_there_is_unavailable_and_blocks_nobody() -> None:
+def test_a_bus_that_is_away_is_unavailable_and_blocks_no_caller() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))  # bound, not listening: connections are refused
         url = f"rabbit://guest:guest@127.0.0.1:{taken.getsockname()[1]}/"
@@ -43,11 +43,11 @@ class Rubbish:
     def get_pools(self, ctxt: Any, message: Any) -> Any:
         return "some"
 
-    def orders(self, ctxt: Any, message: Any) -> Any:
+    def request_batch(self, ctxt: Any, message: Any) -> Any:
         return ["done"]
 
 
-def test_an_answer_that_nobody_understands_is_no_fault_of_who_asked() -> None:
+def test_a_malformed_answer_is_not_an_invalid_request() -> None:
     """Least of all where it may have been done: a 400 says that nothing was."""
     request = messages.CreateVolume(request_id="r", volume_id="v", size_gb=1, project_id="p")
     with memory_bus.memory_transport(response_timeout=60) as bus:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.unit.rpc import bus as memory_bus
-from tonnage.rpc.bus_health import Pulse
+from tonnage.rpc.bus_health import BusHealth
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 
@@ -38,60 +38,60 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_many_who_ask_cost_one_message_until_the_answer_is_old() -> None:
+def test_many_callers_share_one_probe_until_its_result_is_old() -> None:
     bus = Bus()
-    pulse = Pulse(bus.send, fresh=5, patience=30, clock=lambda: bus.now)
-    assert [pulse.beats() for _ in range(3)] == [True] * 3
+    health = BusHealth(bus.send, fresh=5, timeout=30, clock=lambda: bus.now)
+    assert [health.probe() for _ in range(3)] == [True] * 3
     assert bus.sent == 1
     bus.refuses = True
     bus.now = 4.9
-    assert pulse.beats(), "it was found to be so a moment ago"
+    assert health.probe(), "it was found to be so a moment ago"
     bus.now = 5.1
-    assert [pulse.beats() for _ in range(3)] == [False] * 3
+    assert [health.probe() for _ in range(3)] == [False] * 3
     assert bus.sent == 2
     bus.refuses = False
     bus.now = 10.3
-    assert pulse.beats()
+    assert health.probe()
 
 
 def test_a_bus_that_does_not_say_anything_is_waited_for_once_and_not_asked_again() -> None:
     bus = Bus()
     bus.taken.clear()
-    pulse = Pulse(bus.send, fresh=5, patience=0.01, clock=lambda: bus.now)
-    assert not pulse.beats()
+    health = BusHealth(bus.send, fresh=5, timeout=0.01, clock=lambda: bus.now)
+    assert not health.probe()
     bus.now = 60.0
-    assert [pulse.beats() for _ in range(3)] == [False] * 3
+    assert [health.probe() for _ in range(3)] == [False] * 3
     assert bus.sent == 1
     bus.taken.set()
-    wait_until(lambda: pulse._attempt is not None and pulse._attempt.done())
-    wait_until(pulse.beats)
+    wait_until(lambda: health._attempt is not None and health._attempt.done())
+    wait_until(health.probe)
     assert bus.sent == 2, "the answer to the first was old when it came"
 
 
-def test_what_goes_wrong_besides_is_no_answer_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_probe_that_fails_unexpectedly_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     bus = Bus()
-    pulse = Pulse(bus.send, fresh=5, patience=30, clock=lambda: bus.now)
+    health = BusHealth(bus.send, fresh=5, timeout=30, clock=lambda: bus.now)
 
     def start(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     with monkeypatch.context() as patched:
         patched.setattr(threading.Thread, "start", start)
-        assert not pulse.beats()
+        assert not health.probe()
     bus.now = 6.0
-    assert pulse.beats()
+    assert health.probe()
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_library_that_ends_the_thread_has_not_sent_anything() -> None:
     bus = Bus()
     bus.exits = True
-    pulse = Pulse(bus.send, fresh=5, patience=30, clock=lambda: bus.now)
-    assert not pulse.beats()
-    wait_until(lambda: all(thread.name != "pulse" for thread in threading.enumerate()))
+    health = BusHealth(bus.send, fresh=5, timeout=30, clock=lambda: bus.now)
+    assert not health.probe()
+    wait_until(lambda: all(thread.name != "bus-probe" for thread in threading.enumerate()))
     bus.exits = False
     bus.now = 6.0
-    assert pulse.beats()
+    assert health.probe()
 
 
 def test_the_client_of_a_bus_that_is_there_and_of_one_that_is_not() -> None:

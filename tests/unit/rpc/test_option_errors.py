@@ -48,7 +48,9 @@ def read(file: pathlib.Path, text: str, name: str, group: str | None = None) -> 
         ("some = " + 200 * "x", f"some = {80 * 'x'}... in FILE: it takes a whole number of at least 1"),
     ],
 )
-def test_option_value_place_and_what_is_allowed(tmp_path: pathlib.Path, line: str, said: str) -> None:
+def test_a_message_has_the_option_its_value_its_place_and_the_allowed_values(
+    tmp_path: pathlib.Path, line: str, said: str
+) -> None:
     name = line.split()[0]
     assert read(tmp_path / "x.conf", f"[DEFAULT]\n{line}\n", name) == f"[DEFAULT] {said}"
     assert read(tmp_path / "x.conf", f"[part]\n{line}\n", name, "part") == f"[part] {said}"

@@ -32,7 +32,7 @@ METHODS = {
     "report",
     "get_pools",
     "explain",
-    "orders",
+    "request_batch",
     "outcomes",
     "stamps",
     "create_group",
@@ -41,7 +41,7 @@ METHODS = {
     "manage_volume",
     "unmanage_volume",
     "set_backend_state",
-    "spelled_pools",
+    "get_pool_list",
     "what_if",
     "fit_nodes",
 }
@@ -160,10 +160,10 @@ def test_a_call_carries_the_message_and_its_answer(
 
 def test_pools_as_text(scheduler: Scheduler, client: SchedulerClient) -> None:
     scheduler.answer = []
-    query = messages.SpelledPoolQuery(volume_type="gold", capabilities={"QoS_support": "True"}, detail=True)
-    assert client.spelled_pools(query) == []
+    query = messages.PoolListQuery(volume_type="gold", capabilities={"QoS_support": "True"}, detail=True)
+    assert client.get_pool_list(query) == []
     seen, arrived = scheduler.seen.get_nowait()
-    assert (seen, serialization.unpack(arrived, messages.SpelledPoolQuery)) == ("spelled_pools", query)
+    assert (seen, serialization.unpack(arrived, messages.PoolListQuery)) == ("get_pool_list", query)
 
 
 MORE: list[tuple[str, str, Any, Any]] = [
@@ -260,13 +260,11 @@ def test_other_calls_carry_the_message_and_its_answer(
     assert serialization.unpack(arrived, type(message)) == message
 
 
-def test_requests_go_as_orders_each_with_an_answer_or_error_of_its_own(
-    scheduler: Scheduler, client: SchedulerClient
-) -> None:
+def test_each_request_of_a_batch_has_its_own_answer_or_error(scheduler: Scheduler, client: SchedulerClient) -> None:
     def answer(message: Any) -> Any:
         return request_batch.serve(message, decide)
 
-    def decide(requests: list[request_batch.Order]) -> list[object]:
+    def decide(requests: list[request_batch.BatchedRequest]) -> list[object]:
         return [
             None
             if isinstance(request, messages.DeleteVolume)
@@ -281,51 +279,53 @@ def test_requests_go_as_orders_each_with_an_answer_or_error_of_its_own(
     assert client.delete(messages.DeleteVolume(request_id="r", volume_id="v")) is None  # type: ignore[func-returns-value]
     with pytest.raises(errors.NotFound, match=r"^no volume v9$"):
         client.extend(messages.ExtendVolume(request_id="r", volume_id="v9", new_size_gb=3))
-    assert [scheduler.seen.get_nowait()[0] for _ in range(3)] == ["orders"] * 3
+    assert [scheduler.seen.get_nowait()[0] for _ in range(3)] == ["request_batch"] * 3
 
 
-def test_threads_that_look_at_all_pools_share_a_call_and_others_do_not_wait_for_them(
+def test_threads_that_request_all_pools_share_a_call_and_other_queries_do_not_wait(
     scheduler: Scheduler, client: SchedulerClient
 ) -> None:
     gate = threading.Event()
-    said = messages.SpelledPools(text=packed_reports.packed(b'{"updated":\0}'), heard="1")
+    answered = messages.PoolListText(text=packed_reports.packed(b'{"updated":\0}'), last_report="1")
 
     def answer(message: Any) -> Any:
         if message["name"] is None and not gate.wait(60):
             raise errors.NotFound("nobody has opened")
-        return [said]
+        return [answered]
 
     scheduler.answer = answer
-    everything = messages.SpelledPoolQuery(detail=True)
-    convoy = client._all_pools[False]._convoy
-    convoy._hurry = 600.0  # whoever waited for the others longer than that would go alone
+    everything = messages.PoolListQuery(detail=True)
+    batcher = client._all_pools[False]._batcher
+    batcher._patience = 600.0  # whoever waited for the others longer than that would go alone
     with futures.ThreadPoolExecutor(6) as threads:
-        first = threads.submit(client.spelled_pools, everything)
+        first = threads.submit(client.get_pool_list, everything)
         scheduler.seen.get(timeout=30)
-        others = [threads.submit(client.spelled_pools, everything) for _ in range(4)]
+        others = [threads.submit(client.get_pool_list, everything) for _ in range(4)]
         deadline = time.monotonic() + 60
-        while len(convoy._waiting) < 4:
+        while len(batcher._waiting) < 4:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        one = client.spelled_pools(dataclasses.replace(everything, name="h@b#p"))
+        one = client.get_pool_list(dataclasses.replace(everything, name="h@b#p"))
         assert not first.done()
         gate.set()
         assert [each.result(30) for each in (first, *others)] == [one] * 5 == [[b'{"updated":1}']] * 5
     assert scheduler.seen.qsize() == 2, "one call for four threads, and one for the other query"
 
 
-def test_what_waits_for_the_compute_service_goes_alone(scheduler: Scheduler, client: SchedulerClient) -> None:
+def test_a_request_that_waits_for_the_compute_service_is_sent_alone(
+    scheduler: Scheduler, client: SchedulerClient
+) -> None:
     request = dataclasses.replace(CREATE, hints={"local_to_instance": "8f4d2c1a-5b3e-4c6f-9a7d-0e1f2a3b4c5d"})
     answer = messages.Answer(volume_id=request.volume_id, pool="h@b#p")
     scheduler.answer = lambda message: request_batch.serve(message, lambda requests: [answer for _ in requests])
     assert client.create(request).pool == "h@b#p"
     seen, arrived = scheduler.seen.get_nowait()
-    assert seen == "orders"
+    assert seen == "request_batch"
     assert [serialization.unpack(each, messages.CreateVolume) for each in arrived["creates"]] == [request]
 
 
-def test_many_threads_share_calls_and_each_gets_what_is_its_own(scheduler: Scheduler, client: SchedulerClient) -> None:
-    def decide(requests: list[request_batch.Order]) -> list[object]:
+def test_many_threads_share_calls_and_each_gets_its_own_answer(scheduler: Scheduler, client: SchedulerClient) -> None:
+    def decide(requests: list[request_batch.BatchedRequest]) -> list[object]:
         time.sleep(0.01)  # as a commit takes
         return [
             errors.Conflict(f"{request.volume_id} is odd")
@@ -347,9 +347,7 @@ def test_many_threads_share_calls_and_each_gets_what_is_its_own(scheduler: Sched
     assert scheduler.seen.qsize() < 100
 
 
-def test_calls_that_a_dead_scheduler_has_taken_hold_nobody_else_up(
-    scheduler: Scheduler, client: SchedulerClient
-) -> None:
+def test_calls_to_a_killed_scheduler_do_not_delay_others(scheduler: Scheduler, client: SchedulerClient) -> None:
     taken, died = threading.Semaphore(2), threading.Event()
 
     def answer(message: Any) -> Any:
@@ -372,13 +370,15 @@ def test_calls_that_a_dead_scheduler_has_taken_hold_nobody_else_up(
         assert [each.result() for each in asked] == [str(number) for number in range(50)]
 
 
-def test_what_cannot_be_sent_is_refused_before_it_joins_others(scheduler: Scheduler, client: SchedulerClient) -> None:
+def test_a_request_that_cannot_be_packed_is_refused_before_it_joins_others(
+    scheduler: Scheduler, client: SchedulerClient
+) -> None:
     with pytest.raises(TypeError):
         client.create(dataclasses.replace(CREATE, hints={"x": object()}))
     assert scheduler.seen.empty()
 
 
-def test_outcomes_travel_together(scheduler: Scheduler, client: SchedulerClient) -> None:
+def test_outcomes_are_sent_in_one_call(scheduler: Scheduler, client: SchedulerClient) -> None:
     scheduler.answer = [messages.Receipt(accepted=True), messages.Receipt(accepted=False)]
     assert client.outcomes([OUTCOME, OUTCOME]) == scheduler.answer
     method, arrived = scheduler.seen.get_nowait()
@@ -399,7 +399,7 @@ def test_an_explanation_keeps_weights_that_are_not_numbers(scheduler: Scheduler,
     # Rooms have leaves of their own, which do not travel; which of them are there depends on what was imported before.
     [kind for kind in errors.TonnageError.__subclasses__() if kind.__module__ == errors.__name__],
 )
-def test_an_error_arrives_as_what_it_was_with_its_message_alone(
+def test_an_error_arrives_with_its_class_and_message(
     scheduler: Scheduler, client: SchedulerClient, kind: type[errors.TonnageError]
 ) -> None:
     scheduler.answer = kind("volume v1 is busy")
@@ -424,13 +424,13 @@ def test_an_error_of_another_room_arrives_as_the_leaf_it_derives_from(
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("secret figures"), errors.TonnageError("no leaf")])
-def test_an_error_that_nobody_meant_is_logged_there_and_hidden_here(
+def test_an_internal_error_is_logged_by_the_server_and_hidden_from_the_client(
     scheduler: Scheduler, client: SchedulerClient, caplog: pytest.LogCaptureFixture, error: Exception
 ) -> None:
     scheduler.answer = error
     with pytest.raises(errors.Unavailable) as caught:
         client.create(CREATE)
-    assert str(caught.value) == ("orders failed in tonnage-scheduler with an internal error; its log says more")
+    assert str(caught.value) == ("request_batch failed in tonnage-scheduler with an internal error; its log says more")
     assert "Traceback" in caplog.text
 
 
@@ -462,4 +462,4 @@ def test_a_report_reaches_every_scheduler(
         for each in (scheduler, other):
             method, arrived = each.seen.get(timeout=30)
             assert method == "report"
-            assert serialization.unpack(arrived, PackedReport).opened() == report
+            assert serialization.unpack(arrived, PackedReport).unpack() == report

@@ -44,7 +44,7 @@ def test_a_bus_that_no_other_process_reaches_is_warned_of(
     assert caplog.text == ""
 
 
-def test_a_command_that_nobody_fetches_expires(bus: transport.Transport, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_no_agent_fetches_expires(bus: transport.Transport, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[Any] = []
     send = impl_rabbit.Connection.topic_send
     monkeypatch.setattr(

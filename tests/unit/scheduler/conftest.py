@@ -13,7 +13,8 @@ from tonnage.ledger import models
 from tonnage.ledger.db import database
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import Hello
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.chain import WeigherChain
 
@@ -54,10 +55,12 @@ def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
 
 
 @pytest.fixture
-def core(ledger: database.Database, settings: Settings, clock: Clock) -> Iterator[SchedulerCore]:
+def core(ledger: database.Database, settings: Settings, clock: Clock) -> Iterator[SchedulerManager]:
     """A scheduler with one backend, which has reported once."""
     agents: Any = SimpleNamespace(run=lambda *given: None)
-    core = SchedulerCore(settings, ledger, agents, FilterChain([]), WeigherChain([]), clock)
+    core = SchedulerManager(
+        settings, ledger, agents, Rules(FilterChain([]), WeigherChain([]), Calculation.CINDER), clock
+    )
     core.start()
     agent = Agent({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
     agent.epoch = core.hello(Hello(backend=BACKEND, nonce="n", availability_zone="nova", driver="memory")).epoch
@@ -67,7 +70,7 @@ def core(ledger: database.Database, settings: Settings, clock: Clock) -> Iterato
 
 
 @pytest.fixture
-def run_periodic_tasks(core: SchedulerCore) -> Callable[[], None]:
+def run_periodic_tasks(core: SchedulerManager) -> Callable[[], None]:
     """Return what has the thread keep house now."""
 
     def work(items: Sequence[None]) -> list[None]:

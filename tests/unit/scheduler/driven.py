@@ -89,14 +89,14 @@ class DriverAgent(world.Agent):
 
     def listing(self) -> Listing:
         """List all volumes now, with the figures of now."""
-        volumes, tallies = audit_snapshot.tallied(self._driver, lambda: not self.commands)
+        volumes, audit_snapshots = audit_snapshot.take(self._driver, lambda: not self.commands)
         return Listing(
             backend=world.BACKEND,
             epoch=self.epoch,
             tick=self.next_tick(),
             volumes=[ListedVolume(volume_id=stored.id, pool=stored.pool, size_gb=stored.size_gb) for stored in volumes],
             in_hand=[command.claim_id for command in self.commands],
-            tallies=tallies,
+            audit_snapshots=audit_snapshots,
         )
 
 
@@ -134,6 +134,9 @@ class Site(world.World):
     def list_now(self, backend: str) -> None:
         """Note that a listing is asked for."""
         self._asked.add("listing")
+
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None:
+        """Ignore which storages are shared: none are."""
 
     def mend(self, lie: Lie | None = None) -> None:
         """Have the driver tell the truth from now on, or lie in another way."""

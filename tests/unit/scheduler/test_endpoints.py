@@ -17,12 +17,9 @@ DELETE = messages.DeleteVolume(request_id="r", volume_id="v")
 
 #: Each verb with a request for it; the members of a group go by the id of the group.
 REQUESTS: dict[str, Any] = {
-    "create_volume": CREATE,
     "create_group": messages.CreateGroup(request_id="r", volumes=[replace(CREATE, request_id="")]),
-    "extend_volume": EXTEND,
     "migrate_volume": messages.MigrateVolume(request_id="r", volume_id="v"),
     "retype_volume": messages.RetypeVolume(request_id="r", volume_id="v", volume_type="t"),
-    "delete_volume": DELETE,
     "manage_volume": messages.ManageVolume(request_id="r", volume_id="v", pool="h@b#p", reference="f", project_id="p"),
     "unmanage_volume": messages.UnmanageVolume(request_id="r", volume_id="v"),
 }
@@ -38,9 +35,9 @@ class Core:
         self.asked.append(work)
         return "done"
 
-    delete = manage = unmanage = place
+    manage = unmanage = place
 
-    def orders(self, requests: Sequence[Any]) -> list[object]:
+    def handle_batch(self, requests: Sequence[Any]) -> list[object]:
         self.asked += requests
         return [messages.Answer(volume_id=request.volume_id) for request in requests]
 
@@ -70,11 +67,11 @@ def test_each_request_needs_an_id_that_can_be_kept(
 def test_of_requests_that_came_together_only_those_without_an_id_are_refused(
     endpoint: SchedulerEndpoint, core: Core
 ) -> None:
-    message = messages.Orders(
+    message = messages.RequestBatch(
         creates=[CREATE, replace(CREATE, request_id="")],
         extends=[replace(EXTEND, request_id="")],
         deletes=[DELETE, replace(DELETE, request_id="")],
     )
-    answers = endpoint.orders({}, serialization.pack(message))
+    answers = endpoint.request_batch({}, serialization.pack(message))
     assert [answer.get("error") for answer in answers] == [None, "InvalidInput", "InvalidInput", None, "InvalidInput"]
     assert core.asked == [CREATE, DELETE]

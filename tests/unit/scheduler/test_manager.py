@@ -19,20 +19,20 @@ from tonnage.notifications import options
 from tonnage.notifications.announcer import Announcer, AnnouncerConfig
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import Asked, CreateVolume, ManageVolume, PoolQuery, WhatIf
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.reports.capacity_alerts import CapacityAlerts
 from tonnage.scheduler.settings import Mutable
 from tonnage.weighers.chain import WeigherChain
 
 
-def test_a_scheduler_that_ends_need_not_be_agreed_with(core: SchedulerCore, ledger: database.Database) -> None:
+def test_a_scheduler_that_ends_need_not_be_agreed_with(core: SchedulerManager, ledger: database.Database) -> None:
     core.stop()
     with ledger.reading() as session:
         [row] = [row for row in heartbeats.load(session) if row.binary == heartbeats.SCHEDULER]
     assert (row.host, row.default_ratio, row.calculation) == ("here", None, None)
 
 
-def test_pools_are_shown_and_decisions_explained(core: SchedulerCore, ledger: database.Database) -> None:
+def test_pools_are_shown_and_decisions_explained(core: SchedulerManager, ledger: database.Database) -> None:
     [pool] = core.get_pools(PoolQuery())
     assert pool.name == f"{BACKEND}#p0"
     assert core.get_pools(PoolQuery(name="elsewhere")) == []
@@ -44,7 +44,7 @@ def test_pools_are_shown_and_decisions_explained(core: SchedulerCore, ledger: da
         assert session.connection().exec_driver_sql("SELECT COUNT(*) FROM volumes").scalar() == 0
 
 
-def test_functions_that_no_plugin_reads_are_warned_of(core: SchedulerCore, caplog: pytest.LogCaptureFixture) -> None:
+def test_functions_that_no_plugin_reads_are_warned_of(core: SchedulerManager, caplog: pytest.LogCaptureFixture) -> None:
     backend = core._hosts.backend(BACKEND)
     assert backend is not None
     backend.functions["filter_function"].add(f"{BACKEND}#p0")
@@ -57,7 +57,7 @@ class Nowhere(PoolFilter):
         return False
 
 
-def test_settings_change_as_a_whole_or_not_at_all(core: SchedulerCore, ledger: database.Database) -> None:
+def test_settings_change_as_a_whole_or_not_at_all(core: SchedulerManager, ledger: database.Database) -> None:
     message = CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=1, project_id="p")
     nowhere = FilterChain([Nowhere(SimpleNamespace())])
     [factors] = core.get_pools(PoolQuery())[0].capacity_factors
@@ -79,7 +79,7 @@ def test_settings_change_as_a_whole_or_not_at_all(core: SchedulerCore, ledger: d
         assert [row.calculation for row in heartbeats.load(session) if row.host == "here"] == ["standard"]
 
 
-def test_announcements_change_with_all_else_or_not_at_all(core: SchedulerCore, ledger: database.Database) -> None:
+def test_announcements_change_with_all_else_or_not_at_all(core: SchedulerManager, ledger: database.Database) -> None:
     def wanted(percent: float) -> AnnouncerConfig:
         return AnnouncerConfig(options.Settings("here", [], False, options.Thresholds(percent), []))
 
@@ -97,7 +97,7 @@ def test_announcements_change_with_all_else_or_not_at_all(core: SchedulerCore, l
     assert announcer.thresholds.percent == 80.0
 
 
-def test_schedulers_share_how_often_they_take_up_what_agents_tell(core: SchedulerCore) -> None:
+def test_schedulers_share_how_often_they_take_up_what_agents_tell(core: SchedulerManager) -> None:
     pauses = []
     for others in (0, 1, 3, 50):
         core._membership._others = frozenset(f"other{number}" for number in range(others))
@@ -106,14 +106,14 @@ def test_schedulers_share_how_often_they_take_up_what_agents_tell(core: Schedule
 
 
 def test_what_is_used_elsewhere_is_read_before_anything_is_decided(
-    core: SchedulerCore, monkeypatch: pytest.MonkeyPatch
+    core: SchedulerManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = Elsewhere()
     monkeypatch.setattr(core, "_settings", replace(core._settings, quotas=Quotas(beside=elsewhere)))
     message = CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=1, project_id="p")
     core.explain(message)
     core.what_if(WhatIf(requests=[Asked(create=message)]))
-    core.orders([message])
+    core.handle_batch([message])
     manage = ManageVolume(
         request_id="m", volume_id=str(uuid.uuid4()), pool=f"{BACKEND}#none", reference="x", project_id="q"
     )

@@ -7,6 +7,7 @@ ticks by the letter.
 
 import itertools
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any, Self
@@ -39,6 +40,8 @@ from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
 from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
 from tonnage.scheduler.decisions.placement_requests import Move, Retry, Work
 from tonnage.scheduler.decisions.placer import Placer
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.decisions.rules_in_force import RulesInForce
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.reports.audit_thread import AuditThread
 from tonnage.scheduler.reports.cache_refresh import CacheRefresh
@@ -206,6 +209,8 @@ class World:
 
     def list_now(self, backend: str) -> None: ...
 
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None: ...
+
     def rejoin(self, backend: str) -> None: ...
 
     def start_scheduler(self) -> None:
@@ -218,9 +223,8 @@ class World:
         self.filters = FilterChain([BackendStateFilter(lambda name: 0.0, 60.0), CapacityFilter(conf)], self.calculation)
         self.weighers = WeigherChain([CapacityWeigher(conf)])
         self.cache_refresh = CacheRefresh(self.hosts, lambda: self.now)
-        self.placer = Placer(
-            self.database, self.hosts, self.filters, self.weighers, self.dispatcher, self.cache_refresh
-        )
+        self.rules = RulesInForce(Rules(self.filters, self.weighers, self.calculation))
+        self.placer = Placer(self.database, self.cache_refresh, self.rules, self.dispatcher)
         self.audit = AuditThread(DriverAudit(self.database), self, lambda: self.now)
         self.outcome_handler = OutcomeHandler(self.database, self.hosts, self.dispatcher, 3, self)
         self.registration = Registration(self.database, self.cache_refresh, self.dispatcher, self, self.audit)

@@ -13,7 +13,7 @@ from tonnage.weighers.chain import WeigherChain
 POOLS = PoolTable(Pool(name=f"h@b#{n}", total=100.0, free=100.0, allocated=float(n)) for n in (10, 0, 30))
 
 
-def test_by_default_the_pool_with_the_least_allocated_is_best() -> None:
+def test_by_default_the_pool_with_the_least_allocated_capacity_is_best() -> None:
     (option,) = AllocatedCapacityWeigher.options
     assert (option.name, option.default) == ("allocated_capacity_weight_multiplier", -1.0)
     weigher = AllocatedCapacityWeigher(SimpleNamespace(allocated_capacity_weight_multiplier=option.default))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What plugin authors build on."""
+"""The base classes of weighers."""
 
 from types import SimpleNamespace
 from typing import Any

@@ -40,7 +40,7 @@ def weigher(calculation: Calculation = Calculation.CINDER, multiplier: float = 1
 
 @pytest.mark.parametrize(("calculation", "virtual"), [(Calculation.CINDER, 480.0), (Calculation.STANDARD, 380.0)])
 @pytest.mark.parametrize("asked", [None, Provisioning.THIN, Provisioning.THICK])
-def test_virtual_free_where_thin_and_physical_where_thick(
+def test_thin_is_ranked_by_virtual_free_and_thick_by_physical_free(
     calculation: Calculation, virtual: float, asked: Provisioning | None
 ) -> None:
     weights = weigher(calculation).weigh(POOLS, Request("r", 1, provisioning=asked))
@@ -49,14 +49,14 @@ def test_virtual_free_where_thin_and_physical_where_thick(
 
 
 @pytest.mark.parametrize("multiplier", [1.0, -1.0])
-def test_pools_with_an_open_capacity_come_last(multiplier: float) -> None:
+def test_pools_with_an_unknown_or_infinite_capacity_come_last(multiplier: float) -> None:
     chain = WeigherChain([weigher(multiplier=multiplier)])
     everything = np.ones(len(POOLS), dtype=np.bool_)
     assert POOLS.names[chain.order(POOLS, Request("r", 1), everything)[-1]] == "h@b#open"
 
 
 @pytest.mark.parametrize("calculation", list(Calculation))
-def test_the_last_digits_of_binary_fractions_rank_no_pool_before_another(calculation: Calculation) -> None:
+def test_rounding_errors_do_not_affect_the_order(calculation: Calculation) -> None:
     """Scaled to 0..1 they would count as much as all that another weigher says."""
     same = PoolTable(
         Pool(name=f"h@b#{total}", total=total, free=total, provisioned=provisioned, thin=True)
@@ -65,7 +65,7 @@ def test_the_last_digits_of_binary_fractions_rank_no_pool_before_another(calcula
     assert weigher(calculation).weigh(same, Request("r", 1)).tolist() == [50.0] * 3
 
 
-def test_the_default_spreads() -> None:
+def test_the_default_multiplier_spreads_volumes() -> None:
     (option,) = CapacityWeigher.options
     assert (option.name, option.default) == ("capacity_weight_multiplier", 1.0)
     pools = PoolTable(Pool(name=f"h@b#{free}", total=100.0, free=float(free), thick=True) for free in (10, 90, 50))

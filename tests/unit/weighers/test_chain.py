@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The weigher chain: scaling, sums, ties, what cannot be ranked, and plugins that fail."""
+"""The weigher chain: scaling, sums, ties, pools that cannot be ranked, and plugins that fail."""
 
 import logging
 import math
@@ -72,11 +72,11 @@ def test_more_is_better() -> None:
     assert order(WeigherChain([Gives([5, 7, 6])]), table(3)) == [1, 2, 0]
 
 
-def test_a_negative_multiplier_turns_the_order_round() -> None:
+def test_a_negative_multiplier_reverses_the_order() -> None:
     assert order(WeigherChain([Gives([5, 7, 6], -1.0)]), table(3)) == [0, 2, 1]
 
 
-def test_only_candidates_are_ranked_and_scaled_among_themselves() -> None:
+def test_only_candidates_are_ranked_and_scaled() -> None:
     chain = WeigherChain([Gives([1000, 1, 3, 2])])
     candidates = np.array([False, True, True, True])
     assert order(chain, table(4), candidates) == [2, 3, 1]
@@ -96,17 +96,17 @@ def test_weighers_are_scaled_before_they_are_summed() -> None:
 
 @pytest.mark.parametrize("multiplier", [1.0, -1.0])
 @pytest.mark.parametrize("unranked", [NAN, INF, -INF])
-def test_what_cannot_be_ranked_comes_after_all_others(unranked: float, multiplier: float) -> None:
+def test_pools_that_cannot_be_ranked_come_after_all_others(unranked: float, multiplier: float) -> None:
     chain = WeigherChain([Gives([unranked, 2, unranked, 1], multiplier), Gives([10, 0, 5, 0], 100.0, "other")])
     # Among themselves the others that can rank them decide.
     assert order(chain, table(4)) == ([1, 3, 0, 2] if multiplier > 0 else [3, 1, 0, 2])
 
 
-def test_nothing_can_be_ranked() -> None:
+def test_all_candidates_are_ordered_if_none_can_be_ranked() -> None:
     assert sorted(order(WeigherChain([Gives([NAN, INF, NAN])]), table(3))) == [0, 1, 2]
 
 
-def test_no_candidate() -> None:
+def test_without_candidates_there_is_no_best_row() -> None:
     chain = WeigherChain([Gives([1, 2])])
     assert order(chain, table(2), np.zeros(2, dtype=np.bool_)) == []
     assert chain.weights(table(2), REQUEST, np.zeros(2, dtype=np.bool_)) == {}
@@ -118,7 +118,7 @@ def test_extreme_weights_keep_their_order() -> None:
     assert order(WeigherChain([Gives([5e-324, 0.0])]), table(2)) == [0, 1]
 
 
-def test_ties_are_broken_alike_whatever_the_order_of_the_rows() -> None:
+def test_ties_are_broken_the_same_way_for_any_order_of_the_rows() -> None:
     forward = [Pool(name=f"h@b#{i}", total=1.0, free=1.0) for i in range(20)]
     chain = WeigherChain([])
     orders = []
@@ -128,7 +128,7 @@ def test_ties_are_broken_alike_whatever_the_order_of_the_rows() -> None:
     assert orders[0] != sorted(orders[0])
 
 
-def test_ties_are_shuffled_anew_for_each_request_and_evenly() -> None:
+def test_ties_are_shuffled_evenly_for_each_request() -> None:
     pools = table(8)
     chain = WeigherChain([Gives([1] * 8)])
     wins = Counter(chain.rank(pools, Request(f"request-{i}", 1), everything(pools)) for i in range(4000))
@@ -137,7 +137,7 @@ def test_ties_are_shuffled_anew_for_each_request_and_evenly() -> None:
     assert all(400 <= count <= 600 for count in wins.values())
 
 
-def test_a_tie_among_the_best_leaves_the_rest_behind() -> None:
+def test_a_tie_among_the_best_excludes_the_others() -> None:
     ranks = {
         WeigherChain([Gives([1, 9, 9, 0])]).rank(table(4), Request(f"r{i}", 1), everything(table(4))) for i in range(50)
     }
@@ -159,7 +159,7 @@ def explode(pools: PoolTable) -> Any:
         (lambda pools: np.ones(3, dtype=bool), "returned an array of bool of shape (3,)"),
     ],
 )
-def test_a_weigher_that_fails_counts_nothing(
+def test_a_failed_weigher_counts_zero(
     answer: Callable[[PoolTable], Any], problem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     faulty = Faulty(answer)
@@ -175,7 +175,7 @@ def test_a_weigher_that_fails_counts_nothing(
     assert problem in record.getMessage()
 
 
-def test_integers_will_do() -> None:
+def test_integer_weights_are_accepted() -> None:
     assert order(WeigherChain([Faulty(lambda pools: np.array([1, 3, 2]))]), table(3)) == [1, 2, 0]
 
 

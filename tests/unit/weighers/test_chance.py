@@ -15,7 +15,7 @@ POOLS = PoolTable(Pool(name=f"h@b#{i}", total=1.0, free=1.0) for i in range(4))
 PLUGIN = ChanceWeigher(SimpleNamespace())
 
 
-def test_weights_are_drawn_for_each_request() -> None:
+def test_random_weights_differ_for_each_request() -> None:
     drawn = PLUGIN.weigh(POOLS, Request("r", 1)).tolist()
     assert drawn == PLUGIN.weigh(POOLS, Request("r", 1)).tolist()
     assert drawn != PLUGIN.weigh(POOLS, Request("s", 1)).tolist()
@@ -23,7 +23,7 @@ def test_weights_are_drawn_for_each_request() -> None:
     assert all(0 < weight < 1 for weight in drawn)
 
 
-def test_every_pool_is_chosen_as_often() -> None:
+def test_every_pool_is_chosen_with_the_same_probability() -> None:
     chain = WeigherChain([PLUGIN])
     everything = np.ones(4, dtype=np.bool_)
     chosen = Counter(chain.rank(POOLS, Request(f"r{i}", 1), everything) for i in range(2000))

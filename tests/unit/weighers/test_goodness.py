@@ -38,7 +38,7 @@ def table(*functions: object, **capabilities: Any) -> PoolTable:
         (None, 0),
     ],
 )
-def test_what_a_function_comes_to(function: object, goodness: float) -> None:
+def test_results_of_functions_are_weights(function: object, goodness: float) -> None:
     assert PLUGIN.weigh(table(function), REQUEST).tolist() == [goodness]
 
 
@@ -52,7 +52,7 @@ def test_what_a_function_comes_to(function: object, goodness: float) -> None:
         ("stats.none", "wants stats.none, and there is none"),
     ],
 )
-def test_what_is_wrong_counts_as_poor_and_is_said_once(
+def test_invalid_functions_count_as_poor_and_are_logged_once(
     function: str, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Each run has a backend of its own, since what was said before is not said again.
@@ -68,7 +68,7 @@ def test_what_is_wrong_counts_as_poor_and_is_said_once(
 
 
 @pytest.mark.parametrize("text", ["x" * 100_000, "capabilities.long < 1"])
-def test_what_is_said_of_it_is_short(text: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_of_a_long_function_is_short(text: str, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         assert PLUGIN.weigh(table(text, long=f"{uuid.uuid4()} {'y' * 100_000}"), REQUEST).tolist() == [0]
     [record] = caplog.records
@@ -84,14 +84,14 @@ def test_the_best_of_several_protocols_counts() -> None:
     assert PLUGIN.weigh(table(function, storage_protocol=[]), REQUEST).tolist() == [0]
 
 
-def test_only_candidates_are_looked_at_and_the_best_is_chosen() -> None:
+def test_only_functions_of_candidates_are_evaluated() -> None:
     pools = table("90", "40", "60")
     candidates = np.array([False, True, True])
     assert PLUGIN.weigh_candidates(pools, REQUEST, candidates).tolist()[1:] == [40, 60]
     assert WeigherChain([PLUGIN]).order(pools, REQUEST, candidates).tolist() == [2, 1]
 
 
-def test_what_is_kept_follows_the_pools_and_the_request() -> None:
+def test_cached_results_follow_changes_of_pools_and_requests() -> None:
     pools = table(*["volume.size + stats.free_capacity_gb / 100"] * 40)
     assert PLUGIN.weigh(pools, REQUEST).tolist() == [54.0] * 40
     pools.claim(7, 100.0, 100.0)

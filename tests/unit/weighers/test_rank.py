@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The best candidate is the first of the order, whichever way it is found."""
+"""The best candidate is the first of the order."""
 
 import math
 from typing import Any
@@ -16,7 +16,7 @@ from tonnage.weighers.selection import Selection, named
 
 
 class Given(Weigher):
-    """Weighs as it is told."""
+    """Returns the given weights."""
 
     def __init__(self, weights: list[float], multiplier: float) -> None:
         self._weights, self._multiplier = weights, multiplier
@@ -31,7 +31,7 @@ class Given(Weigher):
 
 @st.composite
 def close(draw: st.DrawFn) -> list[float]:
-    """Weights of which many are all but equal."""
+    """Return weights of which many are nearly equal."""
     base = draw(st.floats(-1e12, 1e12))
     steps = st.integers(-3, 3).map(lambda step: _moved(base, step))
     weights = draw(st.lists(steps | st.floats() | st.integers(0, 3).map(float), min_size=1, max_size=8))
@@ -49,7 +49,7 @@ MULTIPLIERS = st.sampled_from([1.0, -1.0, 0.0, 3.0, 0.1, -1e-3, 1e100, -1e-320, 
 
 @settings(max_examples=300, deadline=None)
 @given(close(), MULTIPLIERS, st.data(), st.sampled_from(["OrderedHostWeightHandler", "StochasticHostWeightHandler"]))
-def test_the_best_is_the_first_of_the_order(
+def test_the_best_candidate_is_the_first_of_the_order(
     weights: list[float], multiplier: float, data: st.DataObject, handler: str
 ) -> None:
     pools = PoolTable(Pool(name=f"h@b#{i}", total=1.0, free=1.0) for i in range(len(weights)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever a weigher does, it counts nothing then, the others decide, and the explanation says why."""
+"""Weighers with invalid results: they count 0, the others decide, and the explanation has the reason."""
 
 import math
 from types import SimpleNamespace
@@ -99,19 +99,21 @@ def assert_counts_nothing(plugin: Weigher, selection: Selection) -> None:
 @pytest.mark.parametrize("kind", [Vector, Narrowing])
 @settings(max_examples=200, deadline=None)
 @given(answer=WEIGHTS)
-def test_weights_of_all_pools(kind: type[Vector], selection: Selection, answer: rubbish.Answer) -> None:
+def test_a_weigher_with_invalid_weights_counts_zero(
+    kind: type[Vector], selection: Selection, answer: rubbish.Answer
+) -> None:
     assert_counts_nothing(kind(answer), selection)
 
 
 @settings(max_examples=200, deadline=None)
 @given(WEIGHT)
-def test_the_weight_of_one_pool(answer: rubbish.Answer) -> None:
+def test_a_pool_weigher_with_an_invalid_weight_counts_zero(answer: rubbish.Answer) -> None:
     assert_counts_nothing(Each(answer), Ordered())
 
 
 @pytest.mark.parametrize("selection", [Ordered(), Stochastic()], ids=["ordered", "stochastic"])
 @settings(max_examples=200, deadline=None)
 @given(answer=MULTIPLIER)
-def test_multipliers(selection: Selection, answer: rubbish.Answer) -> None:
+def test_a_weigher_with_an_invalid_multiplier_counts_zero(selection: Selection, answer: rubbish.Answer) -> None:
     """One is read for each decision: it was sound when the weigher was loaded, say."""
     assert_counts_nothing(Multiplied(answer), selection)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Choosing by lot: chances as large as shares of the weights, the same draw in every scheduler."""
+"""Random selection: probabilities in proportion to the weights, the same selection in every scheduler."""
 
 import math
 from collections import Counter
@@ -26,7 +26,7 @@ def chain(*weighers: Gives) -> WeigherChain:
 
 
 def shares(lots: WeigherChain, count: int) -> list[float]:
-    """Return how often each pool is drawn first, of all draws."""
+    """Return the share of requests for which each pool is selected."""
     pools = table(count)
     drawn = Counter(lots.rank(pools, Request(f"request-{i}", 1), everything(pools)) for i in range(DRAWS))
     return [drawn[row] / DRAWS for row in range(count)]
@@ -48,7 +48,9 @@ def shares(lots: WeigherChain, count: int) -> list[float]:
         ([NAN, 1, 3], 1.0, [0, 0.25, 0.75]),
     ],
 )
-def test_chances_are_shares_of_the_weights(weights: Sequence[float], multiplier: float, expected: list[float]) -> None:
+def test_probabilities_are_shares_of_the_weights(
+    weights: Sequence[float], multiplier: float, expected: list[float]
+) -> None:
     # Five standard deviations.
     found = shares(chain(Gives(weights, multiplier)), len(weights))
     for share, wanted in zip(found, expected, strict=True):
@@ -56,7 +58,7 @@ def test_chances_are_shares_of_the_weights(weights: Sequence[float], multiplier:
         assert share > 0 or wanted == 0
 
 
-def test_several_weighers_deal_out_as_many_lots_as_their_multipliers_say() -> None:
+def test_multipliers_are_the_parts_of_several_weighers() -> None:
     found = shares(chain(Gives([900, 100], 1.0, "GiB"), Gives([0.0, 0.5], 3.0, "points")), 2)
     assert found[0] == pytest.approx((1 * 0.9 + 3 * 0) / 4, abs=0.04)
 
@@ -67,14 +69,14 @@ def test_pools_that_cannot_be_ranked_come_last() -> None:
         assert set(lots.order(pools, Request(f"r{i}", 1), everything(pools)).tolist()[:2]) == {1, 2}
 
 
-def test_the_second_of_an_order_is_drawn_among_the_rest() -> None:
+def test_the_second_of_an_order_is_selected_from_the_rest() -> None:
     lots, pools = chain(Gives([8, 1, 1])), table(3)
     orders = Counter(tuple(lots.order(pools, Request(f"r{i}", 1), everything(pools)).tolist()) for i in range(DRAWS))
     assert orders[0, 1, 2] / DRAWS == pytest.approx(0.4, abs=0.04)
     assert orders[1, 0, 2] / DRAWS == pytest.approx(0.1 * 8 / 9, abs=0.03)
 
 
-def test_explanations_show_shares_and_the_choice_is_the_same_again() -> None:
+def test_explanations_show_shares_and_repeat_the_selection() -> None:
     lots, pools = chain(Gives([1, 3], -2.0)), table(2)
     request = Request("r", 1)
     weights = lots.weights(pools, request, everything(pools))
@@ -88,7 +90,7 @@ def test_explanations_show_shares_and_the_choice_is_the_same_again() -> None:
     multiplier=st.floats(-100, 100),
     request_id=st.text(max_size=5),
 )
-def test_whatever_the_weights_one_is_drawn_and_it_is_the_first_of_the_order(
+def test_for_any_weights_the_selected_pool_is_the_first_of_the_order(
     weights: list[float], multiplier: float, request_id: str
 ) -> None:
     lots, pools = chain(Gives(weights, multiplier)), table(len(weights))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chance that is the same everywhere."""
+"""Random numbers that are the same in every scheduler."""
 
 import numpy as np
 
@@ -11,14 +11,14 @@ POOLS = PoolTable(Pool(name=f"h@b#{i}", total=1.0, free=1.0) for i in range(200)
 ROWS = np.arange(200)
 
 
-def test_the_same_request_draws_the_same_whatever_the_rows() -> None:
+def test_the_same_request_has_the_same_numbers_for_any_order_of_the_rows() -> None:
     turned = PoolTable(reversed(list(POOLS)))
     drawn = tie_break.chances(POOLS, Request("r", 1), ROWS, "x")
     assert drawn.tolist() == tie_break.chances(turned, Request("r", 9), ROWS[::-1], "x").tolist()
     assert drawn[[5, 7]].tolist() == tie_break.chances(POOLS, Request("r", 1), ROWS[[5, 7]], "x").tolist()
 
 
-def test_other_requests_and_purposes_draw_others() -> None:
+def test_other_requests_and_purposes_have_other_numbers() -> None:
     drawn = [
         tie_break.chances(POOLS, Request(request, 1), ROWS, purpose) for request in ("r", "s") for purpose in ("x", "y")
     ]
@@ -27,7 +27,7 @@ def test_other_requests_and_purposes_draw_others() -> None:
             assert abs(np.corrcoef(one, other)[0, 1]) < 0.3
 
 
-def test_every_number_between_0_and_1_is_as_likely() -> None:
+def test_random_numbers_are_uniform_between_0_and_1() -> None:
     drawn = np.concatenate([tie_break.chances(POOLS, Request(f"r{i}", 1), ROWS, "x") for i in range(200)])
     assert 0 < drawn.min() < drawn.max() < 1
     counts = np.histogram(drawn, bins=20, range=(0, 1))[0]

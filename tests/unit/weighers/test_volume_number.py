@@ -17,13 +17,13 @@ POOLS = PoolTable(
 
 
 @pytest.mark.parametrize(("multiplier", "order"), [(-1.0, [1, 0, 2]), (1.0, [2, 0, 1])])
-def test_fewest_first_or_most(multiplier: float, order: list[int]) -> None:
+def test_the_multiplier_prefers_fewest_or_most_volumes(multiplier: float, order: list[int]) -> None:
     weigher = VolumeNumberWeigher(SimpleNamespace(volume_number_multiplier=multiplier))
     assert weigher.weigh(POOLS, Request("r", 1)).tolist() == [7, 2, 9]
     assert WeigherChain([weigher]).order(POOLS, Request("r", 1), np.ones(3, dtype=np.bool_)).tolist() == order
 
 
-def test_it_says_that_it_wants_volumes_counted() -> None:
+def test_the_weigher_declares_that_it_needs_volume_counts() -> None:
     assert VolumeNumberWeigher.needs_volumes
     [option] = VolumeNumberWeigher.options
     assert (option.name, option.default) == ("volume_number_multiplier", -1.0)

@@ -25,7 +25,7 @@ class FolderDriver(Driver):
 
     def __init__(self, backend, conf):
         super().__init__(backend, conf)
-        # Named like the backend, so that no two backends see the same volumes.
+        # The folder has the backend's name, so that no two backends see the same volumes.
         self._folder = pathlib.Path(conf.folder_path, backend)
         self._pool = backend.rpartition("@")[2]
         self._lock = threading.RLock()
@@ -46,7 +46,7 @@ class FolderDriver(Driver):
                 **capabilities(self.conf, self.backend),
                 "pool_name": self._pool,
                 "total_capacity_gb": total,
-                # Rounded down: never more is promised than is there.
+                # Rounded down, so that the pool never promises more than it has.
                 "free_capacity_gb": max(0.0, math.floor((total - used) * 100) / 100),
                 "provisioned_capacity_gb": round(sum(each.st_size for each in files) / GIB, 2),
                 "thin_provisioning_support": True,
@@ -83,7 +83,7 @@ class FolderDriver(Driver):
             self.admit(self.report()[0], volume, size_gb - present)
             try:
                 with self._path(volume).open("ab") as file:
-                    # In one step. A file that a crash leaves before it is empty, and counts as none.
+                    # In one step. A crash before it leaves an empty file, which does not count as a volume.
                     file.truncate(size_gb * GIB)
                     os.fsync(file.fileno())
             except OSError as error:

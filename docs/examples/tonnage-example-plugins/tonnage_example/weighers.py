@@ -8,7 +8,7 @@ class MediaWeigher(PoolWeigher):
     """Prefers pools that report the medium which the scheduler hint ``media`` names."""
 
     options = (
-        cfg.FloatOpt("media_weight_multiplier", default=1.0, help="How much the medium counts when a pool is chosen."),
+        cfg.FloatOpt("media_weight_multiplier", default=1.0, help="Weight of the medium in the choice of a pool."),
     )
 
     @property

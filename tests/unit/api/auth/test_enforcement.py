@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The policy file: what is wrong with it, and taking over a new one while requests come in."""
+"""Tests of the policy file: errors in it, and a reload during requests."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ PROJECT = "p"
 
 
 def somebody() -> RequestContext:
-    """Return who asks, in a new request."""
+    """Return the context of a user in a new request."""
     return RequestContext(user_id="u", project_id=PROJECT, roles=["member", "reader"], overwrite=False)
 
 
@@ -40,7 +40,7 @@ class Rules:
 
 
 @pytest.mark.parametrize("text", ["a: [", "- a\n", "a: 5\n", "only text", "\0"])
-def test_a_file_that_has_no_rules_is_named(tmp_path: pathlib.Path, text: str) -> None:
+def test_a_file_without_rules_is_rejected_with_its_name(tmp_path: pathlib.Path, text: str) -> None:
     rules = Rules(tmp_path, text)
     with pytest.raises(errors.ConfigurationError) as raised:
         Policy(rules.conf)
@@ -48,22 +48,22 @@ def test_a_file_that_has_no_rules_is_named(tmp_path: pathlib.Path, text: str) ->
     assert "\n" not in raised.value.message
 
 
-def test_a_file_that_is_spoiled_later_changes_nothing(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_new_file_changes_no_rules(tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture) -> None:
     rules = Rules(tmp_path, f'"{policies.VOLUME_CREATE}": "role:member"\n"{policies.ZONES}": "!"\n')
     policy = Policy(rules.conf)
     rules.change("- a list\n")
     for _ in range(3):
         assert policy.allows(somebody(), policies.VOLUME_CREATE)
         assert not policy.allows(somebody(), policies.ZONES)
-    [said] = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
-    assert said.startswith("The rules stay as they were: [oslo_policy] policy_file")
+    [message] = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    assert message.startswith("The rules stay as they were: [oslo_policy] policy_file")
     rules.change(f'"{policies.VOLUME_CREATE}": "!"\n')
     assert not policy.allows(somebody(), policies.VOLUME_CREATE)
     assert policy.allows(somebody(), policies.ZONES)
 
 
-def test_nobody_is_answered_by_half_the_rules(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """oslo.policy has no rule but those of the file for a moment, and what has no rule is refused."""
+def test_no_request_uses_incomplete_rules(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """During a reload oslo.policy has only the rules of the file for a moment, and denies calls without a rule."""
     rules = Rules(tmp_path, f'"{policies.ZONES}": "!"\n')
     policy = Policy(rules.conf)
     who, seen = somebody(), []

@@ -34,9 +34,9 @@ def users(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 @pytest.fixture
-def stranger(cluster: Cluster, users: pathlib.Path) -> Client:
-    """A client that says of itself what each test wants."""
-    # An address that other machines reach will do.
+def anonymous(cluster: Cluster, users: pathlib.Path) -> Client:
+    """A client without credentials; tests add headers."""
+    # An address that other machines reach is allowed.
     conf = configuration(auth_strategy="http_basic", http_basic_auth_user_file=str(users))
     return Client(app.build(conf, cluster.database, cluster.scheduler, authentication.select(conf, "192.0.2.1")))
 
@@ -46,15 +46,15 @@ def stranger(cluster: Cluster, users: pathlib.Path) -> Client:
     ("path", "headers", "project"),
     [("/v3", {}, "demo"), ("/v3", {"X-Project-Id": "there"}, "there"), ("/v3/here", {"X-Project-Id": "there"}, "here")],
 )
-def test_who_is_in_the_file_may_do_everything(
-    stranger: Client, name: str, path: str, headers: dict[str, str], project: str
+def test_users_in_the_file_are_administrators(
+    anonymous: Client, name: str, path: str, headers: dict[str, str], project: str
 ) -> None:
     headers = {**basic(name), **headers, "X-Auth-Token": "other:project", "X-User-Id": "other"}
-    made = stranger.simulate_post(f"{path}/volumes", json={"volume": {"size": 1}}, headers=headers)
+    made = anonymous.simulate_post(f"{path}/volumes", json={"volume": {"size": 1}}, headers=headers)
     assert made.status_code == 202, made.text
     volume = made.json["volume"]
     assert (volume["user_id"], volume["os-vol-tenant-attr:tenant_id"]) == (name, project)
-    assert stranger.simulate_get("/v3/scheduler-stats/get_pools", headers=headers).status_code == 200
+    assert anonymous.simulate_get("/v3/scheduler-stats/get_pools", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -76,21 +76,21 @@ def test_who_is_in_the_file_may_do_everything(
         {"Authorization": "Bearer jane"},
     ],
 )
-def test_nobody_else_is_let_in(stranger: Client, headers: dict[str, str]) -> None:
-    answer = stranger.simulate_get("/v3/volumes", headers=headers)
+def test_other_users_are_rejected(anonymous: Client, headers: dict[str, str]) -> None:
+    answer = anonymous.simulate_get("/v3/volumes", headers=headers)
     assert answer.status_code == 401
     assert answer.json["unauthorized"] == {"code": 401, "message": request_context.REQUIRED}
     assert answer.headers["WWW-Authenticate"] == 'Basic realm="tonnage", charset="UTF-8"'
     for path, status in (("/", 300), ("/v3", 200), ("/healthcheck", 200)):
-        assert stranger.simulate_get(path, headers=headers).status_code == status
+        assert anonymous.simulate_get(path, headers=headers).status_code == status
 
 
-def test_changes_of_the_file_count_at_once(stranger: Client, users: pathlib.Path) -> None:
+def test_changes_of_the_file_apply_at_once(anonymous: Client, users: pathlib.Path) -> None:
     users.write_text(line("jane", "new"))
-    assert stranger.simulate_get("/v3/volumes", headers=basic("jane")).status_code == 401
-    assert stranger.simulate_get("/v3/volumes", headers=basic("jane", "new")).status_code == 200
+    assert anonymous.simulate_get("/v3/volumes", headers=basic("jane")).status_code == 401
+    assert anonymous.simulate_get("/v3/volumes", headers=basic("jane", "new")).status_code == 200
     users.unlink()
-    assert stranger.simulate_get("/v3/volumes", headers=basic("jane", "new")).status_code == 401
+    assert anonymous.simulate_get("/v3/volumes", headers=basic("jane", "new")).status_code == 401
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_changes_of_the_file_count_at_once(stranger: Client, users: pathlib.Path
         (b"\xff\xfe", "is no such file"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused(tmp_path: pathlib.Path, content: bytes | None, problem: str) -> None:
+def test_an_unusable_file_is_rejected(tmp_path: pathlib.Path, content: bytes | None, problem: str) -> None:
     file = tmp_path / "htpasswd"
     if content is not None:
         file.write_bytes(content)
@@ -112,7 +112,9 @@ def test_a_file_that_cannot_be_used_is_refused(tmp_path: pathlib.Path, content: 
     assert "{SHA}" not in raised.value.message
 
 
-def test_the_command_says_who_asks(cluster: Cluster, users: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_sends_name_and_password(
+    cluster: Cluster, users: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in [name for name in os.environ if name.startswith("OS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("OS_USERNAME", "zoë")
@@ -122,12 +124,12 @@ def test_the_command_says_who_asks(cluster: Cluster, users: pathlib.Path, monkey
         conf, app.build(conf, cluster.database, cluster.scheduler, authentication.select(conf, "192.0.2.1"))
     )
     server.start()
-    question, asker = {"requests": [{"volume": {"size": 1}}]}, scheduler_query.Asker()
+    question, target = {"requests": [{"volume": {"size": 1}}]}, scheduler_query.QueryTarget()
     try:
-        [outlook] = scheduler_query._over_rest(server.url, question, asker)
+        [outlook] = scheduler_query._over_rest(server.url, question, target)
         assert outlook.volumes[0].pool is not None
         monkeypatch.setenv("OS_PASSWORD", "wrong")
         with pytest.raises(errors.InvalidInput, match=r"does not take these credentials: .*authentication"):
-            scheduler_query._over_rest(server.url, question, asker)
+            scheduler_query._over_rest(server.url, question, target)
     finally:
         server.stop()

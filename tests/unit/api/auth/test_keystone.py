@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The section ``[keystone_authtoken]``. What tokens are worth is tested with the real Keystone, in tests/functional."""
+"""Tests of the section ``[keystone_authtoken]``. Tests in tests/functional validate tokens with a real Keystone."""
 
 import pathlib
 
@@ -11,7 +11,7 @@ from tonnage.api.auth import authentication, request_context
 from tonnage.api.auth.keystone import Keystone, list_library_opts
 from tonnage.capacity import errors
 
-#: Nobody listens there.
+#: No server listens on this address.
 ADDRESS = "http://127.0.0.1:1/v3"
 
 ACCOUNT = {
@@ -34,7 +34,7 @@ def selected(folder: pathlib.Path, section: dict[str, str]) -> authentication.Au
     return authentication.select(configuration([str(file)]), None)
 
 
-def test_any_address_will_do_as_everybody_says_who_he_is(tmp_path: pathlib.Path) -> None:
+def test_keystone_is_allowed_on_any_address(tmp_path: pathlib.Path) -> None:
     assert isinstance(selected(tmp_path, ACCOUNT), Keystone)
 
 
@@ -54,9 +54,7 @@ def test_any_address_will_do_as_everybody_says_who_he_is(tmp_path: pathlib.Path)
         ({"memcached_servers": "127.0.0.1:1"}, "python-memcached"),
     ],
 )
-def test_a_section_that_cannot_be_used_is_refused(
-    tmp_path: pathlib.Path, changed: dict[str, str], problem: str
-) -> None:
+def test_an_unusable_section_is_rejected(tmp_path: pathlib.Path, changed: dict[str, str], problem: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"\[keystone_authtoken\]") as raised:
         selected(tmp_path, {name: value for name, value in {**ACCOUNT, **changed}.items() if value})
     assert problem in raised.value.message
@@ -64,27 +62,27 @@ def test_a_section_that_cannot_be_used_is_refused(
 
 
 @pytest.fixture
-def stranger(cluster: Cluster, tmp_path: pathlib.Path) -> Client:
-    """A client of an application whose Keystone does not answer, and which was told to let everybody in."""
+def anonymous(cluster: Cluster, tmp_path: pathlib.Path) -> Client:
+    """A client of an application whose Keystone does not answer, with ``delay_auth_decision`` enabled."""
     keystone = selected(tmp_path, {**ACCOUNT, "delay_auth_decision": "true"})
     return Client(app.build(configuration(), cluster.database, cluster.scheduler, keystone))
 
 
-def test_nobody_passes_without_a_token(stranger: Client) -> None:
-    answer = stranger.simulate_get("/v3/volumes", headers={"X-Identity-Status": "Confirmed", "X-User-Id": "me"})
+def test_a_request_without_a_token_is_rejected(anonymous: Client) -> None:
+    answer = anonymous.simulate_get("/v3/volumes", headers={"X-Identity-Status": "Confirmed", "X-User-Id": "me"})
     assert answer.status_code == 401
     assert answer.json["unauthorized"] == {"code": 401, "message": request_context.REQUIRED}
     assert answer.headers["WWW-Authenticate"] == 'Keystone uri="https://identity.example.com/v3"'
-    assert stranger.simulate_get("/v3").status_code == 200
+    assert anonymous.simulate_get("/v3").status_code == 200
 
 
-def test_a_token_that_nobody_can_look_at_is_worth_nothing(stranger: Client) -> None:
-    answer = stranger.simulate_get("/v3/volumes", headers={"X-Auth-Token": "t"})
+def test_a_token_is_not_accepted_while_keystone_is_away(anonymous: Client) -> None:
+    answer = anonymous.simulate_get("/v3/volumes", headers={"X-Auth-Token": "t"})
     assert (answer.status_code, list(answer.json)) == (503, ["serviceUnavailable"])
     assert "Keystone" in answer.json["serviceUnavailable"]["message"]
 
 
-def test_secrets_are_known_to_be_some() -> None:
+def test_secret_options_are_marked_as_secret() -> None:
     ((_, options),) = list_library_opts()
     secret = {option.dest for option in options if option.secret}
     assert secret >= {"password", "memcache_secret_key", "memcache_password", "application_credential_secret"}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answer of an Identity service that clients without Keystone get."""
+"""Tests of the minimal Identity service for clients without Keystone."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def login(identity: testing.TestClient, **fields: Any) -> testing.Result:
     return identity.simulate_post("/identity/v3/auth/tokens", json={"auth": sent})
 
 
-def test_a_token_says_who_asks_and_for_which_project(identity: testing.TestClient) -> None:
+def test_a_token_has_the_user_and_the_project(identity: testing.TestClient) -> None:
     answer = login(identity, scope={"project": {"name": "solar", "domain": {"name": "Default"}}})
     assert answer.status_code == 201
     token = answer.headers["X-Subject-Token"]
@@ -45,12 +45,12 @@ def test_a_token_says_who_asks_and_for_which_project(identity: testing.TestClien
     assert (shown["os-vol-tenant-attr:tenant_id"], shown["user_id"]) == ("solar", "ada")
 
 
-def test_without_a_scope_it_is_the_usual_project(identity: testing.TestClient) -> None:
+def test_a_login_without_a_scope_uses_the_default_project(identity: testing.TestClient) -> None:
     for scope in ({}, {"scope": "unscoped"}, {"scope": None}, {"scope": {}}):
         assert login(identity, **scope).headers["X-Subject-Token"] == "ada:demo"
 
 
-def test_whatever_is_named_is_there(identity: testing.TestClient) -> None:
+def test_every_user_and_project_exists(identity: testing.TestClient) -> None:
     assert identity.simulate_get("/identity/v3/projects/sea").json["project"]["id"] == "sea"
     assert identity.simulate_get("/identity/v3/projects?name=sea").json["projects"][0]["name"] == "sea"
     assert identity.simulate_get("/identity/v3/projects").json["projects"][0]["name"] == "demo"
@@ -63,7 +63,7 @@ def test_whatever_is_named_is_there(identity: testing.TestClient) -> None:
 
 
 @pytest.mark.parametrize("name", ["\u0444", "a\r\nb", "a\x7f", "a" * 256, "a:b"])
-def test_names_that_no_header_can_carry_are_refused(identity: testing.TestClient, name: str) -> None:
+def test_names_that_do_not_fit_into_a_header_are_rejected(identity: testing.TestClient, name: str) -> None:
     sent = {"identity": {"password": {"user": {"name": name}}}}
     answer = identity.simulate_post("/identity/v3/auth/tokens", json={"auth": sent})
     assert (answer.status_code, list(answer.json)) == (400, ["badRequest"])
@@ -74,10 +74,10 @@ def test_names_that_no_header_can_carry_are_refused(identity: testing.TestClient
 @pytest.mark.parametrize(
     "body", [None, {}, {"auth": {}}, {"auth": {"identity": {"password": {"user": {"name": "a:b"}}}}}, {"auth": 1}]
 )
-def test_bad_logins(identity: testing.TestClient, body: Any) -> None:
+def test_malformed_logins_are_rejected(identity: testing.TestClient, body: Any) -> None:
     answer = identity.simulate_post("/identity/v3/auth/tokens", json=body)
     assert (answer.status_code, list(answer.json)) == (400, ["badRequest"])
 
 
-def test_it_is_not_there_unless_asked_for(cluster: Cluster) -> None:
+def test_the_identity_service_is_disabled_by_default(cluster: Cluster) -> None:
     assert cluster.client().simulate_get("/identity/v3").status_code == 404

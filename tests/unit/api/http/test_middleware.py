@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What oslo.middleware does before the application."""
+"""Tests of the middleware of oslo.middleware."""
 
 from typing import Any
 
@@ -20,11 +20,11 @@ PREFLIGHT = {
 
 
 def ask(client: Client, headers: dict[str, str]) -> Any:
-    """Ask whether a request may be sent, as browsers do. The answer has no type, which falcon's client would want."""
+    """Send a preflight request as browsers do. The response has no content type, which falcon's client requires."""
     return webob.Request.blank("/v3/volumes", method="OPTIONS", headers=headers).get_response(client.app)
 
 
-def stranger(*_: object) -> None:
+def reject_all(*_: object) -> None:
     raise request_context.Unauthenticated(request_context.REQUIRED, "Basic")
 
 
@@ -37,7 +37,7 @@ def client(
     return Client(app.build(conf, cluster.database, cluster.scheduler, authenticator))
 
 
-def test_what_proxies_say_is_believed_where_that_is_asked_for(cluster: Cluster) -> None:
+def test_headers_of_proxies_are_used_if_the_option_is_set(cluster: Cluster) -> None:
     sent = {
         "Host": "storage:8776",
         "X-Forwarded-Proto": "https",
@@ -49,7 +49,7 @@ def test_what_proxies_say_is_believed_where_that_is_asked_for(cluster: Cluster) 
         assert made.simulate_get("/v3", headers=sent).json["versions"][0]["links"][0]["href"] == link
 
 
-def test_pages_of_other_sites_are_told_nothing(cluster: Cluster) -> None:
+def test_pages_of_other_sites_get_no_cors_headers(cluster: Cluster) -> None:
     made = client(cluster, "cors")
     answers = [
         made.simulate_options("/v3/volumes", headers=PREFLIGHT),
@@ -59,14 +59,14 @@ def test_pages_of_other_sites_are_told_nothing(cluster: Cluster) -> None:
         assert not [name for name in answer.headers if name.lower().startswith("access-control")]
 
 
-def test_pages_that_are_named_may_ask_like_anybody(cluster: Cluster) -> None:
-    # Whoever asks whether he may ask has no token to show yet.
-    made = client(cluster, "cors", stranger, allowed_origin=[PAGE])  # type: ignore[arg-type]
+def test_pages_of_allowed_origins_may_send_requests(cluster: Cluster) -> None:
+    # A preflight request has no token.
+    made = client(cluster, "cors", reject_all, allowed_origin=[PAGE])  # type: ignore[arg-type]
     answer = ask(made, PREFLIGHT)
     assert answer.status_code == 200
     assert answer.headers["Access-Control-Allow-Origin"] == PAGE
     assert answer.headers["Access-Control-Allow-Headers"] == PREFLIGHT["Access-Control-Request-Headers"]
-    # A page has to be able to read that it has no token.
+    # A page must be able to read the error for a missing token.
     asked = made.simulate_get("/v3/volumes", headers={"Origin": PAGE})
     assert asked.status_code == 401
     assert asked.headers["Access-Control-Allow-Origin"] == PAGE
@@ -77,12 +77,12 @@ def test_pages_that_are_named_may_ask_like_anybody(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("origin", ["horizon.example.com", "https://horizon.example.com/", "ftp://x", "https://"])
-def test_origins_that_no_page_has_are_refused(cluster: Cluster, origin: str) -> None:
+def test_invalid_origins_are_rejected(cluster: Cluster, origin: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=r"\[cors\] allowed_origin"):
         client(cluster, "cors", allowed_origin=[PAGE, origin])
 
 
-def test_the_id_that_services_share_is_known(cluster: Cluster) -> None:
+def test_the_global_request_id_is_used(cluster: Cluster) -> None:
     shared = "req-3f1e8a52-0d1c-4b7e-9a64-5c2f7e8d9b10"
     seen = []
 

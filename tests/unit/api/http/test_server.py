@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The built-in server, over real sockets."""
+"""Tests of the built-in server over real sockets."""
 
 import contextlib
 import http.client
@@ -49,13 +49,13 @@ def connection(server: ApiServer) -> http.client.HTTPConnection:
     return http.client.HTTPConnection("127.0.0.1", int(server.url.rpartition(":")[2]), timeout=20)
 
 
-def test_serves(server: ApiServer) -> None:
+def test_the_server_serves_the_application(server: ApiServer) -> None:
     answer = requests.get(f"{server.url}/v3/", timeout=20)
     assert answer.json()["versions"][0]["links"][0]["href"] == f"{server.url}/v3/"
     assert answer.headers["Server"] == "tonnage"
 
 
-def test_a_taken_port_is_one_clear_error(server: ApiServer) -> None:
+def test_a_port_in_use_is_one_clear_error(server: ApiServer) -> None:
     port = int(server.url.rpartition(":")[2])
     second = ApiServer(configuration(osapi_volume_listen_port=port), lambda *_: [])
     with pytest.raises(errors.ConfigurationError) as raised:
@@ -65,7 +65,7 @@ def test_a_taken_port_is_one_clear_error(server: ApiServer) -> None:
     second.stop()
 
 
-def test_who_connects_before_the_start_is_answered_after_it() -> None:
+def test_clients_that_connect_before_the_start_are_served_after_it() -> None:
     def hello(environ: Any, start_response: Any) -> list[bytes]:
         start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", "5")])
         return [b"hello"]
@@ -80,14 +80,14 @@ def test_who_connects_before_the_start_is_answered_after_it() -> None:
     server.stop()
 
 
-def test_an_address_that_is_not_ours() -> None:
+def test_an_address_of_another_machine_is_an_error() -> None:
     server = ApiServer(configuration(osapi_volume_listen="192.0.2.1", osapi_volume_listen_port=0), lambda *_: [])
     with pytest.raises(errors.ConfigurationError, match=r"osapi_volume_listen = 192\.0\.2\.1.* an address"):
         server.start()
     server.stop()
 
 
-def test_stopping_finishes_what_was_accepted() -> None:
+def test_a_stop_waits_for_accepted_requests() -> None:
     entered, go_on = threading.Event(), threading.Event()
 
     def slow(environ: Any, start_response: Any) -> list[bytes]:
@@ -113,12 +113,12 @@ def _listens(server: ApiServer) -> bool:
         return probe.connect_ex(("127.0.0.1", int(server.url.rpartition(":")[2]))) == 0
 
 
-def test_connections_that_say_nothing_hold_no_threads(cluster: Cluster) -> None:
+def test_silent_connections_use_no_threads(cluster: Cluster) -> None:
     application = app.build(configuration(), cluster.database, cluster.scheduler, authentication.noauth)
     server = start(application, osapi_volume_threads=2)
     silent = [socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) for _ in range(30)]
     assert requests.get(f"{server.url}/v3", timeout=15).status_code == 200
-    # One that speaks at last is heard.
+    # A connection that sends a request late is served.
     silent[0].settimeout(20)
     silent[0].sendall(b"GET /v3 HTTP/1.1\r\nHost: x\r\n\r\n")
     assert silent[0].recv(12) == b"HTTP/1.1 200"
@@ -127,12 +127,12 @@ def test_connections_that_say_nothing_hold_no_threads(cluster: Cluster) -> None:
     server.stop()
 
 
-def test_connections_are_ended_on_which_nothing_is_said(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_connections_are_closed(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
     silent = connection(server)
     silent.connect()
-    kept = resting(server, 2)
+    kept = idle_connection(server, 2)
     for seconds, gone in (
-        (connections.PATIENCE + 5, {silent}),
+        (connections.CLIENT_TIMEOUT + 5, {silent}),
         (configuration().client_socket_timeout + 5, {silent, kept}),
     ):
         later = types.SimpleNamespace(time=lambda: time.time() + seconds, sleep=time.sleep)  # noqa: B023
@@ -170,13 +170,13 @@ def test_a_chunked_body_is_bounded(server: ApiServer) -> None:
     assert answer.json()["overLimit"]["code"] == 413
 
 
-def test_a_body_that_is_too_large_is_answered(server: ApiServer) -> None:
+def test_a_body_that_is_too_large_gets_a_response(server: ApiServer) -> None:
     answer = requests.post(f"{server.url}/v3/volumes", data=b"x" * 500_000, timeout=20)
     assert answer.status_code == 413
     assert answer.json()["overLimit"]["code"] == 413
 
 
-def test_a_huge_body_is_not_waited_for(server: ApiServer) -> None:
+def test_the_server_does_not_wait_for_a_huge_body(server: ApiServer) -> None:
     one = connection(server)
     one.putrequest("POST", "/v3/nowhere")
     one.putheader("Content-Length", str(10**12))
@@ -187,7 +187,7 @@ def test_a_huge_body_is_not_waited_for(server: ApiServer) -> None:
     one.close()
 
 
-def test_connections_are_kept(server: ApiServer) -> None:
+def test_connections_are_reused(server: ApiServer) -> None:
     one = connection(server)
     for _ in range(3):
         one.request("GET", "/v3/types")
@@ -202,11 +202,11 @@ def test_connections_are_kept(server: ApiServer) -> None:
     one.close()
 
 
-def test_no_more_connections_are_kept_than_can_be_worked_on(cluster: Cluster) -> None:
+def test_the_number_of_idle_connections_is_limited(cluster: Cluster) -> None:
     server = start(
         app.build(configuration(), cluster.database, cluster.scheduler, authentication.noauth), osapi_volume_threads=2
     )
-    several = [resting(server), resting(server, 2), connection(server)]
+    several = [idle_connection(server), idle_connection(server, 2), connection(server)]
     several[2].request("GET", "/v3/")
     answer = several[2].getresponse()
     answer.read()
@@ -217,20 +217,22 @@ def test_no_more_connections_are_kept_than_can_be_worked_on(cluster: Cluster) ->
     server.stop()
 
 
-def test_what_was_said_before_a_connection_ends_is_answered(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A connection has rested for too long, and is used again before anybody has had the time to end it."""
-    held, go_on = threading.Event(), threading.Event()
+def test_a_request_before_the_close_of_its_connection_is_answered(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A connection was idle for too long, and the client uses it again before the server has closed it."""
+    blocked, go_on = threading.Event(), threading.Event()
     take = wsgi.Server.process_conn
 
     def take_later(*args: Any) -> None:
-        held.set()
+        blocked.set()
         assert go_on.wait(20)
         take(*args)
 
-    one, other = resting(server), resting(server, 2)
+    one, other = idle_connection(server), idle_connection(server, 2)
     monkeypatch.setattr(wsgi.Server, "process_conn", take_later)
     one.request("GET", "/v3/")
-    assert held.wait(20)
+    assert blocked.wait(20)
     seconds = configuration().client_socket_timeout + 5
     later = types.SimpleNamespace(time=lambda: time.time() + seconds, sleep=time.sleep)
     monkeypatch.setattr(cheroot.connections, "time", later)
@@ -241,8 +243,8 @@ def test_what_was_said_before_a_connection_ends_is_answered(server: ApiServer, m
         each.close()
 
 
-def resting(server: ApiServer, number: int = 1) -> http.client.HTTPConnection:
-    """Return a connection that the server waits on again after an answer, the first one or another."""
+def idle_connection(server: ApiServer, number: int = 1) -> http.client.HTTPConnection:
+    """Return a connection that is idle after a response; it is the server's ``number``-th connection."""
     made = connection(server)
     made.request("GET", "/v3/")
     made.getresponse().read()
@@ -250,22 +252,24 @@ def resting(server: ApiServer, number: int = 1) -> http.client.HTTPConnection:
     return made
 
 
-def test_what_comes_as_the_server_stops_is_not_left_open(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next request comes before the connection is waited on again: no thread is left to answer it."""
-    held, go_on = threading.Event(), threading.Event()
+def test_a_connection_with_input_is_closed_when_the_server_stops(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next request arrives before the server waits for input again, and no thread is left to answer it."""
+    blocked, go_on = threading.Event(), threading.Event()
     put = server._server.put_conn
 
     def put_later(conn: Any) -> None:
         if conn.last_used is not None:
-            held.set()
+            blocked.set()
             assert go_on.wait(20)
         put(conn)
 
-    one = resting(server)
+    one = idle_connection(server)
     monkeypatch.setattr(server._server, "put_conn", put_later)
     one.request("GET", "/v3/")
     one.getresponse().read()
-    assert held.wait(20)
+    assert blocked.wait(20)
     with futures.ThreadPoolExecutor() as pool:
         stopped = pool.submit(server.stop)
         wait_until(lambda: not _listens(server))
@@ -278,9 +282,11 @@ def test_what_comes_as_the_server_stops_is_not_left_open(server: ApiServer, monk
     one.close()
 
 
-def test_what_came_before_the_server_stops_is_answered(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has come when nobody waits for requests any more, but threads are there still."""
-    one = resting(server)
+def test_a_request_before_the_stop_of_the_server_is_answered(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request arrives when the server no longer waits for requests but still has threads."""
+    one = idle_connection(server)
     stop = cheroot.connections.ConnectionManager.stop
 
     def ask(manager: Any) -> None:
@@ -298,8 +304,10 @@ def test_what_came_before_the_server_stops_is_answered(server: ApiServer, monkey
 
 
 @pytest.mark.parametrize("says", [b"", b"GET /v3/ HTTP/1.0\r\n\r\n"])
-def test_who_connects_as_the_server_stops(server: ApiServer, monkeypatch: pytest.MonkeyPatch, says: bytes) -> None:
-    """Who has asked is answered, who has not is not waited for."""
+def test_connections_made_while_the_server_stops(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch, says: bytes
+) -> None:
+    """A client that has sent a request gets a response; the server does not wait for others."""
     one, other = socket.socketpair()
     other.sendall(says)
     stop = cheroot.connections.ConnectionManager.stop
@@ -315,7 +323,7 @@ def test_who_connects_as_the_server_stops(server: ApiServer, monkeypatch: pytest
     other.close()
 
 
-def test_endless_headers_are_refused(server: ApiServer) -> None:
+def test_endless_headers_are_rejected(server: ApiServer) -> None:
     one = connection(server)
     one.putrequest("GET", "/v3/types")
     for number in range(20):
@@ -325,8 +333,8 @@ def test_endless_headers_are_refused(server: ApiServer) -> None:
     one.close()
 
 
-def said(server: ApiServer, *parts: bytes, pause: float = 0.0) -> tuple[int, Any]:
-    """Send parts one after another until there is an answer; return its status and body. Then nothing more comes."""
+def send_raw(server: ApiServer, *parts: bytes, pause: float = 0.0) -> tuple[int, Any]:
+    """Send parts one after another until there is a response; return its status and body. The connection then ends."""
     host, _, port = server.url.removeprefix("http://").rpartition(":")
     with socket.create_connection((host, int(port)), timeout=60) as one:
         for part in parts:
@@ -345,25 +353,25 @@ POST = b"POST /v3/volumes HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\
 
 
 @pytest.mark.parametrize("begun", [POST + b"X-A: ", POST + b"Content-Length: 100000\r\n\r\n{"])
-def test_who_sends_in_drops_is_not_waited_for(
+def test_clients_that_send_slowly_time_out(
     server: ApiServer, begun: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(connections, "PATIENCE", 0.5)
+    monkeypatch.setattr(connections, "CLIENT_TIMEOUT", 0.5)
     began = time.monotonic()
-    status, body = said(server, begun, *[b" "] * 1000, pause=0.1)
+    status, body = send_raw(server, begun, *[b" "] * 1000, pause=0.1)
     assert (status, body["computeFault"]["code"]) == (408, 408)
     assert 0.4 < time.monotonic() - began < 60, "all of it takes 100 s"
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def small(server: ApiServer) -> bool:
+def serves_small_response(server: ApiServer) -> bool:
     with contextlib.suppress(requests.RequestException):
         return requests.get(f"{server.url}/small", timeout=60).content == bytes(2**18)
     return False
 
 
-def test_who_takes_an_answer_in_drops_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connections, "PATIENCE", 0.5)
+def test_clients_that_read_slowly_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "CLIENT_TIMEOUT", 0.5)
 
     def large(environ: Any, start_response: Any) -> list[bytes]:
         pieces = [bytes(2**18)] * (1 if environ["PATH_INFO"] == "/small" else 64)  # more than sockets keep
@@ -383,8 +391,8 @@ def test_who_takes_an_answer_in_drops_is_not_waited_for(monkeypatch: pytest.Monk
 
         sipping = pool.submit(sip)
         try:
-            # Those that stand still are not waited for either, and the machine may.
-            wait_until(lambda: small(server), 120)
+            # The server does not wait for stalled clients, and this machine may be slow.
+            wait_until(lambda: serves_small_response(server), 120)
         finally:
             done.set()
         sipping.exception(20)
@@ -402,8 +410,8 @@ def test_who_takes_an_answer_in_drops_is_not_waited_for(monkeypatch: pytest.Monk
         (b"GET / HTTP/3.0\r\n\r\n", 505),
     ],
 )
-def test_what_no_application_sees_is_answered_as_all_errors_are(server: ApiServer, sent: bytes, status: int) -> None:
-    answered, body = said(server, sent)
+def test_errors_before_the_application_have_the_format_of_the_api(server: ApiServer, sent: bytes, status: int) -> None:
+    answered, body = send_raw(server, sent)
     [(name, error)] = body.items()
     assert (answered, name, error["code"]) == (status, faults.name(status), status)
     assert error["message"]
@@ -413,34 +421,36 @@ def test_what_no_application_sees_is_answered_as_all_errors_are(server: ApiServe
     ("chunks", "status"),
     [(b"zz\r\n", 400), (b"2\r\n{}xx", 400), (b"7FFFFFFF\r\n{", 413), (b"FFFFFFFFFFFFFFFFFF\r\n{", 413)],
 )
-def test_chunks_that_are_none(server: ApiServer, chunks: bytes, status: int, caplog: pytest.LogCaptureFixture) -> None:
-    answered, body = said(server, POST + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
+def test_malformed_chunks_are_rejected(
+    server: ApiServer, chunks: bytes, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    answered, body = send_raw(server, POST + b"Transfer-Encoding: chunked\r\n\r\n" + chunks)
     assert (answered, body[faults.name(status)]["code"]) == (status, status)
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def test_the_size_of_a_chunk_is_a_short_line(server: ApiServer) -> None:
-    status, body = said(server, POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"1" * 1_000_000)
+def test_a_long_chunk_size_is_rejected(server: ApiServer) -> None:
+    status, body = send_raw(server, POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"1" * 1_000_000)
     assert (status, body["badRequest"]["message"]) == (400, "The request's body cannot be read: a line without an end.")
 
 
-def test_what_cannot_be_read_is_not_repeated_at_length(server: ApiServer) -> None:
-    status, body = said(server, POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"z" * 1000 + b"\r\n")
+def test_errors_repeat_only_the_start_of_unreadable_input(server: ApiServer) -> None:
+    status, body = send_raw(server, POST + b"Transfer-Encoding: chunked\r\n\r\n" + b"z" * 1000 + b"\r\n")
     assert status == 400
     assert len(body["badRequest"]["message"]) < 200
 
 
-def test_what_follows_a_body_in_chunks_is_no_request(server: ApiServer) -> None:
+def test_bytes_after_a_chunked_body_are_not_taken_for_a_request(server: ApiServer) -> None:
     chunked = b"Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n"
     trailer = b"DELETE /v3/volumes/x HTTP/1.1\r\nHost: x\r\n\r\n"
-    assert said(server, POST + chunked + trailer)[0] == 400
+    assert send_raw(server, POST + chunked + trailer)[0] == 400
 
 
-def test_a_body_that_was_not_read_is_no_request(server: ApiServer) -> None:
+def test_an_unread_body_is_not_taken_for_a_request(server: ApiServer) -> None:
     hidden = b"GET /v3/types HTTP/1.1\r\nHost: x\r\n\r\n"
     size = f"{len(hidden):x}".encode()
     sent = POST.replace(b"volumes", b"nowhere") + b"Transfer-Encoding: chunked\r\n\r\n"
-    assert said(server, sent + size + b"\r\n" + hidden + b"\r\n0\r\n\r\n")[0] == 404
+    assert send_raw(server, sent + size + b"\r\n" + hidden + b"\r\n0\r\n\r\n")[0] == 404
 
 
 def test_many_clients_at_once(server: ApiServer) -> None:
@@ -456,7 +466,7 @@ def test_many_clients_at_once(server: ApiServer) -> None:
     assert sorted(int(volume["name"]) for volume in volumes) == list(range(64))
 
 
-def test_any_wsgi_server_finds_the_application(tmp_path: pathlib.Path) -> None:
+def test_any_wsgi_server_can_load_the_application(tmp_path: pathlib.Path) -> None:
     engine = database.create_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
     schema.sync(engine)
     engine.dispose()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pages about the API say what it does."""
+"""Tests that the documentation and the OpenAPI document describe the whole API."""
 
 import json
 import pathlib
@@ -14,7 +14,7 @@ from tonnage.api import app
 from tonnage.api.auth import policies
 from tonnage.api.openapi import document as openapi_document
 from tonnage.api.openapi.annotations import Route
-from tonnage.api.resource_context import Tools
+from tonnage.api.resource_context import ResourceContext
 from tonnage.capacity import capacity_factors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool_table import Pool
@@ -23,28 +23,28 @@ DOCS = pathlib.Path(__file__).parents[4] / "docs"
 
 
 def routes() -> list[Route]:
-    return app.everything(configuration(), Tools(*[None] * 5))  # type: ignore[arg-type]
+    return app.all_routes(configuration(), ResourceContext(*[None] * 5))  # type: ignore[arg-type]
 
 
-def test_every_route_is_described() -> None:
+def test_every_route_is_documented() -> None:
     page = (DOCS / "api.rst").read_text()
     assert not [path for path, _, _ in routes() if f"``{path.removeprefix('/v3') or path}``" not in page]
 
 
 @pytest.mark.parametrize("auth_strategy", ["noauth", "keystone", "http_basic"])
 def test_every_operation_is_in_the_openapi_document(auth_strategy: str) -> None:
-    assert openapi_document.undescribed(routes()) == []
+    assert openapi_document.undocumented(routes()) == []
     document = openapi_document.document(routes(), auth_strategy)
     openapi_spec_validator.OpenAPIV31SpecValidator(msgspec.json.decode(msgspec.json.encode(document))).validate()
     paths = {path for path, _, _ in routes()}
     assert set(document["paths"]) == paths
-    # A name with a dot is that of a type which shares it with another one.
+    # msgspec adds the module and a dot to the name of a type if two types have the same name.
     assert not [name for name in document["components"]["schemas"] if "." in name]
     ids = [one["operationId"] for path in document["paths"].values() for one in path.values()]
     assert len(ids) == len(set(ids))
 
 
-def test_rules_are_about_operations_that_there_are() -> None:
+def test_policy_rules_apply_to_existing_operations() -> None:
     ruled = {
         (method.upper(), path.removeprefix("/v3")): one.get("x-policies", [])
         for path, methods in openapi_document.document(routes(), "noauth")["paths"].items()
@@ -56,7 +56,7 @@ def test_rules_are_about_operations_that_there_are() -> None:
     assert {path for (_, path), rules in ruled.items() if not rules} == open_to_everybody
 
 
-def test_the_openapi_document_tells_who_has_to_say_who_he_is() -> None:
+def test_the_openapi_document_has_the_required_authentication() -> None:
     secured = {}
     for strategy in ("noauth", "keystone", "http_basic"):
         document = openapi_document.document(routes(), strategy)
@@ -71,11 +71,11 @@ def test_the_openapi_document_tells_who_has_to_say_who_he_is() -> None:
 
 
 @pytest.mark.parametrize("name", capacity_factors.CapacityFactors._fields)
-def test_every_factor_is_described(name: str) -> None:
+def test_every_capacity_factor_is_documented(name: str) -> None:
     assert f"``{name}``" in (DOCS / "capacity-factors.rst").read_text()
 
 
-def test_the_example_is_what_comes_out() -> None:
+def test_the_documented_example_matches_the_result() -> None:
     page = (DOCS / "capacity-factors.rst").read_text()
     block = re.search(r"code-block:: json\n\n(.*?\n   \}\n)", page, re.DOTALL)
     assert block is not None

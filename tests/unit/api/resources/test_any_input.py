@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever is sent, the answer is JSON and never a fault of ours."""
+"""Tests with arbitrary input: the response is always JSON and never an internal error."""
 
 import uuid
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.di
 
 
 def bodies(outer: str, *keys: str) -> st.SearchStrategy[Any]:
-    """Return bodies that are about right, and bodies that are not."""
+    """Return bodies that are nearly valid, and bodies that are not."""
     inner = st.dictionaries(st.sampled_from(keys) | text, values, max_size=4)
     return st.dictionaries(st.just(outer) | text, inner | values, max_size=2) | values
 
@@ -105,15 +105,15 @@ def ids() -> list[str]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _room_for_others(cluster: Cluster) -> Iterator[None]:
-    """Some of the bodies are good ones: what they made is deleted again."""
+    """Delete the objects that valid bodies have created."""
     yield
     client = cluster.client()
     made = [volume["id"] for volume in client.simulate_get("/v3/volumes").json["volumes"]]
     for volume_id in made:
-        client.settled(volume_id)
+        client.wait_until_settled(volume_id)
         client.simulate_delete(f"/v3/volumes/{volume_id}")
     for volume_id in made:
-        assert client.settled(volume_id) is None
+        assert client.wait_until_settled(volume_id) is None
 
 
 @often
@@ -151,7 +151,7 @@ def _room_for_others(cluster: Cluster) -> Iterator[None]:
     body=anything,
     number=st.integers(0, 2),
 )
-def test_bodies(client: Client, ids: list[str], method: str, path: str, body: Any, number: int) -> None:
+def test_arbitrary_bodies(client: Client, ids: list[str], method: str, path: str, body: Any, number: int) -> None:
     raw = msgspec.json.encode(body) if _encodable(body) else b"{}"
     path = path.replace("{id}", ids[number])
     check(client.simulate_request(method, path, body=raw, headers={"Content-Type": "application/json"}))
@@ -159,7 +159,7 @@ def test_bodies(client: Client, ids: list[str], method: str, path: str, body: An
 
 @often
 @given(body=st.binary(max_size=200), kind=st.sampled_from(["application/json", "text/plain", "", "\u00e4/json;;", "x"]))
-def test_bytes(client: Client, body: bytes, kind: str) -> None:
+def test_arbitrary_bytes(client: Client, body: bytes, kind: str) -> None:
     check(client.simulate_post("/v3/volumes", body=body, headers={"Content-Type": kind.encode().decode("latin-1")}))
 
 
@@ -204,14 +204,14 @@ FILTERS = [
     ),
     minor=st.sampled_from([0, 28, 35, 45, 72]),
 )
-def test_queries(client: Client, path: str, query: dict[str, str], minor: int) -> None:
+def test_arbitrary_queries(client: Client, path: str, query: dict[str, str], minor: int) -> None:
     pairs = {key.encode("utf-8", "replace"): value.encode("utf-8", "replace") for key, value in query.items()}
     check(client.at("GET", f"/v3/{path}", minor, query_string=parse.urlencode(pairs)))
 
 
 @often
 @given(segment=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=300), version=text)
-def test_paths_and_versions(client: Client, segment: str, version: str) -> None:
+def test_arbitrary_paths_and_versions(client: Client, segment: str, version: str) -> None:
     quoted = parse.quote(segment, safe="")
     check(client.simulate_get(f"/v3/volumes/{quoted}"))
     check(client.simulate_get(f"/v3/types/{quoted}"))

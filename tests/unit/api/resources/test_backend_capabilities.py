@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What backends can do, as clients ask for it."""
+"""Tests of the capabilities of backends over REST."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def shown(*reports: dict[str, Any]) -> Any:
     return msgspec.to_builtins(backend_capabilities.of_backend("h@b", reports))
 
 
-def test_a_backend_is_shown_to_administrators(client: Client, member: Client) -> None:
+def test_administrators_can_see_the_capabilities_of_a_backend(client: Client, member: Client) -> None:
     for project in ("", "p/"):
         found = client.simulate_get(f"/v3/{project}capabilities/{BACKEND}").json
         assert found["namespace"] == f"OS::Storage::Capabilities::{BACKEND}"
@@ -24,7 +24,7 @@ def test_a_backend_is_shown_to_administrators(client: Client, member: Client) ->
     assert (answer.status_code, answer.json["itemNotFound"]["message"]) == (404, "Can't find service: nowhere@b")
 
 
-def test_what_pools_do_not_agree_on_is_null() -> None:
+def test_values_that_differ_between_pools_are_null() -> None:
     one = {"pool_name": "a", "vendor_name": "V", "storage_protocol": ["iSCSI", "iscsi"], "driver_version": 2}
     both = shown(one, {**one, "pool_name": "b", "vendor_name": "W"})
     assert (both["pool_name"], both["vendor_name"]) == (None, None)
@@ -34,7 +34,7 @@ def test_what_pools_do_not_agree_on_is_null() -> None:
     assert (nothing["vendor_name"], nothing["properties"]) == (None, {})
 
 
-def test_extra_specs_are_told_with_the_values_that_there_are() -> None:
+def test_extra_specs_are_listed_with_the_reported_values() -> None:
     thin = {
         "pool_name": "a",
         "total_capacity_gb": 9,
@@ -54,7 +54,7 @@ def test_extra_specs_are_told_with_the_values_that_there_are() -> None:
     assert shown({"n": 1}, {"n": "one"})["properties"]["n"]["enum"] == ["1", "one"]
 
 
-def test_drivers_may_tell_more_of_them() -> None:
+def test_drivers_can_add_properties() -> None:
     own = {"media": {"title": "Disks", "type": "string", "default": "ssd"}, "bad": {"title": 7}, "worse": 1}
     found = shown({"media": "ssd", "properties": own}, {"properties": "none"})["properties"]
     assert found["media"] == {"title": "Disks", "description": "", "type": "string", "default": "ssd"}

@@ -26,7 +26,7 @@ def group_type(client: Client) -> str:
 
 @pytest.fixture
 def make(member: Client, group_type: str, kind: str) -> Callable[..., str]:
-    """Makes groups of the project, and returns their ids."""
+    """A function that creates a group of the project and returns its id."""
 
     def make(**fields: Any) -> str:
         body = {"name": "g", "group_type": group_type, "volume_types": [kind], **fields}
@@ -51,7 +51,7 @@ def delete(client: Client, group_id: str, **fields: Any) -> Any:
     return client.at("POST", f"/v3/groups/{group_id}/action", 13, json={"delete": fields})
 
 
-def words(answer: Any) -> str:
+def message_of(answer: Any) -> str:
     return str(next(iter(answer.json.values()))["message"])
 
 
@@ -122,7 +122,7 @@ def test_a_group_with_volumes(member: Client, client: Client, make: Any, kind: s
     assert member.at("GET", "/v3/groups/detail?list_volume=1", 38).json["groups"] == [group]
     assert client.at("GET", f"/v3/groups?all_tenants=1&group_type={group_type}", 33).json["groups"][0]["id"] == group_id
 
-    member.settled(first["id"])
+    member.wait_until_settled(first["id"])
     for refused in (
         member.simulate_delete(f"/v3/volumes/{first['id']}"),
         client.simulate_post(f"/v3/volumes/{first['id']}/action", json={"os-unmanage": None}),
@@ -131,7 +131,7 @@ def test_a_group_with_volumes(member: Client, client: Client, make: Any, kind: s
         client.simulate_post(f"/v3/volumes/{first['id']}/action", json={"os-retype": {"new_type": other(client)}}),
     ):
         assert refused.status_code == 400, refused.text
-        assert f"is in group {group_id} and cannot be" in words(refused)
+        assert f"is in group {group_id} and cannot be" in message_of(refused)
     assert delete(member, group_id).status_code == 400, "it has a volume"
     assert client.simulate_delete(f"/v3/types/{kind}").status_code == 400
     assert client.at("DELETE", f"/v3/group_types/{group_type}", 11).status_code == 400
@@ -140,7 +140,7 @@ def test_a_group_with_volumes(member: Client, client: Client, make: Any, kind: s
     assert (shown(member, group_id)["name"], shown(member, group_id)["volumes"]) == ("h", [])
     assert change(member, group_id, add_volumes=f"{first['id']},").status_code == 202
     assert delete(member, group_id, **{"delete-volumes": True}).status_code == 202
-    assert member.settled(first["id"]) is None
+    assert member.wait_until_settled(first["id"]) is None
     assert member.at("GET", path, 13).status_code == 404
     assert client.at("DELETE", f"/v3/group_types/{group_type}", 11).status_code == 202
 
@@ -150,24 +150,24 @@ def other(client: Client) -> str:
     return str(answer.json["volume_type"]["id"])
 
 
-def test_what_cannot_join(member: Client, client: Client, make: Any, kind: str) -> None:
+def test_unsuitable_volumes_cannot_join_a_group(member: Client, client: Client, make: Any, kind: str) -> None:
     group_id, alien = make(), other(client)
-    volume = member.settled(member.create(1, volume_type=kind, group_id=make())["id"])
+    volume = member.wait_until_settled(member.create(1, volume_type=kind, group_id=make())["id"])
     for ids, why in (
         (volume["id"], "it is already in group"),
-        (member.settled(member.create(1, volume_type=alien)["id"])["id"], "is not supported by the group"),
-        (member.settled(member.create(1)["id"])["id"], "it has no volume type"),
-        (client.settled(client.create(1, volume_type=kind)["id"])["id"], "volume cannot be found"),
+        (member.wait_until_settled(member.create(1, volume_type=alien)["id"])["id"], "is not supported by the group"),
+        (member.wait_until_settled(member.create(1)["id"])["id"], "it has no volume type"),
+        (client.wait_until_settled(client.create(1, volume_type=kind)["id"])["id"], "volume cannot be found"),
         (str(uuid.uuid4()), "volume cannot be found"),
         ("x" * 300, "volume cannot be found"),
     ):
         answer = change(member, group_id, add_volumes=ids)
         assert answer.status_code == 400, answer.text
-        assert why in words(answer)
-    assert "because it is not in the group" in words(change(member, group_id, remove_volumes=volume["id"]))
+        assert why in message_of(answer)
+    assert "because it is not in the group" in message_of(change(member, group_id, remove_volumes=volume["id"]))
     both = change(member, group_id, add_volumes=volume["id"], remove_volumes=volume["id"])
-    assert "are in both add_volumes and remove_volumes" in words(both)
-    assert "change nothing" in words(change(member, group_id, name="g"))
+    assert "are in both add_volumes and remove_volumes" in message_of(both)
+    assert "change nothing" in message_of(change(member, group_id, name="g"))
     for fields, status in (
         ({"volume_type": alien}, 400),
         ({}, 400),
@@ -178,43 +178,50 @@ def test_what_cannot_join(member: Client, client: Client, make: Any, kind: str) 
         assert answer.status_code == status, answer.text
 
 
-def test_a_group_without_room_refuses_with_the_reason(member: Client, make: Any, kind: str) -> None:
+def test_a_volume_that_does_not_fit_into_its_group_is_refused_with_the_reason(
+    member: Client, make: Any, kind: str
+) -> None:
     group_id = make()
-    member.settled(member.create(1, volume_type=kind, group_id=group_id)["id"])
+    member.wait_until_settled(member.create(1, volume_type=kind, group_id=group_id)["id"])
     body = {"volume": {"size": 100_000, "volume_type": kind, "group_id": group_id}}
     answer = member.simulate_post("/v3/volumes", json=body)
     assert answer.status_code == 409
-    assert "CapacityFilter refused 2, nearest box@disk#thin has headroom" in words(answer)
+    assert "CapacityFilter refused 2, nearest box@disk#thin has headroom" in message_of(answer)
     assert answer.json["conflictingRequest"]["refusal"]["pool"] == BACKEND
 
 
-def test_a_group_that_no_backend_suits(member: Client, client: Client, make: Any, group_type: str, kind: str) -> None:
+def test_a_group_without_a_suitable_backend(
+    member: Client, client: Client, make: Any, group_type: str, kind: str
+) -> None:
     specs = {"group_specs": {"consistent_group_snapshot_enabled": "<is> True"}}
     client.at("POST", f"/v3/group_types/{group_type}/group_specs", 11, json=specs)
     body = {"volume": {"size": 1, "volume_type": kind, "group_id": make()}}
     answer = member.simulate_post("/v3/volumes", json=body)
     assert answer.status_code == 409
-    assert "a backend for all types of its group has not been reported yet" in words(answer)
+    assert "a backend for all types of its group has not been reported yet" in message_of(answer)
     explained = client.simulate_post(f"/v3/{uuid.uuid4().hex}/scheduler-stats/explain", json=body)
     assert explained.status_code == 404, "it is of another project"
 
 
-def test_deletes_that_fail_can_be_asked_for_again(cluster: Cluster, member: Client, make: Any, kind: str) -> None:
+def test_a_failed_deletion_can_be_repeated(cluster: Cluster, member: Client, make: Any, kind: str) -> None:
     group_id = make()
-    volume = member.settled(member.create(1, volume_type=kind, group_id=group_id)["id"])
+    volume = member.wait_until_settled(member.create(1, volume_type=kind, group_id=group_id)["id"])
     with cluster.storage.failing("no"):
         assert delete(member, group_id, **{"delete-volumes": "true"}).status_code == 202
         wait_until(lambda: shown(member, group_id)["status"] == "error_deleting")
     body = {"volume": {"size": 1, "volume_type": kind, "group_id": group_id}}
     answer = member.simulate_post("/v3/volumes", json=body)
-    assert (answer.status_code, words(answer)) == (400, f"group {group_id} is deleting: no volume can be made in it")
+    assert (answer.status_code, message_of(answer)) == (
+        400,
+        f"group {group_id} is deleting: no volume can be made in it",
+    )
     assert change(member, group_id, name="x").status_code == 400
     assert delete(member, group_id, **{"delete-volumes": "true"}).status_code == 202
-    assert member.settled(volume["id"]) is None
+    assert member.wait_until_settled(volume["id"]) is None
     assert shown(member, group_id) is None
 
 
-def test_an_administrator_may_declare_the_status(member: Client, client: Client, make: Any) -> None:
+def test_administrators_can_reset_the_status(member: Client, client: Client, make: Any) -> None:
     group_id = make()
     body = {"reset_status": {"status": "error"}}
     path = f"/v3/groups/{group_id}/action"
@@ -237,7 +244,7 @@ def test_quotas(cluster: Cluster, client: Client, member: Client, project: str, 
     body = {"group": {"group_type": group["group_type"], "volume_types": group["volume_types"]}}
     answer = member.at("POST", "/v3/groups", 13, json=body)
     assert (answer.status_code, answer.headers["Retry-After"]) == (413, "0")
-    assert words(answer) == "GroupLimitExceeded: Maximum number of groups allowed (2) exceeded."
+    assert message_of(answer) == "GroupLimitExceeded: Maximum number of groups allowed (2) exceeded."
     below = client.simulate_put(f"/v3/os-quota-sets/{project}?skip_validation=False", json={"quota_set": {"groups": 1}})
     assert below.status_code == 400
     delete(member, group_id)
@@ -246,7 +253,7 @@ def test_quotas(cluster: Cluster, client: Client, member: Client, project: str, 
     assert member.at("POST", "/v3/groups", 13, json=body).status_code == 413
 
 
-def test_before_their_microversion_they_are_not_there(client: Client) -> None:
+def test_groups_do_not_exist_before_their_microversion(client: Client) -> None:
     for path, minor in (("groups", 12), ("groups/detail", 0), ("group_types", 10), ("group_snapshots", 13)):
         assert client.at("GET", f"/v3/{path}", minor).status_code == 404
     assert client.at("GET", "/v3/group_snapshots/detail", 14).json == {"group_snapshots": []}
@@ -254,24 +261,24 @@ def test_before_their_microversion_they_are_not_there(client: Client) -> None:
     assert client.at("POST", "/v3/groups/action", 14, json={"create-from-src": {}}).status_code == 501
 
 
-def test_foreign_groups_are_answered_as_absent_ones(cluster: Cluster, client: Client, make: Any) -> None:
+def test_foreign_groups_get_the_same_responses_as_missing_ones(cluster: Cluster, client: Client, make: Any) -> None:
     group_id, absent = make(), str(uuid.uuid4())
-    stranger = cluster.client("member", "reader", project=uuid.uuid4().hex)
-    volume = stranger.settled(stranger.create(1)["id"])
+    outsider = cluster.client("member", "reader", project=uuid.uuid4().hex)
+    volume = outsider.wait_until_settled(outsider.create(1)["id"])
     for method, suffix, body in (
         ("GET", "", None),
         ("PUT", "", {"group": {"name": "mine", "add_volumes": volume["id"]}}),
         ("POST", "/action", {"delete": {"delete-volumes": True}}),
     ):
-        answers = [stranger.at(method, f"/v3/groups/{id}{suffix}", 72, json=body) for id in (group_id, absent)]
+        answers = [outsider.at(method, f"/v3/groups/{id}{suffix}", 72, json=body) for id in (group_id, absent)]
         assert answers[0].status_code == answers[1].status_code == 404
         assert answers[0].text.replace(group_id, absent) == answers[1].text
-    listed = stranger.at("GET", "/v3/groups?all_tenants=1", 72).json
+    listed = outsider.at("GET", "/v3/groups?all_tenants=1", 72).json
     assert listed == {"groups": []}
-    assert stranger.at("GET", f"/v3/groups?marker={group_id}", 72).status_code == 404
+    assert outsider.at("GET", f"/v3/groups?marker={group_id}", 72).status_code == 404
     body = {"volume": {"size": 1, "group_id": group_id}}
-    assert stranger.simulate_post("/v3/volumes", json=body).status_code == 404
-    reader = cluster.client("reader", project=stranger.show(volume["id"])["os-vol-tenant-attr:tenant_id"])
+    assert outsider.simulate_post("/v3/volumes", json=body).status_code == 404
+    reader = cluster.client("reader", project=outsider.show(volume["id"])["os-vol-tenant-attr:tenant_id"])
     assert reader.at("POST", "/v3/groups", 13, json={"group": {}}).status_code == 403
 
 
@@ -286,7 +293,7 @@ def test_foreign_groups_are_answered_as_absent_ones(cluster: Cluster, client: Cl
         ({"name": "n" * 256}, 400),
     ],
 )
-def test_bad_groups(member: Client, group_type: str, kind: str, fields: Any, status: int) -> None:
+def test_invalid_groups_are_rejected(member: Client, group_type: str, kind: str, fields: Any, status: int) -> None:
     body = {"group": {"group_type": group_type, "volume_types": [kind], **fields}}
     answer = member.at("POST", "/v3/groups", 13, json=body)
     assert answer.status_code == status, answer.text

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Zones, hosts, and what clients ask about before they do anything."""
+"""Tests of zones, hosts, extensions and unsupported objects."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def test_hosts(client: Client, member: Client, project: str) -> None:
 
 
 @pytest.mark.parametrize(("kind", "one"), [("snapshots", "Snapshot"), ("backups", "Backup")])
-def test_there_are_no_snapshots_and_no_backups(member: Client, kind: str, one: str) -> None:
+def test_snapshots_and_backups_are_unsupported(member: Client, kind: str, one: str) -> None:
     for path in (kind, f"{kind}/detail"):
         assert member.simulate_get(f"/v3/{path}?all_tenants=1&volume_id=x").json == {kind: []}
         assert member.at("GET", f"/v3/{path}?with_count=True", 45).json == {kind: [], "count": 0}
@@ -50,7 +50,7 @@ def test_there_are_no_snapshots_and_no_backups(member: Client, kind: str, one: s
     assert "not supported" in answer.json["notImplemented"]["message"]
 
 
-def test_nothing_is_encrypted(client: Client) -> None:
+def test_no_type_is_encrypted(client: Client) -> None:
     made = client.simulate_post("/v3/types", json={"volume_type": {"name": "plain"}}).json["volume_type"]
     assert client.simulate_get(f"/v3/types/{made['id']}/encryption").json == {}
     assert client.simulate_get("/v3/types/x/encryption").status_code == 404

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Projects and roles: nobody sees, changes or counts what belongs to another project."""
+"""Tests of projects and roles: users cannot see, change or count objects of other projects."""
 
 import os
 import re
@@ -15,9 +15,9 @@ from tonnage.api.schemas import group_bodies, volume_bodies
 
 
 @pytest.fixture
-def theirs(cluster: Cluster, client: Client) -> Any:
+def foreign_volume(cluster: Cluster, client: Client) -> Any:
     """A volume of another project, with a message about it."""
-    return client.settled(client.create(1, path=f"/v3/{uuid.uuid4().hex}/volumes", name="secret")["id"])
+    return client.wait_until_settled(client.create(1, path=f"/v3/{uuid.uuid4().hex}/volumes", name="secret")["id"])
 
 
 CALLS: list[tuple[str, str, Any]] = [
@@ -34,27 +34,38 @@ CALLS: list[tuple[str, str, Any]] = [
 
 
 @pytest.mark.parametrize("roles", [("member", "reader"), ("admin", "member", "reader")])
-def test_who_asks_for_no_project_may_do_nothing(cluster: Cluster, theirs: Any, roles: tuple[str, ...]) -> None:
+def test_users_without_a_project_are_rejected(cluster: Cluster, foreign_volume: Any, roles: tuple[str, ...]) -> None:
     """Tokens for a domain or for the system have roles and no project."""
     nobody = cluster.client(*roles, project=None)
-    volumes = ["volumes", "volumes/detail", "volumes/summary", f"volumes/{theirs['id']}", "volumes?all_tenants=1"]
+    volumes = [
+        "volumes",
+        "volumes/detail",
+        "volumes/summary",
+        f"volumes/{foreign_volume['id']}",
+        "volumes?all_tenants=1",
+    ]
     for path in (*volumes, "groups", "groups/detail", "group_types", "types", "limits", "messages", "os-services"):
         answer = nobody.at("GET", f"/v3/{path}", 72)
-        assert (answer.status_code, theirs["id"] in answer.text) == (403, False), path
+        assert (answer.status_code, foreign_volume["id"] in answer.text) == (403, False), path
     for path, body in (("volumes", {"volume": {"size": 1}}), ("groups", {"group": {}})):
         assert nobody.at("POST", f"/v3/{path}", 72, json=body).status_code == 403
 
 
-def test_lists_show_the_own_project_alone(member: Client, project: str, theirs: Any) -> None:
+def test_lists_have_only_objects_of_the_users_project(member: Client, project: str, foreign_volume: Any) -> None:
     own = member.create(1, name="own")
-    for query in ("", "?all_tenants=1", "?name=secret", f"?project_id={theirs['os-vol-tenant-attr:tenant_id']}"):
+    for query in (
+        "",
+        "?all_tenants=1",
+        "?name=secret",
+        f"?project_id={foreign_volume['os-vol-tenant-attr:tenant_id']}",
+    ):
         found = member.simulate_get(f"/v3/volumes/detail{query}").json["volumes"]
         assert {volume["id"] for volume in found} <= {own["id"]}
     assert member.at("GET", "/v3/volumes?with_count=True&all_tenants=1", 45).json["count"] == 1
-    assert member.simulate_get(f"/v3/volumes?marker={theirs['id']}").status_code == 404
+    assert member.simulate_get(f"/v3/volumes?marker={foreign_volume['id']}").status_code == 404
 
 
-def test_where_a_volume_is_cannot_be_found_out_by_trying(client: Client, member: Client) -> None:
+def test_members_cannot_filter_by_host(client: Client, member: Client) -> None:
     member.create(1)
     answer = member.simulate_get("/v3/volumes?host=box")
     assert (answer.status_code, list(answer.json)) == (403, ["forbidden"])
@@ -62,27 +73,27 @@ def test_where_a_volume_is_cannot_be_found_out_by_trying(client: Client, member:
     assert client.simulate_get("/v3/volumes?host=box").status_code == 200
 
 
-def test_an_administrator_sees_all_when_he_asks(client: Client, theirs: Any) -> None:
+def test_administrators_can_list_all_projects(client: Client, foreign_volume: Any) -> None:
     def listed(query: str) -> set[str]:
         return {volume["id"] for volume in client.simulate_get(f"/v3/volumes{query}").json["volumes"]}
 
-    assert theirs["id"] not in listed("")
-    assert theirs["id"] in listed("?all_tenants=1")
-    project = theirs["os-vol-tenant-attr:tenant_id"]
-    assert listed(f"?all_tenants=1&project_id={project}") == {theirs["id"]}
+    assert foreign_volume["id"] not in listed("")
+    assert foreign_volume["id"] in listed("?all_tenants=1")
+    project = foreign_volume["os-vol-tenant-attr:tenant_id"]
+    assert listed(f"?all_tenants=1&project_id={project}") == {foreign_volume["id"]}
 
 
-def test_members_are_not_told_the_pool(member: Client, project: str) -> None:
+def test_members_cannot_see_the_pool(member: Client, project: str) -> None:
     volume = member.create(1)
     assert "os-vol-host-attr:host" not in volume
     assert "provider_id" not in member.at("GET", f"/v3/volumes/{volume['id']}", 71).json["volume"]
     assert volume["os-vol-tenant-attr:tenant_id"] == project
 
 
-def test_readers_look_and_touch_nothing(cluster: Cluster, member: Client, project: str) -> None:
+def test_readers_cannot_change_anything(cluster: Cluster, member: Client, project: str) -> None:
     reader = cluster.client("reader", project=project)
     volume = member.create(1)
-    member.settled(volume["id"])
+    member.wait_until_settled(volume["id"])
     assert reader.show(volume["id"])["id"] == volume["id"]
     assert reader.simulate_get("/v3/volumes").status_code == 200
     for method, suffix, body in CALLS[1:]:
@@ -96,7 +107,7 @@ def test_readers_look_and_touch_nothing(cluster: Cluster, member: Client, projec
 def test_messages_are_isolated(cluster: Cluster, client: Client, member: Client) -> None:
     with cluster.storage.failing("no"):
         volume_id = client.create(1, path=f"/v3/{uuid.uuid4().hex}/volumes")["id"]
-        volume = client.settled(volume_id)
+        volume = client.wait_until_settled(volume_id)
     path = f"/v3/{volume['os-vol-tenant-attr:tenant_id']}/messages"
     message_id = client.simulate_get(path).json["messages"][0]["id"]
     assert member.simulate_get("/v3/messages").json == {"messages": []}
@@ -105,7 +116,7 @@ def test_messages_are_isolated(cluster: Cluster, client: Client, member: Client)
     assert client.simulate_get(f"/v3/messages/{message_id}").status_code == 200
 
 
-def test_operators_may_change_rules(cluster: Cluster, project: str, tmp_path: Any) -> None:
+def test_operators_can_change_rules(cluster: Cluster, project: str, tmp_path: Any) -> None:
     rules = tmp_path / "policy.yaml"
     rules.write_text('"scheduler_extension:scheduler_stats:get_pools": "role:reader"\n')
     conf_file = tmp_path / "tonnage.conf"
@@ -118,7 +129,7 @@ def test_operators_may_change_rules(cluster: Cluster, project: str, tmp_path: An
     assert reader.simulate_get("/v3/scheduler-stats/get_pools").status_code == 403, "from the next request on"
 
 
-#: What is for everybody, as in Cinder.
+#: Calls for all users, as in Cinder.
 OPEN = {
     ("GET", "/group_types"),
     ("GET", "/group_types/{group_type_id}"),
@@ -128,14 +139,14 @@ OPEN = {
     ("GET", "/openapi.json"),
 }
 
-#: Bodies of what is judged by what its body names.
+#: Bodies of calls whose rule depends on the body.
 BODIES: dict[str, Any] = {
     "/types/{type_id}/action": {"addProjectAccess": {"project": "p"}},
     "/volumes/{volume_id}/action": {"os-unmanage": None},
     "/groups/{group_id}/action": {"delete": {}},
 }
 
-#: What arguments actions may have that are about a thing that is there.
+#: Arguments of actions on existing objects.
 ARGUMENTS: dict[str, Any] = {
     "os-extend": {"new_size": 2},
     "os-migrate_volume": {"host": "x"},
@@ -145,12 +156,12 @@ ARGUMENTS: dict[str, Any] = {
     "reset_status": {"status": "error"},
 }
 
-#: What belongs to a project, by the name of its id in paths.
+#: Kinds of objects of a project, by the name of their id in paths.
 OWNED = ("volume_id", "group_id", "message_id")
 
 
 def documented(client: Client) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield each call that there is behind /v3 with the names of its rules."""
+    """Yield each call below /v3 with the names of its rules."""
     for path, operations in client.simulate_get("/v3/openapi.json").json["paths"].items():
         for method, operation in operations.items():
             if method != "parameters" and path.startswith("/v3/"):
@@ -162,19 +173,19 @@ def asked(asker: Client, method: str, path: str, body: Any = None, **names: str)
     return asker.at(method, f"/v3{filled}", 72, json=body if body is not None else BODIES.get(path, {}))
 
 
-def test_each_call_is_for_those_alone_whom_its_rules_name(cluster: Cluster, client: Client, project: str) -> None:
-    """Without a role nobody may do anything; what only administrators may do, members and readers may not."""
+def test_each_call_requires_the_roles_of_its_rules(cluster: Cluster, client: Client, project: str) -> None:
+    """A user without a role may do nothing; members and readers may not make calls for administrators."""
     checks = {str(rule.name): rule.check_str for rule in policies.list_rules()}
-    stranger, member = cluster.client("stranger", project=project), cluster.client("member", "reader", project=project)
+    outsider, member = cluster.client("stranger", project=project), cluster.client("member", "reader", project=project)
     let_in, seen = [], 0
     for method, path, rules in documented(client):
         if (method, path) in OPEN:
             continue
         seen += 1
-        # One that names what belongs to a project looks for that first, among what the asker can see.
+        # A call with the id of an object first looks it up among the objects that the user can see.
         refusal = 404 if any(f"{{{name}}}" in path for name in OWNED) else 403
         for_administrators = all(checks[rule] == policies.ADMIN for rule in rules)
-        for asker in (stranger, member) if for_administrators else (stranger,):
+        for asker in (outsider, member) if for_administrators else (outsider,):
             answer = asked(asker, method, path)
             if answer.status_code != refusal:
                 let_in.append((method, path, asker is member, answer.status_code, answer.text))
@@ -182,20 +193,20 @@ def test_each_call_is_for_those_alone_whom_its_rules_name(cluster: Cluster, clie
     assert seen > 90
 
 
-def test_each_call_answers_of_what_is_foreign_as_of_what_is_absent(
-    cluster: Cluster, client: Client, member: Client, theirs: Any
+def test_foreign_objects_get_the_same_responses_as_missing_ones(
+    cluster: Cluster, client: Client, member: Client, foreign_volume: Any
 ) -> None:
-    """Whatever it names, with every method and every action, and nothing changes by it."""
-    other = theirs["os-vol-tenant-attr:tenant_id"]
+    """This applies to all methods and all actions, and the calls change nothing."""
+    other = foreign_volume["os-vol-tenant-attr:tenant_id"]
     name = uuid.uuid4().hex
     client.simulate_post("/v3/types", json={"volume_type": {"name": name}})
     client.at("POST", "/v3/group_types", 13, json={"group_type": {"name": name}})
     group = {"group": {"group_type": name, "volume_types": [name], "name": "secret"}}
     group_id = client.at("POST", f"/v3/{other}/groups", 13, json=group).json["group"]["id"]
     with cluster.storage.failing("no"):
-        client.settled(client.create(1, path=f"/v3/{other}/volumes")["id"])
+        client.wait_until_settled(client.create(1, path=f"/v3/{other}/volumes")["id"])
     message_id = client.simulate_get(f"/v3/{other}/messages").json["messages"][0]["id"]
-    ids = {"volume_id": theirs["id"], "group_id": group_id, "message_id": message_id}
+    ids = {"volume_id": foreign_volume["id"], "group_id": group_id, "message_id": message_id}
     absent = {key: str(uuid.uuid4()) for key in ids}
     whole = [client.simulate_get(f"/v3/{other}/{each}").text for each in ("volumes/detail", "messages")]
     whole.append(client.at("GET", f"/v3/{other}/groups/detail", 13).text)

@@ -43,7 +43,7 @@ def test_create_change_delete(client: Client, name: str) -> None:
     assert client.simulate_get(path).status_code == 404
 
 
-def test_types_have_them(client: Client, member: Client, name: str) -> None:
+def test_qos_specs_are_associated_with_types(client: Client, member: Client, name: str) -> None:
     one, other = create(client, name), create(client, f"{name}-2")
     kind = client.simulate_post("/v3/types", json={"volume_type": {"name": name}}).json["volume_type"]
     assert kind["qos_specs_id"] is None
@@ -77,11 +77,11 @@ def test_types_have_them(client: Client, member: Client, name: str) -> None:
     "specs",
     [{}, {"name": " "}, {"name": "x", "consumer": "me"}, {"name": "x", "k": 1}, {"name": "x", "a/b": "c"}, None],
 )
-def test_bad_specs(client: Client, specs: Any) -> None:
+def test_invalid_specs_are_rejected(client: Client, specs: Any) -> None:
     assert client.simulate_post("/v3/qos-specs", json={"qos_specs": specs}).status_code == 400
 
 
-def test_they_are_for_administrators(member: Client) -> None:
+def test_qos_specs_are_for_administrators(member: Client) -> None:
     calls = [("GET", ""), ("POST", ""), ("GET", "/x"), ("PUT", "/x"), ("DELETE", "/x"), ("PUT", "/x/delete_keys")]
     calls += [("GET", f"/x/{verb}") for verb in ("associations", "associate", "disassociate", "disassociate_all")]
     for method, path in calls:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quotas over REST: what clients set and see, and what they are told when there is none left."""
+"""Tests of quotas over REST: limits, usage, and the errors of requests above a limit."""
 
 import uuid
 from typing import Any
@@ -37,7 +37,7 @@ def shown(client: Client, project: str, query: str = "") -> Any:
     return answer.json["quota_set"]
 
 
-def test_a_project_begins_with_the_options(client: Client, project: str, fast: Any) -> None:
+def test_a_new_project_has_the_limits_of_the_options(client: Client, project: str, fast: Any) -> None:
     found = shown(client, project)
     assert found["id"] == project
     assert {name: found[name] for name in DEFAULTS} == DEFAULTS
@@ -45,7 +45,7 @@ def test_a_project_begins_with_the_options(client: Client, project: str, fast: A
     assert shown(client, f"{project}/defaults") == found
 
 
-def test_what_is_set_is_shown_and_the_rest_stays(client: Client, project: str, fast: Any) -> None:
+def test_new_limits_are_shown_and_others_stay(client: Client, project: str, fast: Any) -> None:
     values = {"volumes": 7, "gigabytes": "70", f"gigabytes_{fast['name']}": 50, "snapshots": None, "tenant_id": project}
     answer = put(client, f"os-quota-sets/{project}", **values)
     assert answer.status_code == 200, answer.text
@@ -61,7 +61,7 @@ def test_what_is_set_is_shown_and_the_rest_stays(client: Client, project: str, f
     assert shown(client, project)["volumes"] == 10
 
 
-def test_a_user_may_have_less_than_his_project(client: Client, project: str) -> None:
+def test_a_user_can_have_lower_limits_than_the_project(client: Client, project: str) -> None:
     put(client, f"os-quota-sets/{project}", gigabytes=70)
     put(client, f"os-quota-sets/{project}?user_id=u", gigabytes=5)
     assert shown(client, project, "?user_id=u")["gigabytes"] == 5
@@ -70,7 +70,7 @@ def test_a_user_may_have_less_than_his_project(client: Client, project: str) -> 
     assert shown(client, project, "?user_id=u")["gigabytes"] == 70
 
 
-def test_a_class_default_wins_over_the_option(client: Client, project: str) -> None:
+def test_limits_of_the_default_class_take_precedence_over_options(client: Client, project: str) -> None:
     try:
         answer = put(client, "os-quota-class-sets/default", backups=3)
         assert answer.json["quota_class_set"]["backups"] == 3
@@ -81,7 +81,7 @@ def test_a_class_default_wins_over_the_option(client: Client, project: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "message"),
     [
         ({"volumes": -2}, "volumes has to be a whole number from -1"),
         ({"volumes": 2**31}, "2147483647"),
@@ -91,19 +91,19 @@ def test_a_class_default_wins_over_the_option(client: Client, project: str) -> N
         ({"cores": 5, "gigabytes_none": 1}, "Bad key(s) in quota set: cores, gigabytes_none"),
     ],
 )
-def test_what_is_no_limit_is_refused_and_nothing_is_set(
-    client: Client, project: str, values: dict[str, Any], words: str
+def test_an_invalid_limit_is_rejected_and_no_limit_is_set(
+    client: Client, project: str, values: dict[str, Any], message: str
 ) -> None:
     answer = put(client, f"os-quota-sets/{project}", groups=1, **values)
     assert answer.status_code == 400
-    assert words in answer.json["badRequest"]["message"]
+    assert message in answer.json["badRequest"]["message"]
     assert shown(client, project)["groups"] == 10
 
 
-def test_a_limit_below_what_is_in_use_is_refused_where_that_is_asked_for(
+def test_a_limit_below_the_usage_is_rejected_if_validation_is_requested(
     client: Client, member: Client, project: str
 ) -> None:
-    member.settled(member.create(3)["id"])
+    member.wait_until_settled(member.create(3)["id"])
     path = f"os-quota-sets/{project}?skip_validation=False"
     answer = put(client, path, gigabytes=2)
     assert answer.status_code == 400
@@ -113,12 +113,12 @@ def test_a_limit_below_what_is_in_use_is_refused_where_that_is_asked_for(
     assert put(client, f"os-quota-sets/{project}", gigabytes=2).status_code == 200
 
 
-def test_usage_is_what_there_is_and_what_is_being_made(
+def test_usage_counts_existing_volumes_and_operations_in_progress(
     cluster: Cluster, client: Client, member: Client, project: str, fast: Any
 ) -> None:
     first = member.create(3, volume_type=fast["name"])
-    member.settled(first["id"])
-    cluster.storage.hold = True
+    member.wait_until_settled(first["id"])
+    cluster.storage.paused = True
     try:
         member.create(2)
         member.simulate_post(f"/v3/volumes/{first['id']}/action", json={"os-extend": {"new_size": 7}})
@@ -128,8 +128,8 @@ def test_usage_is_what_there_is_and_what_is_being_made(
         assert found[f"gigabytes_{fast['name']}"] == {"limit": -1, "in_use": 3, "reserved": 4}
         assert found["backups"] == {"limit": 10, "in_use": 0, "reserved": 0}
     finally:
-        cluster.storage.release()
-    member.settled(first["id"])
+        cluster.storage.resume()
+    member.wait_until_settled(first["id"])
     limits = member.simulate_get("/v3/limits").json["limits"]
     assert limits["rate"] == []
     assert limits["absolute"] == {
@@ -148,7 +148,7 @@ def test_usage_is_what_there_is_and_what_is_being_made(
 
 
 def over(answer: Any) -> str:
-    """Return what is said of a request that goes beyond a quota."""
+    """Return the message of the error for a request above a quota."""
     assert answer.status_code == 413, answer.text
     assert answer.headers["retry-after"] == "0"
     fault = answer.json["overLimit"]
@@ -156,7 +156,7 @@ def over(answer: Any) -> str:
     return str(fault["message"])
 
 
-def test_whatever_takes_of_a_quota_is_told_as_cinder_tells_it(
+def test_quota_errors_have_the_format_of_cinder(
     cluster: Cluster, client: Client, member: Client, project: str, fast: Any
 ) -> None:
     put(
@@ -167,7 +167,7 @@ def test_whatever_takes_of_a_quota_is_told_as_cinder_tells_it(
         per_volume_gigabytes=8,
         **{f"volumes_{fast['name']}": 0},
     )
-    volume = member.settled(member.create(4)["id"])
+    volume = member.wait_until_settled(member.create(4)["id"])
 
     def create(size: int, **more: Any) -> Any:
         return member.simulate_post("/v3/volumes", json={"volume": {"size": size, **more}})
@@ -191,13 +191,13 @@ def test_whatever_takes_of_a_quota_is_told_as_cinder_tells_it(
     assert over(member.simulate_post(path, json={"os-extend": {"new_size": 5}})).startswith("VolumeSizeExceedsAvail")
 
 
-def test_what_is_taken_over_needs_quota(cluster: Cluster, client: Client, project: str) -> None:
+def test_managed_volumes_require_quota(cluster: Cluster, client: Client, project: str) -> None:
     put(client, f"os-quota-sets/{project}", volumes=0)
     body = {"volume": {"host": "box@disk#thin", "ref": {"source-name": "strange"}}}
     assert over(client.simulate_post(f"/v3/{project}/manageable_volumes", json=body)).startswith("VolumeLimitExceeded")
 
 
-def test_no_project_sees_or_changes_the_quotas_of_another(
+def test_projects_cannot_see_or_change_the_quotas_of_others(
     member: Client, project: str, fast: Any, client: Client
 ) -> None:
     client.simulate_put(f"/v3/types/{fast['id']}", json={"volume_type": {"is_public": False}})

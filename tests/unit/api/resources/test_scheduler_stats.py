@@ -18,11 +18,11 @@ def names(client: Client, query: str, minor: int = 71) -> list[str]:
     return [pool["name"] for pool in answer.json["pools"]]
 
 
-def test_names_alone(client: Client) -> None:
+def test_without_detail_pools_have_only_names(client: Client) -> None:
     assert client.simulate_get(f"/v3/demo{GET_POOLS[3:]}").json == {"pools": [{"name": THICK}, {"name": THIN}]}
 
 
-def test_detail_has_the_capabilities_of_the_spec(client: Client) -> None:
+def test_details_have_the_reported_capabilities(client: Client) -> None:
     pools = client.simulate_get(f"{GET_POOLS}?detail=True").json["pools"]
     assert all(set(pool) == {"name", "capabilities"} for pool in pools)
     shown = pools[1]["capabilities"]
@@ -32,7 +32,7 @@ def test_detail_has_the_capabilities_of_the_spec(client: Client) -> None:
         assert key in shown
 
 
-def test_capacity_factors_from_3_72(client: Client) -> None:
+def test_pools_have_capacity_factors_since_3_72(client: Client) -> None:
     path = f"{GET_POOLS}?detail=True"
     assert all("capacity_factors" not in pool for pool in client.at("GET", path, 71).json["pools"])
     pools = client.at("GET", path, 72).json["pools"]
@@ -46,9 +46,7 @@ def test_capacity_factors_from_3_72(client: Client) -> None:
 
 
 @pytest.mark.parametrize(("kind", "protocol"), [("thick", "block"), ("thin", "file")])
-def test_the_largest_volume_of_each_pool_is_taken_and_one_that_is_larger_is_not(
-    client: Client, kind: str, protocol: str
-) -> None:
+def test_the_largest_volume_of_a_pool_fits_and_a_larger_one_does_not(client: Client, kind: str, protocol: str) -> None:
     name = f"t-{uuid.uuid4()}"
     client.simulate_post(
         "/v3/types", json={"volume_type": {"name": name, "extra_specs": {"storage_protocol": protocol}}}
@@ -61,19 +59,19 @@ def test_the_largest_volume_of_each_pool_is_taken_and_one_that_is_larger_is_not(
     assert client.simulate_post("/v3/volumes", json=body).status_code == 409
     volume = client.create(largest, volume_type=name)
     assert volume["os-vol-host-attr:host"] == f"{BACKEND}#{kind}"
-    client.settled(volume["id"])
+    client.wait_until_settled(volume["id"])
     client.simulate_delete(f"/v3/volumes/{volume['id']}")
-    assert client.settled(volume["id"]) is None
+    assert client.wait_until_settled(volume["id"]) is None
 
 
-def test_filters_count_from_3_28(client: Client) -> None:
+def test_filters_apply_since_3_28(client: Client) -> None:
     query = f"name={BACKEND}%23thin"
     assert names(client, query, 28) == [THIN]
     assert names(client, query, 27) == [THICK, THIN]
     assert names(client, "name=nowhere", 28) == []
 
 
-def test_volume_type_filter_counts_from_3_35(client: Client) -> None:
+def test_the_filter_by_volume_type_applies_since_3_35(client: Client) -> None:
     name = f"t-{uuid.uuid4()}"
     specs = {"thick_provisioning_support": "<is> True"}
     client.simulate_post("/v3/types", json={"volume_type": {"name": name, "extra_specs": specs}})
@@ -91,11 +89,11 @@ def test_capability_filters(client: Client) -> None:
 
 
 @pytest.mark.parametrize(("detail", "status"), [("maybe", 400), ("", 400), ("1", 200), ("no", 200)])
-def test_detail_is_true_or_false(client: Client, detail: str, status: int) -> None:
+def test_detail_must_be_a_boolean(client: Client, detail: str, status: int) -> None:
     assert client.simulate_get(f"{GET_POOLS}?detail={detail}").status_code == status
 
 
-def test_explain_tells_the_choice_and_places_nothing(client: Client, project: str) -> None:
+def test_explain_returns_the_choice_and_places_nothing(client: Client, project: str) -> None:
     path = f"/v3/{project}/scheduler-stats/explain"
     answer = client.simulate_post(path, json={"volume": {"size": 700}})
     assert answer.status_code == 200, answer.text
@@ -111,7 +109,7 @@ def test_explain_tells_the_choice_and_places_nothing(client: Client, project: st
     assert "No pool for 7000 GiB" in refused["message"]
 
 
-def test_explain_has_the_verdict_of_every_filter_and_the_refusal_as_data(client: Client, project: str) -> None:
+def test_explain_has_the_result_of_every_filter_and_the_refusal_as_data(client: Client, project: str) -> None:
     body = {"volume": {"size": 7000, "availability_zone": "moon"}}
     explanation = client.simulate_post(f"/v3/{project}/scheduler-stats/explain", json=body).json["explanation"]
     assert explanation["filters"][0] == "BackendStateFilter"
@@ -124,7 +122,7 @@ def test_explain_has_the_verdict_of_every_filter_and_the_refusal_as_data(client:
     assert [outcome["refused"] for outcome in explanation["refusal"]["outcomes"]][:2] == [0, 2]
 
 
-def test_explain_a_group_and_a_growth(client: Client, project: str) -> None:
+def test_explain_a_group_and_an_extension(client: Client, project: str) -> None:
     path = f"/v3/{project}/scheduler-stats/explain"
     group = client.simulate_post(path, json={"volumes": [{"size": 700}, {"size": 600}]}).json["explanations"]
     assert [each["pool"] for each in group] == [THIN, THIN]
@@ -132,7 +130,7 @@ def test_explain_a_group_and_a_growth(client: Client, project: str) -> None:
     assert [each["pool"] for each in answer] == [None]
     assert "of 9, all or none" in answer[0]["message"]
     volume = client.create(1)
-    client.settled(volume["id"])
+    client.wait_until_settled(volume["id"])
     grown = client.simulate_post(path, json={"extend": {"volume_id": volume["id"], "new_size": 5000}})
     assert grown.json["explanation"]["refusal"]["what"].startswith("4999 GiB")
     assert client.simulate_get(f"/v3/volumes/{volume['id']}").json["volume"]["size"] == 1
@@ -190,7 +188,7 @@ def test_what_if(client: Client, project: str) -> None:
         ({"requests": [{"volume": {"size": 1}}], "changes": {"default_ratio": 0}}, "default_ratio: 0"),
     ],
 )
-def test_what_if_that_cannot_be(client: Client, body: dict[str, object], said: str) -> None:
+def test_invalid_simulations_are_rejected(client: Client, body: dict[str, object], said: str) -> None:
     answer = client.simulate_post("/v3/scheduler-stats/what-if", json=body)
     assert answer.status_code == 400
     assert said in answer.json["badRequest"]["message"]

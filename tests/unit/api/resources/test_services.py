@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backends that are enabled, disabled and drained over REST."""
+"""Tests that enable, disable and drain backends over REST."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -31,7 +31,7 @@ def capabilities(client: Client) -> list[Any]:
 
 
 def test_nothing_is_placed_on_a_disabled_backend(client: Client) -> None:
-    volume = client.settled(client.create(1)["id"])
+    volume = client.wait_until_settled(client.create(1)["id"])
     answer = put(client, "disable")
     assert answer.json == {
         "host": BACKEND,
@@ -47,7 +47,7 @@ def test_nothing_is_placed_on_a_disabled_backend(client: Client) -> None:
     assert answer.status_code == 409
     assert "is on a disabled backend" in answer.json["conflictingRequest"]["message"]
     assert client.simulate_delete(f"/v3/volumes/{volume['id']}").status_code == 202
-    assert client.settled(volume["id"]) is None, "what is there can be deleted"
+    assert client.wait_until_settled(volume["id"]) is None, "what is there can be deleted"
 
     assert put(client, "enable").json["status"] == "enabled"
     assert shown(client)["status"] == "enabled"
@@ -55,7 +55,7 @@ def test_nothing_is_placed_on_a_disabled_backend(client: Client) -> None:
     client.create(1)
 
 
-def test_the_reason_is_kept_until_it_is_enabled(client: Client) -> None:
+def test_the_reason_is_kept_until_the_backend_is_enabled(client: Client) -> None:
     answer = put(client, "disable-log-reason", disabled_reason=" new disks ", binary="cinder-volume")
     assert (answer.json["disabled_reason"], answer.json["binary"]) == ("new disks", "cinder-volume")
     assert shown(client)["disabled_reason"] == "new disks"
@@ -76,7 +76,7 @@ def test_a_draining_backend_is_shown(client: Client) -> None:
     assert shown(client)["draining"] is False
 
 
-def test_a_scheduler_is_disabled_with_a_reason_and_decides_all_the_same(client: Client) -> None:
+def test_a_disabled_scheduler_still_decides(client: Client) -> None:
     def shown() -> Any:
         [row] = client.simulate_get("/v3/os-services?binary=tonnage-scheduler").json["services"]
         return row["status"], row["disabled_reason"], row["state"]
@@ -85,14 +85,14 @@ def test_a_scheduler_is_disabled_with_a_reason_and_decides_all_the_same(client: 
     answer = put(client, "disable-log-reason", **of_it, disabled_reason="slow")
     assert (answer.json["status"], answer.json["disabled"]) == ("disabled", True)
     assert shown() == ("disabled", "slow", "up")
-    client.settled(client.create(1)["id"])
+    client.wait_until_settled(client.create(1)["id"])
     assert put(client, "disable", **of_it).status_code == 200
     assert shown() == ("disabled", None, "up")
     assert put(client, "enable", **of_it).status_code == 200
     assert shown() == ("enabled", None, "up")
 
 
-def test_services_are_found_by_the_names_that_cinder_has(client: Client) -> None:
+def test_services_are_found_by_the_names_of_cinder(client: Client) -> None:
     for binary, name in (("cinder-volume", "tonnage-agent"), ("cinder-scheduler", "tonnage-scheduler")):
         rows = client.simulate_get(f"/v3/os-services?binary={binary}").json["services"]
         assert {row["binary"] for row in rows} == {name}
@@ -101,7 +101,7 @@ def test_services_are_found_by_the_names_that_cinder_has(client: Client) -> None
 
 
 @pytest.mark.parametrize(
-    ("action", "fields", "status", "words"),
+    ("action", "fields", "status", "message"),
     [
         ("disable", {"binary": "nova-compute"}, 400, "binary is 'nova-compute': expected tonnage-agent or tonnage-s"),
         ("disable", {"binary": "tonnage-scheduler"}, 404, f"scheduler {BACKEND} could not be found"),
@@ -116,12 +116,12 @@ def test_services_are_found_by_the_names_that_cinder_has(client: Client) -> None
         ("explode", {}, 404, "The resource could not be found."),
     ],
 )
-def test_bad_input(client: Client, action: str, fields: Any, status: int, words: str) -> None:
+def test_invalid_input_is_rejected(client: Client, action: str, fields: Any, status: int, message: str) -> None:
     answer = put(client, action, **fields)
     assert answer.status_code == status, answer.text
-    assert words in next(iter(answer.json.values()))["message"]
+    assert message in next(iter(answer.json.values()))["message"]
 
 
-def test_members_change_no_services(member: Client) -> None:
+def test_members_cannot_change_services(member: Client) -> None:
     for action in ("enable", "disable", "disable-log-reason", "drain"):
         assert put(member, action).status_code == 403

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several volumes at once over REST, all of them or none."""
+"""Tests of requests for several volumes over REST, all or none."""
 
 import json
 import uuid
@@ -22,17 +22,17 @@ def hints(cluster: Cluster, volume_id: str) -> Any:
         )
 
 
-def test_all_are_made_in_the_order_asked_for(client: Client, project: str) -> None:
+def test_volumes_are_created_in_the_requested_order(client: Client, project: str) -> None:
     answer = ask(client, [{"size": 1, "name": "a"}, {"size": "3", "name": "b"}, {"size": 2, "name": "c"}], project)
     assert answer.status_code == 202, answer.text
     made = answer.json["volumes"]
     assert [(volume["name"], volume["size"]) for volume in made] == [("a", 1), ("b", 3), ("c", 2)]
     for volume in made:
-        assert client.settled(volume["id"])["status"] == "available"
+        assert client.wait_until_settled(volume["id"])["status"] == "available"
         assert client.show(volume["id"])["os-vol-tenant-attr:tenant_id"] == project
 
 
-def test_all_or_none(client: Client, project: str) -> None:
+def test_all_volumes_are_created_or_none(client: Client, project: str) -> None:
     answer = ask(client, [{"size": 1}, {"size": 5000}, {"size": 1}], project)
     assert answer.status_code == 409
     fault = answer.json["conflictingRequest"]
@@ -41,15 +41,15 @@ def test_all_or_none(client: Client, project: str) -> None:
     assert client.simulate_get(f"/v3/{project}/volumes").json == {"volumes": []}
 
 
-def test_they_are_fitted_jointly(client: Client, project: str) -> None:
-    """Each would fit alone."""
+def test_volumes_must_fit_together(client: Client, project: str) -> None:
+    """Each volume alone would fit."""
     answer = ask(client, [{"size": 900}, {"size": 900}, {"size": 900}], project)
     assert answer.status_code == 409
     assert "volume 3 of 3, all or none" in answer.json["conflictingRequest"]["message"]
     assert client.simulate_get(f"/v3/{project}/volumes").json == {"volumes": []}
 
 
-def test_siblings_are_named_by_their_places(client: Client, cluster: Cluster) -> None:
+def test_hints_can_refer_to_siblings_by_index(client: Client, cluster: Cluster) -> None:
     outside = client.create(1)["id"]
     wanted = [
         {"size": 1},
@@ -64,7 +64,7 @@ def test_siblings_are_named_by_their_places(client: Client, cluster: Cluster) ->
     assert hints(cluster, third) == {"same_host": [first, second, outside], "n": 1}
 
 
-def test_hints_beside_the_list_are_for_all_and_say_nothing_of_oneself(client: Client, cluster: Cluster) -> None:
+def test_hints_outside_of_the_list_apply_to_all_volumes_but_not_to_themselves(client: Client, cluster: Cluster) -> None:
     answer = ask(client, [{"size": 1}, {"size": 1}], **{"OS-SCH-HNT:scheduler_hints": {"same_host": [0, 1]}})
     assert answer.status_code == 202, answer.text
     first, second = (volume["id"] for volume in answer.json["volumes"])
@@ -72,8 +72,8 @@ def test_hints_beside_the_list_are_for_all_and_say_nothing_of_oneself(client: Cl
 
 
 @pytest.mark.parametrize("hint", ["same_host", "different_host"])
-def test_a_hint_names_a_bounded_number_of_volumes(client: Client, hint: str) -> None:
-    """What it names is looked at for each pool and each of a group: 100 KB kept all others waiting for 20 seconds."""
+def test_the_number_of_volumes_in_a_hint_is_limited(client: Client, hint: str) -> None:
+    """Volumes in a hint are checked for each pool and each member: 100 KB of ids blocked other requests for 20 s."""
     most = volume_bodies.MAX_AT_ONCE
     many = {hint: [str(uuid.uuid4()) for _ in range(most + 1)]}
     for body in ({"volumes": [{"size": 1}], "scheduler_hints": many}, {"volume": {"size": 1, "scheduler_hints": many}}):
@@ -84,26 +84,26 @@ def test_a_hint_names_a_bounded_number_of_volumes(client: Client, hint: str) -> 
     assert ask(client, [{"size": 1}] * 2, scheduler_hints=few).status_code == 202
 
 
-def test_siblings_that_have_to_be_apart_need_as_many_backends(client: Client) -> None:
+def test_anti_affine_siblings_require_as_many_backends(client: Client) -> None:
     answer = ask(client, [{"size": 1}, {"size": 1, "scheduler_hints": {"different_host": [0]}}])
     assert answer.status_code == 409
     assert "DifferentBackendFilter refused" in answer.json["conflictingRequest"]["message"]
 
 
-def test_types_and_sources_are_looked_up_for_each(client: Client) -> None:
+def test_types_and_sources_are_resolved_for_each_volume(client: Client) -> None:
     name = f"t-{uuid.uuid4()}"
     client.simulate_post("/v3/types", json={"volume_type": {"name": name}})
-    source = client.settled(client.create(2)["id"])
+    source = client.wait_until_settled(client.create(2)["id"])
     answer = ask(client, [{"size": 1, "volume_type": name}, {"source_volid": source["id"]}])
     assert answer.status_code == 202, answer.text
     typed, clone = answer.json["volumes"]
     assert typed["volume_type"] == name
     assert (clone["size"], clone["source_volid"]) == (2, source["id"])
-    assert client.settled(clone["id"])["status"] == "available"
+    assert client.wait_until_settled(clone["id"])["status"] == "available"
 
 
 @pytest.mark.parametrize("body", [{"volume": {"size": 1}}, {"volumes": [{"size": 1}, {"size": 2}]}])
-def test_the_same_request_with_the_same_key_makes_nothing_anew(client: Client, project: str, body: Any) -> None:
+def test_a_repeated_request_with_the_same_key_creates_nothing(client: Client, project: str, body: Any) -> None:
     def send(key: str | None, to: str = project, **more: Any) -> set[str]:
         headers = {} if key is None else {"Idempotency-Key": key}
         answer = client.simulate_post(f"/v3/{to}/volumes", json={**body, **more}, headers=headers)
@@ -118,7 +118,7 @@ def test_the_same_request_with_the_same_key_makes_nothing_anew(client: Client, p
     assert len(listed) == 5 * len(first)
 
 
-def test_a_refusal_is_repeated_under_its_key(client: Client) -> None:
+def test_a_repeated_request_gets_the_same_refusal(client: Client) -> None:
     key = {"Idempotency-Key": uuid.uuid4().hex}
     for body in ({"volume": {"size": 5000}}, {"volumes": [{"size": 5000}]}):
         first, second = (client.simulate_post("/v3/volumes", json=body, headers=key) for _ in range(2))
@@ -127,14 +127,14 @@ def test_a_refusal_is_repeated_under_its_key(client: Client) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "k" * 256, "a\tb"])
-def test_keys_that_are_none(client: Client, key: str) -> None:
+def test_malformed_keys_are_rejected(client: Client, key: str) -> None:
     answer = client.simulate_post("/v3/volumes", json={"volume": {"size": 1}}, headers={"Idempotency-Key": key})
     assert answer.status_code == 400
     assert "Idempotency-Key is no text of 1 to 255 characters" in answer.json["badRequest"]["message"]
 
 
 @pytest.mark.parametrize(
-    ("body", "words"),
+    ("body", "message"),
     [
         ({"volumes": []}, "volumes: a list: expected array of length >= 1"),
         ({"volumes": [{"size": 1}] * (volume_bodies.MAX_AT_ONCE + 1)}, "expected array of length <= 128"),
@@ -153,16 +153,16 @@ def test_keys_that_are_none(client: Client, key: str) -> None:
         ({"volumes": [{"size": 1, "scheduler_hints": {"different_host": [0.5]}}]}, "names 0.5"),
     ],
 )
-def test_bad_input(client: Client, body: Any, words: str) -> None:
+def test_invalid_input_is_rejected(client: Client, body: Any, message: str) -> None:
     answer = client.simulate_post("/v3/volumes", json=body)
     assert answer.status_code == 400, answer.text
-    assert words in answer.json["badRequest"]["message"]
+    assert message in answer.json["badRequest"]["message"]
 
 
-def test_unknown_type_and_source(client: Client) -> None:
+def test_unknown_types_and_sources_are_errors(client: Client) -> None:
     for wanted in ({"size": 1, "volume_type": "nowhere"}, {"source_volid": str(uuid.uuid4())}):
         assert ask(client, [{"size": 1}, wanted]).status_code == 404
 
 
-def test_readers_create_none(cluster: Cluster, project: str) -> None:
+def test_readers_cannot_create_volumes(cluster: Cluster, project: str) -> None:
     assert ask(cluster.client("reader", project=project), [{"size": 1}]).status_code == 403

@@ -51,7 +51,7 @@ def test_extra_specs(client: Client, name: str) -> None:
 
 
 @pytest.mark.parametrize("specs", [{"provisioning:type": "fat"}, {"a": 1}, {"a": None}, {"": "x"}, {"a/b": "x"}, []])
-def test_bad_extra_specs(client: Client, name: str, specs: Any) -> None:
+def test_invalid_extra_specs_are_rejected(client: Client, name: str, specs: Any) -> None:
     kind = create(client, name)
     answer = client.simulate_post(f"/v3/types/{kind['id']}/extra_specs", json={"extra_specs": specs})
     assert answer.status_code == 400, answer.text
@@ -74,16 +74,16 @@ def test_names_are_unique(client: Client, name: str) -> None:
 @pytest.mark.parametrize(
     "body", [{}, {"volume_type": {}}, {"volume_type": {"name": " \x1c\x85\ufeff"}}, {"volume_type": None}]
 )
-def test_bad_types(client: Client, body: Any) -> None:
+def test_invalid_types_are_rejected(client: Client, body: Any) -> None:
     assert client.simulate_post("/v3/types", json=body).status_code == 400
 
 
-def test_a_change_has_to_change_something(client: Client, name: str) -> None:
+def test_a_change_without_values_is_rejected(client: Client, name: str) -> None:
     kind = create(client, name)
     assert client.simulate_put(f"/v3/types/{kind['id']}", json={"volume_type": {}}).status_code == 400
 
 
-def test_clients_look_names_up_in_the_list(client: Client, name: str) -> None:
+def test_clients_find_names_in_the_list(client: Client, name: str) -> None:
     create(client, name)
     answer = client.simulate_get(f"/v3/types/{name}?is_public=none")
     assert (answer.status_code, list(answer.json)) == (404, ["itemNotFound"])
@@ -102,7 +102,7 @@ def test_private_types_are_for_administrators(client: Client, member: Client, na
         answer = member.simulate_post("/v3/volumes", json={"volume": {"size": 1, "volume_type": asked}})
         assert answer.status_code == 404
     assert client.simulate_get("/v3/types?is_public=perhaps").status_code == 400
-    # As words, too, as clients may send it.
+    # Clients may also send booleans as words.
     worded = create(client, f"{name}-2", **{"os-volume-type-access:is_public": "False"})
     assert worded["is_public"] is False
     assert create(client, f"{name}-3", **{"os-volume-type-access:is_public": None})["is_public"] is True
@@ -113,9 +113,11 @@ def test_private_types_are_for_administrators(client: Client, member: Client, na
     assert client.simulate_put(path, json={"volume_type": {"is_public": "perhaps"}}).status_code == 400
 
 
-def test_projects_are_given_access(cluster: Cluster, client: Client, member: Client, project: str, name: str) -> None:
+def test_projects_can_be_given_access(
+    cluster: Cluster, client: Client, member: Client, project: str, name: str
+) -> None:
     kind = create(client, name, **{"os-volume-type-access:is_public": False})
-    stranger = cluster.client("member", "reader", project="another")
+    outsider = cluster.client("member", "reader", project="another")
     path = f"/v3/types/{kind['id']}"
 
     def change(action: str) -> int:
@@ -129,22 +131,22 @@ def test_projects_are_given_access(cluster: Cluster, client: Client, member: Cli
     assert name in member.types()
     volume = member.create(1, volume_type=name)
     assert volume["volume_type"] == name
-    assert name not in stranger.types()
-    assert stranger.simulate_get(path).status_code == 404
-    assert stranger.simulate_post("/v3/volumes", json={"volume": {"size": 1, "volume_type": name}}).status_code == 404
+    assert name not in outsider.types()
+    assert outsider.simulate_get(path).status_code == 404
+    assert outsider.simulate_post("/v3/volumes", json={"volume": {"size": 1, "volume_type": name}}).status_code == 404
 
     assert change("removeProjectAccess") == 202
     assert change("removeProjectAccess") == 404
     assert member.simulate_get(path).status_code == 404
     assert member.simulate_post("/v3/volumes", json={"volume": {"size": 1, "volume_type": name}}).status_code == 404
-    assert member.settled(volume["id"])["volume_type"] == name
+    assert member.wait_until_settled(volume["id"])["volume_type"] == name
     assert change("addProjectAccess") == 202
     client.simulate_delete(f"/v3/{project}/volumes/{volume['id']}")
-    assert client.settled(volume["id"]) is None
+    assert client.wait_until_settled(volume["id"]) is None
     assert client.simulate_delete(path).status_code == 202
 
 
-def test_everybody_has_access_to_a_public_type(client: Client, name: str) -> None:
+def test_a_public_type_has_no_access_list(client: Client, name: str) -> None:
     path = f"/v3/types/{create(client, name)['id']}"
     answer = client.simulate_post(f"{path}/action", json={"addProjectAccess": {"project": "p"}})
     assert (answer.status_code, "is public" in answer.json["conflictingRequest"]["message"]) == (409, True)
@@ -154,19 +156,19 @@ def test_everybody_has_access_to_a_public_type(client: Client, name: str) -> Non
 @pytest.mark.parametrize(
     "body", [{}, {"addProjectAccess": {}}, {"addProjectAccess": {"project": ""}}, {"addProjectAccess": "p"}, {"x": {}}]
 )
-def test_bad_changes_of_access(client: Client, body: Any) -> None:
+def test_invalid_changes_of_access_are_rejected(client: Client, body: Any) -> None:
     assert client.simulate_post("/v3/types/x/action", json=body).status_code == 400
 
 
-def test_a_type_in_use_stays(client: Client, name: str) -> None:
+def test_a_type_in_use_cannot_be_deleted(client: Client, name: str) -> None:
     kind = create(client, name)
     volume_id = client.create(1, volume_type=name)["id"]
-    client.settled(volume_id)
+    client.wait_until_settled(volume_id)
     answer = client.simulate_delete(f"/v3/types/{kind['id']}")
     assert answer.status_code == 400
     assert "is in use by 1 volume(s)" in answer.json["badRequest"]["message"]
     client.simulate_delete(f"/v3/volumes/{volume_id}")
-    assert client.settled(volume_id) is None
+    assert client.wait_until_settled(volume_id) is None
     assert client.simulate_delete(f"/v3/types/{kind['id']}").status_code == 202
 
 
@@ -192,7 +194,7 @@ def test_paging(client: Client, name: str) -> None:
     assert names == sorted(client.types())
 
 
-def test_filters_from_3_52(cluster: Cluster, client: Client, name: str) -> None:
+def test_filters_apply_since_3_52(cluster: Cluster, client: Client, name: str) -> None:
     create(client, name, extra_specs={"tier": name, "a": "<is> True"})
     create(client, f"{name}-2", extra_specs={"tier": name})
 

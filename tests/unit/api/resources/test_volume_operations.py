@@ -19,7 +19,7 @@ def act(client: Client, volume_id: str, action: str, **arguments: Any) -> Any:
 
 def ready(client: Client, size: int = 1, **fields: Any) -> Any:
     """Return a volume that is available."""
-    volume = client.settled(client.create(size, **fields)["id"])
+    volume = client.wait_until_settled(client.create(size, **fields)["id"])
     assert volume["status"] == "available", volume
     return volume
 
@@ -32,7 +32,7 @@ def new_type(client: Client, **specs: str) -> str:
 
 
 def fault(answer: Any, status: int) -> str:
-    """Return the message of an answer that has to be an error."""
+    """Return the message of an error response."""
     assert answer.status_code == status, answer.text
     (body,) = answer.json.values()
     assert body["code"] == status
@@ -52,7 +52,7 @@ class TestClone:
         source = ready(client, 3, volume_type=kind)
         answer = client.simulate_post("/v3/volumes", json={"volume": {"size": None, "source_volid": source["id"]}})
         assert answer.status_code == 202, answer.text
-        clone = client.settled(answer.json["volume"]["id"])
+        clone = client.wait_until_settled(answer.json["volume"]["id"])
         assert (clone["status"], clone["size"], clone["volume_type"]) == ("available", 3, kind)
         assert clone["source_volid"] == source["id"]
         assert cluster.storage.sizes("thin")[clone["id"]] == 3
@@ -63,19 +63,19 @@ class TestClone:
         answer = client.simulate_post("/v3/volumes", json={"volume": {"size": 2, "source_volid": source["id"]}})
         assert "takes at least its 3" in fault(answer, 400)
 
-    def test_needs_a_source_that_the_asker_sees(self, client: Client, member: Client) -> None:
+    def test_needs_a_source_that_the_user_can_see(self, client: Client, member: Client) -> None:
         theirs = ready(client, 1)
         for volume_id in (theirs["id"], str(uuid.uuid4()), "nothing"):
             answer = member.simulate_post("/v3/volumes", json={"volume": {"size": 1, "source_volid": volume_id}})
             assert fault(answer, 404) == f"Volume {volume_id} could not be found."
 
     def test_waits_for_its_source(self, client: Client, cluster: Cluster) -> None:
-        cluster.storage.hold = True
+        cluster.storage.paused = True
         source = client.create(1)
         try:
             answer = client.simulate_post("/v3/volumes", json={"volume": {"source_volid": source["id"]}})
         finally:
-            cluster.storage.release()
+            cluster.storage.resume()
         assert "only an available volume can be cloned" in fault(answer, 400)
 
     def test_can_be_explained(self, client: Client) -> None:
@@ -85,21 +85,21 @@ class TestClone:
 
 
 class TestRetype:
-    def test_stays_where_the_new_type_can_be_had(self, client: Client) -> None:
+    def test_stays_in_a_pool_that_matches_the_new_type(self, client: Client) -> None:
         volume, kind = ready(client), new_type(client, storage_protocol="file")
         assert act(client, volume["id"], "os-retype", new_type=kind).status_code == 202
-        volume = client.settled(volume["id"])
+        volume = client.wait_until_settled(volume["id"])
         assert (volume["volume_type"], volume["os-vol-host-attr:host"]) == (kind, THIN)
         assert "has that type already" in fault(act(client, volume["id"], "os-retype", new_type=kind), 400)
 
-    def test_moves_on_demand_alone(self, client: Client, cluster: Cluster) -> None:
+    def test_moves_only_with_the_policy_on_demand(self, client: Client, cluster: Cluster) -> None:
         volume, kind = ready(client, 2), new_type(client, storage_protocol="block")
         answer = act(client, volume["id"], "os-retype", new_type=kind, migration_policy="never")
         assert "CapabilitiesFilter refused 1" in fault(answer, 409)
         assert answer.json["conflictingRequest"]["refusal"]["nearest"]["pool"] == THIN
         assert client.show(volume["id"])["volume_type"] is None
 
-        cluster.storage.hold = True
+        cluster.storage.paused = True
         try:
             answer = act(client, volume["id"], "os-retype", new_type=kind, migration_policy="on-demand")
             assert answer.status_code == 202, answer.text
@@ -108,44 +108,44 @@ class TestRetype:
             answer = client.simulate_delete(f"/v3/types/{client.types()[kind]}")
             assert "in use by a volume that is being retyped" in fault(answer, 400)
         finally:
-            cluster.storage.release()
-        shown = client.settled(volume["id"])
+            cluster.storage.resume()
+        shown = client.wait_until_settled(volume["id"])
         assert (shown["status"], shown["volume_type"], shown["os-vol-host-attr:host"]) == ("available", kind, THICK)
         wait_until(lambda: volume["id"] not in cluster.storage.sizes("thin"))
 
-    def test_ends_also_if_the_type_has_gone_meanwhile(self, client: Client, cluster: Cluster) -> None:
+    def test_completes_even_if_the_new_type_was_deleted(self, client: Client, cluster: Cluster) -> None:
         volume, kind = ready(client), new_type(client, storage_protocol="block")
-        cluster.storage.hold = True
+        cluster.storage.paused = True
         try:
             act(client, volume["id"], "os-retype", new_type=kind, migration_policy="on-demand")
             cluster.database.run(
                 lambda session: session.execute(sa.delete(models.VolumeType).where(models.VolumeType.name == kind))
             )
         finally:
-            cluster.storage.release()
-        shown = client.settled(volume["id"])
+            cluster.storage.resume()
+        shown = client.wait_until_settled(volume["id"])
         assert (shown["status"], shown["volume_type"], shown["os-vol-host-attr:host"]) == ("available", None, THICK)
 
     @pytest.mark.parametrize(
-        ("arguments", "words"),
+        ("arguments", "message"),
         [
             ({}, "missing required field new_type"),
             ({"new_type": 5}, "new_type: 5: expected str"),
             ({"new_type": "a", "migration_policy": "soon"}, "migration_policy is 'soon': expected never or on-demand"),
         ],
     )
-    def test_bad_input(self, client: Client, arguments: Any, words: str) -> None:
-        assert words in fault(act(client, ready(client)["id"], "os-retype", **arguments), 400)
+    def test_invalid_input_is_rejected(self, client: Client, arguments: Any, message: str) -> None:
+        assert message in fault(act(client, ready(client)["id"], "os-retype", **arguments), 400)
 
     def test_an_unknown_type(self, client: Client) -> None:
         assert "nowhere" in fault(act(client, ready(client)["id"], "os-retype", new_type="nowhere"), 404)
 
 
 class TestMigrate:
-    def test_moves_the_volume_and_purges_what_it_left(self, client: Client, cluster: Cluster) -> None:
+    def test_moves_the_volume_and_purges_the_old_copy(self, client: Client, cluster: Cluster) -> None:
         volume = ready(client, 4)
         before = allocated(cluster, THIN), allocated(cluster, THICK)
-        cluster.storage.hold = True
+        cluster.storage.paused = True
         try:
             arguments = {"host": THICK, "force_host_copy": "False", "lock_volume": True}
             answer = act(client, volume["id"], "os-migrate_volume", **arguments)
@@ -158,8 +158,8 @@ class TestMigrate:
             assert "maintenance" in fault(act(client, volume["id"], "os-migrate_volume", host=THICK), 400)
             assert "maintenance" in fault(client.simulate_delete(f"/v3/volumes/{volume['id']}"), 400)
         finally:
-            cluster.storage.release()
-        shown = client.settled(volume["id"])
+            cluster.storage.resume()
+        shown = client.wait_until_settled(volume["id"])
         assert (shown["status"], shown["os-vol-host-attr:host"]) == ("available", THICK)
         assert shown["os-vol-mig-status-attr:migstat"] == shown["migration_status"] == "success"
         assert shown["os-vol-mig-status-attr:name_id"] is None
@@ -169,20 +169,20 @@ class TestMigrate:
         assert act(client, volume["id"], "os-reset_status", migration_status="none").status_code == 202
         assert client.show(volume["id"])["migration_status"] is None
 
-    def test_without_a_destination_any_other_pool_will_do(self, client: Client) -> None:
+    def test_without_a_destination_it_selects_another_pool(self, client: Client) -> None:
         volume = ready(client)
         assert act(client, volume["id"], "os-migrate_volume").status_code == 202
-        assert client.settled(volume["id"])["os-vol-host-attr:host"] == THICK
+        assert client.wait_until_settled(volume["id"])["os-vol-host-attr:host"] == THICK
 
-    def test_a_failure_leaves_it_where_it_is(self, client: Client, cluster: Cluster) -> None:
+    def test_a_failure_leaves_the_volume_in_its_pool(self, client: Client, cluster: Cluster) -> None:
         volume = ready(client)
         with cluster.storage.failing("the cable is cut"):
             assert act(client, volume["id"], "os-migrate_volume", host=THICK).status_code == 202
-            shown = client.settled(volume["id"])
+            shown = client.wait_until_settled(volume["id"])
         assert (shown["status"], shown["os-vol-host-attr:host"]) == ("available", THIN)
         assert (shown["migration_status"], shown["status_reason"]) == ("error", "the cable is cut")
 
-    def test_a_refusal_answers_at_once(self, client: Client) -> None:
+    def test_a_refusal_is_immediate(self, client: Client) -> None:
         volume = ready(client, 600)
         answer = act(client, volume["id"], "os-migrate_volume", host=THICK)
         assert "No pool for 600 GiB" in fault(answer, 409)
@@ -191,7 +191,7 @@ class TestMigrate:
         client.simulate_delete(f"/v3/volumes/{volume['id']}")
 
     @pytest.mark.parametrize(
-        ("arguments", "words"),
+        ("arguments", "message"),
         [
             ({"host": "nowhere@disk"}, "host is 'nowhere@disk': there is no such backend; expected host@backend"),
             ({"host": f"{BACKEND}#ice"}, f"the pools of that backend are {THICK}, {THIN}"),
@@ -202,10 +202,10 @@ class TestMigrate:
             ({"cluster": "c"}, "cluster is set"),
         ],
     )
-    def test_bad_input(self, client: Client, arguments: Any, words: str) -> None:
-        assert words in fault(act(client, ready(client)["id"], "os-migrate_volume", **arguments), 400)
+    def test_invalid_input_is_rejected(self, client: Client, arguments: Any, message: str) -> None:
+        assert message in fault(act(client, ready(client)["id"], "os-migrate_volume", **arguments), 400)
 
-    def test_members_do_not_move_volumes(self, member: Client) -> None:
+    def test_members_cannot_migrate_volumes(self, member: Client) -> None:
         volume = ready(member)
         assert "migration_status" not in volume
         assert "os-vol-mig-status-attr:migstat" not in volume
@@ -216,18 +216,18 @@ class TestMigrate:
 
 
 class TestManage:
-    def test_takes_over_what_is_there(self, client: Client, cluster: Cluster) -> None:
+    def test_manages_an_existing_volume(self, client: Client, cluster: Cluster) -> None:
         before = allocated(cluster, THICK)
-        cluster.storage.strange["thick"]["lun 7"] = 5
+        cluster.storage.unmanaged["thick"]["lun 7"] = 5
         body = {"host": THICK, "ref": {"source-name": "lun 7"}, "name": "old", "metadata": None, "bootable": False}
         answer = client.simulate_post("/v3/demo/manageable_volumes", json={"volume": body})
         assert answer.status_code == 202, answer.text
         assert (answer.json["volume"]["name"], answer.json["volume"]["os-vol-host-attr:host"]) == ("old", THICK)
-        volume = client.settled(answer.json["volume"]["id"])
+        volume = client.wait_until_settled(answer.json["volume"]["id"])
         assert (volume["status"], volume["size"]) == ("available", 5)
         assert allocated(cluster, THICK) == before + 5
         assert act(client, volume["id"], "os-extend", new_size=6).status_code == 202
-        assert client.settled(volume["id"])["size"] == 6
+        assert client.wait_until_settled(volume["id"])["size"] == 6
 
         assert act(client, volume["id"], "os-unmanage").status_code == 202
         assert client.show(volume["id"]) is None
@@ -235,36 +235,38 @@ class TestManage:
         assert cluster.storage.sizes("thick")[volume["id"]] == 6, "it is left on the storage"
 
     def test_a_managed_volume_can_be_retyped(self, client: Client, cluster: Cluster) -> None:
-        cluster.storage.strange["thin"]["a"] = 2
+        cluster.storage.unmanaged["thin"]["a"] = 2
         answer = client.simulate_post("/v3/os-volume-manage", json={"volume": {"host": THIN, "ref": "a"}})
-        volume = client.settled(answer.json["volume"]["id"])
+        volume = client.wait_until_settled(answer.json["volume"]["id"])
         kind = new_type(client, storage_protocol="file")
         assert act(client, volume["id"], "os-retype", new_type=kind).status_code == 202
         assert client.show(volume["id"])["volume_type"] == kind
 
-    def test_what_is_not_there_says_so(self, client: Client, cluster: Cluster) -> None:
+    def test_a_missing_volume_gets_a_user_message(self, client: Client, cluster: Cluster) -> None:
         with cluster.storage.failing("there is no such file"):
             body = {"volume": {"host": THIN, "ref": {"source-name": "b"}}}
-            volume = client.settled(client.simulate_post("/v3/manageable_volumes", json=body).json["volume"]["id"])
+            volume = client.wait_until_settled(
+                client.simulate_post("/v3/manageable_volumes", json=body).json["volume"]["id"]
+            )
         assert (volume["status"], volume["status_reason"]) == ("error_managing", "there is no such file")
         assert "on no pool" in fault(act(client, volume["id"], "os-reset_status", status="available"), 400)
         assert client.simulate_delete(f"/v3/volumes/{volume['id']}").status_code == 202
-        assert client.settled(volume["id"]) is None
+        assert client.wait_until_settled(volume["id"]) is None
 
-    def test_no_volume_of_tonnage_is_taken_from_itself(self, client: Client) -> None:
+    def test_a_managed_volume_cannot_be_managed_again(self, client: Client) -> None:
         volume = ready(client)
         body = {"volume": {"host": THIN, "ref": {"source-name": volume["id"]}}}
         answer = client.simulate_post("/v3/manageable_volumes", json=body)
         assert "it is managed already" in fault(answer, 400)
 
-    def test_the_type_has_to_fit_the_pool(self, client: Client) -> None:
+    def test_the_type_must_match_the_pool(self, client: Client) -> None:
         kind = new_type(client, storage_protocol="block")
         body = {"volume": {"host": THIN, "ref": {"source-name": "c"}, "volume_type": kind}}
         answer = client.simulate_post("/v3/manageable_volumes", json=body)
         assert f"volume_type is '{kind}': pool {THIN} has not" in fault(answer, 400)
 
     @pytest.mark.parametrize(
-        ("volume", "words"),
+        ("volume", "message"),
         [
             ({"ref": {"source-name": "a"}}, "missing required field host"),
             ({"host": THIN}, "missing required field ref"),
@@ -277,14 +279,14 @@ class TestManage:
             ({"host": THIN, "ref": "a", "cluster": "c"}, "cluster is set"),
         ],
     )
-    def test_bad_input(self, client: Client, volume: Any, words: str) -> None:
-        assert words in fault(client.simulate_post("/v3/manageable_volumes", json={"volume": volume}), 400)
+    def test_invalid_input_is_rejected(self, client: Client, volume: Any, message: str) -> None:
+        assert message in fault(client.simulate_post("/v3/manageable_volumes", json={"volume": volume}), 400)
 
 
 class TestManageable:
     @pytest.fixture(autouse=True)
     def _orphans(self, cluster: Cluster) -> Any:
-        """What a listing of the backend has shown."""
+        """The manageable volumes of the backend."""
 
         def change(session: Any, sizes: dict[str, float]) -> None:
             pools = dict(session.execute(sa.select(models.Pool.name, models.Pool.id)).all())
@@ -305,7 +307,7 @@ class TestManageable:
         assert answer.status_code == 200, answer.text
         return [one["reference"]["source-name"] for one in answer.json["manageable-volumes"]]
 
-    def test_what_the_listing_showed(self, client: Client) -> None:
+    def test_lists_the_volumes_of_the_listing(self, client: Client) -> None:
         host = THIN.replace("#", "%23")
         answer = client.simulate_get(f"/v3/os-volume-manage?host={host}&sort=size:asc,reference:desc")
         assert answer.json["manageable-volumes"] == [
@@ -331,7 +333,7 @@ class TestManageable:
         assert self.names(client, "&sort_key=size&sort_dir=desc&marker=c", "os-volume-manage/detail")[0] == "a"
 
     @pytest.mark.parametrize(
-        ("query", "words"),
+        ("query", "message"),
         [
             ("", "query parameter host is missing"),
             ("host=nowhere", "there is no such backend"),
@@ -341,13 +343,13 @@ class TestManageable:
             (f"host={BACKEND}&cluster=c", "Invalid filters cluster"),
         ],
     )
-    def test_bad_queries(self, client: Client, query: str, words: str) -> None:
-        assert words in fault(client.simulate_get(f"/v3/manageable_volumes?{query}"), 400)
+    def test_invalid_queries_are_rejected(self, client: Client, query: str, message: str) -> None:
+        assert message in fault(client.simulate_get(f"/v3/manageable_volumes?{query}"), 400)
 
 
 class TestResetStatus:
     @pytest.mark.parametrize(
-        ("arguments", "words"),
+        ("arguments", "message"),
         [
             ({}, "expected at least one of status, attach_status, migration_status"),
             ({"status": "in-use"}, "expected available or error"),
@@ -355,19 +357,19 @@ class TestResetStatus:
             ({"migration_status": "migrating"}, "migration_status is 'migrating': expected none"),
         ],
     )
-    def test_bad_input(self, client: Client, arguments: Any, words: str) -> None:
-        assert words in fault(act(client, ready(client)["id"], "os-reset_status", **arguments), 400)
+    def test_invalid_input_is_rejected(self, client: Client, arguments: Any, message: str) -> None:
+        assert message in fault(act(client, ready(client)["id"], "os-reset_status", **arguments), 400)
 
-    def test_an_order_to_purge_an_old_copy_does_not_keep_it(self, client: Client, cluster: Cluster) -> None:
+    def test_a_pending_purge_does_not_prevent_the_reset(self, client: Client, cluster: Cluster) -> None:
         volume = ready(client)
-        cluster.storage.purge = False
+        cluster.storage.purges_enabled = False
         try:
             act(client, volume["id"], "os-migrate_volume", host=THICK)
-            client.settled(volume["id"])
+            client.wait_until_settled(volume["id"])
             assert act(client, volume["id"], "os-reset_status", status="error").status_code == 202
         finally:
-            cluster.storage.purge = True
-            cluster.storage.release()
+            cluster.storage.purges_enabled = True
+            cluster.storage.resume()
         assert client.show(volume["id"])["status"] == "error"
 
 
@@ -382,9 +384,7 @@ class TestResetStatus:
         ("POST", "types/{type_id}/encryption", 405),
     ],
 )
-def test_what_there_is_not_is_told_as_the_documentation_says(
-    client: Client, method: str, path: str, status: int
-) -> None:
+def test_unsupported_calls_get_the_documented_errors(client: Client, method: str, path: str, status: int) -> None:
     answer = client.at(method, f"/v3/{path}", 71, json={})
     assert answer.status_code == status
     [(name, error)] = answer.json.items()

@@ -29,14 +29,14 @@ NULLS = dict.fromkeys(
 
 
 def nested(depth: int) -> Any:
-    """Return an object in an object in an object."""
+    """Return nested objects."""
     found: Any = 1
     for _ in range(depth):
         found = {"a": found}
     return found
 
 
-def test_create_to_delete(client: Client) -> None:
+def test_the_life_of_a_volume(client: Client) -> None:
     answer = client.simulate_post(
         "/v3/demo/volumes",
         json={
@@ -51,7 +51,7 @@ def test_create_to_delete(client: Client) -> None:
     assert volume["os-vol-tenant-attr:tenant_id"] == "demo"
     assert volume["availability_zone"] == "nova"
 
-    shown = client.settled(volume["id"])
+    shown = client.wait_until_settled(volume["id"])
     assert shown["status"] == "available"
     assert shown["os-vol-host-attr:host"] == f"{BACKEND}#thin"
     assert shown["bootable"] == "false"
@@ -59,23 +59,23 @@ def test_create_to_delete(client: Client) -> None:
 
     answer = client.simulate_post(f"/v3/volumes/{volume['id']}/action", json={"os-extend": {"new_size": 5}})
     assert (answer.status_code, answer.text) == (202, "")
-    assert client.settled(volume["id"])["size"] == 5
+    assert client.wait_until_settled(volume["id"])["size"] == 5
 
     answer = client.simulate_delete(f"/v3/demo/volumes/{volume['id']}?cascade=False&force=False")
     assert (answer.status_code, answer.text) == (202, "")
-    assert client.settled(volume["id"]) is None
+    assert client.wait_until_settled(volume["id"]) is None
 
 
 def test_size_may_be_a_numeric_string(client: Client) -> None:
     volume = client.create("3")
     assert volume["size"] == 3
-    client.settled(volume["id"])
+    client.wait_until_settled(volume["id"])
     answer = client.simulate_post(f"/v3/volumes/{volume['id']}/action", json={"os-extend": {"new_size": "4"}})
     assert answer.status_code == 202, answer.text
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "message"),
     [
         ({}, "missing required field size"),
         ({"size": 0}, "volume.size: 0: expected a whole number of GiB from 1 to 2147483647"),
@@ -102,14 +102,14 @@ def test_size_may_be_a_numeric_string(client: Client) -> None:
         ({"size": 1, "scheduler_hints": {"a": nested(900)}}, "scheduler_hints"),
     ],
 )
-def test_bad_input_is_told_by_field_and_value(client: Client, fields: dict[str, Any], words: str) -> None:
+def test_errors_have_the_field_and_its_value(client: Client, fields: dict[str, Any], message: str) -> None:
     answer = client.simulate_post("/v3/volumes", json={"volume": fields})
     assert answer.status_code == 400
     assert answer.json["badRequest"]["code"] == 400
-    assert words in answer.json["badRequest"]["message"]
+    assert message in answer.json["badRequest"]["message"]
 
 
-def test_a_refusal_answers_at_once_with_reasons_and_numbers(client: Client, project: str) -> None:
+def test_a_refusal_has_reasons_and_numbers(client: Client, project: str) -> None:
     answer = client.simulate_post(f"/v3/{project}/volumes", json={"volume": {"size": 5000}})
     assert answer.status_code == 409
     fault = answer.json["conflictingRequest"]
@@ -124,24 +124,24 @@ def test_a_refusal_answers_at_once_with_reasons_and_numbers(client: Client, proj
     assert client.simulate_get(f"/v3/{project}/volumes").json == {"volumes": []}
 
 
-def test_an_extension_that_does_not_fit_is_refused_and_changes_nothing(client: Client) -> None:
+def test_a_refused_extension_changes_nothing(client: Client) -> None:
     volume_id = client.create(1)["id"]
-    client.settled(volume_id)
+    client.wait_until_settled(volume_id)
     answer = client.simulate_post(f"/v3/volumes/{volume_id}/action", json={"os-extend": {"new_size": 5000}})
     assert answer.status_code == 409
     assert answer.json["conflictingRequest"]["refusal"]["nearest"]["pool"] == f"{BACKEND}#thin"
     assert (client.show(volume_id)["size"], client.show(volume_id)["status"]) == (1, "available")
 
 
-def test_an_extension_must_grow(client: Client) -> None:
+def test_an_extension_must_increase_the_size(client: Client) -> None:
     volume_id = client.create(2)["id"]
-    client.settled(volume_id)
+    client.wait_until_settled(volume_id)
     for size in (1, 2):
         answer = client.simulate_post(f"/v3/volumes/{volume_id}/action", json={"os-extend": {"new_size": size}})
         assert answer.status_code == 400, answer.text
 
 
-def test_hints_reach_the_scheduler_from_every_place_and_by_either_name(client: Client, cluster: Cluster) -> None:
+def test_hints_reach_the_scheduler_from_both_places_and_keys(client: Client, cluster: Cluster) -> None:
     topologies = [{"segments": {"zone": "z1", "rack": "r3"}}, {"segments": {"zone": "z2"}}]
     places = {"requisite": topologies, "preferred": topologies[:1]}
     hints = {"same_host": [client.create(1)["id"]], "n": 1, "accessibility_requirements": places}
@@ -165,9 +165,7 @@ def test_hints_reach_the_scheduler_from_every_place_and_by_either_name(client: C
         ({"name": "", "display_name": "not this"}, ("", None)),
     ],
 )
-def test_what_a_volume_is_called_is_said_by_either_name(
-    client: Client, sent: dict[str, str], shown: tuple[str, str]
-) -> None:
+def test_name_and_description_have_two_keys(client: Client, sent: dict[str, str], shown: tuple[str, str]) -> None:
     made = client.simulate_post("/v3/volumes", json={"volume": {"size": 1, **sent}}).json["volume"]
     assert (made["name"], made["description"]) == shown
     plain = client.create(1)
@@ -175,14 +173,14 @@ def test_what_a_volume_is_called_is_said_by_either_name(
     assert (changed["name"], changed["description"]) == shown
 
 
-def test_type_by_name_and_by_id(client: Client) -> None:
+def test_a_type_is_found_by_name_and_by_id(client: Client) -> None:
     specs = {"provisioning:type": "thick"}
     name = f"t-{uuid.uuid4()}"
     kind = client.simulate_post("/v3/types", json={"volume_type": {"name": name, "extra_specs": specs}}).json
     for asked in (name, kind["volume_type"]["id"]):
         volume = client.create(1, volume_type=asked)
         assert volume["volume_type"] == name
-        assert client.settled(volume["id"])["status"] == "available"
+        assert client.wait_until_settled(volume["id"])["status"] == "available"
     answer = client.simulate_post("/v3/volumes", json={"volume": {"size": 1, "volume_type": "nowhere"}})
     assert answer.status_code == 404
     assert "nowhere" in answer.json["itemNotFound"]["message"]
@@ -199,10 +197,10 @@ def test_default_type(cluster: Cluster, client: Client) -> None:
     assert client.create(1)["volume_type"] is None
 
 
-def test_a_volume_that_could_not_be_made_says_why(cluster: Cluster, client: Client, project: str) -> None:
+def test_a_failed_volume_has_the_reason(cluster: Cluster, client: Client, project: str) -> None:
     with cluster.storage.failing("the disk is on fire"):
         volume_id = client.create(1, path=f"/v3/{project}/volumes")["id"]
-        volume = client.settled(volume_id)
+        volume = client.wait_until_settled(volume_id)
     assert volume["status"] == "error"
     assert "the disk is on fire" in volume["status_reason"]
 
@@ -218,7 +216,7 @@ def test_a_volume_that_could_not_be_made_says_why(cluster: Cluster, client: Clie
     assert client.simulate_get(path).status_code == 404
 
     client.simulate_delete(f"/v3/{project}/volumes/{volume_id}")
-    assert client.settled(volume_id) is None
+    assert client.wait_until_settled(volume_id) is None
 
 
 def test_update(client: Client) -> None:
@@ -229,8 +227,8 @@ def test_update(client: Client) -> None:
     assert (volume["name"], volume["description"], volume["metadata"]) == ("new", "d", {"x": "y"})
 
 
-def test_operations_wait_for_each_other(cluster: Cluster, client: Client) -> None:
-    cluster.storage.hold = True
+def test_an_operation_in_progress_blocks_others(cluster: Cluster, client: Client) -> None:
+    cluster.storage.paused = True
     volume_id = client.create(1)["id"]
     try:
         assert client.show(volume_id)["status"] == "creating"
@@ -240,15 +238,15 @@ def test_operations_wait_for_each_other(cluster: Cluster, client: Client) -> Non
             client.simulate_post(f"/v3/volumes/{volume_id}/action", json={"os-reset_status": {"status": "error"}}),
         ]
     finally:
-        cluster.storage.release()
+        cluster.storage.resume()
     assert [answer.status_code for answer in answers] == [400, 400, 400]
     assert all("creating" in answer.json["badRequest"]["message"] for answer in answers)
-    assert client.settled(volume_id)["status"] == "available"
+    assert client.wait_until_settled(volume_id)["status"] == "available"
 
 
 def test_reset_status(client: Client) -> None:
     volume_id = client.create(1)["id"]
-    client.settled(volume_id)
+    client.wait_until_settled(volume_id)
     path = f"/v3/volumes/{volume_id}/action"
     assert client.simulate_post(path, json={"os-reset_status": {"status": "error"}}).status_code == 202
     assert client.show(volume_id)["status"] == "error"
@@ -260,13 +258,15 @@ def test_reset_status(client: Client) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"os-extend": {}, "os-detach": {}}, {"os-brew": {}}, {"os-extend": []}])
-def test_actions_that_are_none(client: Client, body: Any) -> None:
+def test_malformed_actions_are_rejected(client: Client, body: Any) -> None:
     volume_id = client.create(1)["id"]
     answer = client.simulate_post(f"/v3/volumes/{volume_id}/action", json=body)
     assert answer.status_code == 400, answer.text
 
 
-def test_force_is_for_administrators_and_cuts_nothing_off(cluster: Cluster, client: Client, member: Client) -> None:
+def test_force_is_for_administrators_and_interrupts_no_operation(
+    cluster: Cluster, client: Client, member: Client
+) -> None:
     def delete(asker: Client, volume_id: str, minor: int) -> int:
         return int(asker.at("DELETE", f"/v3/volumes/{volume_id}?force=True", minor).status_code)
 
@@ -275,19 +275,19 @@ def test_force_is_for_administrators_and_cuts_nothing_off(cluster: Cluster, clie
 
     one, other = (member.create(1)["id"] for _ in range(2))
     for volume_id in (one, other):
-        member.settled(volume_id)
+        member.wait_until_settled(volume_id)
     assert delete(member, one, 23) == force(member, one) == 403
     assert delete(client, one, 23) == 202
     assert force(client, other) == 202
-    assert client.settled(one) is client.settled(other) is None
-    cluster.storage.hold = True
+    assert client.wait_until_settled(one) is client.wait_until_settled(other) is None
+    cluster.storage.paused = True
     held = member.create(1)["id"]
     try:
         assert force(client, held) == delete(client, held, 71) == 400
     finally:
-        cluster.storage.release()
-    assert member.settled(held)["status"] == "available"
-    # Before 3.23 it means nothing.
+        cluster.storage.resume()
+    assert member.wait_until_settled(held)["status"] == "available"
+    # Before 3.23 it has no effect.
     assert delete(member, held, 22) == 202
 
 
@@ -308,17 +308,17 @@ def test_metadata(cluster: Cluster, client: Client, member: Client, project: str
     assert member.show(volume_id)["metadata"] == {"c": "4"}
 
     reader = cluster.client("reader", project=project)
-    stranger = cluster.client("member", "reader", project="another")
-    for asker, status in ((reader, 403), (stranger, 404)):
+    outsider = cluster.client("member", "reader", project="another")
+    for asker, status in ((reader, 403), (outsider, 404)):
         assert asker.simulate_post(path, json={"metadata": {"x": "y"}}).status_code == status
         assert asker.simulate_put(path, json={"metadata": {}}).status_code == status
         assert asker.simulate_put(f"{path}/c", json={"meta": {"c": "5"}}).status_code == status
         assert asker.simulate_delete(f"{path}/c").status_code == status
-    assert (reader.simulate_get(path).status_code, stranger.simulate_get(path).status_code) == (200, 404)
+    assert (reader.simulate_get(path).status_code, outsider.simulate_get(path).status_code) == (200, 404)
     assert member.show(volume_id)["metadata"] == {"c": "4"}
 
 
-def test_metadata_do_not_grow_without_end(member: Client) -> None:
+def test_the_number_of_metadata_items_is_limited(member: Client) -> None:
     """Each request is bounded, and together they would be more than a database takes in one statement."""
     volume_id = member.create(1)["id"]
     path = f"/v3/volumes/{volume_id}/metadata"
@@ -345,7 +345,7 @@ def test_summary(client: Client, member: Client) -> None:
     assert member.at("GET", path, 11).status_code == 404
 
 
-def test_paging_covers_all_and_repeats_none(client: Client, project: str) -> None:
+def test_pages_have_every_volume_once(client: Client, project: str) -> None:
     made = [client.create(size, path=f"/v3/{project}/volumes", name=f"v{size}")["id"] for size in (1, 2, 3, 1, 2)]
     seen: list[str] = []
     path = f"/v3/{project}/volumes?limit=2&sort=size:asc"
@@ -360,7 +360,7 @@ def test_paging_covers_all_and_repeats_none(client: Client, project: str) -> Non
     assert newest["created_at"] == max(client.show(volume_id)["created_at"] for volume_id in made)
 
 
-def test_links_lead_back_whatever_the_project_is_called(client: Client) -> None:
+def test_links_work_for_all_project_names(client: Client) -> None:
     project = f"a #?%é {uuid.uuid4().hex}"
     path = f"/v3/{parse.quote(project, safe='')}/volumes"
     made = {client.create(1, path=path)["id"] for _ in range(2)}
@@ -374,10 +374,10 @@ def test_links_lead_back_whatever_the_project_is_called(client: Client) -> None:
     assert client.simulate_get(itself).json["volume"]["id"] == other["id"]
 
 
-def test_every_sort_key_pages(client: Client, project: str) -> None:
+def test_pages_work_with_every_sort_key(client: Client, project: str) -> None:
     made = [client.create(1, path=f"/v3/{project}/volumes", name=name)["id"] for name in (None, "b", None, "a")]
     for volume_id in made:  # what changes meanwhile may be on two pages, or on none
-        client.settled(volume_id)
+        client.wait_until_settled(volume_id)
     assert volumes.SORT_KEYS.keys() >= {"name", "display_name", "bootable"}
     for key in volumes.SORT_KEYS:
         for direction in ("asc", "desc"):
@@ -394,7 +394,7 @@ def test_every_sort_key_pages(client: Client, project: str) -> None:
 
 
 @pytest.mark.parametrize("more", ["sort_key=size", "sort_dir=asc", "sort_key=size&sort_dir=down"])
-def test_two_ways_to_sort_are_one_too_many(client: Client, project: str, more: str) -> None:
+def test_both_kinds_of_sort_parameters_are_rejected(client: Client, project: str, more: str) -> None:
     answer = client.simulate_get(f"/v3/{project}/volumes?sort=name:asc&{more}")
     assert answer.status_code == 400
     assert answer.json["badRequest"]["message"] == (
@@ -405,7 +405,7 @@ def test_two_ways_to_sort_are_one_too_many(client: Client, project: str, more: s
 def test_filters(client: Client, project: str) -> None:
     base = f"/v3/{project}/volumes"
     for name in ("alpha", "beta", "al%"):
-        client.settled(client.create(1, path=base, name=name)["id"])
+        client.wait_until_settled(client.create(1, path=base, name=name)["id"])
 
     def names(query: str) -> list[str]:
         answer = client.simulate_get(f"{base}/detail?{query}")
@@ -433,7 +433,7 @@ def test_filters(client: Client, project: str) -> None:
 
 
 @pytest.mark.parametrize(("path", "what"), [("volumes", "metadata"), ("types", "extra_specs")])
-def test_a_filter_has_no_more_pairs_than_databases_compare(client: Client, path: str, what: str) -> None:
+def test_the_number_of_pairs_in_a_filter_is_limited(client: Client, path: str, what: str) -> None:
     def asked(count: int) -> Any:
         pairs = ", ".join(f"'{number}': 'x'" for number in range(count))
         return client.at("GET", f"/v3/{path}", 52, params={what: f"{{{pairs}}}"})
@@ -449,16 +449,16 @@ def test_a_filter_has_no_more_pairs_than_databases_compare(client: Client, path:
 @pytest.mark.parametrize(
     "query", ["limit=-1", "limit=x", "sort=colour", "sort=name:up", "sort=", "offset=3", "all_tenants=perhaps"]
 )
-def test_bad_list_parameters(client: Client, query: str) -> None:
+def test_invalid_list_parameters_are_rejected(client: Client, query: str) -> None:
     assert client.simulate_get(f"/v3/volumes?{query}").status_code == 400
 
 
-def test_unknown_marker(client: Client) -> None:
+def test_an_unknown_marker_is_an_error(client: Client) -> None:
     assert client.simulate_get(f"/v3/volumes?marker={uuid.uuid4()}").status_code == 404
     assert client.simulate_get("/v3/volumes?marker=nothing").status_code == 404
 
 
-def test_count_from_3_45(client: Client, project: str) -> None:
+def test_lists_have_a_count_since_3_45(client: Client, project: str) -> None:
     for _ in range(3):
         client.create(1, path=f"/v3/{project}/volumes")
     path = f"/v3/{project}/volumes?with_count=True&limit=1"

@@ -87,7 +87,7 @@ def value(text: str) -> Value:
         (" 1\t+\r\n2 ", 3),
     ],
 )
-def test_what_it_comes_to(text: str, expected: Value) -> None:
+def test_expressions_have_the_expected_values(text: str, expected: Value) -> None:
     assert value(text) == expected
 
 
@@ -126,20 +126,20 @@ def test_what_it_comes_to(text: str, expected: Value) -> None:
         ("1 or 1 / 0", "cannot be worked out"),
     ],
 )
-def test_what_is_wrong(text: str, said: str) -> None:
+def test_invalid_expressions_raise_with_a_text(text: str, said: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         value(text)
     assert said in caught.value.message
 
 
 @pytest.mark.parametrize("reported", [math.inf, math.nan, 1e101, 10**101])
-def test_reported_numbers_have_to_be_in_range(reported: float) -> None:
+def test_reported_numbers_out_of_range_raise(reported: float) -> None:
     with pytest.raises(ExpressionError, match="range of numbers"):
         Expression("stats.x + 1").value([reported])
 
 
 @pytest.mark.parametrize("reported", ["inf", "nan", "infinite", "unknown", "", "1 2"])
-def test_text_that_spells_no_finite_number_stays_text(reported: str) -> None:
+def test_text_without_a_finite_number_stays_text(reported: str) -> None:
     assert Expression("stats.x == stats.y").value([reported, reported]) is True
     with pytest.raises(ExpressionError, match="a text with a number"):
         Expression("stats.x < 1").value([reported])
@@ -160,7 +160,7 @@ def test_text_that_spells_no_finite_number_stays_text(reported: str) -> None:
     ],
     ids=lambda text: str(text[:12]),
 )
-def test_nothing_takes_long(text: str) -> None:
+def test_hostile_expressions_are_rejected_quickly(text: str) -> None:
     began = time.process_time()
     with contextlib.suppress(ExpressionError):
         value(text)
@@ -175,7 +175,7 @@ def test_an_expression_is_parsed_once() -> None:
     assert parser.compiled("1 + 40") is parser.compiled("1 + 40")
 
 
-def test_a_wrong_expression_is_parsed_once_too_and_raises_each_time() -> None:
+def test_an_invalid_expression_is_parsed_once_and_raises_each_time() -> None:
     before = parser._compiled.cache_info().misses
     for _ in range(3):
         with pytest.raises(ExpressionError):
@@ -184,7 +184,7 @@ def test_a_wrong_expression_is_parsed_once_too_and_raises_each_time() -> None:
 
 
 @given(st.text(alphabet="019.aostx'\" \t()+-*/^<>=!&|?:,\\%not", max_size=60))
-def test_whatever_is_written_either_comes_to_something_or_is_refused(text: str) -> None:
+def test_any_text_has_a_value_or_raises_an_expression_error(text: str) -> None:
     with contextlib.suppress(ExpressionError):
         found = value(text)
         assert isinstance(found, str) or abs(found) <= parser.LARGEST
@@ -206,11 +206,11 @@ def _sums() -> st.SearchStrategy[str]:
 
 
 @given(_sums())
-def test_calculations_come_to_what_they_do_in_python(text: str) -> None:
+def test_calculations_have_the_same_results_as_in_python(text: str) -> None:
     assert value(text) == eval(text.replace("^", "**"))  # noqa: S307  -- digits and operators made above
 
 
 @given(_sums(), _sums(), _sums())
-def test_comparisons_and_logic_come_to_what_they_do_in_python(a: str, b: str, c: str) -> None:
+def test_comparisons_and_logic_have_the_same_results_as_in_python(a: str, b: str, c: str) -> None:
     text = f"{a} < {b} <= {c} and {a} != {c} or {b} == {c}"
     assert bool(value(text)) is bool(eval(text.replace("^", "**")))  # noqa: S307

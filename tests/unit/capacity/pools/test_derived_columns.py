@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Derived columns: whatever happens to a table, what is kept equals what is worked out anew."""
+"""Derived columns: after any changes of a table, cached columns equal newly computed ones."""
 
 import dataclasses
 import math
@@ -38,7 +38,7 @@ class Kept(RuleBasedStateMachine):
     """Columns may be asked for at any time, rarely or often, in a table that changes as it likes."""
 
     limit = derived_columns.BYTES_PER_ROW
-    least = derived_columns._LEAST_REMEMBERED
+    least = derived_columns._MIN_RECORDED
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,10 +46,10 @@ class Kept(RuleBasedStateMachine):
 
     @initialize(limit=st.sampled_from([9, 512]), least=st.sampled_from([0, 3, 1024]))
     def bound(self, limit: int, least: int) -> None:
-        derived_columns.BYTES_PER_ROW, derived_columns._LEAST_REMEMBERED = limit, least
+        derived_columns.BYTES_PER_ROW, derived_columns._MIN_RECORDED = limit, least
 
     def teardown(self) -> None:
-        derived_columns.BYTES_PER_ROW, derived_columns._LEAST_REMEMBERED = self.limit, self.least
+        derived_columns.BYTES_PER_ROW, derived_columns._MIN_RECORDED = self.limit, self.least
 
     @rule(pools=st.lists(NEW_POOLS, min_size=1, max_size=8), capabilities=CAPABILITIES)
     def put(self, pools: list[Pool], capabilities: dict[str, Any]) -> None:
@@ -120,7 +120,7 @@ def table(count: int = 100, **figures: Any) -> PoolTable:
     return PoolTable(Pool(name=f"h@b#{i}", total=100.0, free=float(i), **figures) for i in range(count))
 
 
-def test_a_claim_costs_the_work_for_one_row_and_none_for_traits() -> None:
+def test_a_claim_computes_one_row_and_no_traits() -> None:
     pools, figures, traits = table(), Counted(), Counted()
     for _ in range(3):
         pools.claim(7, 1, 1)
@@ -129,7 +129,7 @@ def test_a_claim_costs_the_work_for_one_row_and_none_for_traits() -> None:
     assert (figures.rows, traits.rows) == (102, 100)
 
 
-def test_a_row_that_stays_as_it_is_costs_nothing() -> None:
+def test_an_unchanged_row_is_not_computed_again() -> None:
     pools, figures, traits = table(provisioned=math.nan, capabilities={"a": [1]}), Counted(), Counted()
     for _ in range(3):
         pools.put_all([Pool(name="h@b#3", total=100.0, free=3.0, capabilities={"a": [1]})])
@@ -141,7 +141,7 @@ def test_a_row_that_stays_as_it_is_costs_nothing() -> None:
     assert traits.rows == 101
 
 
-def test_what_fails_is_not_kept() -> None:
+def test_a_failed_computation_is_not_cached() -> None:
     pools, figures = table(), Counted()
 
     def fail(pools: PoolTable) -> Any:
@@ -155,7 +155,7 @@ def test_what_fails_is_not_kept() -> None:
     assert figures.rows == 101
 
 
-def test_values_that_never_come_back_are_let_go() -> None:
+def test_unused_distinct_values_are_dropped() -> None:
     pools = table(2)
     for number in range(3000):
         pools.put(Pool(name="h@b#0", total=1.0, free=1.0, capabilities={"serial": number}))
@@ -164,7 +164,7 @@ def test_values_that_never_come_back_are_let_go() -> None:
         assert len(values) <= 2 * len(pools) + 1025
 
 
-def test_columns_that_nobody_asks_for_are_let_go() -> None:
+def test_unused_columns_are_dropped() -> None:
     pools, counted = table(), Counted()
     for number in range(1000):
         pools.derived(number, counted)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pools as they would be if some things were different."""
+"""Hypothetical changes of pools."""
 
 import math
 from typing import Any
@@ -43,7 +43,7 @@ def ratios(pools: PoolTable) -> dict[str, float]:
     return {pool.name: pool.ratio for pool in pools}
 
 
-def test_the_default_ratio_counts_where_a_pool_reports_none() -> None:
+def test_the_default_ratio_applies_to_pools_without_a_ratio() -> None:
     assert ratios(changed(default_ratio=3.0)) == {"h@a#1": 3.0, "h@a#2": 20.0, "h@b#1": 20.0}
     # 1 + provisioned / (total - free + 1)
     assert ratios(changed(default_ratio="auto"))["h@a#1"] == 1 + 101 / 51
@@ -58,7 +58,7 @@ def test_reserves() -> None:
     assert pools.reserved_percentage.tolist() == [20.0, 30.5, 10.0]
 
 
-def test_a_pool_and_a_backend_are_lost() -> None:
+def test_lost_pools_and_backends_are_removed() -> None:
     assert changed(lost=("h@a#1",)).names == ["h@b#1", "h@a#2"]
     assert changed(lost=("h@a", "h@b#1")).names == []
 
@@ -76,7 +76,7 @@ def test_a_pool_is_added() -> None:
     assert (moved.availability_zone, moved.ratio) == ("south", 7.0)
 
 
-def test_a_pool_on_a_shared_storage_sees_what_the_others_have_in_flight() -> None:
+def test_an_added_pool_on_a_shared_storage_counts_the_claims_of_the_others() -> None:
     pools = PoolTable(
         [
             Pool(
@@ -115,13 +115,13 @@ def test_a_pool_on_a_shared_storage_sees_what_the_others_have_in_flight() -> Non
         ({"added": ({**NEW, "total_capacity_gb": -1},)}, "total_capacity_gb is -1"),
     ],
 )
-def test_what_cannot_be_is_said_by_name_and_value(given_changes: dict[str, Any], said: str) -> None:
+def test_invalid_changes_raise_with_name_and_value(given_changes: dict[str, Any], said: str) -> None:
     with pytest.raises(errors.InvalidInput) as caught:
         changed(**given_changes)
     assert said in caught.value.message
 
 
-def test_whether_anything_changes() -> None:
+def test_changes_are_true_if_there_is_any() -> None:
     assert not Changes()
     assert Changes(calculation=Calculation.STANDARD)
     assert Changes(lost=("h@a",))
@@ -129,7 +129,7 @@ def test_whether_anything_changes() -> None:
 
 @strategies.PROPERTY
 @given(st.lists(strategies.pools(), min_size=1, max_size=4), st.sampled_from([2.0, "auto"]))
-def test_nothing_but_what_was_named_is_different(drawn: list[Pool], ratio: float | str) -> None:
+def test_only_the_named_pools_change(drawn: list[Pool], ratio: float | str) -> None:
     names = [f"h@b#{number}" for number in range(len(drawn))]
     given_pools = [
         Pool(**{each: getattr(pool, each) for each in Pool.__slots__} | {"name": name})

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pool table, against a dictionary of pools."""
+"""The pool table, compared with a dictionary of pools."""
 
 import dataclasses
 import math
@@ -147,7 +147,7 @@ TestTable = Table.TestCase
 TestTable.settings = settings(max_examples=20, stateful_step_count=15, deadline=None)
 
 
-def test_two_backends_on_one_array_pool_see_each_others_claims() -> None:
+def test_backends_on_one_array_pool_count_each_others_claims() -> None:
     table = PoolTable(
         Pool(name=name, total=100.0, free=100.0, provisioned=0.0, storage_id="array") for name in ("a@x#p", "b@x#p")
     )
@@ -161,7 +161,7 @@ def test_two_backends_on_one_array_pool_see_each_others_claims() -> None:
     assert table.in_flight.tolist() == [0, 0]
 
 
-def test_pools_carved_out_of_one_storage_share_its_physical_room_alone() -> None:
+def test_partitions_of_one_storage_share_only_its_physical_room() -> None:
     table = PoolTable(
         Pool(name=name, total=50.0, free=50.0, storage_id="disk", storage_free=free)
         for name, free in (("h@fs#a", 60.0), ("h@fs#b", 58.0))
@@ -171,7 +171,7 @@ def test_pools_carved_out_of_one_storage_share_its_physical_room_alone() -> None
     assert table.storage_room.tolist() == [30, 28]
 
 
-def test_a_claim_taken_back_leaves_nothing() -> None:
+def test_a_reverted_claim_leaves_the_figures_unchanged() -> None:
     table = PoolTable([Pool(name="h@b#p", total=1.0, free=1.0)])
     before = content(table)
     table.claim(0, 5, 5)
@@ -180,7 +180,7 @@ def test_a_claim_taken_back_leaves_nothing() -> None:
     assert content(table) == before
 
 
-def test_a_table_and_its_snapshot_go_separate_ways() -> None:
+def test_a_table_and_its_snapshot_are_independent() -> None:
     table = PoolTable([Pool(name="a@x#p", total=100.0, free=100.0, storage_id="array")])
     snapshot = table.snapshot()
     table.put(Pool(name="b@x#p", total=100.0, free=100.0, storage_id="array", claimed=5.0))
@@ -189,7 +189,7 @@ def test_a_table_and_its_snapshot_go_separate_ways() -> None:
     assert snapshot.in_flight.tolist() == [30]
 
 
-def test_many_pools_on_one_storage_know_each_other_at_once() -> None:
+def test_claims_count_for_all_pools_of_a_large_storage() -> None:
     table = PoolTable(
         Pool(name=f"h@b{number % 2}#{number}", total=9.0, free=9.0, provisioned=0.0, storage_id="array")
         for number in range(4000)

@@ -64,14 +64,14 @@ def _without(field: str) -> Lie:
     ],
     ids=lambda value: str(value) if isinstance(value, Breach) else "",
 )
-def test_each_lie_is_found_out_and_no_other_definition_named(tmp_path: Path, lie: Lie, breach: Breach) -> None:
+def test_each_false_report_has_exactly_its_breach(tmp_path: Path, lie: Lie, breach: Breach) -> None:
     ledger = audited.Ledger(_memory(tmp_path, "memory_provisioning = thin"), lie)
     for seed in range(4):
         ledger.act(random.Random(seed))
     assert ledger.look() == {breach}
 
 
-def test_figures_that_stand_still(tmp_path: Path) -> None:
+def test_figures_that_stay_unchanged_are_a_breach(tmp_path: Path) -> None:
     """The first report is told for ever. That something is missing from it is one breach, that it stays another."""
     first: Report = []
 
@@ -88,7 +88,7 @@ def test_figures_that_stand_still(tmp_path: Path) -> None:
     assert Breach.STANDS_STILL in found
 
 
-def test_what_came_back_once_is_no_standstill() -> None:
+def test_a_single_unchanged_report_is_no_breach() -> None:
     auditor = Auditor(supports_auto=False)
     report = [{"pool_name": "a", "total_capacity_gb": 9, "free_capacity_gb": 9, "provisioned_capacity_gb": 4.0}]
     report[0]["thick_provisioning_support"] = True
@@ -120,7 +120,7 @@ def test_the_finding_has_the_figures() -> None:
     assert Auditor(supports_auto=True).look([honest], {"gold": Volumes(least_gb=800, all_gb=924)}) == ()
 
 
-def test_pools_of_one_storage_have_its_figures() -> None:
+def test_pools_of_one_storage_are_compared_with_all_its_volumes() -> None:
     """Other backends may have volumes there too, so it may be more than these list, and not less."""
     common = {"storage_id": "array", "total_capacity_gb": 9, "free_capacity_gb": 9, "thick_provisioning_support": True}
     known = {"a": Volumes(least_gb=1, all_gb=2), "b": Volumes(all_gb=3)}
@@ -135,5 +135,5 @@ def test_pools_of_one_storage_have_its_figures() -> None:
 
 
 @pytest.mark.parametrize("report", [[{}], [{"pool_name": None, "total_capacity_gb": [], "free_capacity_gb": {}}]])
-def test_no_report_makes_it_raise(report: Report) -> None:
+def test_invalid_reports_do_not_raise(report: Report) -> None:
     assert Auditor(supports_auto=False).look(report, {})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.unit.capacity.strategies import PROPERTY
 from tonnage.capacity import units
-from tonnage.capacity.reports import column_validation, validation
+from tonnage.capacity.reports import validation
 from tonnage.capacity.reports.pool_stats import PoolStats
 
 GOOD: dict[str, Any] = {
@@ -48,7 +48,7 @@ def only(**changes: Any) -> PoolStats:
     return stats
 
 
-def test_a_good_pool() -> None:
+def test_a_valid_pool_is_accepted() -> None:
     expected = PoolStats(
         name="gold",
         total=1024.0,
@@ -110,7 +110,7 @@ def test_capacities_have_two_decimals() -> None:
     }
 
 
-def test_open_capacities_are_taken_with_a_warning() -> None:
+def test_unknown_and_infinite_capacities_are_accepted_with_a_warning() -> None:
     checked = of(total_capacity_gb="infinite", free_capacity_gb="unknown")
     (stats,) = checked.pools
     assert stats.total == math.inf
@@ -120,7 +120,7 @@ def test_open_capacities_are_taken_with_a_warning() -> None:
     )
 
 
-def test_allocated_belongs_to_the_ledger() -> None:
+def test_reported_allocated_capacity_is_ignored_with_a_remark() -> None:
     checked = of(allocated_capacity_gb="anything at all")
     (remark,) = checked.remarks
     assert (remark.pool, remark.code) == ("gold", "allocated_reported")
@@ -181,7 +181,7 @@ def test_auto_ratio() -> None:
         ("cinder_used_capacity_gb", "much"),
     ],
 )
-def test_a_bad_value_leaves_its_pool_out_and_no_other(field: str, value: object) -> None:
+def test_a_bad_value_excludes_only_its_pool(field: str, value: object) -> None:
     checked = validation.validate([GOOD, GOOD | {"pool_name": "bad", field: value}, GOOD | {"pool_name": "silver"}])
     assert [stats.name for stats in checked.pools] == ["gold", "silver"]
     (error,) = checked.errors
@@ -203,14 +203,14 @@ def test_a_report_carries_a_list(pools: object) -> None:
 
 @PROPERTY
 @given(JSON)
-def test_no_junk_raises(junk: object) -> None:
+def test_no_input_raises(junk: object) -> None:
     validation.validate(junk)
     validation.validate([junk])
 
 
 @PROPERTY
 @given(st.lists(st.dictionaries(FIELDS, VALUES), max_size=4))
-def test_no_value_of_a_known_field_raises_or_spoils_another_pool(junk: list[dict[str, Any]]) -> None:
+def test_no_value_of_a_known_field_raises_or_affects_another_pool(junk: list[dict[str, Any]]) -> None:
     mine = GOOD | {"pool_name": "the good one"}
     bad = [GOOD | pool for pool in junk if pool.get("pool_name") != "the good one"]
     checked = validation.validate([*bad, mine])
@@ -224,57 +224,6 @@ def test_no_value_of_a_known_field_raises_or_spoils_another_pool(junk: list[dict
         assert 0 <= stats.reserved_percentage <= 100
 
 
-LAYOUTS = st.sampled_from(
-    [
-        GOOD,
-        {
-            key: GOOD[key]
-            for key in ("pool_name", "total_capacity_gb", "free_capacity_gb", "thick_provisioning_support")
-        },
-        GOOD | {"storage_id": "array", "storage_free_capacity_gb": 77.5, "nothing": None},
-        GOOD | {"allocated_capacity_gb": None, "max_over_subscription_ratio": "auto", "protocols": ["iSCSI"]},
-        GOOD | {"media": "ssd", "compression": True, "iops": 5},
-    ]
-)
-NUMBERED = VALUES | st.floats(0, 100) | st.integers(0, 2**40) | st.sampled_from(["x", True, 1, 1.0, 7.125, None, ["a"]])
-
-
-@st.composite
-def alike(draw: st.DrawFn) -> list[object]:
-    """Many pools of a few layouts, in some of which something is odd."""
-    layouts = draw(st.lists(LAYOUTS, min_size=1, max_size=3))
-    pools: list[Any] = [layouts[number % len(layouts)] | {"pool_name": f"p{number}"} for number in range(30)]
-    for number in draw(st.lists(st.integers(0, 29), max_size=6)):
-        keys = st.sampled_from(sorted(pools[number]))
-        pools[number] |= draw(st.dictionaries(keys, NUMBERED, min_size=1, max_size=2))
-    if draw(st.booleans()):
-        pools.insert(draw(st.integers(0, 29)), draw(JSON))
-    return pools
-
-
-@PROPERTY
-@given(alike())
-def test_pools_in_bulk_are_validated_as_each_by_itself(pools: list[object]) -> None:
-    in_bulk = validation.validate(pools)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(column_validation, "WORTHWHILE", math.inf)
-        one_by_one = validation.validate(pools)
-    assert repr(in_bulk) == repr(one_by_one)
-    assert repr(in_bulk.pools) == repr(one_by_one.pools)
-
-
-def test_a_pool_is_not_held_up_by_others() -> None:
-    pools = [GOOD | {"pool_name": f"p{number}", "free_capacity_gb": number / 3} for number in range(20)]
-    (block,) = column_validation.validate(pools)
-    assert block.plain.all()
-    assert block.columns.free[1] == 0.33
-    pools[7] |= {"free_capacity_gb": "unknown"}
-    pools[3] |= {"media": "ssd"}
-    (block,) = column_validation.validate(pools)
-    assert sorted({*range(20)} - {place for place, _ in block.rows()}) == [3, 7]
-    assert [stats.name for stats in validation.validate(pools).pools] == [f"p{number}" for number in range(20)]
-
-
 def test_pools_of_a_kind_share_the_memory_of_their_capabilities() -> None:
     pools = validation.validate(
         [GOOD | {"pool_name": f"p{number}", "tier": number % 2 == 0} for number in range(20)]
@@ -282,7 +231,7 @@ def test_pools_of_a_kind_share_the_memory_of_their_capabilities() -> None:
     assert len({id(stats.capabilities) for stats in pools}) == 2
 
 
-def test_reports_share_that_memory_and_tell_equal_values_of_other_types_apart() -> None:
+def test_reports_share_capabilities_but_not_for_equal_values_of_other_types() -> None:
     def reported(tier: object) -> Mapping[str, Any]:
         pools = [GOOD | {"pool_name": f"p{number}", "tier": tier} for number in range(20)]
         return validation.validate(pools).pools[0].capabilities

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who asks a REST API that wants to know."""
+"""Tests of credentials for a REST API."""
 
 import os
 import pathlib
@@ -18,7 +18,7 @@ def _nothing_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> 
     for name in [name for name in os.environ if name.startswith("OS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("OS_CLIENT_CONFIG_FILE", str(tmp_path / "clouds.yaml"))
-    # Nobody is there to type a password.
+    # Disables the password prompt.
     monkeypatch.setattr("sys.stdin", None)
 
 
@@ -26,24 +26,24 @@ def _nothing_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> 
     ("challenge", "missing"),
     [(BASIC, "OS_USERNAME and OS_PASSWORD"), (KEYSTONE, "OS_AUTH_URL, OS_USERNAME, OS_PROJECT_NAME and OS_PASSWORD")],
 )
-def test_what_has_to_be_set_is_told(challenge: str, missing: str) -> None:
+def test_missing_variables_are_named(challenge: str, missing: str) -> None:
     with pytest.raises(errors.ConfigurationError, match=f"asks who you are: set OS_CLOUD, or .* {missing}$"):
         credentials.headers(challenge, None)
 
 
-def test_names_and_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_names_and_passwords_are_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OS_USERNAME", "jane")
     monkeypatch.setenv("OS_PASSWORD", "secret")
     assert credentials.headers(BASIC, None) == {"Authorization": "Basic amFuZTpzZWNyZXQ="}
 
 
-def test_a_token_that_is_there_already(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_existing_token_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OS_TOKEN", "t")
     assert credentials.headers(KEYSTONE, None) == {"X-Auth-Token": "t"}
 
 
 @pytest.mark.filterwarnings("ignore::PendingDeprecationWarning")
-def test_an_entry_of_clouds_yaml(tmp_path: pathlib.Path) -> None:
+def test_an_entry_of_clouds_yaml_is_used(tmp_path: pathlib.Path) -> None:
     auth = {"username": "jane", "password": "secret", "endpoint": "http://x"}
     (tmp_path / "clouds.yaml").write_text(f"clouds: {{c: {{auth_type: http_basic, auth: {auth}}}}}")
     assert credentials.headers(KEYSTONE, "c") == {"Authorization": "Basic amFuZTpzZWNyZXQ="}
@@ -51,13 +51,13 @@ def test_an_entry_of_clouds_yaml(tmp_path: pathlib.Path) -> None:
         credentials.headers(KEYSTONE, "other")
 
 
-def test_without_the_sdk_there_are_no_clouds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clouds_require_the_sdk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "openstack", None)
     with pytest.raises(errors.ConfigurationError, match=r"without openstacksdk: install tonnage\[clouds\], or set OS_"):
         credentials.headers(KEYSTONE, "c")
 
 
-def test_a_keystone_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_keystone_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("USERNAME", "PASSWORD", "PROJECT_NAME"):
         monkeypatch.setenv(f"OS_{name}", "x")
     monkeypatch.setenv("OS_AUTH_URL", "http://127.0.0.1:9/v3")
@@ -67,7 +67,7 @@ def test_a_keystone_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "\n" not in caught.value.message
 
 
-def test_a_kind_that_nobody_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_auth_type_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OS_AUTH_TYPE", "moon")
     with pytest.raises(errors.ConfigurationError, match=r"OS_ variables cannot be used.* moon"):
         credentials.headers(KEYSTONE, None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is wrong with a question on the command line is told in terms of the command line, with status 2."""
+"""Tests of ``tonnage explain`` and ``tonnage what-if``: errors name command-line options and have status 2."""
 
 import argparse
 import json
@@ -24,20 +24,20 @@ def run(*arguments: str) -> int:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Collect what is asked; the answer is that nothing would be placed or refused."""
+def questions(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """Collect the questions, and answer them with an empty list of outlooks."""
     questions: list[dict[str, Any]] = []
 
-    def ask(conf: object, question: dict[str, Any], asker: scheduler_query.Asker) -> list[Outlook]:
+    def query(conf: object, question: dict[str, Any], target: scheduler_query.QueryTarget) -> list[Outlook]:
         questions.append(question)
         return []
 
-    monkeypatch.setattr(scheduler_query, "ask", ask)
+    monkeypatch.setattr(scheduler_query, "query", query)
     return questions
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["explain", "0"], "argument SIZE: '0': expected a whole number of GiB from 1 to"),
         (["explain", "1.5"], "argument SIZE: '1.5': expected a whole number of GiB"),
@@ -56,17 +56,17 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         (["what-if", "--file", "/nowhere"], "argument --file: /nowhere: No such file or directory"),
     ],
 )
-def test_a_value_that_does_not_fit_is_told_with_its_option(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_an_invalid_value_is_reported_with_its_option(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
         run(*arguments)
     assert ended.value.code == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["explain"], "what is asked for? Name a SIZE, or requests with --file"),
         (["explain", "1", "--type", "x" * 300], "--type: "),
@@ -82,13 +82,13 @@ def test_a_value_that_does_not_fit_is_told_with_its_option(
         (["explain", "--migrate", "v", "--retype", "v"], "name one of SIZE, --migrate and --retype"),
     ],
 )
-def test_a_request_that_could_not_be_made_is_told_with_its_option(arguments: list[str], said: str) -> None:
+def test_an_invalid_request_is_reported_with_its_option(arguments: list[str], message: str) -> None:
     with pytest.raises(setup.UsageError) as caught:
         run(*arguments)
-    assert caught.value.message.startswith(said)
+    assert caught.value.message.startswith(message)
 
 
-def test_in_a_file_requests_are_named_as_they_are_there(tmp_path: pathlib.Path) -> None:
+def test_errors_in_a_file_name_the_fields_of_requests(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "requests.json"
     file.write_text(json.dumps([{"volume": {"size": 1}}, {"volume": {"size": 0}}]))
     with pytest.raises(setup.UsageError, match=r"^--file: requests\[1\]: Invalid input for volume\.size: 0: "):
@@ -97,7 +97,7 @@ def test_in_a_file_requests_are_named_as_they_are_there(tmp_path: pathlib.Path) 
         run("what-if", "3", "--file", str(file))
 
 
-def test_what_the_scheduler_says_of_a_change_names_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_scheduler_about_changes_name_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
     said = {
         "lost: there is no pool": "--lose: there is no pool",
         "ratios of h@b: 5 is none": "--ratio of h@b: 5 is none",
@@ -110,17 +110,17 @@ def test_what_the_scheduler_says_of_a_change_names_the_option(monkeypatch: pytes
         def refuse(*question: object, told: str = told) -> list[Outlook]:
             raise errors.InvalidInput(told)
 
-        monkeypatch.setattr(scheduler_query, "ask", refuse)
+        monkeypatch.setattr(scheduler_query, "query", refuse)
         with pytest.raises(errors.InvalidInput) as caught:
             run("what-if", "1")
         assert caught.value.message == shown
         assert not isinstance(caught.value, setup.UsageError)
 
 
-def test_what_is_asked(asked: list[dict[str, Any]]) -> None:
+def test_questions_of_what_if(questions: list[dict[str, Any]]) -> None:
     changes = ["--ratio", "3", "--ratio", "h@b=auto", "--reserved", "h@b#p=20", "--lose", "h@c", "--hint", "a=b=c"]
     run("what-if", "5", "--hint", "k=1", "--hint", "k=2", *changes)
-    [question] = asked
+    [question] = questions
     assert question["requests"][0]["volume"]["scheduler_hints"] == {"k": ["1", "2"], "a": "b=c"}
     assert question["changes"] == {
         "default_ratio": 3.0,
@@ -131,16 +131,16 @@ def test_what_is_asked(asked: list[dict[str, Any]]) -> None:
     }
 
 
-def test_what_is_asked_about_a_volume_that_is_there(asked: list[dict[str, Any]]) -> None:
+def test_questions_about_existing_volumes(questions: list[dict[str, Any]]) -> None:
     run("explain", "--migrate", "v", "--to", "h@b")
     run("explain", "--retype", "v", "--type", "gold", "--migration-policy", "on-demand")
-    assert [question["requests"] for question in asked] == [
+    assert [question["requests"] for question in questions] == [
         [{"migrate": {"volume_id": "v", "host": "h@b"}}],
         [{"retype": {"volume_id": "v", "new_type": "gold", "migration_policy": "on-demand"}}],
     ]
 
 
-def test_nodes_are_alternatives_of_which_one_is_enough(
+def test_one_suitable_node_of_several_is_enough(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     questions: list[dict[str, Any]] = []
@@ -148,11 +148,11 @@ def test_nodes_are_alternatives_of_which_one_is_enough(
     ignored = ("the hint node_name has no effect",)
     placed = [Explanation("6 GiB", pool, "", (), ignored_hints=ignored) for pool in ("h@b#p", "h@b#q")]
 
-    def ask(conf: object, question: dict[str, Any], asker: scheduler_query.Asker) -> list[Outlook]:
+    def query(conf: object, question: dict[str, Any], target: scheduler_query.QueryTarget) -> list[Outlook]:
         questions.append(question)
         return [Outlook(volumes=[refused]), Outlook(volumes=placed)]
 
-    monkeypatch.setattr(scheduler_query, "ask", ask)
+    monkeypatch.setattr(scheduler_query, "query", query)
     wanted = ["explain", "6", "--count", "2", "--hint", "storage_class=fast"]
     assert run(*wanted, "--node", "n1", "--node", "n2:zone=z2,rack=3") == 0
     shown = capsys.readouterr().out
@@ -173,13 +173,13 @@ def test_nodes_are_alternatives_of_which_one_is_enough(
     assert [(each["name"], len(each["explanations"])) for each in told["nodes"]] == [("n1", 1), ("n2", 2)]
 
 
-def test_a_weigher_that_failed_is_told_apart_from_one_that_gave_nothing(
+def test_a_failed_weigher_is_distinguished_from_a_weight_of_zero(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     weights = (Weight("CapacityWeigher", 0.0, 0.0, 1.0), Weight("OddWeigher", 0.0, 0.0, 0.0, "ValueError: boom"))
     verdicts = tuple(PoolVerdict(pool, weights=weights, total_weight=0.0) for pool in ("h@b#p", "h@b#q"))
     explanation = Explanation("1 GiB", "h@b#p", "1 GiB goes to h@b#p", verdicts)
-    monkeypatch.setattr(scheduler_query, "ask", lambda *given: [Outlook(volumes=[explanation])])
+    monkeypatch.setattr(scheduler_query, "query", lambda *given: [Outlook(volumes=[explanation])])
     assert run("explain", "1") == 0
     printed = capsys.readouterr().out
     assert (printed.count("| 0 -> 0.000 x 1 "), printed.count("| failed ")) == (2, 2)

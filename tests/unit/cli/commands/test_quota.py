@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-manage quota`` as an operator runs it: what it says, and its exit status."""
+"""Tests of the output and the exit statuses of ``tonnage-manage quota``."""
 
 import argparse
 import json
@@ -26,7 +26,7 @@ def run(line: str, url: str) -> int:
     return int(arguments.run(conf))
 
 
-def test_statuses_are_honest(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exit_statuses_of_check_and_sync(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"sqlite:///{tmp_path}/tonnage.sqlite"
     engine = database.create_engine(url)
     schema.sync(engine)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Questions as commands put them."""
+"""Tests of queries to schedulers."""
 
 import math
 import pathlib
@@ -27,7 +27,7 @@ def creates(*requests: dict[str, Any], default_type: str | None = None) -> list[
     return found
 
 
-def test_a_question_becomes_what_schedulers_take() -> None:
+def test_a_question_is_converted_to_an_rpc_message() -> None:
     given = {
         "requests": [{"volume": {"size": "3"}}, {"extend": {"volume_id": "v", "new_size": 9}}],
         "changes": {"ratios": {"h@b": 2}, "lost": ["h@c"], "calculation": "standard", "added": [{"pool_name": "x"}]},
@@ -41,12 +41,12 @@ def test_a_question_becomes_what_schedulers_take() -> None:
     assert first.create is not None
     assert second.extend is not None
     assert (first.create.size_gb, first.create.project_id, second.extend.new_size_gb) == (3, "p", 9)
-    # Chance goes by the id, and schedulers take 64 characters.
+    # Random choices depend on the id, and schedulers accept at most 64 characters.
     assert first.create.request_id != second.extend.request_id
     assert len(first.create.request_id) <= 64
 
 
-def test_volumes_that_are_there() -> None:
+def test_questions_about_existing_volumes() -> None:
     given = [
         {"migrate": {"volume_id": "v", "host": "h@b"}},
         {"retype": {"volume_id": "v", "new_type": "gold"}},
@@ -61,7 +61,7 @@ def test_volumes_that_are_there() -> None:
     assert either.retype.migration_policy == "on-demand"
 
 
-def test_types_zones_and_hints() -> None:
+def test_types_zones_and_hints_of_volumes() -> None:
     one, other = creates(
         {"volume": {"size": 1, "availability_zone": "z", "source_volid": "s"}, "scheduler_hints": {"a": "b"}},
         {"volume": {"size": 1, "volume_type": "gold"}},
@@ -71,14 +71,14 @@ def test_types_zones_and_hints() -> None:
     assert other.volume_type == "gold"
 
 
-def test_members_of_a_group_name_each_other_by_their_places() -> None:
+def test_members_of_a_group_can_refer_to_each_other_by_index() -> None:
     first, second = creates({"volumes": [{"size": 1}, {"size": 1, "scheduler_hints": {"same_host": [0]}}]})
     assert first.request_id == second.request_id
     assert second.hints == {"same_host": [first.volume_id]}
 
 
 @pytest.mark.parametrize(
-    ("question", "said"),
+    ("question", "message"),
     [
         ({"requests": []}, "requests"),
         ({"requests": [{}]}, "requests[0] takes one of volume, volumes, extend, migrate, retype"),
@@ -89,29 +89,29 @@ def test_members_of_a_group_name_each_other_by_their_places() -> None:
         ({"requests": [{"volumes": [{"size": 1, "scheduler_hints": {"same_host": [7]}}]}]}, "names 7"),
     ],
 )
-def test_what_is_wrong_is_named(question: dict[str, Any], said: str) -> None:
+def test_errors_in_a_question_name_the_field(question: dict[str, Any], message: str) -> None:
     with pytest.raises(errors.InvalidInput) as caught:
         scheduler_query.as_message(question, "p", None)
-    assert said in caught.value.message
+    assert message in caught.value.message
 
 
-def test_weights_that_json_has_no_number_for() -> None:
+def test_null_weights_become_nan() -> None:
     answer = scheduler_query._with_nan([{"weights": [{"raw": None, "failure": None}, {"raw": 1.5}]}])
     assert math.isnan(answer[0]["weights"][0]["raw"])
     assert answer[0]["weights"][0]["failure"] is None
     assert answer[0]["weights"][1]["raw"] == 1.5
 
 
-def test_without_a_configuration_nobody_is_asked() -> None:
+def test_without_a_configuration_the_destination_is_missing() -> None:
     conf = cfg.ConfigOpts()
     rpc_options.register(conf)
     api_options.register(conf)
     conf([], project="tonnage", default_config_files=[], default_config_dirs=[])
     with pytest.raises(errors.ConfigurationError, match=r"with --config-file, or the REST API with --url http"):
-        scheduler_query.ask(conf, {"requests": [{"volume": {"size": 1}}]}, scheduler_query.Asker(project="p"))
+        scheduler_query.query(conf, {"requests": [{"volume": {"size": 1}}]}, scheduler_query.QueryTarget(project="p"))
 
 
-def test_a_bus_that_cannot_be_reached_is_named_without_its_password(
+def test_an_unreachable_bus_is_named_without_its_password(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
     file = tmp_path / "tonnage.conf"
@@ -126,15 +126,15 @@ def test_a_bus_that_cannot_be_reached_is_named_without_its_password(
 
     monkeypatch.setattr(scheduler_query.SchedulerClient, "what_if", fail)
     with pytest.raises(errors.Unavailable) as caught:
-        scheduler_query.ask(conf, {"requests": [{"volume": {"size": 1}}]}, scheduler_query.Asker(project="p"))
+        scheduler_query.query(conf, {"requests": [{"volume": {"size": 1}}]}, scheduler_query.QueryTarget(project="p"))
     assert caught.value.message == (
         "nobody answers (asked over the message bus of option transport_url, one:5673, two:its usual port; with --url "
         "the REST API is asked)"
     )
 
 
-def test_what_is_no_rest_api_is_one_line() -> None:
-    """A project may be called anything; and some other server may listen there."""
+def test_a_server_that_is_no_rest_api_is_reported_on_one_line() -> None:
+    """The URL has to be quoted, and another kind of server may listen at it."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answer() -> None:
@@ -149,11 +149,11 @@ def test_what_is_no_rest_api_is_one_line() -> None:
         with pytest.raises(
             errors.Unavailable, match=r"^nobody answers at http://.*/v3/a%20b%2Fc/.* \(220 mail\.example"
         ):
-            scheduler_query._over_rest(url, {"requests": []}, scheduler_query.Asker(project="a b/c"))
+            scheduler_query._over_rest(url, {"requests": []}, scheduler_query.QueryTarget(project="a b/c"))
         thread.join(30)
 
 
-def test_who_asks_is_told_to_nobody_else() -> None:
+def test_credentials_are_not_sent_to_the_target_of_a_redirect() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as other:
         url, elsewhere = (f"http://127.0.0.1:{each.getsockname()[1]}" for each in (server, other))
 
@@ -168,7 +168,7 @@ def test_who_asks_is_told_to_nobody_else() -> None:
         thread = threading.Thread(target=answer)
         thread.start()
         with pytest.raises(errors.InvalidInput) as caught:
-            scheduler_query._answer(f"{url}/v3", {"requests": []}, {"X-Auth-Token": "secret"})
+            scheduler_query._post(f"{url}/v3", {"requests": []}, {"X-Auth-Token": "secret"})
         thread.join(30)
         assert caught.value.message == f"the REST API is not at {url}/v3 but, as is said there, at {elsewhere}/"
         other.setblocking(False)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The help of all commands reads alike."""
+"""Tests of the help of all commands, which has to be consistent."""
 
 import argparse
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from tonnage.cli import manage, tonnage
 
 
 def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """Yield the commands below one, and those below these; their lists have a phrase for each."""
+    """Yield all subcommands, recursively, after checking the phrases in the lists of commands."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             listed = {each.dest: each.help for each in action._choices_actions}
@@ -33,7 +33,7 @@ def all_commands() -> list[argparse.ArgumentParser]:
 
 
 @pytest.mark.parametrize("command", all_commands(), ids=lambda command: command.prog)
-def test_the_help_of_a_command(command: argparse.ArgumentParser) -> None:
+def test_the_help_of_a_command_is_consistent(command: argparse.ArgumentParser) -> None:
     assert command.description is not None
     assert command.description.endswith(".")
     if command.epilog is not None:

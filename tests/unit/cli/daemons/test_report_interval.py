@@ -11,7 +11,7 @@ from tonnage.cli.daemons import report_interval
 from tonnage.ledger.inventory import service_options
 
 
-def configured(folder: pathlib.Path, **values: int) -> cfg.ConfigOpts:
+def read_config(folder: pathlib.Path, **values: int) -> cfg.ConfigOpts:
     file = folder / "tonnage.conf"
     file.write_text("\n".join(["[DEFAULT]", *(f"{name} = {value}" for name, value in values.items())]))
     conf = cfg.ConfigOpts()
@@ -22,18 +22,18 @@ def configured(folder: pathlib.Path, **values: int) -> cfg.ConfigOpts:
 
 
 @pytest.mark.parametrize("alone", [True, False])
-def test_the_defaults_and_what_is_as_good_go_without_a_word(
+def test_the_defaults_and_equivalent_values_cause_no_warning(
     tmp_path: pathlib.Path, alone: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    report_interval.check(configured(tmp_path), alone=alone)
-    report_interval.check(configured(tmp_path, backend_stats_polling_interval=60, service_down_time=120), alone=alone)
+    report_interval.check(read_config(tmp_path), alone=alone)
+    report_interval.check(read_config(tmp_path, backend_stats_polling_interval=60, service_down_time=120), alone=alone)
     assert caplog.records == []
 
 
 @pytest.mark.parametrize("interval", [60, 61])
 def test_backends_that_would_be_down_between_two_reports_are_refused(tmp_path: pathlib.Path, interval: int) -> None:
     for alone in (True, False):
-        conf = configured(tmp_path, backend_stats_polling_interval=interval, service_down_time=60)
+        conf = read_config(tmp_path, backend_stats_polling_interval=interval, service_down_time=60)
         with pytest.raises(errors.ConfigurationError) as raised:
             report_interval.check(conf, alone=alone)
         assert raised.value.message == (
@@ -42,14 +42,14 @@ def test_backends_that_would_be_down_between_two_reports_are_refused(tmp_path: p
             f"{3 * interval} wherever that is set"
         )
     with pytest.raises(errors.ConfigurationError):
-        report_interval.check(configured(tmp_path, backend_stats_polling_interval=interval), alone=True)
+        report_interval.check(read_config(tmp_path, backend_stats_polling_interval=interval), alone=True)
 
 
-def test_who_cannot_know_what_the_schedulers_have_is_warned(
+def test_an_agent_warns_about_the_default_of_the_schedulers(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As with the values of Cinder, where a service gives signs of life besides."""
-    report_interval.check(configured(tmp_path, backend_stats_polling_interval=60), alone=False)
+    """The values are usual ones in Cinder, whose services send separate heartbeats."""
+    report_interval.check(read_config(tmp_path, backend_stats_polling_interval=60), alone=False)
     [record] = caplog.records
     assert record.levelno == logging.WARNING
     assert (
@@ -58,8 +58,8 @@ def test_who_cannot_know_what_the_schedulers_have_is_warned(
     )
 
 
-def test_an_interval_with_which_no_report_may_get_lost_is_warned_of(
+def test_an_interval_that_tolerates_no_lost_report_causes_a_warning(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    report_interval.check(configured(tmp_path, backend_stats_polling_interval=31, service_down_time=60), alone=True)
+    report_interval.check(read_config(tmp_path, backend_stats_polling_interval=31, service_down_time=60), alone=True)
     assert "one lost report takes a backend out; set it to 20, or service_down_time to 93" in caplog.text

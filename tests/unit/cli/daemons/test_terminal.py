@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes end with their terminal; any other SIGHUP is for reading the configuration again."""
+"""Tests of SIGHUP: processes end with their terminal, and reload their configuration otherwise."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ import ctypes, fcntl, os, signal, sys, termios, time
 from tonnage.cli.daemons import terminal
 
 def end_with(parent):
-    # Whoever has started it may be killed, and can end nothing then.
+    # The parent may be killed, and cannot stop this process then.
     PR_SET_PDEATHSIG = 1
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -27,19 +27,19 @@ def end_with(parent):
 end_with(int(sys.argv[2]))
 if os.isatty(0):
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
-# Not as the tests' own process has it.
+# The setting must not be inherited from the process of the tests.
 signal.signal(signal.SIGHUP, signal.SIG_IGN if "nohup" in sys.argv else signal.SIG_DFL)
 
-def tell(text):
+def send(text):
     os.write(int(sys.argv[1]), text + b"\\n")
 
 def end(number, frame):
     print("this would fail on a terminal that has gone", flush=True)
-    tell(b"ended")
+    send(b"ended")
     sys.exit(0)
 
 if "led" in sys.argv:
-    # As make does: it leads the session, and does not pass the signal on.
+    # Like make, the parent leads the session and does not forward the signal.
     signal.signal(signal.SIGHUP, lambda number, frame: None)
     leader = os.getpid()
     if os.fork():
@@ -47,18 +47,18 @@ if "led" in sys.argv:
         sys.exit(0)
     end_with(leader)
 signal.signal(signal.SIGTERM, end)
-look = terminal.on_hangup(lambda: tell(b"reloaded"))
-tell(b"ready")
+poll = terminal.handle_hangup(lambda: send(b"reloaded"))
+send(b"ready")
 while "led" not in sys.argv:
     signal.pause()
 while True:
     time.sleep(0.01)
-    look()
+    poll()
 """
 
 
 class Program:
-    """One that runs. ``close_terminal`` is what a window's button does."""
+    """A running test program. ``close_terminal`` closes its terminal, like the button of a terminal window."""
 
     def __init__(self, *arguments: str, with_terminal: bool) -> None:
         reading, writing = os.pipe()
@@ -73,11 +73,11 @@ class Program:
         )
         os.close(writing)
         os.close(its_side)
-        self._told = os.fdopen(reading)
-        assert self.hears() == "ready"
+        self._messages = os.fdopen(reading)
+        assert self.read_message() == "ready"
 
-    def hears(self) -> str:
-        return self._told.readline().strip()
+    def read_message(self) -> str:
+        return self._messages.readline().strip()
 
     def close_terminal(self) -> None:
         if self._terminal is not None:
@@ -86,7 +86,7 @@ class Program:
 
     def stop(self) -> None:
         self.close_terminal()
-        self._told.close()
+        self._messages.close()
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait(30)
@@ -101,34 +101,34 @@ def program(*arguments: str, with_terminal: bool = True) -> Iterator[Program]:
         one.stop()
 
 
-def test_it_ends_when_its_terminal_is_closed_and_not_when_it_is_signalled() -> None:
+def test_a_process_reloads_on_sighup_and_ends_when_its_terminal_is_closed() -> None:
     with program() as one:
         one.process.send_signal(signal.SIGHUP)
-        assert one.hears() == "reloaded"
+        assert one.read_message() == "reloaded"
         one.close_terminal()
-        assert one.hears() == "ended"
+        assert one.read_message() == "ended"
         assert one.process.wait(30) == 0
 
 
 @pytest.mark.parametrize(("arguments", "with_terminal"), [(["nohup"], True), ([], False)])
-def test_it_goes_on_where_there_is_no_terminal_or_nohup_asks_for_it(arguments: list[str], with_terminal: bool) -> None:
+def test_a_process_without_a_terminal_or_under_nohup_continues(arguments: list[str], with_terminal: bool) -> None:
     with program(*arguments, with_terminal=with_terminal) as one:
         one.close_terminal()
         if not with_terminal:
             one.process.send_signal(signal.SIGHUP)
-        assert one.hears() == "reloaded"
+        assert one.read_message() == "reloaded"
         assert one.process.poll() is None
 
 
-def test_it_ends_with_its_terminal_where_whoever_has_started_it_keeps_the_signal() -> None:
+def test_a_process_ends_with_its_terminal_if_its_session_leader_keeps_the_signal() -> None:
     with program("led") as one:
         one.close_terminal()
-        assert one.hears() == "ended"
+        assert one.read_message() == "ended"
         assert one.process.wait(30) == 0
 
 
 @pytest.mark.parametrize("arguments", [[], ["led"]])
-def test_nothing_is_left_of_these_programs_when_the_tests_are_killed(arguments: list[str]) -> None:
+def test_the_test_programs_end_when_the_tests_are_killed(arguments: list[str]) -> None:
     starter = f"""
 import sys
 from tests.unit.cli.daemons import test_terminal

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""QoS specs and the types that they are for."""
+"""QoS specs and their associations with volume types."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from tonnage.ledger.catalog import qos_specs, volume_types
 from tonnage.ledger.catalog.qos_specs import Consumer
 from tonnage.ledger.db import database, paging
 
-NOTHING = "00000000-0000-4000-8000-000000000000"
+MISSING = "00000000-0000-4000-8000-000000000000"
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def session() -> Iterator[orm.Session]:
     engine.dispose()
 
 
-def test_specs_are_made_changed_and_listed(session: orm.Session) -> None:
+def test_specs_are_created_changed_and_listed(session: orm.Session) -> None:
     made = qos_specs.create(session, "fast", specs={"maxIOPS": "500", "burst": "9"})
     assert (made.consumer, made.specs) == ("back-end", {"maxIOPS": "500", "burst": "9"})
     with pytest.raises(qos_specs.NameTaken), session.begin_nested():
@@ -42,7 +42,7 @@ def test_specs_are_made_changed_and_listed(session: orm.Session) -> None:
     assert qos_specs.page(session, paging.Page(5, other.id, by_name)) == [made]
 
 
-def test_a_type_has_those_it_was_associated_with_and_no_others(session: orm.Session) -> None:
+def test_a_type_is_associated_with_one_set_of_specs(session: orm.Session) -> None:
     gold, silver = (volume_types.create(session, name) for name in ("gold", "silver"))
     fast, slow = (qos_specs.create(session, name) for name in ("fast", "slow"))
     for _ in range(2):
@@ -53,7 +53,7 @@ def test_a_type_has_those_it_was_associated_with_and_no_others(session: orm.Sess
     assert [kind.name for kind in qos_specs.associations(session, fast.id)] == ["gold", "silver"]
     session.expire_all()
     assert gold.qos is fast
-    # Of others it is not taken away.
+    # This removes no association with other specs.
     qos_specs.disassociate(session, slow.id, gold.id)
     assert len(qos_specs.associations(session, fast.id)) == 2
     qos_specs.disassociate(session, fast.id, gold.id)
@@ -64,7 +64,7 @@ def test_a_type_has_those_it_was_associated_with_and_no_others(session: orm.Sess
     assert qos_specs.associations(session, fast.id) == []
 
 
-def test_what_is_in_use_goes_by_force_alone(session: orm.Session) -> None:
+def test_deleting_associated_specs_requires_force(session: orm.Session) -> None:
     gold, fast = volume_types.create(session, "gold"), qos_specs.create(session, "fast")
     qos_specs.associate(session, fast.id, gold.id)
     with pytest.raises(qos_specs.InUse):
@@ -76,7 +76,7 @@ def test_what_is_in_use_goes_by_force_alone(session: orm.Session) -> None:
         qos_specs.get(session, fast.id)
 
 
-def test_a_type_can_be_deleted_whatever_its_specs_are(session: orm.Session) -> None:
+def test_a_type_with_specs_can_be_deleted(session: orm.Session) -> None:
     gold, fast = volume_types.create(session, "gold"), qos_specs.create(session, "fast")
     qos_specs.associate(session, fast.id, gold.id)
     volume_types.delete(session, gold.id)
@@ -85,22 +85,22 @@ def test_a_type_can_be_deleted_whatever_its_specs_are(session: orm.Session) -> N
 
 
 @pytest.mark.parametrize(
-    "ask",
+    "call",
     [
-        lambda session, kind, specs: qos_specs.get(session, NOTHING),
-        lambda session, kind, specs: qos_specs.page(session, paging.Page(5, NOTHING)),
-        lambda session, kind, specs: qos_specs.update(session, NOTHING, {}),
-        lambda session, kind, specs: qos_specs.unset(session, NOTHING, []),
-        lambda session, kind, specs: qos_specs.delete(session, NOTHING),
-        lambda session, kind, specs: qos_specs.associations(session, NOTHING),
-        lambda session, kind, specs: qos_specs.associate(session, NOTHING, kind),
-        lambda session, kind, specs: qos_specs.associate(session, specs, NOTHING),
-        lambda session, kind, specs: qos_specs.disassociate(session, NOTHING, kind),
-        lambda session, kind, specs: qos_specs.disassociate(session, specs, NOTHING),
-        lambda session, kind, specs: qos_specs.disassociate_all(session, NOTHING),
+        lambda session, kind, specs: qos_specs.get(session, MISSING),
+        lambda session, kind, specs: qos_specs.page(session, paging.Page(5, MISSING)),
+        lambda session, kind, specs: qos_specs.update(session, MISSING, {}),
+        lambda session, kind, specs: qos_specs.unset(session, MISSING, []),
+        lambda session, kind, specs: qos_specs.delete(session, MISSING),
+        lambda session, kind, specs: qos_specs.associations(session, MISSING),
+        lambda session, kind, specs: qos_specs.associate(session, MISSING, kind),
+        lambda session, kind, specs: qos_specs.associate(session, specs, MISSING),
+        lambda session, kind, specs: qos_specs.disassociate(session, MISSING, kind),
+        lambda session, kind, specs: qos_specs.disassociate(session, specs, MISSING),
+        lambda session, kind, specs: qos_specs.disassociate_all(session, MISSING),
     ],
 )
-def test_what_is_not_there(session: orm.Session, ask: "object") -> None:
+def test_missing_specs_or_types_are_not_found(session: orm.Session, call: "object") -> None:
     kind, specs = volume_types.create(session, "gold").id, qos_specs.create(session, "fast").id
-    with pytest.raises(errors.NotFound, match=NOTHING):
-        ask(session, kind, specs)  # type: ignore[operator]
+    with pytest.raises(errors.NotFound, match=MISSING):
+        call(session, kind, specs)  # type: ignore[operator]

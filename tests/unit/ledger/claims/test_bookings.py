@@ -188,11 +188,12 @@ def test_a_volume_that_was_moved_meanwhile_is_not_moved_or_extended(verb: str) -
         f"SELECT id, backend_id, generation FROM pools WHERE name <> '{made.pool}' ORDER BY id LIMIT 1"
     )
     booking = bookings.Booking(
-        claim_id="c",
+        id="c",
         request_id="r",
         volume_id=made.volume_id,
         verb=verb,
         pool_id=elsewhere,
+        pool_name="elsewhere",
         backend_id=backend,
         generation=generation,
         size_gb=5,

@@ -190,7 +190,7 @@ def test_a_listing_during_a_manage_keeps_the_copy_counted(ok: bool) -> None:
     if ok:
         finish(world, claim_id, volume_id, "image", 10)
     else:
-        world.deliver(failed_outcome(world, claim_id))
+        world.deliver(failed(world, claim_id))
     assert counted(world) == 30
     world.report()
     world.registration.listings([world.agent.listing()])
@@ -218,13 +218,13 @@ def test_a_thick_managed_copy_takes_physical_space_until_a_report() -> None:
 def test_a_copy_stays_counted_until_its_purge_has_ended() -> None:
     world = with_files({"image": 10, "other": 20}, reports_provisioned=False)
     claim_id = world.database.run(orphans.purge, f"{BACKEND}#p0", "image")
-    world.deliver(failed_outcome(world, claim_id))
+    world.deliver(failed(world, claim_id))
     for _ in range(3):
         world.registration.listings([world.agent.listing()])
     assert counted(world) == 30
 
 
-def failed_outcome(world: World, claim_id: str) -> Outcome:
+def failed(world: World, claim_id: str) -> Outcome:
     return Outcome(
         backend=BACKEND,
         epoch=world.agent.epoch,

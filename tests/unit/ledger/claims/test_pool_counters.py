@@ -12,10 +12,20 @@ from tests.unit.scheduler.model import checks
 from tests.unit.scheduler.model.agent import Agent
 from tests.unit.scheduler.model.storage import Fate, Storage, StoragePool
 from tests.unit.scheduler.model.world import Letter, World
+from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.ledger import models
 from tonnage.ledger.claims import pool_counters
 from tonnage.ledger.inventory import reports
-from tonnage.rpc.messages import Answer, BackendReport, Command, DeleteVolume, MigrateVolume, Outcome, UnmanageVolume
+from tonnage.rpc.messages import (
+    Answer,
+    BackendReport,
+    Command,
+    DeleteVolume,
+    MigrateVolume,
+    Outcome,
+    SharedStorages,
+    UnmanageVolume,
+)
 from tonnage.scheduler.decisions.placement_requests import Move
 
 
@@ -216,6 +226,45 @@ def test_a_look_without_a_stamp_contains_no_claims_of_other_backends() -> None:
     assert bench.counters(1) == (0, 0, 5, 5)
 
 
+def test_a_backend_that_joins_a_storage_without_a_stamp_contains_nothing_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    array = Storage("array", 40)
+    first, second = (StoragePool(array, 1.0, thin=False, thick=True, media=media) for media in ("ssd", "hdd"))
+    with monkeypatch.context() as patched:
+        patched.setattr(second, "figures", lambda name: StoragePool.figures(second, name) | {"storage_id": None})
+        bench = Bench(first, second)
+    early = bench.agent(1).look()
+    assert early.stamps == {}
+    place_on_first(bench, 5)
+    bench.deliver(bench.work())
+    bench.report(0)
+    assert bench.counters(0)[:2] == (5, 0)
+    with monkeypatch.context() as patched:
+        # A scheduler that has not read yet that another backend is on the storage.
+        patched.setattr(PoolTable, "backends_on", lambda self, storage_id: ())
+        bench.deliver(early)
+    assert bench.counters(1) == (0, 0, 5, 5)
+    bench.report(1)
+    assert bench.counters(1) == (0, 0, 5, 5), "without a stamp, which the agent has just been told to take"
+    bench.deliver(*bench.sent())
+    bench.report(1)
+    assert bench.counters(1) == (0, 0, 0, 0)
+
+
+def test_a_backend_is_told_when_another_one_joins_its_storage() -> None:
+    bench = two_pools()
+    bench.world.agents["host0@b"] = None
+    again = bench.world.start_agent("host0@b")
+    while not again.joined:
+        bench.world.join(again, bench.scheduler)
+    assert again.look().stamps.keys() == {"array"}, "the answer to its hello names the storage"
+    bench.agent(1).snapshots._shared_storages = frozenset()
+    bench.report(1)
+    [told] = bench.sent()
+    assert (told.content, told.to) == (SharedStorages(storage_ids=["array"]), "host1@b")
+
+
 @pytest.mark.parametrize(("carved", "left"), [(None, (0, 0, 5, 5)), (30, (0, 0, 0, 5))])
 def test_an_unclean_copy_counts_for_other_pools_until_their_reports_contain_it(
     carved: int | None, left: tuple[int, ...]
@@ -293,6 +342,7 @@ def test_a_pool_that_joins_a_storage_counts_the_claims_its_figures_lack() -> Non
         while not agent.joined:
             world.join(agent, scheduler)
     world.deliver(Letter(agents[0].look(), "s0"), scheduler)
+    agents[1].snapshots.add_shared_storages(["array"])
     early = agents[1].look()
     [answer] = world.place(scheduler, world.create_message(5))
     assert answer.pool == "host0@b#p"

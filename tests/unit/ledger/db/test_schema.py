@@ -102,7 +102,7 @@ def test_a_database_that_is_ahead_is_accepted(caplog: pytest.LogCaptureFixture) 
     engine = engine_at("9999")
     schema.require_current(engine)
     engine.dispose()
-    assert "9999, of a later release" in caplog.text
+    assert "9999 of a later release" in caplog.text
 
 
 def test_a_sync_does_not_change_a_database_that_is_ahead(caplog: pytest.LogCaptureFixture) -> None:
@@ -111,4 +111,4 @@ def test_a_sync_does_not_change_a_database_that_is_ahead(caplog: pytest.LogCaptu
     schema.sync(engine)
     assert schema.current(engine) == "9999"
     engine.dispose()
-    assert "9999, of a later release" in caplog.text
+    assert "9999 of a later release" in caplog.text

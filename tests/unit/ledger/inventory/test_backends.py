@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes that are to leave a draining backend."""
+"""Volumes to migrate away from a draining backend."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ from tonnage.ledger.inventory import backends
 
 @pytest.fixture
 def world() -> World:
-    """Five volumes on a backend that is drained."""
+    """Five volumes on a draining backend."""
     world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}).started()
     for _ in range(5):
         world.create(1)
@@ -25,10 +25,10 @@ def world() -> World:
     return world
 
 
-def test_backends_are_read_as_they_are_now(world: World) -> None:
+def test_backends_are_read_fresh_from_the_database(world: World) -> None:
     with world.database.reading() as session:
-        [met] = session.scalars(sa.select(models.Backend)).all()
-        before = met.report_seq
+        [loaded] = session.scalars(sa.select(models.Backend)).all()
+        before = loaded.report_seq
         session.execute(sa.text("UPDATE backends SET report_seq = report_seq + 1"))
         assert [row.report_seq for row in backends.load_backends(session)] == [before + 1]
 
@@ -50,7 +50,7 @@ def change(world: World, volume_id: str, **values: Any) -> None:
     world.database.run(update)
 
 
-def test_those_that_find_no_place_keep_nobody_waiting(world: World) -> None:
+def test_volumes_without_another_pool_do_not_block_the_rest(world: World) -> None:
     known = ids(world)
     first = draining(world, 2)
     second = draining(world, 2, first[-1])
@@ -59,14 +59,14 @@ def test_those_that_find_no_place_keep_nobody_waiting(world: World) -> None:
     assert draining(world, 9, known[2]) == known[3:] + known[:3]
 
 
-def test_not_more_than_the_limit_move_at_a_time(world: World) -> None:
+def test_at_most_the_limit_of_volumes_move_at_a_time(world: World) -> None:
     known = ids(world)
     change(world, known[3], status="maintenance")
     assert draining(world, 3) == known[:2]
     assert draining(world, 1) == []
 
 
-def test_one_that_could_not_be_moved_is_left_alone_for_a_while(world: World) -> None:
+def test_a_volume_whose_migration_failed_is_skipped_for_a_while(world: World) -> None:
     known = ids(world)
     change(world, known[0], migration_status="error")
     change(world, known[1], migration_status="success")
@@ -75,7 +75,7 @@ def test_one_that_could_not_be_moved_is_left_alone_for_a_while(world: World) -> 
     assert draining(world, 9) == known
 
 
-def test_nothing_leaves_a_backend_that_is_only_disabled(world: World) -> None:
+def test_no_volume_leaves_a_disabled_backend_that_is_not_draining(world: World) -> None:
     with world.database.reading() as session:
         name = backends.load_backends(session)[0].name
     world.database.run(backends.set_state, name, enabled=False, draining=False, reason="new disks")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an agent process that has been replaced tells counts for nothing, whichever scheduler hears it."""
+"""Outcomes of a replaced agent process are ignored by every scheduler."""
 
 from tests.unit.scheduler.model.storage import Fate, Storage, StoragePool
 from tests.unit.scheduler.model.world import World
@@ -10,28 +10,28 @@ from tonnage.rpc.messages import Outcome
 BACKEND = "host@b"
 
 
-def test_an_outcome_of_a_past_epoch_is_ignored_by_a_scheduler_that_has_not_heard_of_the_next() -> None:
+def test_a_scheduler_without_news_of_an_epoch_ignores_outcomes_of_the_past_one() -> None:
     pools = {f"{BACKEND}#p{number}": StoragePool(Storage(None, 40), 1.0, thin=True, thick=False) for number in (0, 1)}
     world = World(pools, schedulers=2)
     world.settle()
-    knows, does_not = world.schedulers
-    [made] = world.place(knows, world.create_message(5))
+    informed, uninformed = world.schedulers
+    [made] = world.place(informed, world.create_message(5))
     [command] = [letter for letter in world.bus if letter.to == BACKEND]
     world.bus.clear()
-    before = world.agents[BACKEND]
-    assert before is not None
-    before.take(command.content)  # type: ignore[arg-type]
-    before.work(Fate(fails=True, clean=True))
+    old_agent = world.agents[BACKEND]
+    assert old_agent is not None
+    old_agent.take(command.content)  # type: ignore[arg-type]
+    old_agent.work(Fate(fails=True, clean=True))
     [failed] = world.bus
     world.bus.clear()
-    after = world.start_agent(BACKEND)
-    while not after.joined:
-        world.join(after, knows)
-    # Its command has been sent again to the process that is there now.
+    new_agent = world.start_agent(BACKEND)
+    while not new_agent.joined:
+        world.join(new_agent, informed)
+    # The command has been sent again to the current process.
     assert isinstance(failed.content, Outcome)
-    does_not.core.outcomes([failed.content])
+    uninformed.core.outcomes([failed.content])
     assert world.rows("SELECT state FROM claims") == [("pending",)]
-    assert not does_not.thread.jobs
+    assert not uninformed.thread.jobs
     world.settle()
     assert world.rows("SELECT p.name, v.status FROM volumes v JOIN pools p ON p.id = v.pool_id") == [
         (made.pool, "available")
@@ -39,7 +39,7 @@ def test_an_outcome_of_a_past_epoch_is_ignored_by_a_scheduler_that_has_not_heard
     assert [name for name, pool in pools.items() if pool.copies] == [made.pool]
 
 
-def test_the_first_report_of_an_epoch_contains_what_ended_in_the_one_before() -> None:
+def test_the_first_report_of_an_epoch_contains_claims_that_ended_in_the_previous_one() -> None:
     world = OneScheduler({"p0": OnePool(20, 1.0, thin=True, thick=False)}).started()
     world.create(5)
     outcome = world.agent.work()

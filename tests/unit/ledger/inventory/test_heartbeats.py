@@ -1,4 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Heartbeats of schedulers."""
+
 import pathlib
 from collections.abc import Iterator
 
@@ -20,8 +22,8 @@ def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
     ledger.close()
 
 
-def test_a_scheduler_of_the_release_before_has_heard_agents_as_long_as_it_was_there(ledger: database.Database) -> None:
-    """Though one of this release has been tried beside it, and given up."""
+def test_a_running_scheduler_of_the_previous_release_counts_as_listening(ledger: database.Database) -> None:
+    """A process of this release had run for a while, and was stopped long ago."""
     ledger.run(heartbeats.heartbeat, heartbeats.Myself(binary=heartbeats.SCHEDULER, host="tried", listening=True))
     with ledger.engine.begin() as connection:
         connection.execute(sa.text(f"UPDATE services SET last_seen_at = {LONG_AGO}, last_listened_at = {LONG_AGO}"))

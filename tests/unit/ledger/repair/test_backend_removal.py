@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backends that are removed while volumes move from them or to them."""
+"""Removal of backends while volumes migrate from them or to them."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ VOLUME = "11111111-1111-1111-1111-111111111111"
 
 @pytest.fixture
 def ledger() -> Iterator[database.Database]:
-    """A volume of 3 GiB moves from h@one to h@two, which have not been heard for long."""
+    """A volume of 3 GiB migrates from h@one to h@two, which have not reported for a long time."""
     engine = database.create_engine("sqlite://")
     models.Base.metadata.create_all(engine)
     ledger = database.Database(engine)
@@ -64,7 +64,7 @@ def claims(ledger: database.Database) -> list[tuple[str, str]]:
         return [(row[0], row[1]) for row in rows]
 
 
-def test_the_copy_that_arrives_is_all_there_is_of_a_volume_whose_backend_was_removed(ledger: database.Database) -> None:
+def test_a_finished_migration_restores_a_volume_whose_source_was_removed(ledger: database.Database) -> None:
     ledger.run(backend_removal.remove_backend, "h@one", 60.0)
     assert volume(ledger).status == "error"
     with ledger.reading() as session:
@@ -73,23 +73,23 @@ def test_the_copy_that_arrives_is_all_there_is_of_a_volume_whose_backend_was_rem
     assert pending.source.pool_name == "a pool that is gone"
     ledger.run(operation_outcomes.end, [Ending(claim_id="move", ok=True, epoch=1, tick=5, size_gb=3)], 3)
     assert (volume(ledger).status, volume(ledger).pool_id) == ("available", 2)
-    assert claims(ledger) == [("migrate", "confirmed")], "and nothing purges it"
+    assert claims(ledger) == [("migrate", "confirmed")], "no purge is ordered"
 
 
-def test_a_copy_that_fails_leaves_such_a_volume_in_error(ledger: database.Database) -> None:
+def test_a_failed_migration_leaves_a_volume_without_source_in_error(ledger: database.Database) -> None:
     ledger.run(backend_removal.remove_backend, "h@one", 60.0)
     ledger.run(operation_outcomes.end, [Ending(claim_id="move", ok=False, epoch=1, tick=5, clean=True)], 3)
     assert (volume(ledger).status, volume(ledger).pool_id) == ("error", None)
     assert claims(ledger) == []
 
 
-def test_a_volume_on_its_way_to_a_removed_backend_stays_where_it_is(ledger: database.Database) -> None:
+def test_a_volume_that_migrates_to_a_removed_backend_stays_in_its_pool(ledger: database.Database) -> None:
     ledger.run(backend_removal.remove_backend, "h@two", 60.0)
     assert (volume(ledger).status, volume(ledger).migration_status, volume(ledger).pool_id) == ("available", "error", 1)
     assert claims(ledger) == [("create", "confirmed")]
 
 
-def test_a_backend_that_is_there_is_not_removed(ledger: database.Database) -> None:
+def test_a_running_backend_is_not_removed(ledger: database.Database) -> None:
     ledger.run(
         lambda session: session.execute(sa.update(models.Backend).values(last_report_at=models.utcnow())) and None
     )
@@ -99,14 +99,14 @@ def test_a_backend_that_is_there_is_not_removed(ledger: database.Database) -> No
         ledger.run(backend_removal.remove_backend, "no@where", 60.0)
 
 
-def test_what_a_migration_found_and_did_not_make_is_not_deleted(ledger: database.Database) -> None:
+def test_a_copy_that_a_clean_migration_did_not_make_is_not_purged(ledger: database.Database) -> None:
     ending = Ending(claim_id="move", ok=False, epoch=1, tick=5, size_gb=3, clean=True, message="it is there")
     ledger.run(operation_outcomes.end, [ending], 3)
     assert (volume(ledger).status, volume(ledger).pool_id) == ("available", 1)
     assert claims(ledger) == [("create", "confirmed")]
 
 
-def test_what_a_migration_left_half_made_is_purged(ledger: database.Database) -> None:
+def test_a_partial_copy_of_a_failed_migration_is_purged(ledger: database.Database) -> None:
     ledger.run(operation_outcomes.end, [Ending(claim_id="move", ok=False, epoch=1, tick=5, size_gb=3)], 3)
     assert (volume(ledger).status, volume(ledger).pool_id) == ("available", 1)
     assert ("purge", "pending") in claims(ledger)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each kind of drift, made with plain SQL behind the ledger's back, is found with its cause; what can be mended is."""
+"""Each kind of drift, made with plain SQL, is found with its cause, and repaired if possible."""
 
 import logging
 from typing import Any
@@ -15,7 +15,7 @@ from tonnage.rpc.messages import Answer, Verb
 
 POOL = f"{BACKEND}#p0"
 
-#: What is done to a ledger with one volume of 3 GiB, and the findings: cause, place and what.
+#: Statements that damage a ledger with one volume of 3 GiB, and the findings: cause, place and subject.
 COUNTERS = [
     ("UPDATE pools SET allocated_capacity_gb = 8", [("counter", POOL, "allocated_capacity_gb")]),
     ("UPDATE pools SET in_flight_gb = 2", [("counter", POOL, "in_flight_gb")]),
@@ -49,43 +49,43 @@ def world() -> World:
     return World({"p0": StoragePool(100, 2.0, thin=True, thick=False)}).started()
 
 
-def made(world: World, size: int = 3) -> str:
+def listed_volume(world: World, size: int = 3) -> str:
     volume_id = world.made(size)
-    lists(world)
+    record_listing(world)
     return volume_id
 
 
-def lists(world: World) -> None:
+def record_listing(world: World) -> None:
     [receipt] = world.registration.listings([world.agent.listing()])
     assert not isinstance(receipt, Exception)
 
 
-def sql(world: World, statement: str, **values: Any) -> None:
+def execute(world: World, statement: str, **values: Any) -> None:
     with world.engine.begin() as connection:
         assert connection.execute(sa.text(statement), values).rowcount > 0
 
 
-def told(findings: list[consistency_check.Finding]) -> list[tuple[str, str, str]]:
+def summaries(findings: list[consistency_check.Finding]) -> list[tuple[str, str, str]]:
     return [(one.cause.value, one.where, one.subject) for one in findings]
 
 
 def expected(findings: list[tuple[str, str, str]], volume_id: str) -> list[tuple[str, str, str]]:
-    return [(cause, where, what.format(volume=volume_id)) for cause, where, what in findings]
+    return [(cause, where, subject.format(volume=volume_id)) for cause, where, subject in findings]
 
 
 @pytest.mark.parametrize(("statement", "findings"), COUNTERS, ids=lambda value: value if isinstance(value, str) else "")
-def test_what_does_not_add_up_is_found_and_mended(
+def test_wrong_counters_are_found_and_repaired(
     world: World, statement: str, findings: list[tuple[str, str, str]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    volume_id = made(world)
+    volume_id = listed_volume(world)
     assert consistency_check.check(world.database).drift == []
-    sql(world, statement)
+    execute(world, statement)
     drift = consistency_check.check(world.database).drift
-    assert told(drift) == expected(findings, volume_id)
+    assert summaries(drift) == expected(findings, volume_id)
     assert all(one.mended for one in drift)
     generation = world.rows("SELECT generation FROM pools")
     planned = repairs.plan(world.database)
-    assert told(consistency_check.check(world.database).drift) == expected(findings, volume_id), (
+    assert summaries(consistency_check.check(world.database).drift) == expected(findings, volume_id), (
         "a plan changes nothing"
     )
     with caplog.at_level(logging.INFO):
@@ -97,67 +97,69 @@ def test_what_does_not_add_up_is_found_and_mended(
     lines = [record.getMessage() for record in caplog.records if record.name == "tonnage.ledger.repair.repairs"]
     assert len(lines) == len(done.changes), "a line for each change"
     if any(cause in ("counter", "shared_counter") for cause, *_ in findings):
-        assert world.rows("SELECT generation FROM pools") != generation, "decisions that saw the old row do not count"
+        assert world.rows("SELECT generation FROM pools") != generation, (
+            "decisions that read the old row do not take effect"
+        )
     assert repairs.repair(world.database).changes == []
     world.report()
     [answer] = world.create(1)
     assert isinstance(answer, Answer)
-    assert answer.pool == POOL, "the scheduler reads again what it had seen otherwise"
+    assert answer.pool == POOL, "the scheduler reads the changed rows again"
     world.settle()
     assert consistency_check.check(world.database).drift == []
 
 
 @pytest.mark.parametrize(("statement", "findings"), OTHERS, ids=lambda value: value if isinstance(value, str) else "")
-def test_what_only_a_person_can_decide_is_found_and_left(
+def test_drift_that_needs_a_decision_is_found_and_left(
     world: World, statement: str, findings: list[tuple[str, str, str]]
 ) -> None:
-    volume_id = made(world)
-    sql(world, statement)
+    volume_id = listed_volume(world)
+    execute(world, statement)
     drift = consistency_check.check(world.database).drift
-    assert told(drift) == expected(findings, volume_id)
+    assert summaries(drift) == expected(findings, volume_id)
     before = [world.rows(f"SELECT * FROM {table} ORDER BY id") for table in ("pools", "claims", "volumes")]
     done = repairs.repair(world.database)
     assert done.changes == []
-    assert told(done.left.drift) == expected(findings, volume_id)
+    assert summaries(done.left.drift) == expected(findings, volume_id)
     assert [world.rows(f"SELECT * FROM {table} ORDER BY id") for table in ("pools", "claims", "volumes")] == before
 
 
-def test_a_volume_that_no_claim_counts(world: World) -> None:
-    volume_id = made(world)
-    sql(world, "DELETE FROM claims")
-    drift = told(consistency_check.check(world.database).drift)
+def test_a_volume_without_claims_is_found(world: World) -> None:
+    volume_id = listed_volume(world)
+    execute(world, "DELETE FROM claims")
+    drift = summaries(consistency_check.check(world.database).drift)
     assert ("unclaimed_volume", POOL, volume_id) in drift
-    assert told(repairs.repair(world.database).left.drift) == [("unclaimed_volume", POOL, volume_id)]
+    assert summaries(repairs.repair(world.database).left.drift) == [("unclaimed_volume", POOL, volume_id)]
 
 
-def test_pools_that_share_a_storage(world: World) -> None:
+def test_shared_counters_are_repaired(world: World) -> None:
     world.pools["p1"] = StoragePool(100, 2.0, thin=True, thick=False)
     world.report()
     [answer] = world.create(5)
     assert isinstance(answer, Answer)
     assert answer.pool is not None
-    sql(world, "UPDATE pools SET storage_id = 's'")
-    sql(world, "UPDATE claims SET everywhere = false")
+    execute(world, "UPDATE pools SET storage_id = 's'")
+    execute(world, "UPDATE claims SET everywhere = false")
     other = f"{BACKEND}#p1" if answer.pool == POOL else POOL
-    sql(world, "UPDATE pools SET external_gb = 1.5 WHERE name = :name", name=answer.pool)
+    execute(world, "UPDATE pools SET external_gb = 1.5 WHERE name = :name", name=answer.pool)
     changed = repairs.repair(world.database).changes
     assert {(one.cause.value, one.where, one.subject, one.after_gb) for one in changed} == {
         ("shared_counter", other, "shared_allocated_gb", 7),
         ("shared_counter", other, "shared_in_flight_gb", 5),
     }
     assert repairs.repair(world.database).changes == []
-    sql(world, "UPDATE pools SET storage_free_gb = 50")
+    execute(world, "UPDATE pools SET storage_free_gb = 50")
     assert {(one.subject, one.after_gb) for one in repairs.repair(world.database).changes} == {
         ("shared_allocated_gb", 0),
         ("shared_in_flight_gb", 0),
     }
 
 
-def test_what_is_under_way_or_external_is_no_drift(world: World) -> None:
-    made(world)
+def test_pending_and_external_capacity_is_no_drift(world: World) -> None:
+    listed_volume(world)
     world.pools["p0"].volumes["of-others"] = (7, Provisioning.THIN)
     world.report()
-    lists(world)
+    record_listing(world)
     kept, *_ = world.rows("SELECT id FROM volumes")
     world.create(2)
     world.extend(kept[0], 5)
@@ -167,29 +169,31 @@ def test_what_is_under_way_or_external_is_no_drift(world: World) -> None:
     assert [backend.listed is not None for backend in found.backends] == [True]
 
 
-def test_what_listings_show(world: World) -> None:
-    lost, grown, gone = made(world), made(world), made(world)
+def test_discrepancies_of_listings_are_found(world: World) -> None:
+    lost, grown, gone = listed_volume(world), listed_volume(world), listed_volume(world)
     storage = world.pools["p0"].volumes
     del storage[lost], storage[gone]
     storage[grown] = (4, Provisioning.THIN)
     storage["of-others"] = (7, Provisioning.THIN)
-    lists(world)
+    record_listing(world)
     found = consistency_check.check(world.database)
-    assert sorted(told(found.drift)) == sorted([("lost", POOL, lost), ("lost", POOL, gone), ("size", POOL, grown)])
-    assert ("orphan", POOL, "of-others") in told(list(found.findings))
+    assert sorted(summaries(found.drift)) == sorted([("lost", POOL, lost), ("lost", POOL, gone), ("size", POOL, grown)])
+    assert ("orphan", POOL, "of-others") in summaries(list(found.findings))
     left = repairs.repair(world.database)
     assert left.changes == []
     assert len(left.left.drift) == 3
     world.delete(gone)
     world.settle()
-    assert ("lost", POOL, gone) not in told(consistency_check.check(world.database).drift), "it has been settled since"
+    assert ("lost", POOL, gone) not in summaries(consistency_check.check(world.database).drift), (
+        "the difference has been resolved since"
+    )
 
 
-def test_a_leaked_claim_is_dropped_once_a_listing_shows_that_nothing_is_there(world: World) -> None:
-    volume_id = made(world)
-    sql(world, "DELETE FROM volumes")
+def test_a_leaked_claim_is_dropped_once_a_listing_lacks_its_copy(world: World) -> None:
+    volume_id = listed_volume(world)
+    execute(world, "DELETE FROM volumes")
     del world.pools["p0"].volumes[volume_id]
-    lists(world)
+    record_listing(world)
     done = repairs.repair(world.database)
     assert {(one.cause.value, one.subject) for one in done.changes} == {
         ("leaked_claim", volume_id),
@@ -200,20 +204,20 @@ def test_a_leaked_claim_is_dropped_once_a_listing_shows_that_nothing_is_there(wo
     assert world.rows("SELECT allocated_capacity_gb FROM pools") == [(0,)]
 
 
-def test_a_size_that_the_storage_contradicts_is_not_mended(world: World) -> None:
-    volume_id = made(world)
+def test_a_size_that_the_storage_contradicts_is_not_repaired(world: World) -> None:
+    volume_id = listed_volume(world)
     world.pools["p0"].volumes[volume_id] = (9, Provisioning.THIN)
-    lists(world)
-    sql(world, "UPDATE volumes SET size_gb = 9")
+    record_listing(world)
+    execute(world, "UPDATE volumes SET size_gb = 9")
     done = repairs.repair(world.database)
     assert done.changes == []
-    assert sorted(cause for cause, *_ in told(done.left.drift)) == ["size", "volume_size"]
+    assert sorted(cause for cause, *_ in summaries(done.left.drift)) == ["size", "volume_size"]
 
 
-def test_one_pool_or_one_backend_is_checked(world: World) -> None:
+def test_a_check_can_be_limited_to_a_pool_or_a_backend(world: World) -> None:
     world.pools["p1"] = StoragePool(100, 2.0, thin=True, thick=False)
     world.report()
-    sql(world, "UPDATE pools SET in_flight_gb = 4")
+    execute(world, "UPDATE pools SET in_flight_gb = 4")
     for scope, places in (
         ({"pool": POOL}, [POOL]),
         ({"backend": BACKEND}, [POOL, f"{BACKEND}#p1"]),
@@ -227,10 +231,10 @@ def test_one_pool_or_one_backend_is_checked(world: World) -> None:
             consistency_check.check(world.database, **scope)
 
 
-def test_an_orphan_is_purged_when_somebody_says_so(world: World) -> None:
+def test_an_orphan_is_purged_on_order(world: World) -> None:
     storage = world.pools["p0"].volumes
     storage["of-others"] = (7, Provisioning.THIN)
-    kept = made(world)
+    kept = listed_volume(world)
     with world.database.reading() as session:
         assert [(one.pool, one.name, one.size_gb) for one in orphans.load(session)] == [(POOL, "of-others", 7.0)]
     world.database.run(orphans.purge, POOL, "of-others")
@@ -244,16 +248,16 @@ def test_an_orphan_is_purged_when_somebody_says_so(world: World) -> None:
     assert (command.verb, command.volume_id, command.pool) == (Verb.PURGE, "of-others", "p0")
     del storage["of-others"]
     world.agent.commands.clear()
-    lists(world)
+    record_listing(world)
     assert list(storage) == [kept]
     assert world.rows("SELECT external_gb FROM pools") == [(0.0,)]
 
 
 @pytest.mark.parametrize("name", ["unheard-of", "x" * 37, "{volume}"])
-def test_what_is_no_orphan_is_not_purged(world: World, name: str) -> None:
-    volume_id = made(world)
+def test_only_orphans_can_be_purged(world: World, name: str) -> None:
+    volume_id = listed_volume(world)
     world.pools["p0"].volumes["x" * 37] = (1, Provisioning.THIN)
-    lists(world)
+    record_listing(world)
     claims = world.rows("SELECT COUNT(*) FROM claims")
     with pytest.raises(errors.TonnageError) as refused:
         world.database.run(orphans.purge, POOL, name.format(volume=volume_id))
@@ -263,10 +267,10 @@ def test_what_is_no_orphan_is_not_purged(world: World, name: str) -> None:
     assert world.rows("SELECT COUNT(*) FROM claims") == claims
 
 
-def test_an_orphan_that_was_taken_over_since_the_listing_is_not_purged(world: World) -> None:
+def test_an_orphan_that_is_being_managed_is_not_purged(world: World) -> None:
     world.pools["p0"].volumes["of-others"] = (1, Provisioning.THIN)
-    made(world)
-    sql(
+    listed_volume(world)
+    execute(
         world,
         "INSERT INTO claims (id, volume_id, backend_id, pool_id, verb, state, size_gb, physical_gb, target_size_gb,"
         " provisioning, contained, everywhere, reference, request_id, created_at)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The courier with an agent client that can be stopped in the middle; the client itself is tested on a bus."""
+"""The command sender with an agent client that a test can block; the client itself is tested on a bus."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +10,7 @@ import pytest
 from tests.unit.agent.fakes import command, eventually
 from tonnage.capacity import errors
 from tonnage.rpc.agent_client import AgentClient
-from tonnage.rpc.batching.command_sender import Courier
+from tonnage.rpc.batching.command_sender import CommandSender
 from tonnage.rpc.messages import Command
 
 TIMEOUT = 30
@@ -58,49 +58,49 @@ def lost() -> list[Sequence[str]]:
 
 
 @pytest.fixture
-def courier(agents: Agents, lost: list[Sequence[str]]) -> Iterator[Courier]:
-    courier = Courier(agents, lost.append)
-    courier.start()
-    yield courier
+def sender(agents: Agents, lost: list[Sequence[str]]) -> Iterator[CommandSender]:
+    sender = CommandSender(agents, lost.append)
+    sender.start()
+    yield sender
     agents.open.set()
-    courier.stop(TIMEOUT)
+    sender.stop(TIMEOUT)
 
 
 @pytest.fixture
-def busy(courier: Courier, agents: Agents) -> Callable[[], None]:
-    """Stop the courier on its way to somebody else; what is returned lets it go on."""
+def busy(sender: CommandSender, agents: Agents) -> Callable[[], None]:
+    """Block the sender in a message to another backend; the returned function lets it continue."""
     agents.open.clear()
-    courier.run("h@other", command("c0", "v0"))
+    sender.run("h@other", command("c0", "v0"))
     assert agents.entered.acquire(timeout=TIMEOUT)
     return agents.open.set
 
 
-def test_what_waits_for_a_backend_goes_together_in_order(
-    courier: Courier, agents: Agents, busy: Callable[[], None]
+def test_commands_that_wait_for_a_backend_are_sent_together_in_order(
+    sender: CommandSender, agents: Agents, busy: Callable[[], None]
 ) -> None:
     for number in range(1, 7):
-        courier.run("h@odd" if number % 2 else "h@even", command(f"c{number}", "v"))
+        sender.run("h@odd" if number % 2 else "h@even", command(f"c{number}", "v"))
     assert agents.sent == []  # and nobody has waited for that
     busy()
-    assert courier.idle(TIMEOUT)
+    assert sender.wait_idle(TIMEOUT)
     assert agents.sent == [("h@other", ["c0"]), ("h@odd", ["c1", "c3", "c5"]), ("h@even", ["c2", "c4", "c6"])]
 
 
-def test_what_follows_closely_waits_for_company_but_for_a_full_message_and_the_end(
+def test_later_commands_wait_for_others_unless_the_message_is_full_or_the_sender_stops(
     agents: Agents, lost: list[Sequence[str]]
 ) -> None:
-    courier = Courier(agents, lost.append, company=lambda: 3600)
-    courier.start()
-    courier.run("h@a", command("c1", "v1"))
-    courier.run("h@b", command("c2", "v2"))
-    assert courier.idle(TIMEOUT)
+    sender = CommandSender(agents, lost.append, linger=lambda: 3600)
+    sender.start()
+    sender.run("h@a", command("c1", "v1"))
+    sender.run("h@b", command("c2", "v2"))
+    assert sender.wait_idle(TIMEOUT)
     for number in range(64):
-        courier.run("h@a", command(f"full{number}", "v"))
-    courier.run("h@b", command("c3", "v3"))
-    courier.run("h@c", command("c4", "v4"))
+        sender.run("h@a", command(f"full{number}", "v"))
+    sender.run("h@b", command("c3", "v3"))
+    sender.run("h@c", command("c4", "v4"))
     eventually(lambda: len(agents.sent) == 4)
-    courier.run("h@b", command("c5", "v5"))
-    courier.stop(TIMEOUT)
+    sender.run("h@b", command("c5", "v5"))
+    sender.stop(TIMEOUT)
     assert [(backend, what) for backend, what in agents.sent if len(what) < 64] == [
         ("h@a", ["c1"]),
         ("h@b", ["c2"]),
@@ -109,28 +109,28 @@ def test_what_follows_closely_waits_for_company_but_for_a_full_message_and_the_e
     ]
 
 
-def test_only_the_first_of_a_message_and_a_full_one_wake_the_courier(agents: Agents, lost: list[Sequence[str]]) -> None:
-    """Each time it looks through all backends that something waits for."""
-    courier = Courier(agents, lost.append)
-    with mock.patch.object(courier._changed, "notify_all") as woken:
+def test_only_the_first_command_and_a_full_message_wake_the_worker(agents: Agents, lost: list[Sequence[str]]) -> None:
+    """The worker goes through all backends with messages each time that it wakes."""
+    sender = CommandSender(agents, lost.append)
+    with mock.patch.object(sender._worker, "wake") as woken:
         for number, times in ((1, 1), (62, 1), (1, 2), (3, 2)):
             for _ in range(number):
-                courier.run("h@a", command("c", "v"))
-                courier.list_now("h@a")
+                sender.run("h@a", command("c", "v"))
+                sender.list_now("h@a")
             assert woken.call_count == times
-    courier.start()
-    courier.stop(TIMEOUT)
+    sender.start()
+    sender.stop(TIMEOUT)
     assert [len(what) for _, what in agents.sent if what != "list_now"] == [64, 3]
 
 
-def test_many_go_in_several_messages_and_leave_room_for_others(
-    courier: Courier, agents: Agents, busy: Callable[[], None]
+def test_many_commands_are_sent_in_several_messages_with_other_backends_in_between(
+    sender: CommandSender, agents: Agents, busy: Callable[[], None]
 ) -> None:
     for number in range(1, 151):
-        courier.run("h@much", command(f"c{number}", "v"))
-    courier.run("h@little", command("c151", "v"))
+        sender.run("h@much", command(f"c{number}", "v"))
+    sender.run("h@little", command("c151", "v"))
     busy()
-    assert courier.idle(TIMEOUT)
+    assert sender.wait_idle(TIMEOUT)
     assert [(backend, len(what)) for backend, what in agents.sent] == [
         ("h@other", 1),
         ("h@much", 64),
@@ -142,68 +142,68 @@ def test_many_go_in_several_messages_and_leave_room_for_others(
     assert much == [f"c{number}" for number in range(1, 151)]
 
 
-def test_errands_are_run_once_however_often_they_were_asked_for(
-    courier: Courier, agents: Agents, busy: Callable[[], None]
+def test_a_notice_is_sent_once_however_often_it_was_queued(
+    sender: CommandSender, agents: Agents, busy: Callable[[], None]
 ) -> None:
     for _ in range(3):
-        courier.report_now("h@b")
-        courier.rejoin("h@b")
-        courier.list_now("h@b")
+        sender.report_now("h@b")
+        sender.rejoin("h@b")
+        sender.list_now("h@b")
     busy()
-    assert courier.idle(TIMEOUT)
+    assert sender.wait_idle(TIMEOUT)
     assert agents.sent[1:] == [("h@b", "report_now"), ("h@b", "rejoin"), ("h@b", "list_now")]
 
 
-def test_while_the_bus_is_away_commands_are_dropped_and_the_owner_is_told(
-    courier: Courier, agents: Agents, lost: list[Sequence[str]], busy: Callable[[], None]
+def test_while_the_bus_is_away_commands_are_dropped_and_reported_as_lost(
+    sender: CommandSender, agents: Agents, lost: list[Sequence[str]], busy: Callable[[], None]
 ) -> None:
-    courier.run("h@a", command("c1", "v1"))
-    courier.run("h@b", command("c2", "v2"))
-    courier.report_now("h@c")
+    sender.run("h@a", command("c1", "v1"))
+    sender.run("h@b", command("c2", "v2"))
+    sender.report_now("h@c")
     agents.failures["c0"] = errors.Unavailable("the message bus did not take run")
     busy()
-    assert courier.idle(TIMEOUT)
+    assert sender.wait_idle(TIMEOUT)
     assert [sorted(each) for each in lost] == [["c0", "c1", "c2"]]
     assert agents.sent == []
     del agents.failures["c0"]
-    courier.run("h@a", command("c1", "v1"))
-    assert courier.idle(TIMEOUT)
+    sender.run("h@a", command("c1", "v1"))
+    assert sender.wait_idle(TIMEOUT)
     assert agents.sent == [("h@a", ["c1"])]
 
 
-def test_one_that_cannot_be_sent_keeps_no_other_backend_waiting(
-    courier: Courier, agents: Agents, lost: list[Sequence[str]], busy: Callable[[], None]
+def test_a_command_that_cannot_be_sent_does_not_delay_other_backends(
+    sender: CommandSender, agents: Agents, lost: list[Sequence[str]], busy: Callable[[], None]
 ) -> None:
     agents.failures["c1"] = TypeError("no message can carry this")
-    courier.run("h@a", command("c1", "v1"))
-    courier.run("h@b", command("c2", "v2"))
+    sender.run("h@a", command("c1", "v1"))
+    sender.run("h@b", command("c2", "v2"))
     busy()
-    assert courier.idle(TIMEOUT)
+    assert sender.wait_idle(TIMEOUT)
     assert lost == [["c1"]]
     assert agents.sent[1:] == [("h@b", ["c2"])]
 
 
-def test_an_owner_that_fails_does_not_end_the_courier(agents: Agents, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_fails_does_not_end_the_sender(agents: Agents, caplog: pytest.LogCaptureFixture) -> None:
     def fail(claim_ids: Sequence[str]) -> None:
         raise ZeroDivisionError
 
-    courier = Courier(agents, fail)
-    courier.start()
+    sender = CommandSender(agents, fail)
+    sender.start()
     agents.failures["c1"] = errors.Unavailable("away")
-    courier.run("h@b", command("c1", "v1"))
-    assert courier.idle(TIMEOUT)
-    assert "Nobody took note of 1 command(s)" in caplog.text
-    courier.run("h@b", command("c2", "v2"))
-    courier.stop(TIMEOUT)
+    sender.run("h@b", command("c1", "v1"))
+    assert sender.wait_idle(TIMEOUT)
+    assert "The loss of 1 command(s) could not be recorded" in caplog.text
+    sender.run("h@b", command("c2", "v2"))
+    sender.stop(TIMEOUT)
     assert agents.sent == [("h@b", ["c2"])]
 
 
 def test_it_stops_while_the_bus_keeps_it(agents: Agents) -> None:
-    courier = Courier(agents, lambda claim_ids: None)
-    courier.start()
+    sender = CommandSender(agents, lambda claim_ids: None)
+    sender.start()
     agents.open.clear()
-    courier.run("h@b", command("c1", "v1"))
+    sender.run("h@b", command("c1", "v1"))
     assert agents.entered.acquire(timeout=TIMEOUT)
-    courier.stop(timeout=0.05)
+    sender.stop(timeout=0.05)
     agents.open.set()
     eventually(lambda: agents.sent == [("h@b", ["c1"])])

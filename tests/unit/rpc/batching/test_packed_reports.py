@@ -25,14 +25,14 @@ REPORT = BackendReport(
 )
 
 
-def test_what_is_opened_is_what_was_packed() -> None:
+def test_an_unpacked_report_equals_the_packed_one() -> None:
     travelled = serialization.unpack(serialization.pack(PackedReport.of(REPORT)), PackedReport)
-    assert travelled.opened() == REPORT
+    assert travelled.unpack() == REPORT
     assert len(travelled.pools) < len(str(REPORT.pools)) / 3
 
 
-def test_figures_that_are_no_numbers_travel_to_the_one_who_judges_them() -> None:
-    [pool] = PackedReport.of(replace(REPORT, pools=[{"a": math.nan, "b": math.inf, "c": 2**70}])).opened().pools
+def test_figures_that_are_not_finite_arrive_unchanged() -> None:
+    [pool] = PackedReport.of(replace(REPORT, pools=[{"a": math.nan, "b": math.inf, "c": 2**70}])).unpack().pools
     assert math.isnan(pool["a"])
     assert (pool["b"], pool["c"]) == (math.inf, 2**70)
 
@@ -40,7 +40,7 @@ def test_figures_that_are_no_numbers_travel_to_the_one_who_judges_them() -> None
 @pytest.mark.parametrize("value", ["half a \ud800", 2**70, -0.0, True, [{"deeper": None}], "\x00"])
 def test_every_value_travels_as_it_is(value: object) -> None:
     pools = [{"a": value}]
-    assert repr(PackedReport.of(replace(REPORT, pools=pools)).opened().pools) == repr(pools)
+    assert repr(PackedReport.of(replace(REPORT, pools=pools)).unpack().pools) == repr(pools)
 
 
 @pytest.mark.parametrize(
@@ -57,10 +57,10 @@ def test_every_value_travels_as_it_is(value: object) -> None:
 )
 def test_what_cannot_be_opened_is_said_with_the_backend(pools: str) -> None:
     with pytest.raises(errors.InvalidInput, match=r"malformed|h@b"):
-        replace(PackedReport.of(REPORT), pools=pools).opened()
+        replace(PackedReport.of(REPORT), pools=pools).unpack()
 
 
 def test_what_opens_to_too_much_is_not_opened_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_reports, "MOST", 100)
+    monkeypatch.setattr(packed_reports, "MAX_BYTES", 100)
     with pytest.raises(errors.InvalidInput, match="longer than 100 bytes"):
-        PackedReport.of(REPORT).opened()
+        PackedReport.of(REPORT).unpack()

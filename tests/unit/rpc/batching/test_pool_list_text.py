@@ -8,27 +8,27 @@ import pytest
 
 from tonnage.capacity import errors
 from tonnage.rpc.batching import packed_reports, pool_list_text
-from tonnage.rpc.messages import SpelledPools
+from tonnage.rpc.messages import PoolListText
 
 HEARD = {"updated": "2026-01-02T12:00:00", "timestamp": "2026-01-02T12:00:00", "figures_age_seconds": 1.5}
 
 
-def part(*capabilities: dict[str, object]) -> SpelledPools:
+def part(*capabilities: dict[str, object]) -> PoolListText:
     pools = [{"capabilities": pool_list_text.with_gap(dict(each), HEARD)} for each in capabilities]
-    return SpelledPools(
-        text=packed_reports.packed(msgspec.json.encode(pools)[1:-1]), heard=pool_list_text.heard_text(HEARD)
+    return PoolListText(
+        text=packed_reports.packed(msgspec.json.encode(pools)[1:-1]), last_report=pool_list_text.last_report_text(HEARD)
     )
 
 
 def test_what_changes_all_the_time_is_put_into_each_pool() -> None:
     reported = ({"colour": "red"}, {"text": "a \0 gap? \\u0000", "timestamp": "the driver's own"})
     answer = [part(*reported), part({})]
-    found = json.loads(b"[%s]" % b",".join(pool_list_text.Reader().parts(answer)))
+    found = json.loads(b"[%s]" % b",".join(pool_list_text.PoolListReader().parts(answer)))
     assert [pool["capabilities"] for pool in found] == [{**each, **HEARD} for each in (*reported, {})]
 
 
 def test_what_comes_again_is_not_unpacked_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    reader, answer = pool_list_text.Reader(), [part({"colour": "red"}), part({})]
+    reader, answer = pool_list_text.PoolListReader(), [part({"colour": "red"}), part({})]
     before = reader.parts(answer)
     monkeypatch.setattr(packed_reports, "unpacked", lambda text: pytest.fail("it was unpacked again"))
     assert reader.parts(answer) == before
@@ -38,4 +38,4 @@ def test_what_comes_again_is_not_unpacked_again(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize("text", ["no base64!", base64.b64encode(zlib.compress(b"{}")[:-3]).decode()])
 def test_what_cannot_be_read_is_an_error_of_the_other_side(text: str) -> None:
     with pytest.raises(errors.Unavailable, match="what the scheduler says of its pools cannot be read"):
-        pool_list_text.Reader().parts([SpelledPools(text=text)])
+        pool_list_text.PoolListReader().parts([PoolListText(text=text)])

@@ -16,10 +16,10 @@ DELETE = messages.DeleteVolume(request_id="r3", volume_id="v3")
 
 
 def test_each_is_answered_for_itself_in_the_order_creates_extends_deletes() -> None:
-    message = serialization.pack(messages.Orders(creates=[CREATE], extends=[EXTEND], deletes=[DELETE]))
-    seen: list[request_batch.Order] = []
+    message = serialization.pack(messages.RequestBatch(creates=[CREATE], extends=[EXTEND], deletes=[DELETE]))
+    seen: list[request_batch.BatchedRequest] = []
 
-    def handle(requests: list[request_batch.Order]) -> Sequence[object]:
+    def handle(requests: list[request_batch.BatchedRequest]) -> Sequence[object]:
         seen.extend(requests)
         return [messages.Answer(volume_id="v1", pool="h@b#p"), errors.Conflict("v2 is busy"), None]
 
@@ -42,33 +42,33 @@ def test_a_malformed_one_spoils_no_other() -> None:
     assert answered[1]["result"]["volume_id"] == "v1"
 
 
-def test_an_error_that_nobody_meant_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
     [answer] = request_batch.serve(
         {"creates": [serialization.pack(CREATE)]}, lambda requests: [ZeroDivisionError("secret")]
     )
     assert answer == {
         "error": "Unavailable",
-        "message": "orders failed in tonnage-scheduler with an internal error; its log says more",
+        "message": "request_batch failed in tonnage-scheduler with an internal error; its log says more",
     }
     assert "ZeroDivisionError: secret" in caplog.text
 
 
 @pytest.mark.parametrize("message", [None, [], {"creates": 7}, {"deletes": {}}])
 def test_what_is_no_list_of_requests_is_refused_as_a_whole(message: Any) -> None:
-    with pytest.raises(errors.InvalidInput, match=r"^malformed Orders: "):
+    with pytest.raises(errors.InvalidInput, match=r"^malformed RequestBatch: "):
         request_batch.serve(message, lambda requests: [])
 
 
 def test_answers_find_the_way_back_to_their_requests() -> None:
     kinds = [
-        request_batch.Kind.DELETES,
-        request_batch.Kind.CREATES,
-        request_batch.Kind.DELETES,
-        request_batch.Kind.EXTENDS,
-        request_batch.Kind.CREATES,
+        request_batch.RequestKind.DELETES,
+        request_batch.RequestKind.CREATES,
+        request_batch.RequestKind.DELETES,
+        request_batch.RequestKind.EXTENDS,
+        request_batch.RequestKind.CREATES,
     ]
     packed = request_batch.pack([(kind, {"number": number}) for number, kind in enumerate(kinds)])
-    sent = [request["number"] for kind in request_batch.Kind for request in packed[kind]]
+    sent = [request["number"] for kind in request_batch.RequestKind for request in packed[kind]]
     assert sent == [1, 4, 3, 0, 2]
     assert request_batch.unpack(kinds, sent) == [0, 1, 2, 3, 4]
 
@@ -76,4 +76,4 @@ def test_answers_find_the_way_back_to_their_requests() -> None:
 @pytest.mark.parametrize("answered", [None, {}, [1], [1, 2, 3]])
 def test_answers_to_other_requests_are_garbled(answered: Any) -> None:
     with pytest.raises(errors.Unavailable, match="garbled"):
-        request_batch.unpack([request_batch.Kind.CREATES, request_batch.Kind.CREATES], answered)
+        request_batch.unpack([request_batch.RequestKind.CREATES, request_batch.RequestKind.CREATES], answered)

@@ -18,7 +18,8 @@ from tonnage.ledger.db import chunks, database, db_errors
 from tonnage.ledger.inventory import heartbeats, scheduling_rules
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import Hello, PoolQuery
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.chain import WeigherChain
 
@@ -29,7 +30,7 @@ def at_home(run_periodic_tasks: Callable[[], None]) -> None:
     run_periodic_tasks()
 
 
-def state(core: SchedulerCore) -> Any:
+def state(core: SchedulerManager) -> Any:
     [pool] = core.get_pools(PoolQuery())
     return pool.capabilities["backend_state"]
 
@@ -41,7 +42,7 @@ def forget_reports(ledger: database.Database) -> None:
 
 
 def test_no_backend_is_down_because_the_scheduler_did_not_listen(
-    core: SchedulerCore, settings: Settings, clock: Clock, run_periodic_tasks: Callable[[], None]
+    core: SchedulerManager, settings: Settings, clock: Clock, run_periodic_tasks: Callable[[], None]
 ) -> None:
     def stall(items: Sequence[None]) -> list[None]:
         clock.now += settings.service_down_time + 30
@@ -54,7 +55,7 @@ def test_no_backend_is_down_because_the_scheduler_did_not_listen(
 
 @pytest.mark.parametrize("alone_before", [True, False])
 def test_a_lone_scheduler_reads_counters_that_were_repaired_by_hand(
-    core: SchedulerCore,
+    core: SchedulerManager,
     ledger: database.Database,
     run_periodic_tasks: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
@@ -93,7 +94,7 @@ def test_a_lone_scheduler_reads_counters_that_were_repaired_by_hand(
 
 
 def test_no_backend_is_down_because_the_database_was_away(
-    core: SchedulerCore,
+    core: SchedulerManager,
     settings: Settings,
     ledger: database.Database,
     clock: Clock,
@@ -120,7 +121,7 @@ def test_no_backend_is_down_because_the_database_was_away(
 
 
 def test_no_backend_is_down_because_the_database_was_away_for_a_moment(
-    core: SchedulerCore,
+    core: SchedulerManager,
     settings: Settings,
     ledger: database.Database,
     clock: Clock,
@@ -143,7 +144,7 @@ def test_no_backend_is_down_because_the_database_was_away_for_a_moment(
 
 
 def test_a_backend_that_is_silent_while_the_scheduler_listens_is_down(
-    core: SchedulerCore,
+    core: SchedulerManager,
     settings: Settings,
     ledger: database.Database,
     clock: Clock,
@@ -159,7 +160,7 @@ def test_a_backend_that_is_silent_while_the_scheduler_listens_is_down(
 
 @pytest.mark.parametrize("listened", [False, True])
 def test_only_while_a_scheduler_could_hear_is_a_backend_silent(
-    core: SchedulerCore,
+    core: SchedulerManager,
     settings: Settings,
     ledger: database.Database,
     clock: Clock,
@@ -175,8 +176,10 @@ def test_only_while_a_scheduler_could_hear_is_a_backend_silent(
         ledger.run(lambda session, change=change: session.execute(change) and None)
     agents: Any = SimpleNamespace(report_now=lambda name: None)
 
-    def start() -> SchedulerCore:
-        started = SchedulerCore(settings, ledger, agents, FilterChain([]), WeigherChain([]), clock)
+    def start() -> SchedulerManager:
+        started = SchedulerManager(
+            settings, ledger, agents, Rules(FilterChain([]), WeigherChain([]), Calculation.CINDER), clock
+        )
         started.start()
         return started
 
@@ -191,7 +194,7 @@ def test_only_while_a_scheduler_could_hear_is_a_backend_silent(
 
 
 def test_a_backend_that_reported_to_another_scheduler_is_not_down(
-    core: SchedulerCore, settings: Settings, clock: Clock, run_periodic_tasks: Callable[[], None]
+    core: SchedulerManager, settings: Settings, clock: Clock, run_periodic_tasks: Callable[[], None]
 ) -> None:
     # The ledger's clock has not moved: by it the backend has just reported, to whomever.
     while clock.now <= settings.service_down_time + 30:
@@ -201,7 +204,7 @@ def test_a_backend_that_reported_to_another_scheduler_is_not_down(
 
 
 def test_a_report_that_is_anothers_turn_is_applied_a_moment_later(
-    core: SchedulerCore, clock: Clock, run_periodic_tasks: Callable[[], None]
+    core: SchedulerManager, clock: Clock, run_periodic_tasks: Callable[[], None]
 ) -> None:
     core._membership._in_turn = frozenset(f"other{number}" for number in range(50))
     agent = Agent({"p0": StoragePool(77, 2.0, thin=True, thick=False)})
@@ -217,7 +220,7 @@ def test_a_report_that_is_anothers_turn_is_applied_a_moment_later(
 
 
 def test_a_database_that_does_not_answer_is_one_line_in_the_log(
-    core: SchedulerCore,
+    core: SchedulerManager,
     run_periodic_tasks: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -235,7 +238,7 @@ def test_a_database_that_does_not_answer_is_one_line_in_the_log(
 
 
 def test_a_database_that_is_away_is_not_logged_in_each_round(
-    core: SchedulerCore,
+    core: SchedulerManager,
     run_periodic_tasks: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -252,7 +255,7 @@ def test_a_database_that_is_away_is_not_logged_in_each_round(
 
 
 def test_rules_of_the_others_are_adopted_in_the_next_sweep(
-    core: SchedulerCore, ledger: database.Database, clock: Clock, run_periodic_tasks: Callable[[], None]
+    core: SchedulerManager, ledger: database.Database, clock: Clock, run_periodic_tasks: Callable[[], None]
 ) -> None:
     away = sa.update(models.Service).values(last_seen_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
     ledger.run(lambda session: session.execute(away) and None)
@@ -264,7 +267,7 @@ def test_rules_of_the_others_are_adopted_in_the_next_sweep(
         [mine] = [row for row in heartbeats.load(session) if row.host == "here"]
     assert (mine.default_ratio, mine.calculation) == ("3.0", "standard")
     assert (core._hosts.default_ratio, core._hosts.calculation) == (3.0, Calculation.STANDARD)
-    assert core._filters._calculation is Calculation.STANDARD
+    assert core._decisions.rules.current.filters._calculation is Calculation.STANDARD
 
 
 def test_old_user_messages_are_purged(

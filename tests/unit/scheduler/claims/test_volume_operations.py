@@ -58,7 +58,7 @@ def test_a_volume_that_could_not_be_adopted_gives_its_quota_back() -> None:
     world, verbs = with_files(100, image=90)
     verbs.manage([asked(world, "image")])
     [(claim_id,)] = world.rows("SELECT id FROM claims")
-    world.deliver(test_managed_volumes.failed_outcome(world, claim_id))
+    world.deliver(test_managed_volumes.failed(world, claim_id))
     [answer] = world.create(20)
     assert isinstance(answer, Answer)
     assert answer.refusal is None

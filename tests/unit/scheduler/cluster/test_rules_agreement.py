@@ -23,6 +23,8 @@ from tonnage.scheduler.cluster import rules_agreement
 from tonnage.scheduler.cluster.membership import Membership
 from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
 from tonnage.scheduler.decisions.placer import Placer
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.decisions.rules_in_force import RulesInForce
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.chain import WeigherChain
 
@@ -57,15 +59,13 @@ class Scheduler:
         self.membership = membership(world, host, 20.0, CINDER)
         world.hosts.apply_rules(20.0, CINDER, self.membership.generation)
         self.rules_agreement = RulesAgreement(world.database, world.cache_refresh, self.membership, patience=patience)
-        self.calculation = CINDER
+        world.rules = RulesInForce(Rules(self._filters(CINDER), WeigherChain([]), CINDER))
         world.placer = Placer(
             world.database,
-            world.hosts,
-            self._filters(),
-            WeigherChain([]),
+            world.cache_refresh,
+            world.rules,
             world.dispatcher,
-            alone=lambda session: True,
-            catch_up=self.catch_up,
+            agreement=self.rules_agreement,
         )
 
     def apply_rules(self, ratio: float | str, calculation: Calculation, by: RulesAgreement | None = None) -> None:
@@ -75,15 +75,14 @@ class Scheduler:
         by.apply_rules(ratio, calculation)
 
     def decide_by(self, calculation: Calculation) -> None:
-        self.calculation = calculation
-        self.world.placer.decide_by(self._filters(), WeigherChain([]))
+        self.world.placer.rules.apply(Rules(self._filters(calculation), WeigherChain([]), calculation))
 
     def catch_up(self) -> None:
-        self.rules_agreement.catch_up(self.decide_by)
+        self.world.placer.follow_rules()
 
-    def _filters(self) -> FilterChain:
-        own = CapacityFilter(SimpleNamespace(over_provisioning_calculation=self.calculation))
-        return FilterChain([own], self.calculation)
+    def _filters(self, calculation: Calculation) -> FilterChain:
+        own = CapacityFilter(SimpleNamespace(over_provisioning_calculation=calculation))
+        return FilterChain([own], calculation)
 
     def ratio(self) -> float:
         pool = self.world.hosts.table.get(POOL)
@@ -318,7 +317,7 @@ def test_a_suspended_scheduler_adopts_the_calculation_of_the_others(one: Schedul
     one.apply_rules(20.0, STANDARD)
     before = one.world.rows("SELECT generation FROM pools")
     assert two.places(5)
-    assert (two.calculation, two.world.hosts.calculation) == (STANDARD, STANDARD)
+    assert (two.world.rules.current.calculation, two.world.hosts.calculation) == (STANDARD, STANDARD)
     assert one.world.rows("SELECT generation FROM pools") == before
     two.membership.heartbeat()
     assert said(one.world)["two"] == ("20.0", "standard")

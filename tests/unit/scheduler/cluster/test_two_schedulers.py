@@ -27,6 +27,7 @@ from tonnage.ledger.inventory import backends
 from tonnage.ledger.repair import backend_removal
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import Answer, BackendReport, CreateGroup, GroupAnswer, MigrationPolicy, RetypeVolume
+from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.reports.deferred_reports import DeferredReports
 
 POOL = f"{BACKEND}#p0"
@@ -109,9 +110,7 @@ def test_a_refusal_in_a_later_round_also_follows_the_ledger() -> None:
     one, two = world.schedulers
     for name, wanted in (("thin", "<is> True"), ("thick", "<is> False")):
         specs = {"thin_provisioning_support": wanted}
-        one.core._database.run(
-            lambda session, name=name, specs=specs: volume_types.create(session, name, extra_specs=specs)
-        )
+        one.core._database.run(lambda session, name=name, specs=specs: volume_types.create(session, name, specs=specs))
     world.settle()
     two.run_periodic_tasks()  # knows all reports
 
@@ -251,14 +250,14 @@ def goes_by_figures(world: World) -> None:
     """Let a scheduler run a filter that looks at figures, and one for types."""
     conf = SimpleNamespace()
     chain = FilterChain([AlmostEmpty(conf), CapabilitiesFilter(conf), *world.filters.filters])
-    world.placer.decide_by(chain, world.weighers)
+    world.rules.apply(Rules(chain, world.weighers, world.calculation))
 
 
 def typed(world: World, name: str, pool: str) -> str:
     """Return the id of a new type for volumes of one pool."""
 
     def make(session: orm.Session) -> str:
-        return volume_types.create(session, name, extra_specs={"pool_name": pool}).id
+        return volume_types.create(session, name, specs={"pool_name": pool}).id
 
     return world.database.run(make)
 
@@ -306,7 +305,8 @@ def test_a_group_is_refused_by_the_ledger_and_not_by_an_old_cache(one: World, tw
         replace(each, hints={"same_host": other.volume_id})
         for each, other in zip(messages, messages[::-1], strict=True)
     ]
-    two.placer.decide_by(FilterChain([SameBackendFilter(SimpleNamespace()), *two.filters.filters]), two.weighers)
+    chain = FilterChain([SameBackendFilter(SimpleNamespace()), *two.filters.filters])
+    two.rules.apply(Rules(chain, two.weighers, two.calculation))
     [answer] = two.place([CreateGroup(request_id=two.request_id(), volumes=bound)])
     assert isinstance(answer, GroupAnswer)
     assert answer.refusal is None
@@ -351,7 +351,7 @@ def test_an_unknown_backend_that_is_silent_takes_no_volumes(engine: sa.Engine) -
 
 def test_a_lone_scheduler_refuses_by_its_cache(one: World, two: World) -> None:
     deleted_unheard(heard_of(20, one, two), one)
-    two.placer.alone = lambda session: True
+    two.placer.agreement = SimpleNamespace(is_alone=lambda session: True)
     assert not placed(two.create(20)[0])
 
 

@@ -24,7 +24,7 @@ from tonnage.rpc.messages import Asked, CreateGroup, CreateVolume, WhatIf
 from tonnage.scheduler.compute import instance_hosts
 from tonnage.scheduler.compute.instance_hosts import InstanceHosts
 from tonnage.scheduler.decisions.placement_requests import LocalVolume, Move, Retry
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 
 HERE, ELSEWHERE, NOWHERE = (str(uuid.uuid4()) for _ in range(3))
 POOL = f"{BACKEND}#p0"
@@ -62,13 +62,13 @@ def nova() -> Iterator[Compute]:
 
 
 @pytest.fixture
-def local(core: SchedulerCore, nova: Any) -> Iterator[SchedulerCore]:
+def local(core: SchedulerManager, nova: Any) -> Iterator[SchedulerManager]:
     """A scheduler that keeps volumes beside instances, and has Nova to ask."""
-    core._instance_hosts._nova = nova
-    core._instance_hosts._patience = nova.timeout
+    core._decisions.instance_hosts._nova = nova
+    core._decisions.instance_hosts._patience = nova.timeout
     filters = FilterChain([InstanceLocalityFilter(SimpleNamespace())])
-    core._filters = core._all_of(filters, core._hosts.calculation)
-    core._placer.decide_by(core._filters, core._weighers)
+    rules = core._decisions.rules
+    rules.apply(core._decisions.with_state_filter(replace(rules.current, filters=filters)))
     yield core
     nova.back.set()
 
@@ -87,7 +87,7 @@ def add_volume(ledger: database.Database, volume_id: str, project_id: str, insta
         connection.execute(models.Volume.__table__.insert().values(row))  # type: ignore[attr-defined]
 
 
-def test_a_volume_goes_where_its_instance_runs_or_nowhere(local: SchedulerCore) -> None:
+def test_a_volume_goes_where_its_instance_runs_or_nowhere(local: SchedulerManager) -> None:
     assert local.place(create(HERE)).pool == POOL
     refused = local.place(create(ELSEWHERE)).refusal
     assert refused is not None
@@ -95,10 +95,10 @@ def test_a_volume_goes_where_its_instance_runs_or_nowhere(local: SchedulerCore) 
     assert local.place(create()).pool == POOL
 
 
-def test_all_that_decide_or_ask_are_told(local: SchedulerCore, nova: Compute) -> None:
+def test_all_that_decide_or_ask_are_told(local: SchedulerManager, nova: Compute) -> None:
     group = local.place(CreateGroup(request_id="g", volumes=[create(HERE), create()]))
     assert [each.pool for each in group.volumes] == [POOL, POOL]
-    assert [each.pool for each in local.orders([create(HERE), create(ELSEWHERE), create()])] == [POOL, None, POOL]
+    assert [each.pool for each in local.handle_batch([create(HERE), create(ELSEWHERE), create()])] == [POOL, None, POOL]
     assert local.explain(create(HERE)).pool == POOL
     assert local.explain(create(ELSEWHERE)).pool is None
     both = CreateGroup(request_id="h", volumes=[create(HERE), create(ELSEWHERE)])
@@ -108,13 +108,13 @@ def test_all_that_decide_or_ask_are_told(local: SchedulerCore, nova: Compute) ->
     assert sorted(nova.asked) == sorted([HERE, HERE, ELSEWHERE, HERE, ELSEWHERE, HERE, ELSEWHERE])
 
 
-def test_an_instance_is_asked_about_for_the_project_of_the_volume(local: SchedulerCore) -> None:
+def test_an_instance_is_asked_about_for_the_project_of_the_volume(local: SchedulerManager) -> None:
     both = [create(HERE), replace(create(HERE), project_id="q")]
-    assert [each.pool for each in local.orders(both)] == [POOL, None]
+    assert [each.pool for each in local.handle_batch(both)] == [POOL, None]
     assert local.place(CreateGroup(request_id="g", volumes=both)).refusal is not None
 
 
-def test_while_nova_is_away_other_requests_do_not_wait(local: SchedulerCore, nova: Compute) -> None:
+def test_while_nova_is_away_other_requests_do_not_wait(local: SchedulerManager, nova: Compute) -> None:
     nova.away.set()
     with futures.ThreadPoolExecutor() as threads:
         waiting = threads.submit(local.place, create(HERE))
@@ -124,15 +124,15 @@ def test_while_nova_is_away_other_requests_do_not_wait(local: SchedulerCore, nov
         nova.back.set()
         assert waiting.result().pool == POOL
     nova.back.clear()
-    local._instance_hosts._patience = 0.2
+    local._decisions.instance_hosts._patience = 0.2
     refusal = local.place(create(HERE)).refusal
     assert refusal is not None
     assert refusal.nearest.rejection.code == "compute_unavailable"
     assert "local_to_instance: Nova has not answered within 0.2 s" in refusal.message
 
 
-def test_only_so_many_wait(local: SchedulerCore, nova: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local._instance_hosts, "_slots", threading.BoundedSemaphore(1))
+def test_only_so_many_wait(local: SchedulerManager, nova: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local._decisions.instance_hosts, "_slots", threading.BoundedSemaphore(1))
     nova.away.set()
     with futures.ThreadPoolExecutor() as threads:
         waiting = threads.submit(local.place, create(HERE))
@@ -146,16 +146,16 @@ def test_only_so_many_wait(local: SchedulerCore, nova: Compute, monkeypatch: pyt
 
 
 def test_an_error_that_nobody_meant_refuses_that_request_alone(
-    local: SchedulerCore, caplog: pytest.LogCaptureFixture
+    local: SchedulerManager, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answers = local.orders([create(NOWHERE), create(HERE)])
+    answers = local.handle_batch([create(NOWHERE), create(HERE)])
     assert [each.pool for each in answers] == [None, POOL]
     assert f"the compute service (Nova) cannot be asked where instance {NOWHERE} runs" in answers[0].refusal.message
     assert "nobody thought of this" in caplog.text
 
 
 @pytest.mark.parametrize("value", ["web", 5, ["web"], {"id": HERE}])
-def test_an_invalid_instance_id_is_not_looked_up(local: SchedulerCore, nova: Compute, value: Any) -> None:
+def test_an_invalid_instance_id_is_not_looked_up(local: SchedulerManager, nova: Compute, value: Any) -> None:
     refused = local.place(create(value)).refusal
     assert refused.nearest.rejection.code == "bad_hint"
     assert "is no id of an instance" in refused.message
@@ -233,14 +233,14 @@ def test_a_located_message_is_the_message_with_more() -> None:
     assert (located.volume_id, located.hints, located.locality) == (message.volume_id, message.hints, Locality("host"))
 
 
-def test_the_decision_thread_may_retry_to_its_end(local: SchedulerCore) -> None:
+def test_the_decision_thread_may_retry_to_its_end(local: SchedulerManager) -> None:
     """What it has in hand when the scheduler ends may be the failure of a volume."""
 
     def fails(items: Sequence[None]) -> list[None]:
         deadline = time.monotonic() + 10
         while not local._thread._stopping and time.monotonic() < deadline:
             time.sleep(0.01)
-        return [local.place_later(Retry("v")) for _ in items]
+        return [local._decisions.place_later(Retry("v")) for _ in items]
 
     ending = local._thread.submit(fails, None)
     local.stop()

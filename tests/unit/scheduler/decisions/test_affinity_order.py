@@ -17,6 +17,7 @@ from tonnage.ledger import models
 from tonnage.rpc.messages import Command, CreateGroup, GroupAnswer, Outcome
 from tonnage.scheduler.decisions import lookups
 from tonnage.scheduler.decisions.placement_requests import Retry
+from tonnage.scheduler.decisions.request_spec import Lookup
 
 #: By volume, the places of those that it names.
 Names = Sequence[Sequence[int]]
@@ -164,10 +165,10 @@ def test_who_was_given_another_place_meanwhile_is_seen_there(
         connection.exec_driver_sql(f"UPDATE volumes SET hints = '{hints}' WHERE id = '{ids[1]}'")
         waits = "UPDATE volumes SET pool_id = NULL, status = 'creating', attempted_pools = '[\"host1@b#p\"]'"
         connection.exec_driver_sql(f"{waits} WHERE id = '{ids[1]}'")
-    look_up = lookups.look_up
+    look_up = lookups.read_references
     looked: list[str] = []
 
-    def behind(session: orm.Session, items: Any) -> lookups.Lookup:
+    def behind(session: orm.Session, items: Any) -> Lookup:
         found = look_up(session, items)
         looked.append(str(found.volumes[ids[0]].pool_id))
         if len(looked) == 1:
@@ -178,7 +179,7 @@ def test_who_was_given_another_place_meanwhile_is_seen_there(
             found.volumes[ids[0]].pool, found.volumes[ids[0]].pool_id = before, before.id
         return found
 
-    monkeypatch.setattr(lookups, "look_up", behind)
+    monkeypatch.setattr(lookups, "read_references", behind)
     [answer] = world.place(world.schedulers[0], Retry(ids[1]))
     assert len(looked) == 2, "it is decided again"
     assert answer.pool == goes

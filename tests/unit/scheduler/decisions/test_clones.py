@@ -15,6 +15,7 @@ from tonnage.capacity import errors
 from tonnage.rpc.messages import Answer, ExtendVolume, MigrateVolume, UnmanageVolume
 from tonnage.scheduler.decisions import lookups
 from tonnage.scheduler.decisions.placement_requests import Move
+from tonnage.scheduler.decisions.request_spec import Lookup
 
 
 def world_of(*pools: str) -> World:
@@ -85,17 +86,17 @@ def test_a_volume_is_not_extended_of_which_a_clone_was_booked_after_it_was_looke
 ) -> None:
     source = made(world)
     ask(world, world.create_message(8, source_volume_id=source))
-    look_up = lookups.look_up
+    look_up = lookups.read_references
 
-    def before(session: orm.Session, items: Sequence[Any]) -> lookups.Lookup:
+    def before(session: orm.Session, items: Sequence[Any]) -> Lookup:
         monkeypatch.undo()
         return replace(look_up(session, items), cloned={})
 
-    monkeypatch.setattr(lookups, "look_up", before)
+    monkeypatch.setattr(lookups, "read_references", before)
     refused = ask(world, extend(source), 1)
     assert isinstance(refused, errors.Conflict)
     assert "is being cloned" in refused.message
-    assert lookups.look_up is look_up
+    assert lookups.read_references is look_up
     assert world.rows("SELECT size_gb, status FROM volumes ORDER BY size_gb") == [(5, "available"), (8, "creating")]
 
 
@@ -105,17 +106,17 @@ def test_a_volume_that_changes_after_it_was_looked_at_is_not_cloned_by_that(
 ) -> None:
     world = world_of("thin@b#p", "thin@b#q")
     source = made(world)
-    look_up = lookups.look_up
+    look_up = lookups.read_references
     looks = []
 
-    def changed_since(session: orm.Session, items: Sequence[Any]) -> lookups.Lookup:
+    def changed_since(session: orm.Session, items: Sequence[Any]) -> Lookup:
         found = look_up(session, items)
         looks.append(found)
         if len(looks) == 1:
             session.connection().exec_driver_sql(f"UPDATE volumes SET {change}")
         return found
 
-    monkeypatch.setattr(lookups, "look_up", changed_since)
+    monkeypatch.setattr(lookups, "read_references", changed_since)
     answer = ask(world, world.create_message(8, source_volume_id=source))
     # What changed it was rolled back with the decision, which was then made again.
     assert isinstance(answer, Answer)

@@ -19,8 +19,9 @@ from tonnage.ledger.catalog import group_types, groups, volume_types
 from tonnage.ledger.claims import group_backends
 from tonnage.ledger.inventory import backends
 from tonnage.rpc.messages import Asked, CreateGroup, MigrateVolume, RetypeVolume, WhatIf
-from tonnage.scheduler.decisions.group_affinity import Group, Together
 from tonnage.scheduler.decisions.placement_requests import Move
+from tonnage.scheduler.decisions.request_spec import Group
+from tonnage.scheduler.decisions.steps.group_affinity import GroupAffinity
 
 
 @pytest.fixture
@@ -162,19 +163,18 @@ def test_a_backend_has_to_suit_all_types() -> None:
     asks = [
         Request("", 0, extra_specs=specs) for specs in ({"groups": "<is> True"}, {"media": "ssd"}, {"media": "hdd"})
     ]
-    together = Together(table, FilterChain([CapabilitiesFilter(SimpleNamespace())]))
+    affinity = GroupAffinity(table, FilterChain([CapabilitiesFilter(SimpleNamespace())]))
 
     def confined(*asks: Request, backend: str | None = None) -> Request:
-        return together.confined(Request("r", 1), Group(id="g", backend=backend, asks=asks))
+        return affinity.confined(Request("r", 1), Group(id="g", backend=backend, asks=asks))
 
     assert confined(*asks).backends == {"b@x"}
     assert confined(asks[1]).backends == {"a@x", "b@x", "c@x"}
     assert confined(*asks, backend="a@x").backends == {"a@x"}, "it is where its volumes are"
-    assert together.confined(Request("r", 1), None).backends is None
     nowhere = confined(asks[0], Request("", 0, extra_specs={"media": "tape"}))
     filters = FilterChain([])
     assert not filters.candidates(table, nowhere).any()
     refusal = filters.refusal(table, nowhere, filters.run(table, nowhere))
     assert refusal.message == "No pool for 1 GiB: a backend for all types of its group has not been reported yet"
-    together.place(Group(id="g", backend=None, asks=()), "c@x#hdd")
+    affinity.place(Group(id="g", backend=None, asks=()), "c@x#hdd")
     assert confined(*asks).backends == {"c@x"}

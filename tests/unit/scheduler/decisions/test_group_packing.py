@@ -12,7 +12,7 @@ from tests.unit.scheduler.model.world import World
 from tonnage.capacity import errors
 from tonnage.capacity.names import backend_of
 from tonnage.rpc.messages import CreateGroup, CreateVolume, GroupAnswer
-from tonnage.scheduler.decisions import group_packing
+from tonnage.scheduler.decisions.steps import group_packing, group_requests
 
 
 def world_of(*free: int, storage: Storage | None = None) -> World:
@@ -96,13 +96,13 @@ def test_with_many_pools_the_search_ends_sooner_as_all_other_requests_wait(monke
     monkeypatch.setattr(group_packing, "_ROWS", 6 * 30)
     monkeypatch.setattr(group_packing, "_LEAST_BUDGET", 20)
     claimed: list[int] = []
-    claim = group_packing.JointFit.claim
+    claim = group_packing.GroupPacking.claim
 
-    def count(fit: group_packing.JointFit, number: int, index: int) -> None:
+    def count(fit: group_packing.GroupPacking, number: int, index: int) -> None:
         claimed.append(number)
         claim(fit, number, index)
 
-    monkeypatch.setattr(group_packing.JointFit, "claim", count)
+    monkeypatch.setattr(group_packing.GroupPacking, "claim", count)
     apart = {str(number): [other for other in range(7) if other != number] for number in range(7)}
     assert ask(world_of(*[10] * 6), *[1] * 7, different_host=apart).refusal is not None
     assert len(claimed) == 6 + 6 + 30, "in turn, the tightest first, and by searching"
@@ -149,6 +149,6 @@ def test_a_bad_member_refuses_the_group() -> None:
     assert world.rows("SELECT COUNT(*) FROM volumes") == [(0,)]
 
 
-def test_bonds_hold_both_ways() -> None:
-    bonds = group_packing.bonds(["a", "b", "c"], {"a": ["b", "elsewhere", "a"], "c": []})
-    assert bonds == {0: frozenset({1}), 1: frozenset({0}), 2: frozenset()}
+def test_hints_bind_both_members() -> None:
+    bound = group_requests.bound_members(["a", "b", "c"], {"a": ["b", "elsewhere", "a"], "c": []})
+    assert bound == {0: frozenset({1}), 1: frozenset({0}), 2: frozenset()}

@@ -163,16 +163,16 @@ def test_a_type_that_goes_while_a_batch_is_decided_keeps_only_those_of_that_type
 ) -> None:
     world = thin_world()
     kind = world.database.run(volume_types.create, "gold", None, True, {})
-    look_up = lookups.look_up
+    look_up = lookups.read_references
 
-    def deleted_since(session: orm.Session, items: Iterable[Any]) -> lookups.Lookup:
+    def deleted_since(session: orm.Session, items: Iterable[Any]) -> request_spec.Lookup:
         """Make the batch see a type that is gone by the time it is booked."""
         found = look_up(session, items)
-        monkeypatch.setattr(lookups, "look_up", look_up)
+        monkeypatch.setattr(lookups, "read_references", look_up)
         session.execute(sa.delete(models.VolumeType).where(models.VolumeType.id == kind.id))
         return found
 
-    monkeypatch.setattr(lookups, "look_up", deleted_since)
+    monkeypatch.setattr(lookups, "read_references", deleted_since)
     golden = replace(world.create_message(1), volume_type="gold")
     results = world.place([golden, world.create_message(2)])
     assert all(answer(result).pool is not None for result in results), "it is decided again"
@@ -183,16 +183,16 @@ def test_a_volume_that_another_scheduler_has_just_placed_is_not_given_up(monkeyp
     """It was placed when this one looked; that pool may fail in turn, and others may be left."""
     world = thin_world(pools=3)
     volume = answer(world.create(3)[0]).volume_id
-    look_up = lookups.look_up
+    look_up = lookups.read_references
 
-    def overtaken(session: orm.Session, items: Iterable[Any]) -> lookups.Lookup:
+    def overtaken(session: orm.Session, items: Iterable[Any]) -> request_spec.Lookup:
         found = look_up(session, items)
         session.expunge_all()
         waits = sa.update(models.Volume).values(pool_id=None, provisioning=None)
         session.execute(waits.execution_options(synchronize_session=False))
         return found
 
-    monkeypatch.setattr(lookups, "look_up", overtaken)
+    monkeypatch.setattr(lookups, "read_references", overtaken)
     [result] = world.place([Retry(volume)])
     assert isinstance(result, request_spec.NotNow)
     assert world.rows("SELECT status, pool_id FROM volumes") == [("creating", None)]

@@ -27,6 +27,7 @@ from tonnage.rpc.messages import (
 )
 from tonnage.scheduler.decisions import lookups
 from tonnage.scheduler.decisions.placement_requests import Move
+from tonnage.scheduler.decisions.request_spec import Lookup
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ def world() -> World:
     for name, wanted in (("thin", "<is> True"), ("thick", "<is> False")):
         specs = {"thin_provisioning_support": wanted}
         world.schedulers[0].core._database.run(
-            lambda session, name=name, specs=specs: volume_types.create(session, name, extra_specs=specs)
+            lambda session, name=name, specs=specs: volume_types.create(session, name, specs=specs)
         )
     world.settle()
     return world
@@ -115,19 +116,19 @@ def test_a_volume_that_changes_while_its_type_is_looked_at_keeps_it(
     """A retype takes effect on the volume that was looked at, or not at all."""
     volume = made(world)
     world.schedulers[0].core._database.run(lambda session: volume_types.create(session, "any"))
-    look_up = lookups.look_up
+    look_up = lookups.read_references
 
-    def changed_since(session: orm.Session, items: Sequence[Any]) -> lookups.Lookup:
+    def changed_since(session: orm.Session, items: Sequence[Any]) -> Lookup:
         found = look_up(session, items)
-        monkeypatch.setattr(lookups, "look_up", look_up)
+        monkeypatch.setattr(lookups, "read_references", look_up)
         session.connection().exec_driver_sql("UPDATE volumes SET status = 'extending'")
         return found
 
-    monkeypatch.setattr(lookups, "look_up", changed_since)
+    monkeypatch.setattr(lookups, "read_references", changed_since)
     answer = ask(world, retype(volume, "any"))
     # What changed it was rolled back with the decision, which was then made again.
     assert isinstance(answer, Answer)
-    assert lookups.look_up is look_up
+    assert lookups.read_references is look_up
     assert status(world) == ("available", "any")
 
 

@@ -12,8 +12,9 @@ from tonnage.capacity import errors
 from tonnage.ledger.catalog import qos_specs, volume_types
 from tonnage.ledger.db import database
 from tonnage.rpc.messages import Answer, Command, ExtendVolume, MigrateVolume, RetypeVolume
-from tonnage.scheduler.decisions import lookups, request_spec
+from tonnage.scheduler.decisions import lookups, resolution
 from tonnage.scheduler.decisions.placement_requests import Move
+from tonnage.scheduler.decisions.steps import moves
 
 
 @pytest.fixture
@@ -127,11 +128,11 @@ def test_volumes_of_other_projects_are_nowhere(world: World) -> None:
     volume = place(world)
     request = world.create_message(1, hints={"same_host": volume.volume_id, "different_host": [volume.volume_id]})
     with database.Database(world.engine).reading() as session:
-        lookup = lookups.look_up(session, [request])
-    own = request_spec.create(request, lookup).request
+        lookup = lookups.read_references(session, [request])
+    own = resolution.resolve_create(request, lookup).request
     backend = (volume.pool or "").partition("#")[0]
     assert (own.same_backends, own.different_backends) == ({backend}, {backend})
-    others = request_spec.create(replace(request, project_id="other"), lookup).request
+    others = resolution.resolve_create(replace(request, project_id="other"), lookup).request
     assert (others.same_backends, others.different_backends) == (set(), set())
 
 
@@ -154,12 +155,12 @@ def test_what_a_type_is_to_get_is_in_each_request(world: World) -> None:
     away = Move(MigrateVolume(request_id="r", volume_id=volume.volume_id))
     retyped = Move.for_type(RetypeVolume(request_id="r", volume_id=plain.volume_id, volume_type="fast"))
     with ledger.reading() as session:
-        lookup = lookups.look_up(session, [create, growth, away, retyped])
-    assert request_spec.create(create, lookup).request.qos_specs == limits
-    assert request_spec.extend(growth, lookup).request.qos_specs == limits
-    assert request_spec.move(away, lookup).request.qos_specs == limits
-    assert request_spec.move(retyped, lookup).request.qos_specs == limits
-    assert request_spec.create(world.create_message(1), lookup).request.qos_specs == {}
+        lookup = lookups.read_references(session, [create, growth, away, retyped])
+    assert resolution.resolve_create(create, lookup).request.qos_specs == limits
+    assert resolution.resolve_extend(growth, lookup).request.qos_specs == limits
+    assert moves.resolve_move(away, lookup).request.qos_specs == limits
+    assert moves.resolve_move(retyped, lookup).request.qos_specs == limits
+    assert resolution.resolve_create(world.create_message(1), lookup).request.qos_specs == {}
 
 
 def test_hints_are_about_where_a_volume_is_made(world: World) -> None:
@@ -169,6 +170,6 @@ def test_hints_are_about_where_a_volume_is_made(world: World) -> None:
     growth = ExtendVolume(request_id="r", volume_id=volume.volume_id, new_size_gb=6)
     away = Move(MigrateVolume(request_id="r", volume_id=volume.volume_id))
     with database.Database(world.engine).reading() as session:
-        lookup = lookups.look_up(session, [growth, away])
-    assert request_spec.extend(growth, lookup).request.hints == {}
-    assert request_spec.move(away, lookup).request.hints == {}
+        lookup = lookups.read_references(session, [growth, away])
+    assert resolution.resolve_extend(growth, lookup).request.hints == {}
+    assert moves.resolve_move(away, lookup).request.hints == {}

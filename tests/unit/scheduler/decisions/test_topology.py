@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.functional.deployment import until
+from tests.servers.base import wait_for
 from tests.unit.scheduler.conftest import Clock
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.capacity import CapacityFilter
@@ -36,7 +36,8 @@ from tonnage.rpc.messages import (
     WhatIf,
 )
 from tonnage.scheduler.decisions.placement_requests import Move
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
@@ -53,7 +54,7 @@ POOLS: dict[str, dict[str, Any]] = {
 class World:
     """A scheduler and agents that do at once what they are told."""
 
-    def __init__(self, core: SchedulerCore, ledger: database.Database, clock: Clock) -> None:
+    def __init__(self, core: SchedulerManager, ledger: database.Database, clock: Clock) -> None:
         self.core, self.ledger, self.clock = core, ledger, clock
         self.commands: list[Any] = []
         self.epochs: dict[str, int] = {}
@@ -142,10 +143,11 @@ def segments(*labels: dict[str, str]) -> dict[str, Any]:
     return {"accessibility_requirements": {"requisite": [{"segments": each} for each in labels]}}
 
 
-def scheduler(ledger: database.Database, settings: Settings, clock: Clock, agents: Any) -> SchedulerCore:
+def scheduler(ledger: database.Database, settings: Settings, clock: Clock, agents: Any) -> SchedulerManager:
     conf = SimpleNamespace(over_provisioning_calculation=Calculation.CINDER, capacity_weight_multiplier=1.0)
     filters = FilterChain([CapacityFilter(conf), TopologyFilter(conf), StorageClassFilter(conf)])
-    return SchedulerCore(settings, ledger, agents, filters, WeigherChain([CapacityWeigher(conf)]), clock)
+    rules = Rules(filters, WeigherChain([CapacityWeigher(conf)]), settings.calculation)
+    return SchedulerManager(settings, ledger, agents, rules, clock)
 
 
 @pytest.fixture
@@ -158,12 +160,12 @@ def world(ledger: database.Database, settings: Settings, clock: Clock) -> Iterat
         hello = Hello(backend=backend, nonce=backend, availability_zone="nova", driver="x")
         found.epochs[backend] = core.hello(hello).epoch
     found.report()
-    until(lambda: len(core.get_pools(PoolQuery())) == len(POOLS), "the pools are known")
+    wait_for(lambda: len(core.get_pools(PoolQuery())) == len(POOLS), "the pools are known")
     yield found
     found.core.stop()
 
 
-def another(world: World, settings: Settings, clock: Clock) -> SchedulerCore:
+def another(world: World, settings: Settings, clock: Clock) -> SchedulerManager:
     """Return a scheduler that has started on the same ledger."""
     core = scheduler(world.ledger, settings, clock, world.core._agents)
     core.start()
@@ -223,7 +225,7 @@ def test_figures_that_took_long_to_collect_are_as_old_as_their_collection(
 ) -> None:
     wanted = {"node_name": "n3", "storage_class": "fast"}
     world.report(age=25)
-    until(lambda: world.shown_age("n3@pmem") == 25, "the report has been applied")
+    wait_for(lambda: world.shown_age("n3@pmem") == 25, "the report has been applied")
     world.wait(4)
     assert world.ask(1, **wanted) == "n3@pmem"
     if restarted:
@@ -241,7 +243,7 @@ def test_figures_that_took_long_to_collect_are_as_old_as_their_collection(
 def test_no_age_keeps_a_report_from_being_applied(world: World, age: float) -> None:
     world.report("n3@pmem", age=age)
     expected = 0.0 if age < 0 else 1e9
-    until(lambda: world.shown_age("n3@pmem") == expected, "what is no age counts as one that nobody should use")
+    wait_for(lambda: world.shown_age("n3@pmem") == expected, "what is no age counts as one that nobody should use")
 
 
 def test_figures_that_are_too_old_are_not_used_and_it_says_so(world: World) -> None:
@@ -260,7 +262,7 @@ def test_figures_that_are_too_old_are_not_used_and_it_says_so(world: World) -> N
         "array@san#p": None,
     }
     world.report()
-    until(lambda: world.ask(1, **wanted) == "n3@pmem", "the next report counts")
+    wait_for(lambda: world.ask(1, **wanted) == "n3@pmem", "the next report counts")
 
 
 @pytest.mark.parametrize("restarted", [False, True])
@@ -273,7 +275,7 @@ def test_figures_get_older_while_reports_have_none_that_can_be_used(
         world.report(free_capacity_gb="many")
         heard = world.core._hosts.backend("n3@pmem")
         assert heard is not None
-        until(lambda heard=heard: heard.seq == world.seq, "the report has been applied")  # type: ignore[misc]
+        wait_for(lambda heard=heard: heard.seq == world.seq, "the report has been applied")  # type: ignore[misc]
     assert world.ask(1, **wanted) == "n3@pmem"
     if restarted:
         world.core.stop()
@@ -281,13 +283,13 @@ def test_figures_get_older_while_reports_have_none_that_can_be_used(
     world.wait(2)
     assert world.are_as_old_as(31, world.expired(**wanted))
     world.report("n1@pmem")
-    until(lambda: world.shown_age("n1@pmem") == 0, "this backend has sent some that can be used")
+    wait_for(lambda: world.shown_age("n1@pmem") == 0, "this backend has sent some that can be used")
     shown = {pool.name: pool.capabilities["figures_age_seconds"] for pool in world.core.get_pools(PoolQuery())}
     assert shown.keys() == {f"{backend}#p" for backend in POOLS}
     for pool, age in shown.items():
         assert world.are_as_old_as(0 if pool == "n1@pmem#p" else 31, age), pool
     world.report("n3@pmem")
-    until(lambda: world.ask(1, **wanted) == "n3@pmem", "the next one that can be used counts")
+    wait_for(lambda: world.ask(1, **wanted) == "n3@pmem", "the next one that can be used counts")
 
 
 def test_a_volume_that_moves_stays_within_reach(world: World) -> None:

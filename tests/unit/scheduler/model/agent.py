@@ -8,7 +8,7 @@ from tests.unit.scheduler.model.storage import Fate, ModelDriver
 from tests.unit.scheduler.model.turns import Workers
 from tonnage.agent.epoch import Epoch
 from tonnage.agent.operations import Operations
-from tonnage.agent.snapshots import Looks
+from tonnage.agent.snapshots import StorageSnapshots
 from tonnage.rpc.messages import BackendReport, Command, Hello, Listing, Outcome
 
 #: Longer than anything here takes.
@@ -38,28 +38,28 @@ class Agent:
         self.workers = Workers()
         self.operations = Operations(driver, 1, _NEVER, send, self._crashed)
         self.operations._pool = self.workers  # type: ignore[assignment]
-        self.looks = Looks(driver, self.operations, stamp, 0.0, _NEVER)
+        self.snapshots = StorageSnapshots(driver, self.operations, stamp, 0.0, _NEVER)
 
     def hello(self) -> Hello:
         """Introduce the process; the same each time."""
-        self.operations.hold()
+        self.operations.suspend()
         return Hello(backend=self.backend, nonce=self.nonce, availability_zone="nova", driver="model")
 
     def welcome(self, epoch: int) -> None:
         """Begin an epoch."""
         self.epoch = Epoch(epoch)
-        self.operations.adopt(self.epoch)
+        self.operations.begin_epoch(self.epoch)
 
     def list(self) -> Listing:
         """List what is there; the first list is part of joining, and operations begin after it."""
         assert self.epoch is not None
         self.looking = True
         try:
-            listing = self.looks.listing(self.epoch, with_figures=self.joined)
+            listing = self.snapshots.listing(self.epoch, with_figures=self.joined)
         finally:
             self.looking = False
         if not self.joined:
-            self.operations.release()
+            self.operations.resume()
         return listing
 
     def look(self) -> BackendReport:
@@ -67,7 +67,7 @@ class Agent:
         assert self.epoch is not None
         self.looking = True
         try:
-            return self.looks.report(self.epoch)
+            return self.snapshots.report(self.epoch)
         finally:
             self.looking = False
 

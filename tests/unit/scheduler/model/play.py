@@ -80,7 +80,7 @@ class Play:
         self.scheduler = self.world.schedulers[0]
         for name, specs in TYPES.items():
             self.world.schedulers[0].core._database.run(
-                lambda session, name=name, specs=specs: volume_types.create(session, name, extra_specs=specs)
+                lambda session, name=name, specs=specs: volume_types.create(session, name, specs=specs)
             )
         for backend in self.world.agents:
             if self.draw.random() < 0.8:
@@ -443,7 +443,7 @@ class Play:
         """Just before a driver looks, others go on; operations too, if the look has taken long."""
         if agent.looking and self.draw.random() < 0.3:
             if self.draw.random() < 0.5:
-                agent.operations.release()
+                agent.operations.resume()
             self.meanwhile()
 
     def join(self) -> None:

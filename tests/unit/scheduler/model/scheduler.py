@@ -17,8 +17,9 @@ from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db.database import Database
-from tonnage.rpc.batching.command_sender import Messenger
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.rpc.batching.command_sender import AgentMessages
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
@@ -78,7 +79,7 @@ class Scheduler:
         host: str,
         engine: sa.Engine,
         calculation: Calculation,
-        agents: Messenger,
+        agents: AgentMessages,
         clock: Callable[[], float],
         interruptions: Interruptions | None = None,
         attempts: int = 3,
@@ -106,17 +107,16 @@ class Scheduler:
         self.host = host
         self.clock = clock
         self.thread = Turns()
-        self.core = SchedulerCore(
+        self.core = SchedulerManager(
             settings,
             database,
             agents,
-            FilterChain(filters, calculation),
-            WeigherChain([CapacityWeigher(conf)]),
+            Rules(FilterChain(filters, calculation), WeigherChain([CapacityWeigher(conf)]), calculation),
             clock,
+            thread=self.thread,
         )
-        self.core._thread = self.thread
         # Nothing is audited: a ledger in memory belongs to one thread, and is lost with the connections of others.
-        self.core._audit._thread = threading.Thread()
+        self.core._audit._worker._thread = threading.Thread()
         self.core.start()
 
     @property

@@ -17,7 +17,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.names import backend_of, short_name
 from tonnage.ledger import models
 from tonnage.rpc.batching.packed_reports import PackedReport
-from tonnage.rpc.messages import BackendReport, Command, CreateVolume, Listing, Outcome, StampQuery
+from tonnage.rpc.messages import BackendReport, Command, CreateVolume, Listing, Outcome, SharedStorages, StampQuery
 
 #: Columns that hold times of the database's clock, which cannot be turned.
 _TIMES = (
@@ -40,7 +40,7 @@ _EARLIER = {
 class Letter:
     """A message on the bus. ``to`` is the backend of a command, or the host of the scheduler that a report goes to."""
 
-    content: Command | Outcome | BackendReport | Listing
+    content: Command | SharedStorages | Outcome | BackendReport | Listing
     to: str = ""
 
 
@@ -92,6 +92,9 @@ class World:
 
     def list_now(self, backend: str) -> None: ...
 
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None:
+        self.bus.append(Letter(SharedStorages(storage_ids=list(storage_ids)), backend))
+
     def rejoin(self, backend: str) -> None:
         raise AssertionError(f"{backend} was asked to rejoin, and the ledger knows every epoch")
 
@@ -109,6 +112,7 @@ class World:
         if agent.epoch is None:
             welcome = scheduler.core.hello(agent.hello())
             if self.agents[agent.backend] is agent:
+                agent.snapshots.add_shared_storages(welcome.shared_storages)
                 agent.welcome(welcome.epoch)
         elif agent.listing is None:
             agent.listing = agent.list()
@@ -141,6 +145,10 @@ class World:
             agent = self.agents[letter.to]
             if agent is not None:
                 agent.take(content)
+        elif isinstance(content, SharedStorages):
+            agent = self.agents[letter.to]
+            if agent is not None:
+                agent.snapshots.add_shared_storages(content.storage_ids)
         elif isinstance(content, BackendReport):
             host = next(each for each in self.schedulers if each.host == letter.to)
             host.core.report(PackedReport.of(content))
@@ -199,8 +207,12 @@ class World:
             agent = self.start_agent(backend)
             while not agent.joined:
                 self.join(agent, self.schedulers[0])
-            self.report(agent)
-        self._flush()
+        # By the second report each agent has been told which storages it shares.
+        for _ in range(2):
+            for each in self.agents.values():
+                assert each is not None
+                self.report(each)
+            self._flush()
 
     def settle(self) -> None:
         """Let everything come to rest: all agents up, nothing lost, nothing fails, until nothing is left to do."""

@@ -23,7 +23,7 @@ from tonnage.drivers.base import Driver
 from tonnage.drivers.filesystem import volume_files
 from tonnage.ledger.inventory import audit_findings
 from tonnage.ledger.repair import backend_removal
-from tonnage.rpc.batching.command_sender import Courier
+from tonnage.rpc.batching.command_sender import CommandSender
 from tonnage.rpc.messages import BackendReport, Listing
 from tonnage.scheduler.reports.audit_thread import AuditThread
 from tonnage.scheduler.reports.driver_audit import Compared, DriverAudit
@@ -93,7 +93,7 @@ LIES = [
     ("lie", "breach", "looks_once"),
     [
         *((lie, breach, True) for lie, breach in LIES),
-        *((lie, breach, False) for lie, breach in LIES if breach in audit_rules.BESIDE_VOLUMES),
+        *((lie, breach, False) for lie, breach in LIES if breach in audit_rules.VOLUME_BREACHES),
     ],
     ids=lambda value: str(value) if isinstance(value, Breach) else {True: "ours", False: "theirs"}.get(value, ""),
 )
@@ -312,7 +312,7 @@ def test_an_error_in_one_backend_does_not_keep_others_from_being_audited(
 ) -> None:
     driver_audit, agents = (
         mock.create_autospec(DriverAudit, instance=True),
-        mock.create_autospec(Courier, instance=True),
+        mock.create_autospec(CommandSender, instance=True),
     )
     driver_audit.inspect.side_effect = [db_exc.DBReferenceError("t", "c", "k", "k_t"), None]
     driver_audit.doubtful.return_value = {}
@@ -333,7 +333,7 @@ def test_a_new_finding_is_checked_again_soon() -> None:
     now = 0.0
     driver_audit, agents = (
         mock.create_autospec(DriverAudit, instance=True),
-        mock.create_autospec(Courier, instance=True),
+        mock.create_autospec(CommandSender, instance=True),
     )
     mine = AuditThread(driver_audit, agents, lambda: now)
     for outcome, asked in ((Compared.ONCE, [mock.call(BACKEND)]), (Compared.DONE, [])):
@@ -353,7 +353,7 @@ def test_a_listing_that_takes_long_is_not_asked_for_back_to_back() -> None:
     now = 0.0
     driver_audit, agents = (
         mock.create_autospec(DriverAudit, instance=True),
-        mock.create_autospec(Courier, instance=True),
+        mock.create_autospec(CommandSender, instance=True),
     )
     driver_audit.doubtful.return_value = {BACKEND: True}
     driver_audit.compare.return_value = Compared.DONE

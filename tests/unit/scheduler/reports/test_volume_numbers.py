@@ -14,6 +14,8 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import volumes
 from tonnage.rpc.messages import Answer, CreateGroup, ExtendVolume, GroupAnswer
 from tonnage.scheduler.decisions.placer import Placer
+from tonnage.scheduler.decisions.pool_selection import Rules, set_volume_numbers
+from tonnage.scheduler.decisions.rules_in_force import RulesInForce
 from tonnage.weighers.chain import WeigherChain
 from tonnage.weighers.volume_number import VolumeNumberWeigher
 
@@ -28,9 +30,10 @@ def world() -> World:
     conf = SimpleNamespace(over_provisioning_calculation=world.calculation, volume_number_multiplier=-1.0)
     world.placer = Placer(
         world.database,
-        world.hosts,
-        FilterChain([CapacityFilter(conf)]),
-        WeigherChain([VolumeNumberWeigher(conf)]),
+        world.cache_refresh,
+        RulesInForce(
+            Rules(FilterChain([CapacityFilter(conf)]), WeigherChain([VolumeNumberWeigher(conf)]), world.calculation)
+        ),
         world.dispatcher,
     )
     return world
@@ -68,9 +71,9 @@ def test_volumes_are_counted_anew_for_each_decision(world: World) -> None:
     assert pools(world.create(1, 1)) == {"c": 2}
     with world.database.reading() as session:
         counted = volumes.per_pool(session)
-    world.placer._decider.show_volumes(counted)
+    set_volume_numbers(world.hosts.table, world.hosts.entries, counted)
     assert numbers(world) == [3, 3, 3]
-    world.placer._decider.show_volumes({})
+    set_volume_numbers(world.hosts.table, world.hosts.entries, {})
     assert numbers(world) == [0, 0, 0]
 
 
@@ -96,4 +99,4 @@ def test_nothing_is_counted_unless_a_weigher_wants_to_know() -> None:
     world.create(1, 1)
     world.create(1)
     assert world.hosts.table.volumes.tolist() == [0]
-    assert not world.placer._decider.counts_volumes
+    assert not world.placer.rules.current.counts_volumes

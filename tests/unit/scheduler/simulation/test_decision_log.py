@@ -5,6 +5,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.rpc.messages import CreateGroup
 from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.decisions.rules_in_force import RulesInForce
 from tonnage.scheduler.simulation import log_records
 from tonnage.scheduler.simulation.decision_log import DecisionLog, LogFile
 from tonnage.scheduler.simulation.replay import Replay, Replayed
@@ -39,9 +41,7 @@ class Recorded:
         self.begin()
 
     def begin(self) -> None:
-        decider = self.world.placer._decider
-        decider.log = self.log
-        decider.decide_by(decider.filters, decider._weighers)
+        self.world.placer.rules = self.world.rules = RulesInForce(self.world.rules.current, self.log)
 
     def group(self, *sizes: int) -> Any:
         messages = [self.world.create_message(size) for size in sizes]
@@ -156,8 +156,7 @@ def test_another_default_ratio_counts_for_pools_that_report_none(tmp_path: pathl
 def test_rules_that_change_on_the_way(recorded: Callable[..., Recorded]) -> None:
     one = recorded(a=10, b=8)
     one.world.create(1)
-    decider = one.world.placer._decider
-    decider.decide_by(decider.filters, rules(multiplier=-1.0).weighers)
+    one.world.rules.apply(replace(one.world.rules.current, weighers=rules(multiplier=-1.0).weighers))
     one.world.create(1)
     told = [line for line in map(log_records.decode, one.lines()) if isinstance(line, log_records.Rules)]
     assert [(each.begins, each.weighers) for each in told] == [

@@ -14,10 +14,10 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.reports.pool_stats import PoolStats
 from tonnage.rpc import serialization
-from tonnage.rpc.batching.pool_list_text import Reader
-from tonnage.rpc.messages import PoolQuery, SpelledPoolQuery, SpelledPools
+from tonnage.rpc.batching.pool_list_text import PoolListReader
+from tonnage.rpc.messages import PoolListQuery, PoolListText, PoolQuery
 from tonnage.scheduler.simulation import pool_views
-from tonnage.scheduler.simulation.pool_view_text import Spelling
+from tonnage.scheduler.simulation.pool_view_text import PoolListTextCache
 
 A, B = "h@a", "h@b"
 NAMES = (f"{A}#p0", f"{A}#p1", f"{B}#p0")
@@ -74,12 +74,12 @@ class Scene:
         self.stats[name] = PoolStats(name[-2:], 7.0, 7.0)
 
 
-def spelled(answer: list[SpelledPools]) -> list[SpelledPools]:
-    return serialization.unpack(json.loads(json.dumps(serialization.pack(answer))), list[SpelledPools])
+def spelled(answer: list[PoolListText]) -> list[PoolListText]:
+    return serialization.unpack(json.loads(json.dumps(serialization.pack(answer))), list[PoolListText])
 
 
-def read(answer: list[SpelledPools]) -> Any:
-    return json.loads(b"[%s]" % b",".join(Reader().parts(spelled(answer))))
+def read(answer: list[PoolListText]) -> Any:
+    return json.loads(b"[%s]" % b",".join(PoolListReader().parts(spelled(answer))))
 
 
 def as_shown(picture: pool_views.Picture, query: PoolQuery, *, factors: bool) -> Any:
@@ -119,15 +119,15 @@ CHANGES: list[tuple[Callable[[Scene], object], set[str]]] = [
 
 @pytest.mark.parametrize("factors", [False, True])
 def test_after_each_change_what_is_kept_is_what_would_be_spelled_anew(factors: bool) -> None:
-    scene, spelling, reader = Scene(), Spelling(), Reader()
-    query = SpelledPoolQuery(detail=True, factors=factors)
+    scene, spelling, reader = Scene(), PoolListTextCache(), PoolListReader()
+    query = PoolListQuery(detail=True, factors=factors)
     before: dict[str, str] = {}
     for number, (change, concerned) in enumerate(CHANGES):
         change(scene)
         picture = scene.picture()
-        answer = spelling.of(picture, query, None)
+        answer = spelling.selected(picture, query, None)
         found = json.loads(b"[%s]" % b",".join(reader.parts(spelled(answer))))
-        assert found == read(Spelling().of(picture, query, None)), number
+        assert found == read(PoolListTextCache().selected(picture, query, None)), number
         if "ud800" not in repr(scene.stats):  # which JSON cannot say
             assert found == as_shown(picture, PoolQuery(), factors=factors), number
         texts = dict(
@@ -145,16 +145,16 @@ def test_after_each_change_what_is_kept_is_what_would_be_spelled_anew(factors: b
 @pytest.mark.parametrize(
     ("query", "names"),
     [
-        (SpelledPoolQuery(), list(NAMES)),
-        (SpelledPoolQuery(name=NAMES[1], detail=True), [NAMES[1]]),
-        (SpelledPoolQuery(name="elsewhere", detail=True), []),
-        (SpelledPoolQuery(capabilities={"colour": "RED"}, detail=True, factors=True), list(NAMES)),
-        (SpelledPoolQuery(capabilities={"colour": "blue"}), []),
+        (PoolListQuery(), list(NAMES)),
+        (PoolListQuery(name=NAMES[1], detail=True), [NAMES[1]]),
+        (PoolListQuery(name="elsewhere", detail=True), []),
+        (PoolListQuery(capabilities={"colour": "RED"}, detail=True, factors=True), list(NAMES)),
+        (PoolListQuery(capabilities={"colour": "blue"}), []),
     ],
 )
-def test_a_part_of_the_pools_or_of_what_is_known_of_them(query: SpelledPoolQuery, names: list[str]) -> None:
+def test_a_part_of_the_pools_or_of_what_is_known_of_them(query: PoolListQuery, names: list[str]) -> None:
     picture = Scene().picture()
-    found = read(Spelling().of(picture, query, None))
+    found = read(PoolListTextCache().selected(picture, query, None))
     assert [pool["name"] for pool in found] == names
     if query.detail:
         assert found == as_shown(picture, query, factors=query.factors)

@@ -16,14 +16,15 @@ from tonnage.filters.chain import FilterChain
 from tonnage.quotas import limit_rows
 from tonnage.quotas.limits import Holder, Item, Place, Resource
 from tonnage.rpc.messages import Asked, CreateGroup, CreateVolume, ExtendVolume, PoolQuery, WhatIf
-from tonnage.scheduler.manager import SchedulerCore
+from tonnage.scheduler.manager import SchedulerManager
 
 
 @pytest.fixture
-def judged(core: SchedulerCore) -> SchedulerCore:
+def judged(core: SchedulerManager) -> SchedulerManager:
     """A scheduler that keeps its pool within its limits."""
     conf = SimpleNamespace(over_provisioning_calculation=Calculation.CINDER)
-    core._filters = FilterChain([CapacityFilter(conf)], Calculation.CINDER)
+    rules = core._decisions.rules
+    rules.apply(replace(rules.current, filters=FilterChain([CapacityFilter(conf)], Calculation.CINDER)))
     return core
 
 
@@ -35,7 +36,7 @@ def asked(size: int) -> Asked:
     return Asked(create=create(size))
 
 
-def test_a_question_has_no_effect_and_sees_what_was_asked_before(judged: SchedulerCore) -> None:
+def test_a_question_has_no_effect_and_sees_what_was_asked_before(judged: SchedulerManager) -> None:
     # 20 GiB, ratio 2.0: 40 GiB may be promised.
     question = WhatIf(requests=[asked(19), asked(19), asked(19)])
     for _ in range(2):
@@ -46,7 +47,7 @@ def test_a_question_has_no_effect_and_sees_what_was_asked_before(judged: Schedul
     assert pool.capabilities["in_flight_capacity_gb"] == 0
 
 
-def test_quotas_are_asked_first_and_each_request_sees_what_those_before_it_took(judged: SchedulerCore) -> None:
+def test_quotas_are_asked_first_and_each_request_sees_what_those_before_it_took(judged: SchedulerManager) -> None:
     place = Place(Holder.PROJECT, "p")
     judged._database.run(limit_rows.put, place, {Item(Resource.GIGABYTES): 8})
     group = Asked(group=CreateGroup(request_id="g", volumes=[create(1), create(2)]))
@@ -66,7 +67,7 @@ def test_quotas_are_asked_first_and_each_request_sees_what_those_before_it_took(
     assert judged.explain(replace(create(9), project_id="")).pool == f"{BACKEND}#p0"
 
 
-def test_what_if_says_what_would_be_and_what_is(judged: SchedulerCore) -> None:
+def test_what_if_says_what_would_be_and_what_is(judged: SchedulerManager) -> None:
     question = WhatIf(requests=[asked(15)], changes=Changes(ratios={BACKEND: 1.0}, reserved_percentage=50))
     [outlook] = judged.what_if(question)
     assert (outlook.volumes[0].pool, outlook.unchanged[0].pool) == (None, f"{BACKEND}#p0")
@@ -83,13 +84,13 @@ def test_what_if_says_what_would_be_and_what_is(judged: SchedulerCore) -> None:
         ([asked(1), Asked(group=CreateGroup(request_id="r", volumes=[]))], "a group takes at least one volume"),
     ],
 )
-def test_a_question_that_asks_for_nothing(judged: SchedulerCore, requests: list[Asked], said: str) -> None:
+def test_a_question_that_asks_for_nothing(judged: SchedulerManager, requests: list[Asked], said: str) -> None:
     with pytest.raises(errors.InvalidInput) as caught:
         judged.what_if(WhatIf(requests=requests))
     assert said in caught.value.message
 
 
-def test_the_growth_of_a_volume_that_is_not_there(judged: SchedulerCore) -> None:
+def test_the_growth_of_a_volume_that_is_not_there(judged: SchedulerManager) -> None:
     extend = ExtendVolume(request_id="r", volume_id=str(uuid.uuid4()), new_size_gb=5)
     with pytest.raises(errors.NotFound):
         judged.what_if(WhatIf(requests=[Asked(extend=extend)]))

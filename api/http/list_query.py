@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Query strings of lists: order, page, filters, and the link to the next page."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib import parse
+
+from msgspec import UNSET, UnsetType
+
+from tonnage.api.http import booleans
+from tonnage.api.http.http_request import Request
+from tonnage.api.schemas import response_bodies
+from tonnage.capacity import errors
+from tonnage.ledger.db import paging
+
+#: Parameters that are not filters.
+_CONTROL_PARAMETERS = frozenset(
+    {"limit", "marker", "offset", "sort", "sort_key", "sort_dir", "all_tenants", "with_count"}
+)
+
+#: Most digits of a number in a query.
+_DIGITS = 18
+
+
+def parameters(req: Request) -> Mapping[str, str]:
+    """Return the query parameters; for a repeated one, its last value.
+
+    Raises :class:`~tonnage.capacity.errors.InvalidInput` for text with NUL, which a database cannot compare.
+    """
+    found = {key: value[-1] if isinstance(value, list) else value for key, value in req.params.items()}
+    for key, value in found.items():
+        if "\x00" in key or "\x00" in value:
+            raise errors.InvalidInput(f"query parameter {key!r} cannot contain the character NUL")
+    return found
+
+
+def boolean(given: Mapping[str, str], name: str) -> bool:
+    """Return a boolean parameter; false if it is missing.
+
+    Raises :class:`~tonnage.capacity.errors.InvalidInput` for a value that is not a boolean.
+    """
+    text = given.get(name, "false")
+    if text not in booleans.WORDS:
+        raise errors.InvalidInput(f"{name} is {text!r}: expected true or false")
+    return booleans.WORDS[text]
+
+
+def _require_known_filters(names: Collection[str], known: Collection[str]) -> None:
+    """Raise :class:`~tonnage.capacity.errors.InvalidInput` with the unknown names, if there are any."""
+    unknown = sorted(set(names) - _CONTROL_PARAMETERS - set(known))
+    if unknown:
+        raise errors.InvalidInput(
+            f"Invalid filters {', '.join(unknown)} are found in query options; known are {', '.join(sorted(known))}."
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """The query parameters of an operation, for the validation of requests and for the OpenAPI document.
+
+    A list with pages has ``sort_keys``. ``required`` are filters that a request must have. ``patterns`` are regular
+    expressions for the values of filters. ``words`` maps parameters to their accepted values. ``other_parameters``
+    describes parameters with other names; if it is None, they are errors.
+    """
+
+    sort_keys: Collection[str] = ()
+    offset: bool = False
+    flags: Collection[str] = ()
+    filters: Collection[str] = ()
+    required: Collection[str] = ()
+    patterns: Mapping[str, str] = field(default_factory=dict)
+    words: Mapping[str, Collection[str]] = field(default_factory=dict)
+    other_parameters: str | None = None
+
+    def read(self, req: Request) -> Mapping[str, str]:
+        """Return the parameters of a request.
+
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown parameter or an invalid value.
+        """
+        given = parameters(req)
+        if self.other_parameters is None:
+            _require_known_filters(given.keys() - self.schemas().keys(), self.filters)
+        for name in self.required:
+            if not given.get(name):
+                raise errors.InvalidInput(f"query parameter {name} is missing")
+        for name in given.keys() & set(self.flags):
+            boolean(given, name)
+        for name in given.keys() & self.words.keys():
+            if given[name] not in self.words[name]:
+                raise errors.InvalidInput(f"{name} is {given[name]!r}: expected {', '.join(self.words[name])}")
+        return given
+
+    def select_filters(self, given: Mapping[str, str]) -> dict[str, str]:
+        """Return the filters among the parameters."""
+        return {name: value for name, value in given.items() if name in self.filters}
+
+    def schemas(self) -> dict[str, dict[str, Any]]:
+        """Return the JSON Schema of each parameter."""
+        text = {"type": "string"}
+        found: dict[str, dict[str, Any]] = dict.fromkeys(sorted(self.filters), text)
+        found |= {name: {"type": "string", "pattern": pattern} for name, pattern in self.patterns.items()}
+        found |= {name: {"type": "string", "minLength": 1} for name in self.required}
+        found |= {name: {"type": "string", "enum": list(words)} for name, words in self.words.items()}
+        found |= {name: {"type": "string", "enum": list(booleans.WORDS)} for name in self.flags}
+        if self.sort_keys:
+            keys = "|".join(sorted(self.sort_keys))
+            one = f"({keys})(:(asc|desc))?"
+            number = {"type": "integer", "minimum": 0, "maximum": 10**_DIGITS - 1}
+            found |= {
+                "limit": number,
+                "marker": text,
+                "offset": number if self.offset else {"type": "integer", "const": 0},
+                "sort": {"type": "string", "pattern": f"^{one}(,{one})*$"},
+                "sort_key": {"type": "string", "enum": sorted(self.sort_keys)},
+                "sort_dir": {"type": "string", "enum": ["asc", "desc"]},
+            }
+        return found
+
+
+#: No parameters. Others are ignored, as clients of other releases may send some.
+NO_PARAMETERS = Query(other_parameters="ignored")
+
+
+@dataclass(frozen=True, slots=True)
+class Paginator:
+    """Reads the page from the parameters of a request. ``max_limit`` is the option ``osapi_max_limit``."""
+
+    max_limit: int
+
+    def page(self, given: Mapping[str, str]) -> paging.Page:
+        """Return the requested page. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
+        limit = given.get("limit")
+        if limit is not None and not is_number(limit):
+            raise errors.InvalidInput(f"limit is {limit!r}: expected a whole number from 0 to {self.max_limit}")
+        if given.get("offset", "0") != "0":
+            raise errors.InvalidInput(f"offset is {given['offset']!r}: go on from an item with marker instead")
+        return paging.Page(
+            limit=self.max_limit if limit is None else min(int(limit), self.max_limit),
+            marker=given.get("marker"),
+            order=_order(given),
+        )
+
+    def links(self, req: Request, page: paging.Page, items: Sequence[Any]) -> list[response_bodies.Link] | UnsetType:
+        """Return the link to the next page, UNSET if this page is not full."""
+        if not items or len(items) < page.limit:
+            return UNSET
+        query = parse.urlencode({**parameters(req), "limit": page.limit, "marker": items[-1].id})
+        return [response_bodies.Link("next", f"{req.prefix}{parse.quote(req.path)}?{query}")]
+
+
+def is_number(text: str) -> bool:
+    """Return whether a text is a whole number of at most 18 digits, without a sign."""
+    return text.isascii() and text.isdigit() and len(text) <= _DIGITS
+
+
+def _order(given: Mapping[str, str]) -> tuple[paging.Order, ...]:
+    if "sort" in given:
+        if "sort_key" in given or "sort_dir" in given:
+            # The text is that of Cinder.
+            raise errors.InvalidInput(
+                "The 'sort_key' and 'sort_dir' parameters are deprecated and cannot be used with the 'sort' parameter."
+            )
+        pairs = [item.strip().partition(":") for item in given["sort"].split(",")]
+        wanted = [(key, direction or "desc") for key, _, direction in pairs]
+    elif "sort_key" in given or "sort_dir" in given:
+        wanted = [(given.get("sort_key", "created_at"), given.get("sort_dir", "desc"))]
+    else:
+        return paging.Page(limit=0).order  # type: ignore[return-value]
+    for _, direction in wanted:
+        if direction not in ("asc", "desc"):
+            raise errors.InvalidInput(f"sort direction is {direction!r}: expected asc or desc")
+    return tuple(paging.Order(key, direction == "desc") for key, direction in wanted)

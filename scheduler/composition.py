@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The composition of a scheduler: its parts, built in two groups around one decision thread."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tonnage.filters.chain import FilterChain
+from tonnage.ledger.db.database import Database
+from tonnage.notifications.announcer import Announcer
+from tonnage.rpc.batching.command_sender import AgentMessages
+from tonnage.scheduler.claims.dispatcher import Dispatcher
+from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
+from tonnage.scheduler.claims.periodic_tasks import PeriodicTasks, Purge
+from tonnage.scheduler.claims.sweep import ClaimRecovery, Sweep, SweepTimer
+from tonnage.scheduler.claims.volume_operations import VolumeOperations
+from tonnage.scheduler.cluster.membership import Membership
+from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
+from tonnage.scheduler.compute.instance_hosts import InstanceHosts
+from tonnage.scheduler.compute.nova import Nova
+from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
+from tonnage.scheduler.decisions.decision_thread import DecisionThread
+from tonnage.scheduler.decisions.placement_requests import Move, Retry
+from tonnage.scheduler.decisions.placer import Placer
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.decisions.rules_in_force import RulesInForce
+from tonnage.scheduler.host_manager import HostManager
+from tonnage.scheduler.reports.audit_thread import AuditThread
+from tonnage.scheduler.reports.backend_monitor import BackendMonitor
+from tonnage.scheduler.reports.cache_refresh import CacheRefresh
+from tonnage.scheduler.reports.capacity_alerts import CapacityAlerts
+from tonnage.scheduler.reports.deferred_reports import DeferredReports
+from tonnage.scheduler.reports.driver_audit import DriverAudit
+from tonnage.scheduler.reports.registration import Registration
+from tonnage.scheduler.reports.report_handler import ReportHandler
+from tonnage.scheduler.settings import Settings
+from tonnage.scheduler.simulation.decision_log import DecisionLog, LogFile
+from tonnage.scheduler.simulation.simulator import Simulator, Snapshot
+
+Clock = Callable[[], float]
+
+#: Seconds between two searches of the ledger for claims without progress, and between two heartbeats; less where a
+#: scheduler counts as down sooner.
+_SWEEP = 10.0
+
+#: The longest time in seconds that the scheduler whose turn it is may take for a report before another applies it.
+_PATIENCE = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Integrations:
+    """Optional collaborators: a file for the decision log, Nova, and the sender of announcements."""
+
+    log_file: LogFile | None = None
+    nova: Nova | None = None
+    announcer: Announcer | None = None
+
+
+class Foundation:
+    """The parts that all others use: the ledger, the cache of it, the other schedulers and the decision thread."""
+
+    def __init__(self, settings: Settings, database: Database, clock: Clock = time.monotonic) -> None:
+        self.settings = settings
+        self.database = database
+        self.clock = clock
+        self.sweep = min(_SWEEP, settings.service_down_time / 3)
+        self.hosts = HostManager(settings.default_ratio, settings.calculation, settings.service_down_time)
+        self.cache_refresh = CacheRefresh(self.hosts, clock)
+        self.membership = Membership(settings, database, self.sweep)
+        self.rules_agreement = RulesAgreement(database, self.cache_refresh, self.membership, clock)
+
+    def silence(self, backend: str) -> float:
+        """Return for how many seconds a backend has been silent."""
+        return self.hosts.silence(backend, self.clock())
+
+    def figures_age(self, pool: str) -> float:
+        """Return the age in seconds of the figures of a pool."""
+        return self.hosts.age(pool, self.clock())
+
+
+class DecisionParts:
+    """The parts that decide requests, to place them or to answer questions."""
+
+    def __init__(
+        self,
+        base: Foundation,
+        rules: Rules,
+        dispatcher: Dispatcher,
+        thread: DecisionThread,
+        integrations: Integrations,
+    ) -> None:
+        settings, file = base.settings, integrations.log_file
+        log = None if file is None else DecisionLog(file, settings.host, base.hosts, base.clock)
+        self._base = base
+        self._thread = thread
+        self._state = BackendStateFilter(base.silence, settings.service_down_time, base.figures_age)
+        self.rules = RulesInForce(self.with_state_filter(rules), log)
+        self.placer = Placer(
+            base.database,
+            base.cache_refresh,
+            self.rules,
+            dispatcher,
+            settings.quotas,
+            base.rules_agreement,
+            thread,
+        )
+        self.instance_hosts = InstanceHosts(base.database, integrations.nova)
+        self.simulator = Simulator(base.database, settings.quotas)
+
+    def with_state_filter(self, rules: Rules) -> Rules:
+        """Return rules whose first filter is the one of the state of backends, which is always enabled."""
+        filters = FilterChain([self._state, *rules.filters.filters], rules.calculation)
+        return Rules(filters, rules.weighers, rules.calculation)
+
+    def snapshot(self) -> Snapshot:
+        """Return everything that decides now. Belongs to the decision thread."""
+        hosts = self._base.hosts
+        return Snapshot(
+            hosts.table.snapshot(),
+            self.rules.current,
+            hosts.default_ratio,
+            dict(hosts.entries),
+            self._base.settings.availability_zone,
+        )
+
+    def place_later(self, work: Retry | Move) -> None:
+        """Have a volume placed or moved in a later batch, once the host of its instance is known."""
+        self.instance_hosts.locate_later(work, self._submit)
+
+    def _submit(self, work: Retry | Move) -> None:
+        self._thread.submit(self.placer.place, work)
+
+
+class ReportParts:
+    """The parts that apply reports and outcomes of agents, and that recover claims without progress."""
+
+    def __init__(
+        self,
+        base: Foundation,
+        decisions: DecisionParts,
+        dispatcher: Dispatcher,
+        agents: AgentMessages,
+        announcer: Announcer | None,
+    ) -> None:
+        settings, database, hosts, clock = base.settings, base.database, base.hosts, base.clock
+        cache_refresh = base.cache_refresh
+        self.audit = AuditThread(DriverAudit(database), agents, clock)
+        self.alerts = None if announcer is None else CapacityAlerts(hosts, announcer)
+        outcome_handler = OutcomeHandler(database, hosts, dispatcher, settings.max_attempts, decisions)
+        self.registration = Registration(database, cache_refresh, dispatcher, agents, self.audit)
+        self.report_handler = ReportHandler(
+            database, cache_refresh, self.registration, outcome_handler, clock, self.alerts, self.audit
+        )
+        patience = min(_PATIENCE, settings.service_down_time / 10)
+        self.deferred_reports = DeferredReports(
+            database, cache_refresh, self.registration, self.report_handler, clock, patience
+        )
+        self.sweep_timer = SweepTimer(base.sweep, clock)
+        recovery = ClaimRecovery(settings, hosts, dispatcher, outcome_handler, decisions, clock)
+        self.periodic_tasks = PeriodicTasks(
+            [
+                self.deferred_reports,
+                BackendMonitor(database, cache_refresh, clock),
+                Sweep(
+                    database,
+                    self.sweep_timer,
+                    base.membership,
+                    base.rules_agreement,
+                    decisions.rules,
+                    cache_refresh,
+                    recovery,
+                ),
+                Purge(database, clock, announcer),
+            ]
+        )
+        self.operations = VolumeOperations(database, hosts, dispatcher, self.sweep_timer, settings.quotas)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The booking plan of a batch: the changes of one transaction, and the answers and commands that follow its commit."""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tonnage.capacity import errors
+from tonnage.capacity.decision import Decision, Placement, Refusal
+from tonnage.capacity.names import backend_of
+from tonnage.capacity.request import Request
+from tonnage.ledger.catalog import volumes
+from tonnage.ledger.claims.bookings import Booking
+from tonnage.ledger.claims.request_keys import FINAL, Key
+from tonnage.quotas.quota_budget import Allowance
+from tonnage.rpc.messages import Answer, CreateGroup, GroupAnswer
+from tonnage.scheduler.decisions.decider import RequestDecision
+from tonnage.scheduler.decisions.placement_requests import Retry, Work, answered_key, key_of, purpose
+from tonnage.scheduler.decisions.pool_selection import physical_gb
+from tonnage.scheduler.decisions.request_spec import NotNow, RequestSpec
+from tonnage.scheduler.host_manager import HostManager
+
+
+@dataclass(slots=True)
+class BookingPlan:
+    """The bookings, request keys and answers of a batch.
+
+    ``budget`` has the quotas that the batch uses, None if nothing is limited. ``answers`` is by the index of the
+    request. ``retyped`` are volumes that get another type in their pools, ``failed`` maps volumes that no pool is left
+    for to the reason. ``doubtful`` are requests that may find a pool by newer figures. ``hint_targets`` maps the
+    volumes named by hints of volumes that are tried again to the pools that the decision saw them in.
+    """
+
+    hosts: HostManager
+    budget: Allowance | None = None
+    answers: dict[int, Answer | GroupAnswer | Exception] = field(default_factory=dict, init=False)
+    bookings: list[Booking] = field(default_factory=list, init=False)
+    keys: list[Key] = field(default_factory=list, init=False)
+    decisions: list[tuple[RequestSpec, Decision]] = field(default_factory=list, init=False)
+    retyped: list[volumes.Retyped] = field(default_factory=list, init=False)
+    doubtful: list[Request] = field(default_factory=list, init=False)
+    failed: dict[str, str] = field(default_factory=dict, init=False)
+    hint_targets: dict[str, int | None] = field(default_factory=dict, init=False)
+
+    def add(self, item: Work, decided: RequestDecision) -> Answer | GroupAnswer:
+        """Plan the bookings of a decision and return the answer to the request."""
+        for spec in decided.specs:
+            self.hint_targets.update(spec.hint_targets)
+        if isinstance(decided.found, Refusal):
+            self._refuse(item, decided, decided.found)
+        elif decided.stays:
+            [spec], [placement] = decided.specs, decided.found
+            self.retyped.append(
+                volumes.Retyped(
+                    volume_id=spec.volume_id, pool_id=spec.source_pool_id, volume_type_id=spec.volume_type_id or ""
+                )
+            )
+            self.decisions.append((spec, placement))
+        else:
+            for spec, placement in zip(decided.specs, decided.found, strict=True):
+                self._book(spec, placement)
+                self.decisions.append((spec, placement))
+        answer = _answer(item, decided)
+        if key_of(item):
+            self.keys.append(answered_key(item, answer))
+        return answer
+
+    def fail(self, item: Work, error: errors.TonnageError) -> errors.TonnageError:
+        """Plan the consequences of an error that a request is answered with, and return it."""
+        key = key_of(item)
+        if key and isinstance(error, FINAL):
+            self.keys.append(Key.refused(key, *purpose(item), error))
+        if isinstance(item, Retry) and not isinstance(error, NotNow):
+            # The source of a clone is gone, for example: the volume would be tried again and again.
+            self.failed[item.volume_id] = error.message
+        return error
+
+    def _refuse(self, item: Work, decided: RequestDecision, refusal: Refusal) -> None:
+        if refusal.excess is None:
+            self.doubtful += decided.doubtful
+        if isinstance(item, Retry):
+            self.failed[item.volume_id] = refusal.message
+        self.decisions += [(spec, refusal) for spec in decided.specs]
+
+    def _book(self, spec: RequestSpec, placement: Placement) -> None:
+        """Add the claim of a placement."""
+        hosts = self.hosts
+        entry = hosts.entries[placement.pool]
+        backend = hosts.backend(backend_of(placement.pool))
+        if backend is None:
+            raise errors.NotFound(f"the backend of pool {placement.pool} has gone")
+        sharing = self._sharing(placement.pool)
+        self.bookings.append(
+            Booking(
+                id=str(uuid.uuid4()),
+                request_id=spec.request.request_id,
+                volume_id=spec.volume_id,
+                verb=spec.request.operation.value,
+                pool_id=entry.id,
+                pool_name=placement.pool,
+                backend_id=backend.id,
+                generation=entry.generation,
+                size_gb=spec.request.size_gb,
+                physical_gb=physical_gb(placement, spec.request, spec.copied_gb),
+                target_size_gb=spec.target_size_gb,
+                provisioning=placement.provisioning,
+                availability_zone=backend.availability_zone,
+                volume=spec.new_volume,
+                requested_zone=spec.request.availability_zone,
+                storage_id=entry.stats.storage_id,
+                sharing=[hosts.entries[name].id for name in sharing] if len(sharing) > 1 else (),
+                source=spec.source,
+                source_pool_id=spec.source_pool_id,
+                clone_of=spec.clone_of,
+                volume_type_id=spec.volume_type_id,
+                group_id=None if spec.group is None else spec.group.id,
+            )
+        )
+
+    def _sharing(self, pool: str) -> Sequence[str]:
+        """Return the names of the pools that draw on the same storage, the pool itself among them."""
+        index = self.hosts.table.index(pool)
+        if index is None:
+            raise errors.NotFound(f"pool {pool} has gone")
+        return self.hosts.table.sharing(index)
+
+
+def _answer(item: Work, decided: RequestDecision) -> Answer | GroupAnswer:
+    """Return the answer to a request that has been decided."""
+    if isinstance(decided.found, Refusal):
+        if isinstance(item, CreateGroup):
+            return GroupAnswer(refusal=decided.found)
+        return Answer(volume_id=decided.specs[0].volume_id, refusal=decided.found)
+    answers = [
+        Answer(volume_id=spec.volume_id, pool=placement.pool, provisioning=placement.provisioning)
+        for spec, placement in zip(decided.specs, decided.found, strict=True)
+    ]
+    return GroupAnswer(volumes=answers) if isinstance(item, CreateGroup) else answers[0]

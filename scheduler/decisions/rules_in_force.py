@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules that decide at present, and everything that follows a change of them. Belongs to the decision thread."""
+
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.ignored_hints import IgnoredHints
+from tonnage.scheduler.simulation.decision_log import DecisionLog
+
+
+class RulesInForce:
+    """The rules that decide at present (``current``), with the ``log`` of decisions that records them.
+
+    ``ignored_hints`` warns of hints that no filter reads.
+    """
+
+    def __init__(self, rules: Rules, log: DecisionLog | None = None) -> None:
+        self.log = log
+        self.apply(rules)
+
+    def apply(self, rules: Rules) -> None:
+        """Decide by other rules from now on."""
+        self.current = rules
+        self.ignored_hints = IgnoredHints(rules.filters.filters)
+        if self.log is not None:
+            self.log.apply_rules(rules)
+
+    def apply_calculation(self, calculation: Calculation) -> None:
+        """Decide by another calculation from now on."""
+        self.apply(self.current.judged_by(calculation))

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The step of requests for several volumes at once: the members that are packed together."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from tonnage.capacity.request import Request
+from tonnage.filters import affinity
+from tonnage.rpc.messages import CreateGroup, CreateVolume
+from tonnage.scheduler.decisions.request_spec import Group, RequestSpec
+from tonnage.scheduler.decisions.steps.group_packing import Member
+
+
+def members(item: CreateGroup, specs: Sequence[RequestSpec]) -> list[Member]:
+    """Return the members of a request, with the indexes of other members that their hints name."""
+    ids = [message.volume_id for message in item.volumes]
+    same, different = (
+        bound_members(ids, {one.volume_id: affinity.hinted_volumes(one.hints, hint) for one in item.volumes})
+        for hint in (affinity.SAME_HOST, affinity.DIFFERENT_HOST)
+    )
+    mates = _mates([spec.group for spec in specs])
+    return [
+        Member(
+            request=_without_members(spec.request, item.volumes[number], ids),
+            copied_gb=spec.copied_gb,
+            same=same[number],
+            different=different[number],
+            mates=mates[number],
+            group=spec.group,
+        )
+        for number, spec in enumerate(specs)
+    ]
+
+
+def bound_members(ids: Sequence[str], named: Mapping[str, Sequence[str]]) -> dict[int, frozenset[int]]:
+    """Return for the index of each member those of the members that it names, or that name it.
+
+    ``named`` maps each volume id to the volume ids in its hint.
+    """
+    places = {volume_id: number for number, volume_id in enumerate(ids)}
+    found: dict[int, set[int]] = {number: set() for number in range(len(ids))}
+    for volume_id, others in named.items():
+        for other in others:
+            if other in places and other != volume_id:
+                found[places[volume_id]].add(places[other])
+                found[places[other]].add(places[volume_id])
+    return {number: frozenset(others) for number, others in found.items()}
+
+
+def _mates(groups: Sequence[Group | None]) -> list[frozenset[int]]:
+    """Return for each member the indexes of the others that are for the same group of the ledger."""
+    places: dict[str, set[int]] = {}
+    for number, group in enumerate(groups):
+        if group is not None:
+            places.setdefault(group.id, set()).add(number)
+    return [
+        frozenset() if group is None else frozenset(places[group.id] - {number}) for number, group in enumerate(groups)
+    ]
+
+
+def _without_members(request: Request, message: CreateVolume, ids: Sequence[str]) -> Request:
+    """Return a member's request without hints that name other members only: these are placed with it."""
+    same, different = (
+        all(volume_id in ids for volume_id in affinity.hinted_volumes(message.hints, hint))
+        for hint in (affinity.SAME_HOST, affinity.DIFFERENT_HOST)
+    )
+    return replace(
+        request,
+        same_backends=None if same else request.same_backends,
+        different_backends=None if different else request.different_backends,
+    )

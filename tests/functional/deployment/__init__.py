@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small Tonnage deployments for functional tests.
+
+:class:`Deployment` runs the real processes. :mod:`tests.functional.deployment.in_process` runs several schedulers as
+threads of the test process, for tests that patch the ledger's code or count its transactions.
+"""
+
+from tests.functional.deployment.configuration import Addresses, Credentials, render
+from tests.functional.deployment.deployment import Deployment
+from tests.functional.deployment.processes import COMMANDS, CommandResult, Process, run_process
+from tests.functional.deployment.rest_client import RestClient
+from tests.functional.deployment.standalone import standalone, thin_and_thick
+from tests.functional.deployment.threads import run_concurrently
+
+GIB = 2**30
+
+__all__ = [
+    "COMMANDS",
+    "GIB",
+    "Addresses",
+    "CommandResult",
+    "Credentials",
+    "Deployment",
+    "Process",
+    "RestClient",
+    "render",
+    "run_concurrently",
+    "run_process",
+    "standalone",
+    "thin_and_thick",
+]

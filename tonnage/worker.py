@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A thread that does the same piece of work again and again."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds until the next call after one that raised an exception, if the worker is not woken before.
+RETRY_SECONDS = 5.0
+
+
+class Worker:
+    """A daemon thread that calls ``run_once`` when it is woken, and when a time has passed.
+
+    ``run_once`` returns the seconds until its next call, or None for the usual ``period``. A ``period`` of None means:
+    not before the worker is woken. The first call comes one period after the start. Calls never overlap; a wake-up
+    during a call leads to another call at once.
+
+    An exception of ``run_once`` is logged and does not end the thread. A ``run_once`` that may take long should look at
+    :attr:`stopping`, and wait with :meth:`pause`.
+    """
+
+    def __init__(self, name: str, run_once: Callable[[], float | None], period: float | None = None) -> None:
+        self._run_once = run_once
+        self._period = period
+        self._changed = threading.Condition()
+        self._woken = False
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the worker has been told to stop."""
+        return self._stopping
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread has been started and has not ended."""
+        return self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Call ``run_once`` soon; may be called before the start, and from ``run_once`` itself."""
+        with self._changed:
+            self._woken = True
+            self._changed.notify_all()
+
+    def pause(self, seconds: float) -> bool:
+        """Wait within ``run_once``, whether woken or not; return at once with False when the worker is to stop."""
+        with self._changed:
+            return not self._changed.wait_for(lambda: self._stopping, seconds)
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Make no further call, and wait until the one under way has ended; return whether the thread has ended.
+
+        ``timeout`` is the most seconds to wait, None: without limit. The thread of a call that takes longer ends with
+        the process. Called by ``run_once`` itself it does not wait.
+        """
+        with self._changed:
+            self._stopping = True
+            self._changed.notify_all()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        seconds = self._period
+        while self._wait(seconds):
+            try:
+                seconds = self._run_once()
+            except Exception:
+                LOG.exception("The worker %s failed and goes on", self._thread.name)
+                seconds = RETRY_SECONDS
+            else:
+                if seconds is None:
+                    seconds = self._period
+
+    def _wait(self, seconds: float | None) -> bool:
+        """Wait until the next call is due; return False when the worker is to stop."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._stopping or self._woken, seconds)
+            self._woken = False
+            return not self._stopping
