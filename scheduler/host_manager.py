@@ -326,7 +326,7 @@ class HostManager:
         backend.seq, backend.covers, backend.last_seen = message.seq, message.covers, now
         # The cache and the ledger have to agree: schedulers that read it there must not take the figures for newer.
         age = diff.report.age
-        backend.set_collected(now - age, self.names(diff.report.unusable))
+        backend.set_collected(now - age, self.names(diff.report.unusable) if diff.report.unusable else ())
         backend.reported_here = True
         backend.reported_at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age)
         changed = []
@@ -345,7 +345,8 @@ class HostManager:
             self.entries[name] = PoolEntry(pool_id, generation, stats, diff.raw[name], counters, ratio)
             changed.append(name)
         self.reset(changed)
-        self.forget_pools(diff.vanished)
+        if diff.vanished:
+            self.forget_pools(diff.vanished)
         self.update_status(backend, now)
 
 

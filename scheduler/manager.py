@@ -45,7 +45,6 @@ from tonnage.rpc.messages import (
 )
 from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery
 from tonnage.scheduler.claims.dispatcher import Dispatcher
-from tonnage.scheduler.claims.volume_operations import run_over
 from tonnage.scheduler.composition import Clock, DecisionParts, Foundation, Integrations, ReportParts
 from tonnage.scheduler.decisions import lookups, quota_demands, resolution
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
@@ -193,7 +192,7 @@ class SchedulerManager:
 
     def stamps(self, query: StampQuery) -> dict[str, int]:
         """Return the stamps of shared storages, for a report that begins."""
-        return run_over(self._database, reports.stamp, query.storage_ids)
+        return self._database.run_past_duplicates(reports.stamp, query.storage_ids)
 
     def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt]:
         """Apply the outcomes of operations."""

@@ -37,7 +37,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 #: Functions at which background work begins, by file name and function name. A trace skips each call of one, with all
 #: that it calls, unless the trip is about that work.
-_PERIODIC = {"run_periodic_tasks", "_keep_house"}
+_PERIODIC = {"run_periodic_tasks", "_keep_house", "check_terminal"}
 _REPORTING = {"_report", "reports"}
 _LISTING = {"_tell_list", "listings"}
 _AUDITING = {"work", "_audit"}

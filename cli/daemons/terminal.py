@@ -50,12 +50,12 @@ def handle_hangup(reload: Callable[[], object]) -> Callable[[], None]:
         if not ends():
             reload()
 
-    def look() -> None:
+    def check_terminal() -> None:
         if os.getpgrp() == os.getsid(0):
             ends()
 
     signal.signal(signal.SIGHUP, handle)
-    return look
+    return check_terminal
 
 
 def survives_hangup() -> bool:

@@ -17,6 +17,7 @@ import msgspec
 import sqlalchemy as sa
 import tenacity
 from oslo_config import cfg
+from oslo_db import exception
 from oslo_db.sqlalchemy import exc_filters
 from sqlalchemy import event, orm
 
@@ -143,7 +144,8 @@ class Database:
             except Exception as error:
                 commit_lost = commit_lost or (work_done and not db_errors.is_collision(error))
                 raise
-            self._connectivity.record_answer()
+            if self._connectivity.failing:
+                self._connectivity.record_answer()
             return result
 
         return self._run(attempt_once)
@@ -160,6 +162,13 @@ class Database:
                     sure = attempts.failures > 1 or not self._max_retries
                     (self._connectivity.record_loss if sure else self._connectivity.record_failure)(error)
                 raise
+
+    def run_past_duplicates(self, work: Callable[..., T], *args: Any) -> T:
+        """Run ``work`` as :meth:`run` does, and once more if another process has just inserted the same row."""
+        try:
+            return self.run(work, *args)
+        except exception.DBDuplicateEntry:
+            return self.run(work, *args)
 
     def remove(self, work: Callable[..., object], *args: Any, **kwargs: Any) -> None:
         """Run ``work`` as :meth:`run` does, and ignore NotFound where an earlier attempt may have removed the rows.
@@ -222,7 +231,8 @@ class Database:
         except Exception:
             session.close()
             raise
-        self._connectivity.record_answer()
+        if self._connectivity.failing:
+            self._connectivity.record_answer()
         return session
 
     def _open_without_retries(self, snapshot: bool) -> orm.Session:

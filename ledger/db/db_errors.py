@@ -50,7 +50,8 @@ class Connectivity:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._turn = threading.Lock()
-        self._failing = False
+        #: Whether the last attempt failed.
+        self.failing = False
         self._last_error = ""
         self.lost = False
         #: Number of times that the database has answered again.
@@ -79,10 +80,10 @@ class Connectivity:
 
     def record_answer(self) -> None:
         """Record that the database has answered."""
-        if not self._failing:
+        if not self.failing:
             return
         with self._lock:
-            was_failing, self._failing, self.lost = self._failing, False, False
+            was_failing, self.failing, self.lost = self.failing, False, False
             self.returns += was_failing
         if was_failing:
             LOG.info("The database can be reached again")
@@ -90,14 +91,14 @@ class Connectivity:
     def record_failure(self, error: BaseException) -> None:
         """Record that the database has not answered and is tried again."""
         with self._lock:
-            was_failing, self._failing = self._failing, True
+            was_failing, self.failing = self.failing, True
         if not was_failing:
             LOG.info("The database does not answer and is retried: %s", first_line(error))
 
     def record_loss(self, error: BaseException) -> None:
         """Record that the database has not answered any of the retries."""
         with self._lock:
-            lost, self.lost, self._failing = self.lost, True, True
+            lost, self.lost, self.failing = self.lost, True, True
             self._last_error = first_line(error)
         if not lost:
             LOG.error("The database cannot be reached; requests are refused until it answers: %s", first_line(error))

@@ -87,10 +87,10 @@ def apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied | Non
     The result is None for a report that was not applied: its epoch is over, it was not compared with the last report
     that was applied, or its limits follow from outdated rules.
     """
-    heard = _record(session, reports)
+    accepted = _record(session, reports)
     results: list[Applied | None] = [None] * len(reports)
-    applied = _apply(session, [reports[number] for number in heard], list(heard.values()))
-    for number, each in zip(heard, applied, strict=True):
+    applied = _apply(session, [reports[number] for number in accepted], list(accepted.values()))
+    for number, each in zip(accepted, applied, strict=True):
         results[number] = each
     return results
 
@@ -116,25 +116,26 @@ def _record(session: orm.Session, reports: Sequence[Report]) -> dict[int, _LastR
         .with_for_update()
     )
     last = {row[0]: (row[1], int(row[2]), int(row[3]), int(row[4]), _LastReport(row[5], row[6])) for row in rows}
-    heard: dict[int, _LastReport] = {}
+    accepted: dict[int, _LastReport] = {}
     for number, report in enumerate(reports):
         epoch, seq, covers, rules, before = last.get(report.backend_id, (0, 0, 0, 0, _LastReport(None, 0.0)))
         known = (epoch, seq, rules) == (report.epoch, report.base, report.rules)
         if known and seq < report.seq and covers <= report.covers:
-            heard[number] = before
+            accepted[number] = before
     given = [
         {"of": report.backend_id, "seq": report.seq, "covers": report.covers, "age": report.age}
-        for report in (reports[number] for number in heard)
+        for report in (reports[number] for number in accepted)
     ]
     if given:
         session.connection().execute(_RECORD, sorted(given, key=lambda each: each["of"]))
-    return heard
+    return accepted
 
 
 def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_LastReport]) -> list[Applied]:
     pool, claim = models.Pool, models.Claim
     ids = [
-        {figure.name: figure.id for figure in report.figures if figure.id is not None} | _insert(session, report)
+        {figure.name: figure.id for figure in report.figures if figure.id is not None}
+        | (_insert(session, report) if any(figure.id is None for figure in report.figures) else {})
         for report in reports
     ]
     unusable = {pool_id for report in reports for pool_id in report.unusable}
@@ -149,7 +150,7 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_La
         if row[1] not in unusable
     }
     written = {pool_id for each in ids for pool_id in each.values()}
-    heard = {pool_id for _, pool_id in waiting}
+    covered = {pool_id for _, pool_id in waiting}
     storages = {storage for report in reports for storage in report.storages}
     storages |= {figure.storage_id for report in reports for figure in report.figures if figure.storage_id is not None}
     backend_of: dict[int, int] = {pool_id: backend_id for backend_id, pool_id in waiting}
@@ -163,21 +164,23 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_La
             )
         )
         backend_of.update({row[0]: row[1] for row in found if row[0] not in unusable})
-        heard |= backend_of.keys()
+        covered |= backend_of.keys()
     on_storage: Mapping[int, str | None] = {}
     # If more than capacities has changed, a pool may have left its storage, and the other pools there must stop
     # counting it.
     moved = any(figure.changes_decisions for report in reports for figure in report.figures)
     if waiting or storages or vanished or moved or unusable:
-        locked = pool_counters.lock(session, written | heard | vanished | unusable, storages)
+        locked = pool_counters.lock(session, written | covered | vanished | unusable, storages)
         on_storage = locked.storages
         storages |= locked.shared()
     _write(session, reports, ids)
     for report, last in zip(reports, before, strict=True):
-        _keep(session, report.unusable, last)
+        if report.unusable:
+            _keep(session, report.unusable, last)
     # Pools with unchanged figures are not written, except for their coverage where a claim waits for it.
     of_backend = {report.backend_id: report for report in reports}
-    _cover(session, {pool_id: of_backend[backend_of[pool_id]] for pool_id in heard - written}, on_storage)
+    if covered - written:
+        _cover(session, {pool_id: of_backend[backend_of[pool_id]] for pool_id in covered - written}, on_storage)
     if vanished:
         session.execute(
             sa.update(pool)
@@ -185,8 +188,9 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_La
             .values(present=False, generation=pool.generation + 1)
             .execution_options(synchronize_session=False)
         )
-    _contain(session, [of_backend[backend_id] for backend_id in sorted({backend_id for backend_id, _ in waiting})])
-    pool_counters.recount_in_flight(session, [pool_id for _, pool_id in waiting])
+    if waiting:
+        _contain(session, [of_backend[backend_id] for backend_id in sorted({backend_id for backend_id, _ in waiting})])
+        pool_counters.recount_in_flight(session, [pool_id for _, pool_id in waiting])
     others = pool_counters.recount_shared(session, storages)
     result = _result(session, written | {pool_id for _, pool_id in waiting} | others)
     # Each result has the counters of all pools, as any report may change the shared in-flight counters of the others.
@@ -334,9 +338,9 @@ def _cover(session: orm.Session, reports: Mapping[int, Report], storages: Mappin
 def _contain(session: orm.Session, reports: Sequence[Report]) -> None:
     """Mark the claims that the reports contain; delete released claims that no other pool has to see."""
     for of_all in (_DROP, _CONTAIN):
-        heard = [_ended(report) for report in reports if not report.unusable]
-        if heard:
-            session.connection().execute(of_all, heard)
+        complete = [_ended(report) for report in reports if not report.unusable]
+        if complete:
+            session.connection().execute(of_all, complete)
         for report in reports:
             if report.unusable:
                 but_for = of_all.where(_CLAIM.c.pool_id.not_in(sorted(report.unusable)))

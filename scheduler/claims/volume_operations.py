@@ -56,7 +56,7 @@ class VolumeOperations:
         """Order deletions, all in one transaction."""
         orders = [(message.volume_id, message.request_id) for message in messages]
         try:
-            begun = run_over(self._database, deletions.begin, orders)
+            begun = self._database.run_past_duplicates(deletions.begin, orders)
         except errors.Unavailable as error:
             return [error for _ in messages]
         self._send([each.claim_id for each in begun if isinstance(each, deletions.Deletion)])
@@ -140,14 +140,14 @@ class VolumeOperations:
     def _once(self, key: request_keys.Key, work: Callable[..., Result], *args: Any) -> Result:
         """Run the transaction of a request, and keep a final refusal as its answer."""
         try:
-            return run_over(self._database, work, *args)
+            return self._database.run_past_duplicates(work, *args)
         except request_keys.FINAL as error:
             refused = request_keys.Key.refused(key.request_id, key.volume_id, key.verb, error)
             try:
                 self._database.run(request_keys.keep, [refused])
             except db_exc.DBDuplicateEntry:
                 # It has an answer already, an earlier one or one of another scheduler just now.
-                return run_over(self._database, work, *args)
+                return self._database.run_past_duplicates(work, *args)
             raise
 
     def _set_backend_state(self, message: SetBackendState) -> None:
@@ -170,14 +170,6 @@ class VolumeOperations:
             pending = backends.load_pending(session, ids=ids)
         for claim in pending:
             self._dispatcher.send(claim)
-
-
-def run_over(database: Database, work: Callable[..., Result], *args: Any) -> Result:
-    """Run a transaction, and run it once more if another scheduler has just inserted the same row."""
-    try:
-        return database.run(work, *args)
-    except db_exc.DBDuplicateEntry:
-        return database.run(work, *args)
 
 
 def _answered(work: Callable[[Message], None], message: Message) -> Exception | None:

@@ -12,10 +12,10 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.names import backend_of
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
-from tonnage.capacity.reports.figure_lifetime import LIFETIME
 from tonnage.capacity.request import Operation, Request
 from tonnage.filters.base import Filter
 from tonnage.filters.capacity import CapacityFilter
+from tonnage.scheduler.reports.backend_state import LIFETIME
 
 
 class BackendStateFilter(Filter):

@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tonnage.capacity.reports.figure_lifetime import lifetime
 from tonnage.capacity.reports.pool_stats import PoolStats
 from tonnage.filters import driver
 from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.inventory.backends import BackendRow
 from tonnage.weighers import goodness
+
+#: The capability, and the option of backends and pools, that limits the age of figures, in seconds.
+LIFETIME = "report_lifetime"
 
 #: Capabilities that only one plug-in reads, which is not enabled by default.
 FUNCTIONS = (driver.FUNCTION, goodness.FUNCTION)
@@ -78,7 +80,7 @@ class BackendEntry:
     def add_pool(self, pool: str, capabilities: Mapping[str, Any]) -> None:
         """Add a pool with the capabilities that it reports, or update it."""
         self.pools.add(pool)
-        seconds = lifetime(capabilities)
+        seconds = _lifetime(capabilities.get(LIFETIME))
         if seconds < math.inf:
             self.lifetimes[pool] = seconds
             self.shortest = min(self.shortest, seconds)
@@ -121,3 +123,15 @@ class PoolEntry(NamedTuple):
     raw: Mapping[str, Any]
     counters: Counters
     ratio: float
+
+
+def _lifetime(value: object) -> float:
+    """Return for how many seconds figures may be used: ``inf`` without a limit, 0 for a value that is no number.
+
+    Using no figures is safer than using figures that are too old.
+    """
+    if value is None:
+        return math.inf
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
+        return 0.0
+    return float(value)

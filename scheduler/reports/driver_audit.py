@@ -14,8 +14,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from oslo_db import exception as db_exc
-
 from tonnage.capacity.names import pool_name
 from tonnage.capacity.reports import audit_rules
 from tonnage.capacity.reports.audit_rules import Auditor, Breach, Volumes
@@ -133,10 +131,8 @@ class DriverAudit:
         same = all(key in known and known[key].once == seen.once for key, seen in found.items())
         if same and found.keys() >= set(judged):
             return
-        try:
-            settled = self._database.run(audit_findings.settle, backend_id, found, judged.__contains__)
-        except db_exc.DBDuplicateEntry:  # another scheduler has found it at the same moment
-            settled = self._database.run(audit_findings.settle, backend_id, found, judged.__contains__)
+        # Another scheduler may find the same at the same moment.
+        settled = self._database.run_past_duplicates(audit_findings.settle, backend_id, found, judged.__contains__)
         left = {key: seen for key, seen in known.items() if key in found or key not in judged}
         self._known[backend] = {**left, **found}
         self._show()

@@ -5,7 +5,6 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
-from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
@@ -89,10 +88,8 @@ class Registration:
             value: str = getattr(message, name)
             if len(value) > most or not value.isprintable():
                 return errors.InvalidInput(f"{name} is {value[:40]!r}: it takes at most {most} printable characters")
-        try:
-            row = self._database.run(_say_hello, message)
-        except db_exc.DBDuplicateEntry:  # its first hello reached two schedulers at once
-            row = self._database.run(_say_hello, message)
+        # The first hello of a backend may reach two schedulers at once.
+        row = self._database.run_past_duplicates(_say_hello, message)
         with self._database.reading() as session:
             self._cache_refresh.refresh(session, [row])
             shared = reports.shared_storages(session, row.id)

@@ -78,7 +78,7 @@ class ReportHandler:
             LOG.log(loudness(failure), text, len(outcomes), failure.message)
             failed: Mapping[str, Exception] = dict.fromkeys(newest, failure)
         else:
-            failed = self._apply([(messages[number], backend) for number, backend in newest.values()])
+            failed = self._apply([(messages[number], backend) for number, backend in newest.values()]) if newest else {}
         for name, problem in failed.items():
             results[newest[name][0]] = problem
         return results
@@ -128,8 +128,6 @@ class ReportHandler:
         return {}
 
     def _apply_together(self, messages: Sequence[tuple[BackendReport, BackendEntry]]) -> None:
-        if not messages:
-            return
         diffs = [self._hosts.diff_report(backend, message) for message, backend in messages]
         for diff in diffs:
             if diff.unstamped:
@@ -158,8 +156,8 @@ class ReportHandler:
         if alerts is not None:
             alerts.applied([diff for diff, _ in applied])
         others = [diff for diff, result in zip(diffs, results, strict=True) if result is None]
-        if others:
-            self._apply_together(self._refreshed(others))
+        if others and (retried := self._refreshed(others)):
+            self._apply_together(retried)
 
     def _refreshed(self, diffs: Sequence[ReportDiff]) -> list[tuple[BackendReport, BackendEntry]]:
         """Refresh the backends whose reports the ledger did not accept, and return the reports to be tried once more.

@@ -46,7 +46,7 @@ def test_a_pool_that_another_scheduler_saw_vanish_is_forgotten(world: World, oth
     assert len(world.hosts.table) == 2
 
 
-def test_requests_go_elsewhere_when_another_scheduler_saw_the_best_pool_vanish(world: World, other: World) -> None:
+def test_a_pool_that_vanished_from_a_report_to_another_scheduler_takes_no_volumes(world: World, other: World) -> None:
     world.pools["p1"].total = 100
     world.report()
     other.deliver(only_p0(world.agent.look()))
@@ -79,7 +79,7 @@ def test_a_pool_whose_name_is_no_text_does_not_keep_the_others(world: World, nam
     "change",
     [{"max_over_subscription_ratio": 0.5}, {"total_capacity_gb": "unknown", "reserved_percentage": 10}],
 )
-def test_what_rules_a_pool_out_makes_decisions_that_saw_it_otherwise_void(
+def test_a_report_that_rules_a_pool_out_invalidates_decisions_by_earlier_figures(
     world: World, other: World, change: dict[str, object]
 ) -> None:
     report = world.agent.look()
@@ -97,9 +97,7 @@ class Forgetful(database.Database):
         return super().run(work, *args, **kwargs)
 
 
-def test_what_was_committed_although_the_connection_was_lost_is_counted(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_whose_answer_was_lost_is_counted(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(world.placer, "_database", Forgetful(world.engine))
     first, second = world.create_message(3), world.create_message(4)
     answers = world.place([first, second])

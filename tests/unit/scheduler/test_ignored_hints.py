@@ -23,7 +23,7 @@ class OwnTopology(TopologyFilter):
         ([OwnTopology, StorageClassFilter], []),
     ],
 )
-def test_what_no_enabled_filter_looks_at(enabled: list[type[Filter]], missing: list[str]) -> None:
+def test_hints_without_an_enabled_filter(enabled: list[type[Filter]], missing: list[str]) -> None:
     hints = {
         "node_name": "n1",
         "accessibility_requirements": {"requisite": [{"segments": {"zone": "z1"}}]},

@@ -34,7 +34,7 @@ def report(world: World, **says: Any) -> None:
     )
 
 
-def test_a_function_that_nobody_reads_is_told_once_with_the_way_out(
+def test_an_unread_function_is_logged_once_with_the_way_to_enable_it(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     unread = UnreadFunctions(world.hosts)

@@ -3,7 +3,7 @@ from tests.unit.scheduler.world import LEASE, StoragePool, World
 from tonnage.ledger.inventory import backends
 
 
-def test_what_a_backend_missed_while_it_was_down_is_sent_when_it_is_back_and_not_a_lease_later() -> None:
+def test_commands_for_a_backend_that_was_down_are_sent_as_soon_as_it_is_up() -> None:
     world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
     world.start_agent()
     world.report()
@@ -20,7 +20,7 @@ def test_what_a_backend_missed_while_it_was_down_is_sent_when_it_is_back_and_not
     assert [command.size_gb for command in world.agent.commands] == [3]
 
 
-def test_a_command_that_nothing_is_heard_of_for_a_lease_is_sent_again() -> None:
+def test_a_command_without_news_for_a_lease_is_sent_again() -> None:
     world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}).started()
     world.lossy = True
     world.create(3)

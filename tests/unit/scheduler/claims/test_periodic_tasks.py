@@ -54,7 +54,7 @@ def test_no_backend_is_down_because_the_scheduler_did_not_listen(
 
 
 @pytest.mark.parametrize("alone_before", [True, False])
-def test_who_is_alone_hears_of_what_was_mended_by_hand(
+def test_a_lone_scheduler_reads_counters_that_were_repaired_by_hand(
     core: SchedulerManager,
     ledger: database.Database,
     run_periodic_tasks: Callable[[], None],
@@ -193,7 +193,7 @@ def test_only_while_a_scheduler_could_hear_is_a_backend_silent(
     again.stop()
 
 
-def test_a_backend_that_another_scheduler_has_heard_is_not_down(
+def test_a_backend_that_reported_to_another_scheduler_is_not_down(
     core: SchedulerManager, settings: Settings, clock: Clock, run_periodic_tasks: Callable[[], None]
 ) -> None:
     # The ledger's clock has not moved: by it the backend has just reported, to whomever.
@@ -237,7 +237,7 @@ def test_a_database_that_does_not_answer_is_one_line_in_the_log(
     assert record.exc_info is None
 
 
-def test_of_a_database_that_is_away_nothing_more_is_said_each_round(
+def test_a_database_that_is_away_is_not_logged_in_each_round(
     core: SchedulerManager,
     run_periodic_tasks: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
@@ -254,7 +254,7 @@ def test_of_a_database_that_is_away_nothing_more_is_said_each_round(
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
-def test_rules_that_the_others_have_gone_over_to_are_followed_in_the_next_sweep(
+def test_rules_of_the_others_are_adopted_in_the_next_sweep(
     core: SchedulerManager, ledger: database.Database, clock: Clock, run_periodic_tasks: Callable[[], None]
 ) -> None:
     away = sa.update(models.Service).values(last_seen_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
@@ -270,7 +270,7 @@ def test_rules_that_the_others_have_gone_over_to_are_followed_in_the_next_sweep(
     assert core._decisions.rules.current.filters._calculation is Calculation.STANDARD
 
 
-def test_what_users_were_told_long_ago_goes(
+def test_old_user_messages_are_purged(
     ledger: database.Database, clock: Clock, run_periodic_tasks: Callable[[], None]
 ) -> None:
     days = {"new": 29, "old": 31}

@@ -16,7 +16,6 @@ from tonnage.quotas import options, reservations
 from tonnage.quotas.limits import Scope
 from tonnage.quotas.quota_budget import QuotaTaken
 from tonnage.rpc.messages import Answer, ManageVolume
-from tonnage.scheduler.claims import volume_operations as scheduler_verbs
 from tonnage.scheduler.claims.sweep import SweepTimer
 from tonnage.scheduler.claims.volume_operations import VolumeOperations
 
@@ -41,7 +40,7 @@ def asked(world: World, reference: str) -> ManageVolume:
     )
 
 
-def test_what_is_being_taken_over_counts_with_its_listed_size_also_when_counted_anew() -> None:
+def test_an_adoption_counts_with_its_listed_size_also_after_a_recount() -> None:
     world, verbs = with_files(100, image=90)
     assert verbs.manage([asked(world, "image")]) == [None]
     # There is no room for it by the counter, so that the volumes are counted.
@@ -55,7 +54,7 @@ def test_what_is_being_taken_over_counts_with_its_listed_size_also_when_counted_
     assert answer.refusal is None
 
 
-def test_what_could_not_be_taken_over_leaves_its_size_to_others() -> None:
+def test_a_volume_that_could_not_be_adopted_gives_its_quota_back() -> None:
     world, verbs = with_files(100, image=90)
     verbs.manage([asked(world, "image")])
     [(claim_id,)] = world.rows("SELECT id FROM claims")
@@ -131,16 +130,16 @@ def test_one_that_was_refused_for_a_quota_does_not_take_effect_once_there_is_mor
     assert verbs.manage([asked(world, "image")]) == [None]
 
 
-def test_one_that_took_effect_elsewhere_while_it_was_refused_here_is_granted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_another_scheduler_granted_meanwhile_is_granted(monkeypatch: pytest.MonkeyPatch) -> None:
     world, verbs = with_files(100, image=9)
     message = asked(world, "image")
-    run_over = scheduler_verbs.run_over
+    run = world.database.run_past_duplicates
 
     def refused(*arguments: Any) -> None:
         monkeypatch.undo()
-        run_over(*arguments)
+        run(*arguments)
         raise errors.Conflict("it was in use")
 
-    monkeypatch.setattr(scheduler_verbs, "run_over", refused)
+    monkeypatch.setattr(world.database, "run_past_duplicates", refused)
     assert verbs.manage([message]) == [None]
     assert world.rows("SELECT id, status FROM volumes") == [(message.volume_id, "creating")]

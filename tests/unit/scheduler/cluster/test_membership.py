@@ -32,18 +32,16 @@ def look(membership: Membership, ledger: database.Database, *others: str) -> Mem
     return membership
 
 
-def test_a_scheduler_that_has_not_looked_does_not_take_itself_for_alone(
-    ledger: database.Database, settings: Settings
-) -> None:
+def test_a_scheduler_is_not_alone_before_the_first_refresh(ledger: database.Database, settings: Settings) -> None:
     assert not Membership(settings, ledger, 10.0).alone
 
 
-def test_who_is_alone_knows_it(membership: Membership, ledger: database.Database) -> None:
+def test_a_scheduler_without_others_is_alone(membership: Membership, ledger: database.Database) -> None:
     assert membership.alone
     assert not look(membership, ledger, "there").alone
 
 
-def test_who_was_alone_finds_out_who_has_come_before_the_next_look(
+def test_a_lone_scheduler_finds_a_new_one_before_the_next_refresh(
     membership: Membership, ledger: database.Database
 ) -> None:
     def is_alone() -> bool:
@@ -59,7 +57,9 @@ def test_who_was_alone_finds_out_who_has_come_before_the_next_look(
     assert is_alone()
 
 
-def test_who_has_not_heard_others_for_a_while_is_not_alone(membership: Membership, ledger: database.Database) -> None:
+def test_a_scheduler_is_not_alone_after_a_short_silence_of_the_others(
+    membership: Membership, ledger: database.Database
+) -> None:
     """They may have been suspended, or the database may have been away for all."""
     look(membership, ledger, "there")
 

@@ -144,7 +144,7 @@ def said(world: World) -> dict[str, tuple[str, str]]:
     return {row[0]: (row[1], row[2]) for row in world.rows("SELECT host, default_ratio, calculation FROM services")}
 
 
-def test_alone_it_goes_over_at_once_and_the_ledger_with_it(one: Scheduler) -> None:
+def test_a_lone_scheduler_changes_the_rules_at_once_and_writes_the_limits(one: Scheduler) -> None:
     before = limits(one.world)
     assert before[POOL][:2] == (20.0, 200.0)
     one.apply_rules(3.0, CINDER)
@@ -177,7 +177,7 @@ def test_auto_is_worked_out_of_what_was_reported(one: Scheduler) -> None:
     assert one.ratio() == limits(one.world)[POOL][0] == (1 + provisioned / 1 if provisioned else 20.0)
 
 
-def test_while_another_goes_by_the_old_rules_nothing_changes(one: Scheduler, two: Scheduler) -> None:
+def test_while_another_scheduler_applies_the_old_rules_nothing_changes(one: Scheduler, two: Scheduler) -> None:
     before = limits(one.world)
     hasty = RulesAgreement(one.world.database, one.world.cache_refresh, one.membership, patience=0.3)
     with pytest.raises(
@@ -193,7 +193,7 @@ def test_while_another_goes_by_the_old_rules_nothing_changes(one: Scheduler, two
     assert one.ratio() == 3.0
 
 
-def test_what_the_database_does_not_answer_is_asked_again(one: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_without_an_answer_is_repeated(one: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
     run, answers = one.world.database.run, iter([False, True, False, True])
 
     def flaky(work: Callable[..., Any], *given: Any) -> Any:
@@ -209,7 +209,9 @@ def test_what_the_database_does_not_answer_is_asked_again(one: Scheduler, monkey
     assert said(one.world) == {"one": ("3.0", "cinder")}
 
 
-def test_who_ends_does_not_wait_for_a_database_that_is_away(one: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_scheduler_that_stops_does_not_wait_for_a_database_that_is_away(
+    one: Scheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def away(*given: Any, **more: Any) -> Any:
         raise errors.Unavailable("the database is away")
 
@@ -219,7 +221,9 @@ def test_who_ends_does_not_wait_for_a_database_that_is_away(one: Scheduler, monk
         one.rules_agreement.agree(3.0, CINDER)
 
 
-def test_together_they_go_over_and_nobody_decides_before_all_do(one: Scheduler, two: Scheduler) -> None:
+def test_schedulers_change_their_rules_together_and_none_decides_before_all_agree(
+    one: Scheduler, two: Scheduler
+) -> None:
     done = threading.Event()
 
     def change() -> None:
@@ -246,7 +250,7 @@ def test_together_they_go_over_and_nobody_decides_before_all_do(one: Scheduler, 
     one.world.check()
 
 
-def test_what_others_have_restated_is_taken_over(one: Scheduler, two: Scheduler) -> None:
+def test_limits_that_another_scheduler_has_written_are_taken_over(one: Scheduler, two: Scheduler) -> None:
     two.membership.leave()
     one.apply_rules(3.0, CINDER)
     generation = limits(one.world)[POOL][2]
@@ -271,7 +275,7 @@ def test_limits_from_before_all_were_stopped_are_restated_at_the_start(world: Wo
         assert [row.host for row in heartbeats.load(session) if row.binary == heartbeats.SCHEDULER] == ["one"]
 
 
-def test_who_was_asleep_has_no_limits_written_by_the_old_rules(one: Scheduler, two: Scheduler) -> None:
+def test_a_suspended_scheduler_writes_no_limits_by_the_old_rules(one: Scheduler, two: Scheduler) -> None:
     asleep(two)
     one.apply_rules(3.0, CINDER)
     assert limits(one.world)[POOL][:2] == (3.0, 30.0)
@@ -290,7 +294,7 @@ def test_who_was_asleep_has_no_limits_written_by_the_old_rules(one: Scheduler, t
     assert limits(one.world)[POOL][:2] == (3.0, 36.0)
 
 
-def test_who_was_asleep_decides_by_the_rules_of_the_others(
+def test_a_suspended_scheduler_adopts_the_rules_of_the_others(
     one: Scheduler, two: Scheduler, caplog: pytest.LogCaptureFixture
 ) -> None:
     asleep(two)
@@ -307,7 +311,7 @@ def test_who_was_asleep_decides_by_the_rules_of_the_others(
     assert two.places(100), "it would have refused by the old ones"
 
 
-def test_who_was_asleep_decides_by_the_calculation_of_the_others(one: Scheduler, two: Scheduler) -> None:
+def test_a_suspended_scheduler_adopts_the_calculation_of_the_others(one: Scheduler, two: Scheduler) -> None:
     """Without a reserve the limits are the same by both, and no row of a pool tells."""
     asleep(two)
     one.apply_rules(20.0, STANDARD)
@@ -327,7 +331,7 @@ def test_rules_that_are_the_same_again_are_followed(one: Scheduler, two: Schedul
     assert two.membership.generation == two.world.hosts.rules_generation == 2
 
 
-def test_rules_that_a_scheduler_cannot_go_by_are_not_gone_by(one: Scheduler, two: Scheduler) -> None:
+def test_rules_that_a_scheduler_does_not_know_are_not_adopted(one: Scheduler, two: Scheduler) -> None:
     asleep(two)
     one.apply_rules(3.0, CINDER)
     with one.world.engine.begin() as connection:
@@ -353,7 +357,7 @@ def test_limits_are_not_restated_by_rules_that_are_others_by_now(one: Scheduler,
     assert limits(one.world)[POOL][:2] == (3.0, 30.0)
 
 
-def test_what_one_has_taken_for_agreed_no_other_withdraws(one: Scheduler, two: Scheduler) -> None:
+def test_rules_that_one_scheduler_counts_as_agreed_are_not_withdrawn(one: Scheduler, two: Scheduler) -> None:
     three = another(one.world, "three")
     asleep(three)
     assert one.membership.propose(3.0, CINDER, last=False)  # it waits for two

@@ -75,7 +75,7 @@ def placed(answer: Answer | object) -> bool:
     return answer.pool is not None
 
 
-def test_what_comes_between_two_looks_at_the_ledger_refuses_nobody(
+def test_a_report_between_two_reads_of_the_ledger_causes_no_refusal(
     one: World, two: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard_of(12, one, two)
@@ -99,7 +99,7 @@ def test_what_comes_between_two_looks_at_the_ledger_refuses_nobody(
     assert placed(answer)
 
 
-def test_who_is_refused_after_a_look_for_another_is_not_refused_by_what_one_remembers() -> None:
+def test_a_refusal_in_a_later_round_also_follows_the_ledger() -> None:
     """Of what is to be placed together each is refused by the ledger alone, in however many rounds."""
     pools = {
         "thin@b#p": model_storage.StoragePool(model_storage.Storage(None, 1), 1.0, thin=True, thick=False),
@@ -132,7 +132,7 @@ def test_who_is_refused_after_a_look_for_another_is_not_refused_by_what_one_reme
     assert ask((5, "thin"), (10, "thick")) == [None, "free@b#p"]
 
 
-def test_a_backend_that_was_enabled_elsewhere_has_the_room_that_came_meanwhile(one: World, two: World) -> None:
+def test_a_backend_that_another_scheduler_enabled_has_its_current_headroom(one: World, two: World) -> None:
     def switch(enabled: bool) -> None:
         with one.engine.begin() as connection:
             connection.execute(sa.text("UPDATE backends SET enabled = :enabled"), {"enabled": enabled})
@@ -149,7 +149,7 @@ def test_a_backend_that_was_enabled_elsewhere_has_the_room_that_came_meanwhile(o
     assert placed(answer)
 
 
-def test_figures_are_compared_with_the_report_before_and_not_with_what_one_remembers(one: World, two: World) -> None:
+def test_a_report_is_compared_with_the_last_applied_report_and_not_with_an_old_cache(one: World, two: World) -> None:
     one.create(8)
     one.settle()
     two.deliver(one.agent.look())
@@ -216,7 +216,7 @@ def test_a_refusal_is_final_by_the_ledger_alone(one: World, two: World) -> None:
     assert placed(two.create(20)[0])
 
 
-def test_what_has_not_changed_is_booked_once_though_some_are_refused(
+def test_a_batch_with_refusals_is_booked_once_if_the_ledger_has_not_changed(
     one: World, two: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     heard_of(5, one, two)
@@ -297,7 +297,7 @@ def test_where_a_group_goes_is_settled_by_figures_of_the_ledger(engine: sa.Engin
     assert placed(two.place([wanted])[0])
 
 
-def test_what_is_asked_for_together_is_refused_by_the_ledger_alone(one: World, two: World) -> None:
+def test_a_group_is_refused_by_the_ledger_and_not_by_an_old_cache(one: World, two: World) -> None:
     heard_of(1, one, two)
     failed_unheard(19, one, two)
     messages = [two.create_message(5), two.create_message(5)]
@@ -312,7 +312,7 @@ def test_what_is_asked_for_together_is_refused_by_the_ledger_alone(one: World, t
     assert answer.refusal is None
 
 
-def test_who_may_move_for_another_type_stays_where_the_ledger_permits_it(one: World, two: World) -> None:
+def test_a_retype_stays_in_its_pool_if_the_ledger_permits_it(one: World, two: World) -> None:
     volume_id = heard_of(1, one, two)
     kind = typed(one, "gold", "p0")
     goes_by_figures(two)
@@ -325,12 +325,12 @@ def test_who_may_move_for_another_type_stays_where_the_ledger_permits_it(one: Wo
     assert answer.pool == POOL
 
 
-def test_two_that_come_together_are_refused_by_the_ledger_alone(one: World, two: World) -> None:
+def test_two_requests_of_a_batch_are_refused_by_the_ledger_and_not_by_an_old_cache(one: World, two: World) -> None:
     deleted_unheard(heard_of(20, one, two), one)
     assert all(placed(answer) for answer in two.create(10, 10))
 
 
-def test_a_backend_that_was_enabled_again_elsewhere_is_no_reason_to_refuse(one: World, two: World) -> None:
+def test_a_backend_that_another_scheduler_enabled_again_takes_volumes(one: World, two: World) -> None:
     two.deliver(one.agent.look())
     for enabled in (False, True):
         row = one.database.run(backends.set_state, BACKEND, enabled=enabled, draining=False, reason=None)
@@ -339,7 +339,7 @@ def test_a_backend_that_was_enabled_again_elsewhere_is_no_reason_to_refuse(one: 
     assert placed(two.create(5)[0])
 
 
-def test_a_backend_that_fell_silent_before_one_has_met_it_takes_nothing(engine: sa.Engine) -> None:
+def test_an_unknown_backend_that_is_silent_takes_no_volumes(engine: sa.Engine) -> None:
     one, two = (World({"p0": StoragePool(20, 1.0, thin=True, thick=False)}, engine=engine) for _ in range(2))
     one.started()
     long_ago = sa.text("UPDATE backends SET last_report_at = '2000-01-01 00:00:00'")
@@ -349,13 +349,13 @@ def test_a_backend_that_fell_silent_before_one_has_met_it_takes_nothing(engine: 
     assert placed(two.create(5)[0])
 
 
-def test_who_is_alone_asks_nobody(one: World, two: World) -> None:
+def test_a_lone_scheduler_refuses_by_its_cache(one: World, two: World) -> None:
     deleted_unheard(heard_of(20, one, two), one)
     two.placer.agreement = SimpleNamespace(is_alone=lambda session: True)
     assert not placed(two.create(20)[0])
 
 
-def test_a_backend_that_was_removed_and_is_back_is_met_anew(one: World, two: World) -> None:
+def test_a_backend_that_was_removed_and_is_back_takes_volumes(one: World, two: World) -> None:
     two.deliver(one.agent.look())
     long_ago = sa.text("UPDATE backends SET last_report_at = '2000-01-01 00:00:00'")
     one.database.run(lambda session: session.execute(long_ago) and None)

@@ -114,7 +114,7 @@ def test_an_instance_is_asked_about_for_the_project_of_the_volume(local: Schedul
     assert local.place(CreateGroup(request_id="g", volumes=both)).refusal is not None
 
 
-def test_nova_is_away_and_nobody_else_waits(local: SchedulerManager, nova: Compute) -> None:
+def test_while_nova_is_away_other_requests_do_not_wait(local: SchedulerManager, nova: Compute) -> None:
     nova.away.set()
     with futures.ThreadPoolExecutor() as threads:
         waiting = threads.submit(local.place, create(HERE))
@@ -155,14 +155,14 @@ def test_an_error_that_nobody_meant_refuses_that_request_alone(
 
 
 @pytest.mark.parametrize("value", ["web", 5, ["web"], {"id": HERE}])
-def test_what_is_no_id_is_asked_of_nobody(local: SchedulerManager, nova: Compute, value: Any) -> None:
+def test_an_invalid_instance_id_is_not_looked_up(local: SchedulerManager, nova: Compute, value: Any) -> None:
     refused = local.place(create(value)).refusal
     assert refused.nearest.rejection.code == "bad_hint"
     assert "is no id of an instance" in refused.message
     assert nova.asked == []
 
 
-def test_without_nova_messages_are_what_they_were(ledger: database.Database) -> None:
+def test_without_nova_messages_do_not_change(ledger: database.Database) -> None:
     nobody = InstanceHosts(ledger)
     message = create(HERE)
     [same] = nobody.located([message])

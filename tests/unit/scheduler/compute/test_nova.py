@@ -93,7 +93,7 @@ def test_the_endpoint_that_the_section_names(
         ((200, {"server": {"OS-EXT-SRV-ATTR:host": "compute1"}}), "compute_unavailable", CANNOT_BE_ASKED),
     ],
 )
-def test_what_else_nova_says(
+def test_unusual_answers_of_nova(
     configured: Callable[..., nova.Nova | None], cloud: Cloud, answer: Answer | None, code: str, problem: str
 ) -> None:
     if answer is not None:
@@ -148,7 +148,7 @@ def test_nobody_listens(
     assert "Keystone cannot be asked for Nova" in caplog.text
 
 
-def test_without_an_account_there_is_nobody_to_ask(
+def test_without_an_account_there_is_no_client_of_nova(
     configured: Callable[..., nova.Nova | None], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert configured(None) is None

@@ -160,7 +160,7 @@ def test_many_pools_that_break_the_same_are_some_lines_in_the_log(
     assert told[-1].startswith("Backend host@backend: 20 pool(s) more break no_allocated; see ")
 
 
-def test_what_was_found_goes_with_its_pool_and_its_backend(tmp_path: Path) -> None:
+def test_findings_go_with_their_pool_and_backend(tmp_path: Path) -> None:
     pools: Report = []
 
     def lie(report: Report) -> None:
@@ -212,7 +212,7 @@ def test_a_file_of_others_that_grows_all_the_time_accuses_nobody(tmp_path: Path,
     assert found == {"backend": {Breach.PROVISIONED_TOO_SMALL}}
 
 
-def test_who_counts_snapshots_is_found_out_while_others_are_at_work(tmp_path: Path) -> None:
+def test_a_driver_that_counts_snapshots_is_found_while_other_pools_are_busy(tmp_path: Path) -> None:
     draw = random.Random(0)
     site = Site(files(tmp_path, draw), with_snapshots)
     others = Others(tmp_path / "volumes")
@@ -307,7 +307,7 @@ def test_honest_drivers_are_not_accused(
     shutil.rmtree(volumes)
 
 
-def test_what_goes_wrong_with_one_backend_keeps_no_other_from_being_looked_at(
+def test_an_error_in_one_backend_does_not_keep_others_from_being_audited(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     driver_audit, agents = (
@@ -328,7 +328,7 @@ def test_what_goes_wrong_with_one_backend_keeps_no_other_from_being_looked_at(
         mine.work()
 
 
-def test_what_was_found_once_is_looked_at_again_soon() -> None:
+def test_a_new_finding_is_checked_again_soon() -> None:
     """Not with the next report, which may be a minute away."""
     now = 0.0
     driver_audit, agents = (
@@ -380,7 +380,7 @@ def test_a_listing_that_takes_long_is_not_asked_for_back_to_back() -> None:
     assert [each - came for each in asked] == [3, 14, 31, 60]
 
 
-def test_what_is_known_is_read_again_when_there_is_something_new(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_findings_are_read_again_once_they_have_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World({}).started()
     [(backend_id,)] = world.rows("SELECT id FROM backends")
     loads = mock.Mock(side_effect=audit_findings.load)

@@ -149,7 +149,7 @@ def test_thick_volumes_may_be_there_as_far_as_there_is_storage(world: World, poo
     assert announced(world)[0].payload["provisioned"] == 80.0
 
 
-def test_what_a_report_crosses_is_not_announced_if_it_is_not_applied(
+def test_a_crossing_is_not_announced_if_the_report_is_not_applied(
     world: World, pool: StoragePool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(pool, 95)
@@ -190,7 +190,7 @@ def test_a_scheduler_that_is_started_finds_what_is_over_by_its_thresholds(world:
     assert events(world) == [EXCEEDED]
 
 
-def test_where_nobody_is_to_be_told_nothing_is_looked_for(world: World, pool: StoragePool) -> None:
+def test_without_recipients_no_crossings_are_searched(world: World, pool: StoragePool) -> None:
     """Whoever is told later is told then."""
     nobody = options.Settings(
         host="here", drivers=[], only_changes=False, thresholds=options.Thresholds(), alert_urls=[]

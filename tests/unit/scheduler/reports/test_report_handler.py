@@ -50,7 +50,7 @@ def test_a_claim_on_a_pool_with_bad_figures_stays_in_flight(world: World) -> Non
     assert world.rows(f"SELECT in_flight_gb FROM pools WHERE name = '{pool}'") == [(0,)]
 
 
-def test_what_is_wrong_is_said_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_fault_of_a_report_is_logged_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
     for _ in range(3):
         world.deliver(changed(world.agent.look(), "p0", allocated_capacity_gb=7))
     assert sum("allocated_capacity_gb is kept by the ledger" in record.getMessage() for record in caplog.records) == 1
@@ -127,7 +127,7 @@ def test_a_backend_that_falls_silent_goes_down_and_comes_back(world: World, capl
     assert next(record.levelname for record in caplog.records if "is down" in record.getMessage()) == "WARNING"
 
 
-def test_what_a_pool_left_behind_is_not_taken_for_the_volume_in_another(world: World) -> None:
+def test_a_copy_left_in_one_pool_is_not_the_volume_in_another(world: World) -> None:
     made = place(world, 3)
     assert made.pool is not None
     other = "p1" if made.pool.endswith("p0") else "p0"
@@ -137,7 +137,7 @@ def test_what_a_pool_left_behind_is_not_taken_for_the_volume_in_another(world: W
     assert [command.pool for command in world.agent.commands] == [made.pool.rpartition("#")[2]]
 
 
-def test_what_a_driver_says_never_keeps_a_claim_from_ending(world: World) -> None:
+def test_bad_values_in_an_outcome_do_not_keep_a_claim_from_ending(world: World) -> None:
     volume = place(world, 3).volume_id
     world.settle()
     world.extend(volume, 5)
