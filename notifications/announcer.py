@@ -98,7 +98,7 @@ class Announcer:
     def put(self, session: orm.Session, crossings: Iterable[ThresholdCrossing], reported_at: datetime.datetime) -> None:
         """Put threshold crossings into the outbox in this transaction."""
         messages = [(crossing.event_type, crossing.payload(reported_at, self.thresholds)) for crossing in crossings]
-        notification_outbox.put(session, self._channels(), messages)
+        notification_outbox.enqueue(session, self._channels(), messages)
 
     def wake(self) -> None:
         """Make the sending threads read the outbox now."""

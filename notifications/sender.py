@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import notification_outbox
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.db.db_errors import loudness
+from tonnage.ledger.db.db_errors import log_level
 from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
@@ -96,7 +96,7 @@ class NotificationSender:
             while not self._worker.stopping and self.send_batch():
                 pass
         except errors.TonnageError as error:
-            LOG.log(loudness(error), "Announcements wait (%s): %s", self.channel, error.message)
+            LOG.log(log_level(error), "Announcements wait (%s): %s", self.channel, error.message)
             return False
         except Exception:
             LOG.exception("Announcements wait (%s)", self.channel)
@@ -110,14 +110,14 @@ class NotificationSender:
         it stay in the outbox.
         """
         with self._database.reading() as session:
-            if not notification_outbox.waiting(session, self.channel, 1):
+            if not notification_outbox.load(session, self.channel, 1):
                 return False
-        if not self._database.run(notification_outbox.lease, self.channel, self._owner, LEASE):
+        if not self._database.run(notification_outbox.take_lease, self.channel, self._owner, LEASE):
             return False
         began = time.monotonic()
         # Read after taking the lease: the previous owner may have sent the messages meanwhile.
         with self._database.reading() as session:
-            messages = notification_outbox.waiting(session, self.channel, _BATCH)
+            messages = notification_outbox.load(session, self.channel, _BATCH)
         sent: list[str] = []
         try:
             for message in messages:
@@ -127,5 +127,5 @@ class NotificationSender:
                 sent.append(message.id)
         finally:
             if sent:
-                self._database.run(notification_outbox.forget, sent)
+                self._database.run(notification_outbox.delete, sent)
         return bool(sent)

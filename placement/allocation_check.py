@@ -86,7 +86,7 @@ def sync(database: Database, placement: PlacementClient, project_id: str | None 
     :class:`~tonnage.capacity.errors.Unavailable`.
     """
     found = check(database, placement, project_id)
-    database.run(placement_allocations.distrust, [one.consumer_id for one in found.drift])
+    database.run(placement_allocations.mark_for_resend, [one.consumer_id for one in found.drift])
     progress = AllocationWriter(database, placement).write_all()
     return replace(found, refused=progress.found - progress.done)
 
@@ -112,7 +112,7 @@ def _compare_pool(
     held = {} if provider is None else placement.allocations(provider)
     with database.reading() as session:
         written = placement_allocations.load(session, pool.id, project_id)
-        ours = placement_allocations.known(session, held)
+        ours = placement_allocations.sent_consumers(session, held)
     lost = [
         Difference(cause=Cause.LOST, pool=pool.name, consumer_id=consumer, told_gb=size, held_gb=held.get(consumer, 0))
         for consumer, size in written.items()

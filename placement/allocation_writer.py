@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from oslo_db import exception as db_exc
 
 from tonnage.ledger.catalog import placement_allocations
-from tonnage.ledger.catalog.placement_allocations import Telling
+from tonnage.ledger.catalog.placement_allocations import AllocationChange
 from tonnage.ledger.db.database import Database
 from tonnage.placement.client import PlacementClient, PlacementRefused
 from tonnage.placement.resource_providers import ResourceProviders
@@ -93,13 +93,13 @@ class AllocationWriter:
             # Another writer has just inserted rows for the same new consumers.
             plan = self._database.run(placement_allocations.plan, volume_ids, name)
         written = self._write(plan, name)
-        self._database.run(placement_allocations.note, written, name)
+        self._database.run(placement_allocations.record_sent, written, name)
         written_ids = {each.consumer_id for each in written}
         if left := [each for each in plan if each.consumer_id not in written_ids]:
-            self._database.run(placement_allocations.refused, left, name)
+            self._database.run(placement_allocations.record_refused, left, name)
         return len(volume_ids) - len({each.volume_id for each in left})
 
-    def _write(self, plan: Sequence[Telling], name: str) -> list[Telling]:
+    def _write(self, plan: Sequence[AllocationChange], name: str) -> list[AllocationChange]:
         """Write allocations in one call or, if Placement refuses this, one by one. Return the written ones."""
         if not plan:
             return []
@@ -109,7 +109,7 @@ class AllocationWriter:
             LOG.info("Allocations of %d consumer(s) are written one by one: %s", len(plan), error.message)
         self.providers.clear_cache()
         # Deletions come first: they free capacity for other allocations.
-        found: list[Telling] = []
+        found: list[AllocationChange] = []
         for one in sorted(plan, key=lambda each: each.size_gb > 0):
             try:
                 found += self._write_together([one], name)
@@ -117,7 +117,7 @@ class AllocationWriter:
                 LOG.warning("The allocation of volume %s is tried again later: %s", one.volume_id, error.message)
         return found
 
-    def _write_together(self, allocations: Sequence[Telling], name: str) -> list[Telling]:
+    def _write_together(self, allocations: Sequence[AllocationChange], name: str) -> list[AllocationChange]:
         growth_gb: dict[int, int] = {}
         for each in allocations:
             growth_gb[each.pool_id] = growth_gb.get(each.pool_id, 0) + max(0, each.size_gb - each.before_gb)
@@ -139,12 +139,12 @@ class AllocationWriter:
                     raise
                 # If another round has written the same consumers meanwhile, the sizes of this round are outdated.
                 with self._database.reading() as session:
-                    allocations = placement_allocations.still_to_tell(session, now, name)
+                    allocations = placement_allocations.current_changes(session, now, name)
                 if not allocations:
                     return []
         return [replace(each, generation=_next_generation(each.generation)) for each in allocations]
 
-    def _with_current_generations(self, allocations: Sequence[Telling]) -> list[Telling]:
+    def _with_current_generations(self, allocations: Sequence[AllocationChange]) -> list[AllocationChange]:
         """Return the allocations with the current generations of their consumers in Placement."""
         now: Mapping[str, int | None] = {
             each.consumer_id: self._placement.generation(each.consumer_id) for each in allocations

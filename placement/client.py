@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from tonnage.capacity import errors, type_conversion
-from tonnage.ledger.catalog.placement_allocations import Kind, Telling
+from tonnage.ledger.catalog.placement_allocations import AllocationChange, Kind
 
 if TYPE_CHECKING:
     from keystoneauth1.adapter import Adapter
@@ -136,7 +136,7 @@ class PlacementClient:
         body = {"resource_provider_generation": generation, "inventories": {RESOURCE: values}}
         self._call("PUT", f"/resource_providers/{provider}/inventories", body)
 
-    def set_allocations(self, allocations: Iterable[Telling], providers: Mapping[int, str]) -> None:
+    def set_allocations(self, allocations: Iterable[AllocationChange], providers: Mapping[int, str]) -> None:
         """Set the allocations of consumers, all of them or none. ``providers`` maps pool ids to provider ids."""
         body = {
             each.consumer_id: {

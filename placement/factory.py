@@ -29,7 +29,11 @@ def validate(conf: cfg.ConfigOpts) -> None:
 def quota_settings(conf: cfg.ConfigOpts, database: Database) -> Settings:
     """Return the settings of quotas with the reader of usage. Raises the same errors as :func:`validate`."""
     found = quota_options.from_conf(conf)
-    return replace(found, beside=PlacementUsage(database, options.required(conf), found)) if is_enabled(conf) else found
+    return (
+        replace(found, external_usage=PlacementUsage(database, options.required(conf), found))
+        if is_enabled(conf)
+        else found
+    )
 
 
 def create_sync_thread(conf: cfg.ConfigOpts, database: Database, has_turn: Callable[[str], bool]) -> SyncThread | None:

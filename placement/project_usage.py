@@ -63,7 +63,7 @@ class CountSource(enum.Enum):
 class _CachedUsage:
     """The usage of foreign consumers in GiB by scope, and the time when it was read."""
 
-    beyond: Mapping[Scope, int]
+    external: Mapping[Scope, int]
     at: float
 
 
@@ -93,10 +93,10 @@ class PlacementUsage:
         self._next_completeness_check = 0.0
         self._started_at: datetime.datetime | None = None
 
-    def beyond(self, scope: Scope) -> int:
+    def used_gb(self, scope: Scope) -> int:
         """Return the GiB in use besides the ledger's volumes, 0 if they are unknown."""
         cached = self._cache.get(scope.project_id)
-        return 0 if cached is None or scope.volume_type_id else cached.beyond.get(scope, 0)
+        return 0 if cached is None or scope.volume_type_id else cached.external.get(scope, 0)
 
     def read(self, project_ids: Collection[str]) -> None:
         """Read the usage of projects with a limit, except projects with fresh figures in the cache.
@@ -145,7 +145,7 @@ class PlacementUsage:
             self._started_at = self._started_at or placement_allocations.now(session)
             if users and not self._complete and self._clock() >= self._next_completeness_check:
                 self._next_completeness_check = self._clock() + _COMPLETENESS_INTERVAL
-                self._complete = not placement_allocations.any_untold(session, self._started_at)
+                self._complete = not placement_allocations.any_unsent(session, self._started_at)
         if not users:
             return {}
         if not self._complete:
@@ -163,23 +163,23 @@ class PlacementUsage:
             if before.doubt or self._written(project_id) != before:
                 continue
             self._set_state(CountSource.PLACEMENT)
-            beyond = {user_id: size - before.of(user_id) for user_id, size in used.items()}
-            if min(beyond.values()) >= 0:
-                return {Scope(project_id, user_id): size for user_id, size in beyond.items()}
+            excess = {user_id: size - before.of(user_id) for user_id, size in used.items()}
+            if min(excess.values()) >= 0:
+                return {Scope(project_id, user_id): size for user_id, size in excess.items()}
             LOG.warning(
                 "OpenStack Placement has lost %d GiB of the allocations of project %s, which are written again",
-                -min(beyond.values()),
+                -min(excess.values()),
                 project_id,
             )
-            self._database.run(placement_allocations.distrust_project, project_id)
+            self._database.run(placement_allocations.mark_project_for_resend, project_id)
             return None
         # The project's allocations change too often. The previous usage of foreign consumers is good enough.
         cached = self._cache.get(project_id)
-        return None if cached is None else dict(cached.beyond)
+        return None if cached is None else dict(cached.external)
 
-    def _written(self, project_id: str) -> placement_allocations.Told:
+    def _written(self, project_id: str) -> placement_allocations.SentUsage:
         with self._database.reading() as session:
-            return placement_allocations.told_of(session, project_id)
+            return placement_allocations.sent_usage(session, project_id)
 
     def _set_state(self, state: CountSource, why: str = "") -> None:
         """Store the source of usage figures and log it if it has changed."""

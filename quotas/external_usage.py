@@ -7,7 +7,7 @@ from typing import Protocol
 from tonnage.quotas.limits import Scope
 
 
-class Beside(Protocol):
+class ExternalUsage(Protocol):
     """A source of external usage. Threads may share it."""
 
     def read(self, project_ids: Collection[str]) -> None:
@@ -16,19 +16,19 @@ class Beside(Protocol):
         It may wait for another service, so the caller must not hold locks.
         """
 
-    def beyond(self, scope: Scope) -> int:
+    def used_gb(self, scope: Scope) -> int:
         """Return the GiB used outside the ledger's volumes, by the last read; 0 if unknown."""
 
 
-class Nothing:
+class NoExternalUsage:
     """No external usage: only the ledger's volumes count."""
 
     def read(self, project_ids: Collection[str]) -> None:
         """Do nothing."""
 
-    def beyond(self, scope: Scope) -> int:
+    def used_gb(self, scope: Scope) -> int:
         """Return 0."""
         return 0
 
 
-NOTHING = Nothing()
+NO_EXTERNAL_USAGE = NoExternalUsage()

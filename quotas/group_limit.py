@@ -10,7 +10,7 @@ from tonnage.ledger.db.database import Database
 from tonnage.quotas import limit_rows, usage_counters
 from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
 from tonnage.quotas.options import Settings
-from tonnage.quotas.quota_budget import QuotaTaken
+from tonnage.quotas.quota_budget import QuotaChanged
 
 
 def create(database: Database, settings: Settings, wanted: groups.NewGroup) -> models.Group:
@@ -21,9 +21,9 @@ def create(database: Database, settings: Settings, wanted: groups.NewGroup) -> m
     """
     try:
         return database.run(_create, settings, wanted)
-    except QuotaTaken as taken:
+    except QuotaChanged as taken:
         # The counter row that serves as the lock does not exist yet.
-        database.run(usage_counters.make, taken.uncounted)
+        database.run(usage_counters.insert_missing, taken.missing_counters)
     return database.run(_create, settings, wanted)
 
 

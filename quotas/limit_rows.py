@@ -31,7 +31,7 @@ _ANY_OF_VOLUMES = (
 )
 
 
-def limit_volumes(session: orm.Session, defaults: Mapping[Resource, int]) -> bool:
+def has_volume_limits(session: orm.Session, defaults: Mapping[Resource, int]) -> bool:
     """Tell whether any limit applies to volumes. Without one a request for a volume needs no reservation."""
     if any(defaults.get(each, UNLIMITED) >= 0 for each in _OF_VOLUMES):
         return True
@@ -86,6 +86,6 @@ def remove(session: orm.Session, place: Place) -> None:
 def _mark_for_recount(session: orm.Session, place: Place) -> None:
     """Mark the counters for a recount: usage without a limit has not been counted."""
     if place.holder is Holder.PROJECT:
-        volume_usage.distrust(session, [place.name])
+        volume_usage.mark_for_recount(session, [place.name])
     else:
-        volume_usage.distrust_all(session)
+        volume_usage.mark_all_for_recount(session)

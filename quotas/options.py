@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from oslo_config import cfg
 
-from tonnage.quotas.external_usage import NOTHING, Beside
+from tonnage.quotas.external_usage import NO_EXTERNAL_USAGE, ExternalUsage
 from tonnage.quotas.limits import UNLIMITED, Resource
 
 GROUP = cfg.OptGroup("quota", title="How usage is counted")
@@ -106,14 +106,14 @@ class Defaults(Mapping[Resource, int]):
 class Settings:
     """The default limits, and the number of seconds for which counters are trusted after a recount.
 
-    ``beside`` is the source of usage outside the ledger's volumes. With ``placed_only`` a volume counts for gigabytes
-    only while it is in a pool or being created.
+    ``external_usage`` is the source of usage outside the ledger's volumes. With ``placed_only`` a volume counts for
+    gigabytes only while it is in a pool or being created.
     """
 
     defaults: Mapping[Resource, int] = field(default_factory=dict)
-    counters_last: float = COUNTERS_LAST
+    counter_lifetime: float = COUNTERS_LAST
     placed_only: bool = False
-    beside: Beside = NOTHING
+    external_usage: ExternalUsage = NO_EXTERNAL_USAGE
 
 
 def register(conf: cfg.ConfigOpts) -> None:
@@ -134,7 +134,7 @@ def from_conf(conf: cfg.ConfigOpts) -> Settings:
     counted_by = source(conf)
     return Settings(
         defaults,
-        counters_last=0.0 if counted_by is Source.LEDGER else COUNTERS_LAST,
+        counter_lifetime=0.0 if counted_by is Source.LEDGER else COUNTERS_LAST,
         placed_only=counted_by is Source.PLACEMENT,
     )
 

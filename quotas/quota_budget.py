@@ -13,26 +13,26 @@ from tonnage.quotas import limits
 from tonnage.quotas.limits import Item, Limits, Resource, Scope
 
 
-class QuotaTaken(Exception):
+class QuotaChanged(Exception):
     """The usage that a decision read is outdated, and nothing may be booked. The decision must read it again.
 
-    ``uncounted`` are the scopes without a counter row: these rows must be inserted before anything is locked.
+    ``missing_counters`` are the scopes without a counter row: these rows must be inserted before anything is locked.
     """
 
-    def __init__(self, reason: str, uncounted: Iterable[Scope] = ()) -> None:
-        self.uncounted = frozenset(uncounted)
+    def __init__(self, reason: str, missing_counters: Iterable[Scope] = ()) -> None:
+        self.missing_counters = frozenset(missing_counters)
         super().__init__(reason)
 
 
-class Used(NamedTuple):
+class Usage(NamedTuple):
     """A number of volumes and their size in GiB."""
 
     volumes: int = 0
     gigabytes: int = 0
 
-    def plus(self, other: "Used") -> "Used":
+    def plus(self, other: "Usage") -> "Usage":
         """Return the sum of both."""
-        return Used(self.volumes + other.volumes, self.gigabytes + other.gigabytes)
+        return Usage(self.volumes + other.volumes, self.gigabytes + other.gigabytes)
 
     def of(self, resource: Resource) -> int:
         """Return the amount of a counted resource."""
@@ -49,7 +49,7 @@ class Demand:
 
     project_id: str
     user_id: str
-    takes: Used
+    takes: Usage
     volume_type_id: str = ""
     volume_type: str = ""
     size_gb: int = 0
@@ -64,42 +64,42 @@ class Demand:
         return [Scope(self.project_id, user, kind) for kind in types for user in users]
 
 
-def binding(found: Limits, demands: Iterable[Demand]) -> dict[Scope, Used]:
+def limited_demands(found: Limits, demands: Iterable[Demand]) -> dict[Scope, Usage]:
     """Return the sums of demands by scope, for the scopes with a limit.
 
     If volumes or gigabytes are limited in a scope, both are returned: a counter row is trusted as a whole.
     """
-    total: dict[Scope, Used] = {}
+    total: dict[Scope, Usage] = {}
     for demand in demands:
         for scope in demand.scopes():
             if any(found.at(scope, each) >= 0 for each in limits.COUNTED):
-                total[scope] = total.get(scope, Used()).plus(demand.takes)
+                total[scope] = total.get(scope, Usage()).plus(demand.takes)
     return total
 
 
-def fits(found: Limits, scope: Scope, used: Used, more: Used) -> bool:
+def fits(found: Limits, scope: Scope, used: Usage, more: Usage) -> bool:
     """Return True if the usage may grow by ``more``. A demand of 0 always fits, even if the usage is over the limit."""
     return all(
         more.of(each) <= 0 or not 0 <= found.at(scope, each) < used.of(each) + more.of(each) for each in limits.COUNTED
     )
 
 
-class Allowance:
+class QuotaBudget:
     """The quota left for further requests. ``used`` has the usage of every scope with a limit.
 
-    ``beyond`` is the part of it, in GiB, that is used outside the ledger's volumes.
+    ``external`` is the part of it, in GiB, that is used outside the ledger's volumes.
     """
 
-    def __init__(self, found: Limits, used: Mapping[Scope, Used], beyond: Mapping[Scope, int] | None = None) -> None:
+    def __init__(self, found: Limits, used: Mapping[Scope, Usage], external: Mapping[Scope, int] | None = None) -> None:
         self.limits = found
-        self.beyond = beyond or {}
+        self.external = external or {}
         self._used = used
         #: The sums taken so far, by limited scope.
-        self.taken: dict[Scope, Used] = {}
+        self.taken: dict[Scope, Usage] = {}
 
     def excess(self, demands: Sequence[Demand]) -> Excess | None:
         """Return the first limit that a set of volumes would exceed, None if all of them fit."""
-        of_same_request: dict[Scope, Used] = {}
+        of_same_request: dict[Scope, Usage] = {}
         for demand in demands:
             found = self._volume_too_large(demand) or self._over_limit(demand, of_same_request)
             if found is not None:
@@ -119,14 +119,14 @@ class Allowance:
             return Excess(item.resource, limit, 0, demand.size_gb)
         return None
 
-    def _over_limit(self, demand: Demand, of_same_request: Mapping[Scope, Used]) -> Excess | None:
+    def _over_limit(self, demand: Demand, of_same_request: Mapping[Scope, Usage]) -> Excess | None:
         for resource in (Resource.GIGABYTES, Resource.VOLUMES):
             demanded = demand.takes.of(resource)
             for scope in demand.scopes():
                 limit = self.limits.at(scope, resource)
                 if limit < 0 or demanded <= 0:
                     continue
-                counted = (self._usage(scope), self.taken.get(scope, Used()), of_same_request.get(scope, Used()))
+                counted = (self._usage(scope), self.taken.get(scope, Usage()), of_same_request.get(scope, Usage()))
                 used = sum(each.of(resource) for each in counted)
                 if used + demanded > limit:
                     item = Item(resource, scope.volume_type_id)
@@ -134,12 +134,12 @@ class Allowance:
                     return Excess(name, limit, used, demanded)
         return None
 
-    def _add(self, total: dict[Scope, Used], demand: Demand) -> None:
-        for scope in binding(self.limits, [demand]):
-            total[scope] = total.get(scope, Used()).plus(demand.takes)
+    def _add(self, total: dict[Scope, Usage], demand: Demand) -> None:
+        for scope in limited_demands(self.limits, [demand]):
+            total[scope] = total.get(scope, Usage()).plus(demand.takes)
 
-    def _usage(self, scope: Scope) -> Used:
+    def _usage(self, scope: Scope) -> Usage:
         if scope not in self._used:
             # The request has changed while the decision waited for locks.
-            raise QuotaTaken(f"usage of {scope} was not looked at")
+            raise QuotaChanged(f"usage of {scope} was not looked at")
         return self._used[scope]

@@ -11,86 +11,90 @@ from dataclasses import dataclass
 from sqlalchemy import orm
 
 from tonnage.quotas import limit_rows, quota_budget, usage_counters
-from tonnage.quotas.external_usage import NOTHING
+from tonnage.quotas.external_usage import NO_EXTERNAL_USAGE
 from tonnage.quotas.limits import Limits, Scope
 from tonnage.quotas.options import Settings
-from tonnage.quotas.quota_budget import Allowance, Demand, QuotaTaken, Used
+from tonnage.quotas.quota_budget import Demand, QuotaBudget, QuotaChanged, Usage
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """The limits, and the usage when it was read; ``beyond`` is the usage, in GiB, outside the ledger's volumes."""
+class ReservedQuota:
+    """The limits, and the usage when it was read; ``external`` is the usage, in GiB, outside the ledger's volumes."""
 
     limits: Limits
-    used: dict[Scope, Used]
-    beyond: dict[Scope, int]
+    used: dict[Scope, Usage]
+    external: dict[Scope, int]
 
-    def allowance(self) -> Allowance:
+    def budget(self) -> QuotaBudget:
         """Return the budget of requests, with nothing taken from it yet."""
-        return Allowance(self.limits, self.used, self.beyond)
+        return QuotaBudget(self.limits, self.used, self.external)
 
 
-def hold(session: orm.Session, settings: Settings, demands: Sequence[Demand], *, contested: bool = False) -> Held:
+def reserve(
+    session: orm.Session, settings: Settings, demands: Sequence[Demand], *, contested: bool = False
+) -> ReservedQuota:
     """Read the limits for the requests' demands, and the usage that counts against them.
 
     Nothing is locked if there are no limits, or if all demands fit by the counters and ``contested`` is False.
     Otherwise the counters are locked, and exceeded counters are recounted: a refusal must rest on the volumes
     themselves. A caller that locks other rows before :func:`take` must set ``contested``.
 
-    Raises :class:`~tonnage.quotas.quota_budget.QuotaTaken` for a scope without a counter row.
+    Raises :class:`~tonnage.quotas.quota_budget.QuotaChanged` for a scope without a counter row.
     """
     if not demands:
-        return Held(Limits(settings.defaults), {}, {})
+        return ReservedQuota(Limits(settings.defaults), {}, {})
     found = limit_rows.read(session, settings.defaults, {demand.project_id for demand in demands})
-    asked = quota_budget.binding(found, demands)
+    asked = quota_budget.limited_demands(found, demands)
     if not asked:
-        return Held(found, {}, {})
-    beyond = _beyond(settings, asked)
+        return ReservedQuota(found, {}, {})
+    external = _external_usage(settings, asked)
     if not contested:
-        used = usage_counters.read(session, asked, settings.counters_last)
-        if _fit(found, asked, used, beyond) == asked.keys():
-            return _held(found, used, beyond)
+        used = usage_counters.read(session, asked, settings.counter_lifetime)
+        if _fit(found, asked, used, external) == asked.keys():
+            return _held(found, used, external)
     usage_counters.lock(session, asked)
-    used = usage_counters.read(session, asked, settings.counters_last)
-    stale = asked.keys() - _fit(found, asked, used, beyond)
+    used = usage_counters.read(session, asked, settings.counter_lifetime)
+    stale = asked.keys() - _fit(found, asked, used, external)
     if stale:
         used.update(usage_counters.recount(session, stale, settings.placed_only))
-    return _held(found, used, beyond)
+    return _held(found, used, external)
 
 
-def look(session: orm.Session, settings: Settings, demands: Sequence[Demand]) -> Held:
+def preview(session: orm.Session, settings: Settings, demands: Sequence[Demand]) -> ReservedQuota:
     """Return the result of :func:`hold`, counted from the volumes and without locks, to answer a query."""
     found = limit_rows.read(session, settings.defaults, {demand.project_id for demand in demands})
-    asked = quota_budget.binding(found, demands)
-    return _held(found, usage_counters.count(session, asked, settings.placed_only), _beyond(settings, asked))
+    asked = quota_budget.limited_demands(found, demands)
+    return _held(found, usage_counters.count(session, asked, settings.placed_only), _external_usage(settings, asked))
 
 
-def take(session: orm.Session, given: Allowance) -> None:
+def consume(session: orm.Session, given: QuotaBudget) -> None:
     """Add the reserved quota to the counters. Call it before all other locks, except those of :func:`hold`.
 
-    Raises :class:`~tonnage.quotas.quota_budget.QuotaTaken` if the quota has been used by other transactions.
+    Raises :class:`~tonnage.quotas.quota_budget.QuotaChanged` if the quota has been used by other transactions.
     """
-    if not usage_counters.add(session, given.taken, given.limits, given.beyond):
-        raise QuotaTaken("others were faster")
+    if not usage_counters.add(session, given.taken, given.limits, given.external):
+        raise QuotaChanged("others were faster")
 
 
-def _beyond(settings: Settings, scopes: Iterable[Scope]) -> dict[Scope, int]:
+def _external_usage(settings: Settings, scopes: Iterable[Scope]) -> dict[Scope, int]:
     """Return the external usage by scope, read once for a transaction: it may change at any moment."""
-    if settings.beside is NOTHING:
+    if settings.external_usage is NO_EXTERNAL_USAGE:
         return {}
-    return {scope: settings.beside.beyond(scope) for scope in scopes}
+    return {scope: settings.external_usage.used_gb(scope) for scope in scopes}
 
 
-def _held(found: Limits, used: Mapping[Scope, Used], beyond: dict[Scope, int]) -> Held:
-    return Held(found, {scope: each.plus(Used(0, beyond.get(scope, 0))) for scope, each in used.items()}, beyond)
+def _held(found: Limits, used: Mapping[Scope, Usage], external: dict[Scope, int]) -> ReservedQuota:
+    return ReservedQuota(
+        found, {scope: each.plus(Usage(0, external.get(scope, 0))) for scope, each in used.items()}, external
+    )
 
 
 def _fit(
-    found: Limits, asked: Mapping[Scope, Used], used: Mapping[Scope, Used], beyond: Mapping[Scope, int]
+    found: Limits, asked: Mapping[Scope, Usage], used: Mapping[Scope, Usage], external: Mapping[Scope, int]
 ) -> set[Scope]:
     """Return the scopes in which all demands fit."""
     return {
         scope
         for scope, so_far in used.items()
-        if quota_budget.fits(found, scope, so_far.plus(Used(0, beyond.get(scope, 0))), asked[scope])
+        if quota_budget.fits(found, scope, so_far.plus(Usage(0, external.get(scope, 0))), asked[scope])
     }

@@ -16,7 +16,7 @@ from tonnage.ledger import models
 from tonnage.ledger.db.database import Database
 from tonnage.quotas import options, usage_counters
 from tonnage.quotas.limits import COUNTED, Scope
-from tonnage.quotas.quota_budget import Used
+from tonnage.quotas.quota_budget import Usage
 
 #: Number of projects whose counters one transaction corrects.
 _PROJECTS_PER_TRANSACTION = 100
@@ -102,14 +102,14 @@ def sync(database: Database, project_id: str | None = None, *, placed_only: bool
     return found
 
 
-def _trusted_counters(session: orm.Session, project_id: str | None) -> dict[Scope, Used]:
+def _trusted_counters(session: orm.Session, project_id: str | None) -> dict[Scope, Usage]:
     """Return the counters that schedulers may still trust."""
     usage = models.QuotaUsage
     statement = sa.select(usage, models.utcnow()).where(usage.counted_at.is_not(None))
     if project_id is not None:
         statement = statement.where(usage.project_id == project_id)
     return {
-        Scope(row.project_id, row.user_id, row.volume_type_id): Used(int(row.volumes), int(row.gigabytes))
+        Scope(row.project_id, row.user_id, row.volume_type_id): Usage(int(row.volumes), int(row.gigabytes))
         for row, now in session.execute(statement)
         if (models.age(now, row.counted_at) or 0.0) < options.COUNTERS_LAST
     }

@@ -19,26 +19,26 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_usage
 from tonnage.ledger.db import chunks
 from tonnage.quotas.limits import Limits, Resource, Scope
-from tonnage.quotas.quota_budget import QuotaTaken, Used
+from tonnage.quotas.quota_budget import QuotaChanged, Usage
 
 _TABLE = models.table(models.QuotaUsage)
 _ROW = _TABLE.c
 _KEY = (_ROW.project_id, _ROW.user_id, _ROW.volume_type_id)
 
 
-def read(session: orm.Session, scopes: Collection[Scope], seconds: float) -> dict[Scope, Used]:
+def read(session: orm.Session, scopes: Collection[Scope], seconds: float) -> dict[Scope, Usage]:
     """Return the trusted counters: rows of these scopes that were recounted less than ``seconds`` ago."""
-    found: dict[Scope, Used] = {}
+    found: dict[Scope, Usage] = {}
     statement = sa.select(*_KEY, _ROW.volumes, _ROW.gigabytes, _ROW.counted_at, models.utcnow())
-    for chunk in chunks.cut(_projects(scopes)):
+    for chunk in chunks.split(_projects(scopes)):
         for row in session.execute(statement.where(_ROW.project_id.in_(chunk))):
             age = models.age(row[6], row[5])
             if age is not None and age < seconds:
-                found[Scope(row[0], row[1], row[2])] = Used(int(row[3]), int(row[4]))
+                found[Scope(row[0], row[1], row[2])] = Usage(int(row[3]), int(row[4]))
     return {scope: used for scope, used in found.items() if scope in scopes}
 
 
-def make(session: orm.Session, scopes: Iterable[Scope]) -> None:
+def insert_missing(session: orm.Session, scopes: Iterable[Scope]) -> None:
     """Insert missing counter rows, in a transaction of their own; they are untrusted until they are recounted."""
     rows = [{**_named(scope), "volumes": 0, "gigabytes": 0} for scope in sorted(scopes)]
     session.connection().execute(_make(session), rows)
@@ -47,19 +47,19 @@ def make(session: orm.Session, scopes: Iterable[Scope]) -> None:
 def lock(session: orm.Session, scopes: Collection[Scope]) -> None:
     """Lock the counters of these scopes, with all others of their projects.
 
-    Raises :class:`~tonnage.quotas.quota_budget.QuotaTaken` if some rows are missing.
+    Raises :class:`~tonnage.quotas.quota_budget.QuotaChanged` if some rows are missing.
     """
-    statement = sa.select(*_KEY).order_by(*volume_usage.in_order(session)).with_for_update()
+    statement = sa.select(*_KEY).order_by(*volume_usage.counter_order(session)).with_for_update()
     existing = {
         Scope(row[0], row[1], row[2])
-        for chunk in chunks.cut(_projects(scopes))
+        for chunk in chunks.split(_projects(scopes))
         for row in session.execute(statement.where(_ROW.project_id.in_(chunk)))
     }
     if missing := set(scopes) - existing:
-        raise QuotaTaken(f"there are no counters of {sorted(missing)} yet", missing)
+        raise QuotaChanged(f"there are no counters of {sorted(missing)} yet", missing)
 
 
-def recount(session: orm.Session, scopes: Collection[Scope], placed_only: bool) -> dict[Scope, Used]:
+def recount(session: orm.Session, scopes: Collection[Scope], placed_only: bool) -> dict[Scope, Usage]:
     """Set locked counters to the usage by the volumes, and return it."""
     found = count(session, scopes, placed_only)
     rows = [
@@ -70,10 +70,10 @@ def recount(session: orm.Session, scopes: Collection[Scope], placed_only: bool) 
     return found
 
 
-def add(session: orm.Session, taken: Mapping[Scope, Used], limits: Limits, beyond: Mapping[Scope, int]) -> bool:
+def add(session: orm.Session, taken: Mapping[Scope, Usage], limits: Limits, external: Mapping[Scope, int]) -> bool:
     """Add bookings to trusted counters with room for them; return False if one of them is untrusted or full.
 
-    ``beyond`` maps scopes to the GiB of external usage.
+    ``external`` maps scopes to the GiB of external usage.
     """
     rows = [
         {
@@ -81,35 +81,35 @@ def add(session: orm.Session, taken: Mapping[Scope, Used], limits: Limits, beyon
             "of_volumes": used.volumes,
             "of_gigabytes": used.gigabytes,
             "most_volumes": limits.at(scope, Resource.VOLUMES),
-            "most_gigabytes": _left(limits.at(scope, Resource.GIGABYTES), beyond.get(scope, 0)),
+            "most_gigabytes": _left(limits.at(scope, Resource.GIGABYTES), external.get(scope, 0)),
         }
         for scope, used in sorted(taken.items())
     ]
     return not rows or session.connection().execute(_ADD, rows).rowcount == len(rows)
 
 
-def count(session: orm.Session, scopes: Collection[Scope], placed_only: bool) -> dict[Scope, Used]:
+def count(session: orm.Session, scopes: Collection[Scope], placed_only: bool) -> dict[Scope, Usage]:
     """Return the usage of each scope by the volumes."""
-    found = dict.fromkeys(scopes, Used())
+    found = dict.fromkeys(scopes, Usage())
     for project_id in _projects(scopes):
         counted = sums(project_id, volume_usage.count(session, project_id, placed_only=placed_only))
         found.update((scope, used) for scope, used in counted.items() if scope in found)
     return found
 
 
-def sums(project_id: str, shares: Iterable[volume_usage.Share]) -> dict[Scope, Used]:
+def sums(project_id: str, shares: Iterable[volume_usage.Share]) -> dict[Scope, Usage]:
     """Return the usage of a project by scope, from its shares."""
-    found: dict[Scope, Used] = {}
+    found: dict[Scope, Usage] = {}
     for share in shares:
         kinds = {share.volume_type_id, ""} if share.new else {share.volume_type_id}
         for scope in (Scope(project_id, user, kind) for user in {share.user_id, ""} for kind in kinds):
-            found[scope] = found.get(scope, Used()).plus(Used(share.volumes, share.gigabytes))
+            found[scope] = found.get(scope, Usage()).plus(Usage(share.volumes, share.gigabytes))
     return found
 
 
-def _left(limit: int, beyond: int) -> int:
+def _left(limit: int, external: int) -> int:
     """Return the part of a limit that is left after external usage; no limit stays no limit."""
-    return limit if limit < 0 else max(0, limit - beyond)
+    return limit if limit < 0 else max(0, limit - external)
 
 
 def _projects(scopes: Iterable[Scope]) -> list[str]:

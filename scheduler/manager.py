@@ -16,7 +16,7 @@ from tonnage.capacity.request import Request
 from tonnage.ledger.catalog import volume_usage
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends, heartbeats, reports
-from tonnage.quotas.external_usage import NOTHING
+from tonnage.quotas.external_usage import NO_EXTERNAL_USAGE
 from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.batching.request_batch import BatchedRequest
@@ -113,10 +113,10 @@ class SchedulerManager:
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers apply other rules.
         """
         with self._database.reading() as session:
-            absence = backends.unheard(session, heartbeats.SCHEDULER) or 0.0
+            absence = backends.seconds_without_listener(session, heartbeats.SCHEDULER) or 0.0
         self._membership.join()
         # The options may set limits that were not there before.
-        self._database.run(volume_usage.distrust_all)
+        self._database.run(volume_usage.mark_all_for_recount)
         self._hosts.apply_rules(self._settings.default_ratio, self._settings.calculation, self._membership.generation)
         with self._database.reading() as session:
             self._cache_refresh.refresh(session, absence=absence)
@@ -192,7 +192,7 @@ class SchedulerManager:
 
     def stamps(self, query: StampQuery) -> dict[str, int]:
         """Return the stamps of shared storages, for a report that begins."""
-        return self._database.run_past_duplicates(reports.stamp, query.storage_ids)
+        return self._database.run_past_duplicates(reports.next_stamps, query.storage_ids)
 
     def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt]:
         """Apply the outcomes of operations."""
@@ -287,9 +287,9 @@ class SchedulerManager:
 
     def _read_usage(self, messages: Sequence[object]) -> None:
         """Read the external usage of the projects of requests, before anything is locked."""
-        beside = self._settings.quotas.beside
-        if beside is not NOTHING:
-            beside.read(quota_demands.projects_of(self._database, messages))
+        external_usage = self._settings.quotas.external_usage
+        if external_usage is not NO_EXTERNAL_USAGE:
+            external_usage.read(quota_demands.projects_of(self._database, messages))
 
     def _request(self, message: CreateVolume) -> Request:
         with self._database.reading() as session:
@@ -315,7 +315,7 @@ class SchedulerManager:
         for settings in wanted:
             try:
                 # The options may set limits that were not there before.
-                self._database.run(volume_usage.distrust_all)
+                self._database.run(volume_usage.mark_all_for_recount)
                 self._rules_agreement.agree(settings.default_ratio, settings.calculation)
             except (errors.ConfigurationError, errors.Unavailable) as error:
                 results.append(error)

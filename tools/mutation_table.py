@@ -222,7 +222,7 @@ MUTATIONS = (
     Mutation(
         "A booking adds its claim to all other pools on the storage.",
         "ledger/claims/bookings.py",
-        "pool_counters.spread(session, terms.storage_id, terms.pool_id, terms.size, terms.physical)",
+        "pool_counters.add_to_shared(session, terms.storage_id, terms.pool_id, terms.size, terms.physical)",
         "pass",
         (BOOKINGS,),
         quick=True,
@@ -300,14 +300,14 @@ MUTATIONS = (
     Mutation(
         "A refused unmanage has no later effect.",
         "scheduler/claims/volume_operations.py",
-        "                self._database.run(request_keys.keep, [refused])",
-        "                self._database.run(request_keys.keep, [])",
+        "                self._database.run(request_keys.insert, [refused])",
+        "                self._database.run(request_keys.insert, [])",
         (REDELIVERY,),
     ),
     Mutation(
         "An extend that was refused for a volume in use has no later effect.",
         "scheduler/decisions/booking_plan.py",
-        "        if key and isinstance(error, FINAL):\n",
+        "        if key and isinstance(error, STORED_ERRORS):\n",
         "        if False:\n",
         (REDELIVERY,),
     ),
@@ -359,7 +359,7 @@ MUTATIONS = (
         "    of_backends = sa.select(backend.id, backend.epoch).order_by(backend.id).with_for_update()\n"
         "    epochs = [\n"
         "        row\n"
-        "        for chunk in chunks.cut(sorted(backend_ids))\n"
+        "        for chunk in chunks.split(sorted(backend_ids))\n"
         "        for row in session.execute(of_backends.where(backend.id.in_(chunk)))\n"
         "    ]\n"
         "    of_pools = (\n"
@@ -370,7 +370,7 @@ MUTATIONS = (
         "    of_backends = sa.select(backend.id, backend.epoch).order_by(backend.id)\n"
         "    epochs = [\n"
         "        row\n"
-        "        for chunk in chunks.cut(sorted(backend_ids))\n"
+        "        for chunk in chunks.split(sorted(backend_ids))\n"
         "        for row in session.execute(of_backends.where(backend.id.in_(chunk)))\n"
         "    ]\n"
         "    of_pools = (\n"

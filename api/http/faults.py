@@ -13,7 +13,7 @@ from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
 from tonnage.k8s.capacity import driver_rows
 from tonnage.ledger.catalog import qos_specs, type_access, type_catalog
-from tonnage.ledger.db.db_errors import loudness
+from tonnage.ledger.db.db_errors import log_level
 
 LOG = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ def _on_tonnage_error(req: Request, resp: falcon.Response, error: errors.Tonnage
     if status is None:
         _on_unexpected_error(req, resp, error, params)
     elif status == 503:
-        LOG.log(loudness(error), "%s %s: %s", req.method, req.path, error.message)
+        LOG.log(log_level(error), "%s %s: %s", req.method, req.path, error.message)
         resp.set_header("Retry-After", str(RETRY_AFTER))
         write(resp, status, _UNAVAILABLE)
     elif status == 413:

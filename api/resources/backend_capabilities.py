@@ -29,7 +29,7 @@ class BackendCapabilities:
         """Show the capabilities of a backend and the extra specs that volume types can require."""
         self._context.policy.require(req.context.identity, policies.CAPABILITIES)
         with self._context.database.reading() as session:
-            reports = backends.reports_of(session, host)
+            reports = backends.last_reports(session, host)
         resp.media = of_backend(host, reports)
 
 

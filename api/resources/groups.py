@@ -33,7 +33,7 @@ class _Resource:
     def __init__(self, context: ResourceContext) -> None:
         self._context = context
 
-    def _authorized_group(self, req: Request, group_id: str, rule: str) -> groups.Shown:
+    def _authorized_group(self, req: Request, group_id: str, rule: str) -> groups.GroupView:
         """Return a group that the user can see, if the policy rule allows the call.
 
         Raises :class:`~tonnage.capacity.errors.NotFound` for a missing group and for one of another project.
@@ -45,7 +45,7 @@ class _Resource:
         self._context.policy.require(identity, rule, group.row.project_id)
         return group
 
-    def _detail(self, req: Request, found: Sequence[groups.Shown], *, volumes: bool) -> list[bodies.GroupDetail]:
+    def _detail(self, req: Request, found: Sequence[groups.GroupView], *, volumes: bool) -> list[bodies.GroupDetail]:
         owner = self._context.policy.allows(req.context.identity, policies.GROUP_PROJECT)
         return [views.group(req, group, volumes=volumes, owner=owner) for group in found]
 
@@ -101,7 +101,7 @@ class Groups(_Resource):
         self._context.policy.require(req.context.identity, policies.GROUP_CREATE)
         faults.write(resp, 501, "Groups from others are not supported: copy their volumes with source_volid.")
 
-    def _page(self, req: Request) -> tuple[list[groups.Shown], Any]:
+    def _page(self, req: Request) -> tuple[list[groups.GroupView], Any]:
         microversions.require(req, microversions.GROUPS)
         context, identity = self._context, req.context.identity
         context.policy.require(identity, policies.GROUP_GET_ALL)

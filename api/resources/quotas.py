@@ -44,7 +44,7 @@ class _Quotas:
 
     def __init__(self, context: ResourceContext, settings: Settings) -> None:
         self._context, self._defaults = context, settings.defaults
-        self._placed_only, self._beside = settings.placed_only, settings.beside
+        self._placed_only, self._external_usage = settings.placed_only, settings.external_usage
 
     def _types(self, req: Request, session: orm.Session) -> dict[str, str]:
         """Return the names of the volume types that the user can see, by id."""
@@ -59,7 +59,7 @@ class _Quotas:
         """Return the usage of a limit, by one user (``user_id``) or by the project (empty ``user_id``)."""
         used = _usage(item, limit, shares, user_id)
         if item.resource is Resource.GIGABYTES:
-            used.in_use += self._beside.beyond(Scope(project_id, user_id, item.volume_type_id))
+            used.in_use += self._external_usage.used_gb(Scope(project_id, user_id, item.volume_type_id))
         return used
 
     def _put(self, place: Place, values: Mapping[Item, int]) -> None:
@@ -99,7 +99,7 @@ class QuotaSets(_Quotas):
         given = _CHANGE.read(req)
         user_id = given.get("user_id", "")
         place = Place(Holder.PROJECT, _check_length("project_id", project_id), _check_length("user_id", user_id))
-        self._beside.read([project_id])
+        self._external_usage.read([project_id])
         with self._context.database.reading() as session:
             names = self._types(req, session)
             shares = self._used(session, project_id)
@@ -126,7 +126,7 @@ class QuotaSets(_Quotas):
 
     def _shown(self, req: Request, project_id: str, user_id: str, *, usage: bool) -> QuotaSet:
         if usage:
-            self._beside.read([project_id])
+            self._external_usage.read([project_id])
         with self._context.database.reading() as session:
             names = self._types(req, session)
             found = limit_rows.read(session, self._defaults, {project_id})
@@ -184,7 +184,7 @@ class AbsoluteLimits(_Quotas):
         given, identity = _LIMITS.read(req), req.context.identity
         project_id = given.get("project_id") or given.get("tenant_id") or identity.project_id or ""
         self._context.policy.require(identity, policies.USED_LIMITS, project_id)
-        self._beside.read([project_id])
+        self._external_usage.read([project_id])
         with self._context.database.reading() as session:
             found = limit_rows.read(session, self._defaults, {project_id})
             shares = self._used(session, project_id)

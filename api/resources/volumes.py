@@ -80,7 +80,7 @@ class Volumes:
 
     def _read(self, volume_ids: Sequence[str]) -> list[models.Volume | None]:
         with self._context.database.reading() as session:
-            found = {volume.id: volume for volume in volumes.several(session, volume_ids)}
+            found = {volume.id: volume for volume in volumes.load(session, volume_ids)}
         return [found.get(volume_id) for volume_id in volume_ids]
 
     def _create_several(self, req: Request, resp: falcon.Response, request: CreateGroup) -> None:
@@ -89,7 +89,7 @@ class Volumes:
         if write_refusal(resp, answer.refusal):
             return
         with context.database.reading() as session:
-            created = volumes.several(session, [each.volume_id for each in answer.volumes])
+            created = volumes.load(session, [each.volume_id for each in answer.volumes])
         view = views.VolumeView.for_request(req, context.policy)
         resp.status = falcon.HTTP_202
         resp.media = response_bodies.MadeVolumes([view.detail(volume) for volume in created])

@@ -105,7 +105,7 @@ class VolumeView:
             view.consumes_quota = True
 
 
-def group(req: Request, shown: groups.Shown, *, volumes: bool, owner: bool) -> group_bodies.GroupDetail:
+def group(req: Request, shown: groups.GroupView, *, volumes: bool, owner: bool) -> group_bodies.GroupDetail:
     """Return a group, with its volume ids if ``volumes`` and its project if ``owner``, by the microversion."""
     row = shown.row
     view = group_bodies.GroupDetail(

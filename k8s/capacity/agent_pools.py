@@ -93,7 +93,7 @@ def read(session: orm.Session, lifetime: float) -> AgentPools:
             pool.stats,
             backend.last_report_at,
             backend.report_age,
-            backends.KEPT_SINCE,
+            backends.FIGURES_KEPT_SINCE,
         )
         .join(backend, backend.id == pool.backend_id)
         .where(

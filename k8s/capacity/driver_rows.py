@@ -204,7 +204,7 @@ def _insert(session: orm.Session, name: str) -> models.CsiDriver:
     try:
         session.flush()
     except db_exc.DBDuplicateEntry:
-        raise database.Overtaken(f"driver {name} has just been made") from None
+        raise database.StaleRead(f"driver {name} has just been made") from None
     return row
 
 

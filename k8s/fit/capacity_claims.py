@@ -139,7 +139,7 @@ def store(
     try:
         session.flush()
     except db_exc.DBDuplicateEntry:
-        raise database.Overtaken(f"{holder} has just claimed elsewhere") from None
+        raise database.StaleRead(f"{holder} has just claimed elsewhere") from None
 
 
 def release(session: orm.Session, holder: str, expires_at: datetime.datetime | None = None) -> bool:

@@ -87,7 +87,7 @@ class Query:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class GroupView:
     """A group with fields derived from its volumes: their ids, their zone, and the progress of a delete."""
 
     row: models.Group
@@ -119,12 +119,12 @@ def create(session: orm.Session, wanted: NewGroup) -> models.Group:
     return group
 
 
-def get(session: orm.Session, group_id: str, project_id: str | None) -> Shown:
+def get(session: orm.Session, group_id: str, project_id: str | None) -> GroupView:
     """Return a group. Raises :class:`~tonnage.capacity.errors.NotFound`."""
     return _shown(session, [_get(session, group_id, project_id)])[0]
 
 
-def page(session: orm.Session, query: Query, part: paging.Page) -> list[Shown]:
+def page(session: orm.Session, query: Query, part: paging.Page) -> list[GroupView]:
     """Return a page of groups.
 
     Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is no visible group.
@@ -247,7 +247,7 @@ def _is_applied(group: models.Group, members_by_id: Collection[str], changes: Ch
     )
 
 
-def _shown(session: orm.Session, rows: Sequence[models.Group]) -> list[Shown]:
+def _shown(session: orm.Session, rows: Sequence[models.Group]) -> list[GroupView]:
     volume = models.Volume
     member_rows = session.execute(
         sa.select(volume.group_id, volume.id, volume.status, volume.availability_zone)
@@ -263,7 +263,7 @@ def _shown(session: orm.Session, rows: Sequence[models.Group]) -> list[Shown]:
         failed = row.status == DELETING and any(each.status.startswith("error") for each in members)
         zones = [each.availability_zone for each in members if each.availability_zone]
         shown.append(
-            Shown(
+            GroupView(
                 row,
                 tuple(each.id for each in members),
                 row.availability_zone or (zones[0] if zones else None),

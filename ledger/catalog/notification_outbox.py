@@ -52,11 +52,11 @@ def exceeded(session: orm.Session, backend_ids: Collection[int]) -> dict[str, Ex
     return {name: Exceeded(pool_id, since) for name, pool_id, since in rows if since is not None}
 
 
-def mark(session: orm.Session, *, exceeded: Collection[int], recovered: Collection[int]) -> None:
+def set_exceeded(session: orm.Session, *, exceeded: Collection[int], recovered: Collection[int]) -> None:
     """Mark pools, given by id, as over their limits or as recovered. Their backends must be locked."""
     pool = models.Pool
     for pool_ids, since in ((exceeded, models.utcnow()), (recovered, None)):
-        for chunk in chunks.cut(sorted(pool_ids)):
+        for chunk in chunks.split(sorted(pool_ids)):
             session.execute(
                 sa.update(pool)
                 .where(pool.id.in_(chunk))
@@ -65,7 +65,7 @@ def mark(session: orm.Session, *, exceeded: Collection[int], recovered: Collecti
             )
 
 
-def put(session: orm.Session, channels: Sequence[str], messages: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
+def enqueue(session: orm.Session, channels: Sequence[str], messages: Sequence[tuple[str, Mapping[str, Any]]]) -> None:
     """Queue messages on each channel, to be sent once the transaction is committed.
 
     Each message is an event type and a payload.
@@ -80,7 +80,7 @@ def put(session: orm.Session, channels: Sequence[str], messages: Sequence[tuple[
     )
 
 
-def waiting(session: orm.Session, channel: str, limit: int) -> list[Message]:
+def load(session: orm.Session, channel: str, limit: int) -> list[Message]:
     """Return the oldest messages of a channel that have not been sent yet."""
     row = models.Announcement
     found = session.execute(
@@ -92,7 +92,7 @@ def waiting(session: orm.Session, channel: str, limit: int) -> list[Message]:
     return [Message(*each) for each in found]
 
 
-def lease(session: orm.Session, channel: str, owner: str, seconds: float) -> bool:
+def take_lease(session: orm.Session, channel: str, owner: str, seconds: float) -> bool:
     """Take or renew the lease of a channel for ``owner``; return True if ``owner`` may send its messages.
 
     The lease lasts the given seconds, and no other owner may send during that time.
@@ -119,10 +119,10 @@ def lease(session: orm.Session, channel: str, owner: str, seconds: float) -> boo
     return bool(taken.rowcount)  # type: ignore[attr-defined]
 
 
-def forget(session: orm.Session, message_ids: Collection[str]) -> None:
+def delete(session: orm.Session, message_ids: Collection[str]) -> None:
     """Delete messages that have been sent."""
     row = models.Announcement
-    for chunk in chunks.cut(message_ids):
+    for chunk in chunks.split(message_ids):
         session.execute(sa.delete(row).where(row.message_id.in_(chunk)).execution_options(synchronize_session=False))
 
 
@@ -147,7 +147,7 @@ def purge(session: orm.Session, days: int, channels: Collection[str]) -> Mapping
         )
     ).all()
     # Deletes by id do not block transactions that insert messages meanwhile.
-    for chunk in chunks.cut([row_id for row_id, _ in expired]):
+    for chunk in chunks.split([row_id for row_id, _ in expired]):
         session.execute(sa.delete(row).where(row.id.in_(chunk)).execution_options(synchronize_session=False))
     session.execute(
         sa.delete(held)

@@ -36,7 +36,7 @@ class Kind(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Telling:
+class AllocationChange:
     """A change to send for one consumer; a size of 0 removes it. ``before_gb`` is the size that was sent for that pool.
 
     ``generation`` is the consumer's generation in Placement, None if Placement does not have it. ``doubted`` is True if
@@ -56,7 +56,7 @@ class Telling:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SentUsage:
     """The size of a project's volumes that was sent, by user; ``doubt`` is True while a round is sending some of it."""
 
     gigabytes: Mapping[str, int]
@@ -134,7 +134,7 @@ def compare(session: orm.Session, after: str = "", rows: int = _PAGE_SIZE) -> Co
     return Compared(sorted(differing), upto)
 
 
-def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[Telling]:
+def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[AllocationChange]:
     """Return the changes to send for the volumes, in the order of consumers, and mark them as being sent.
 
     ``doubt`` is the name of the round.
@@ -162,7 +162,7 @@ def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[
             kind = _kind(volumes[volume_id].pool_id if volume_id in volumes else None, pool_id)
             copy = str(uuid.uuid5(_COPY_NAMESPACE, f"{volume_id}/{pool_id}"))
             wanted[volume_id if kind is Kind.VOLUME else copy] = (kind, volume_id, pool_id, int(size))
-    found: list[Telling] = []
+    found: list[AllocationChange] = []
     for consumer, (kind, volume_id, pool_id, size) in sorted(wanted.items()):
         row = known.get(consumer)
         is_current = row is not None and (row.kind, row.pool_id, row.size_gb) == (kind.value, pool_id, size)
@@ -172,7 +172,7 @@ def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[
             continue
         project_id, user_id = owners.get(volume_id, ("", ""))
         found.append(
-            Telling(
+            AllocationChange(
                 consumer_id=consumer,
                 kind=kind,
                 volume_id=volume_id,
@@ -200,17 +200,17 @@ def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[
     return found
 
 
-def still_to_tell(session: orm.Session, tellings: Sequence[Telling], doubt: str) -> list[Telling]:
+def current_changes(session: orm.Session, tellings: Sequence[AllocationChange], doubt: str) -> list[AllocationChange]:
     """Return the changes that belong to this round: a newer round that has marked a consumer sends a newer state."""
     row = models.Allocation
     found: set[str] = set()
-    for chunk in chunks.cut(telling.consumer_id for telling in tellings):
+    for chunk in chunks.split(telling.consumer_id for telling in tellings):
         of_round = sa.select(row.consumer_id).where(row.consumer_id.in_(chunk), row.doubt == doubt)
         found.update(session.scalars(of_round))
     return [telling for telling in tellings if telling.consumer_id in found]
 
 
-def note(session: orm.Session, tellings: Iterable[Telling], doubt: str) -> None:
+def record_sent(session: orm.Session, tellings: Iterable[AllocationChange], doubt: str) -> None:
     """Record that Placement has accepted the changes, except for consumers that a newer round has marked."""
     row = models.Allocation
     for telling in tellings:
@@ -231,11 +231,11 @@ def note(session: orm.Session, tellings: Iterable[Telling], doubt: str) -> None:
         session.execute(statement.execution_options(synchronize_session=False))
 
 
-def refused(session: orm.Session, tellings: Iterable[Telling], doubt: str) -> None:
+def record_refused(session: orm.Session, tellings: Iterable[AllocationChange], doubt: str) -> None:
     """Record that Placement has refused the changes: where the earlier state was known, Placement still has it."""
     row = models.Allocation
     ids = [telling.consumer_id for telling in tellings if not telling.doubted]
-    for chunk in chunks.cut(ids):
+    for chunk in chunks.split(ids):
         session.execute(
             sa.update(row)
             .where(row.consumer_id.in_(chunk), row.doubt == doubt)
@@ -244,7 +244,7 @@ def refused(session: orm.Session, tellings: Iterable[Telling], doubt: str) -> No
         )
 
 
-def told_of(session: orm.Session, project_id: str) -> Told:
+def sent_usage(session: orm.Session, project_id: str) -> SentUsage:
     """Return the sizes that were sent for a project's volumes; copies elsewhere do not count."""
     row = models.Allocation
     doubtful = sa.func.sum(sa.case((row.doubt.is_not(None), 1), else_=0))
@@ -253,13 +253,13 @@ def told_of(session: orm.Session, project_id: str) -> Told:
         .where(row.project_id == project_id, row.kind == Kind.VOLUME.value)
         .group_by(row.user_id)
     ).all()
-    return Told({user_id: int(size) for user_id, size, _ in found}, any(int(number) for *_, number in found))
+    return SentUsage({user_id: int(size) for user_id, size, _ in found}, any(int(number) for *_, number in found))
 
 
 def pools(session: orm.Session, ids: Collection[int] | None = None) -> list[PoolFigures]:
     """Return all pools, or the pools with these ids, even if they were not in their backend's last report."""
     pool, row = models.Pool, models.Allocation
-    id_chunks: list[list[int] | None] = [None] if ids is None else list(chunks.cut(ids))
+    id_chunks: list[list[int] | None] = [None] if ids is None else list(chunks.split(ids))
     found: list[PoolFigures] = []
     for chunk in id_chunks:
         told = sa.select(row.pool_id, sa.func.sum(row.size_gb).label("size_gb")).group_by(row.pool_id)
@@ -289,28 +289,28 @@ def load(session: orm.Session, pool_id: int, project_id: str | None = None) -> d
     return {row[0]: row[1] for row in session.execute(statement)}
 
 
-def known(session: orm.Session, consumer_ids: Collection[str]) -> set[str]:
+def sent_consumers(session: orm.Session, consumer_ids: Collection[str]) -> set[str]:
     """Return the consumers for which an allocation was sent, or is being sent, in any pool."""
     row = models.Allocation
     found: set[str] = set()
-    for chunk in chunks.cut(consumer_ids):
+    for chunk in chunks.split(consumer_ids):
         found.update(session.scalars(sa.select(row.consumer_id).where(row.consumer_id.in_(chunk))))
     return found
 
 
-def distrust(session: orm.Session, consumer_ids: Sequence[str]) -> None:
+def mark_for_resend(session: orm.Session, consumer_ids: Sequence[str]) -> None:
     """Mark consumers so that their allocations are sent again."""
     row = models.Allocation
-    for chunk in chunks.cut(sorted(consumer_ids)):
+    for chunk in chunks.split(sorted(consumer_ids)):
         _mark_doubted(session, row.consumer_id.in_(chunk))
 
 
-def distrust_project(session: orm.Session, project_id: str) -> None:
+def mark_project_for_resend(session: orm.Session, project_id: str) -> None:
     """Mark all consumers of a project so that their allocations are sent again."""
     _mark_doubted(session, models.Allocation.project_id == project_id)
 
 
-def any_untold(session: orm.Session, before: datetime.datetime) -> bool:
+def any_unsent(session: orm.Session, before: datetime.datetime) -> bool:
     """Return True if a volume made before that time has no sent allocation at all."""
     claim, told, volume = models.Claim, models.Allocation, models.Volume
     statement = sa.exists().where(

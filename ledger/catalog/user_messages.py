@@ -72,7 +72,7 @@ def purge(session: orm.Session, days: int = KEPT_DAYS) -> int:
     row = models.Message
     before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=days)
     old = session.scalars(sa.select(row.id).where(row.created_at < before).limit(_MAX_PURGED)).all()
-    for chunk in chunks.cut(old):
+    for chunk in chunks.split(old):
         session.execute(sa.delete(row).where(row.id.in_(chunk)).execution_options(synchronize_session=False))
     return len(old)
 

@@ -89,7 +89,7 @@ def count(session: orm.Session, project_id: str, *, placed_only: bool = False) -
     ]
 
 
-def in_order(session: orm.Session) -> list[sa.ColumnElement[str]]:
+def counter_order(session: orm.Session) -> list[sa.ColumnElement[str]]:
     """Return the sort key of usage counters: all transactions lock and write them in one order, that of Python.
 
     PostgreSQL would sort by the rules of a locale. The other databases sort these columns by their characters.
@@ -103,17 +103,17 @@ def in_order(session: orm.Session) -> list[sa.ColumnElement[str]]:
     return key
 
 
-def distrust(session: orm.Session, project_ids: Collection[str]) -> None:
+def mark_for_recount(session: orm.Session, project_ids: Collection[str]) -> None:
     """Mark the counters of projects, so that they are recounted before their next use.
 
     They are locked, so this must come before all other locks of the transaction.
     """
     usage = models.QuotaUsage
-    for chunk in chunks.cut(sorted(set(project_ids))):
+    for chunk in chunks.split(sorted(set(project_ids))):
         locked = (
             sa.select(usage.project_id)
             .where(usage.project_id.in_(chunk))
-            .order_by(*in_order(session))
+            .order_by(*counter_order(session))
             .with_for_update()
         )
         if session.execute(locked).all():
@@ -125,15 +125,15 @@ def distrust(session: orm.Session, project_ids: Collection[str]) -> None:
             )
 
 
-def distrust_all(session: orm.Session) -> None:
+def mark_all_for_recount(session: orm.Session) -> None:
     """Mark the counters of all projects for a recount: after a change of limits they may miss usage."""
-    distrust(session, session.scalars(sa.select(models.QuotaUsage.project_id).distinct()).all())
+    mark_for_recount(session, session.scalars(sa.select(models.QuotaUsage.project_id).distinct()).all())
 
 
-def distrust_owners(session: orm.Session, volume_ids: Collection[str]) -> None:
+def mark_owners_for_recount(session: orm.Session, volume_ids: Collection[str]) -> None:
     """Mark the counters of the volumes' projects for a recount: the volumes may grow by an unknown size."""
     volume = models.Volume
     owners: set[str] = set()
-    for chunk in chunks.cut(volume_ids):
+    for chunk in chunks.split(volume_ids):
         owners.update(session.scalars(sa.select(volume.project_id).where(volume.id.in_(chunk)).distinct()))
-    distrust(session, owners)
+    mark_for_recount(session, owners)

@@ -95,7 +95,7 @@ def get(session: orm.Session, volume_id: str, project_id: str | None) -> models.
     return _get(session, volume_id, project_id, lock=False)
 
 
-def several(session: orm.Session, volume_ids: Sequence[str]) -> list[models.Volume]:
+def load(session: orm.Session, volume_ids: Sequence[str]) -> list[models.Volume]:
     """Return the existing volumes with these ids, in the order of the ids."""
     found = session.scalars(_with_type_and_pool(sa.select(models.Volume).where(models.Volume.id.in_(volume_ids))))
     rows = {volume.id: volume for volume in found}
@@ -234,7 +234,7 @@ def reset_migration_status(session: orm.Session, volume_id: str) -> None:
     volume.migration_status = None
 
 
-def set_type(session: orm.Session, retyped: Retyped, seen: bookings.Seen) -> None:
+def set_type(session: orm.Session, retyped: Retyped, seen: bookings.SeenVolume) -> None:
     """Give a volume another type.
 
     Raises :class:`~tonnage.capacity.errors.Conflict` if the volume is not available, has changed its pool, or no longer

@@ -80,7 +80,7 @@ class SourceVolume:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenVolume:
     """An existing volume as the decision read it: its quota and its pool were decided from these values."""
 
     size_gb: int
@@ -134,7 +134,7 @@ def book(
     keys: Sequence[request_keys.Key],
     calculation: Calculation,
     generation: int,
-    seen: Mapping[str, Seen],
+    seen: Mapping[str, SeenVolume],
     bound: Mapping[str, int | None] = MappingProxyType({}),
     others: Collection[str] = (),
 ) -> dict[int, pool_counters.Counters]:
@@ -149,10 +149,10 @@ def book(
     :class:`PoolsChanged` if a pool no longer admits its claims, and :class:`~tonnage.capacity.errors.Conflict` if a
     volume has left the state that the decision read; the caller must then roll the transaction back.
     """
-    request_keys.keep(session, keys)
+    request_keys.insert(session, keys)
     if not bookings:
         if bound:
-            clone_sources.hold(session, {}, bound, others)
+            clone_sources.lock(session, {}, bound, others)
         return {}
     by_pool: dict[int, list[Booking]] = {}
     by_backend: dict[int, int] = {}
@@ -163,23 +163,23 @@ def book(
     if sharing:
         pool_counters.lock(session, sharing | by_pool.keys())
     if not pool_counters.claim_on_backends(session, by_backend, generation):
-        scheduling_rules.require(session, generation)
+        scheduling_rules.require_generation(session, generation)
         raise PoolsChanged(by_pool)
     if not _take(session, by_pool, calculation):
         raise PoolsChanged(by_pool)
     if joining := [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None]:
-        group_backends.join(session, joining)
+        group_backends.lock_for_members(session, joining)
     if (sources := _sources(bookings, seen)) or bound:
         changed = {each.volume_id for each in bookings if each.volume is None}
-        clone_sources.hold(session, sources, bound, others, changed)
+        clone_sources.lock(session, sources, bound, others, changed)
     _write_volumes(session, bookings, seen)
     if extended := [booking.volume_id for booking in bookings if booking.verb == EXTEND]:
-        clone_sources.let_be(session, extended)
+        clone_sources.require_not_cloning(session, extended)
     session.connection().execute(_INSERT_CLAIM, [_claim(booking) for booking in bookings])
     return pool_counters.read(session, sharing | by_pool.keys())
 
 
-def _sources(bookings: Sequence[Booking], seen: Mapping[str, Seen]) -> dict[str, tuple[int, int | None]]:
+def _sources(bookings: Sequence[Booking], seen: Mapping[str, SeenVolume]) -> dict[str, tuple[int, int | None]]:
     """Map each clone source to its size in GiB and its pool, as the decision read them."""
     return {
         booking.clone_of: (seen[booking.clone_of].size_gb, booking.source_pool_id)
@@ -234,7 +234,7 @@ def _take_together(session: orm.Session, together: Sequence["_Terms"], statement
         return False
     for terms in together:
         if terms.storage_id is not None:
-            pool_counters.spread(session, terms.storage_id, terms.pool_id, terms.size, terms.physical)
+            pool_counters.add_to_shared(session, terms.storage_id, terms.pool_id, terms.size, terms.physical)
     return True
 
 
@@ -368,7 +368,7 @@ def _conditional_update(calculation: Calculation) -> sa.Update:
 _TAKE = {calculation: _conditional_update(calculation) for calculation in Calculation}
 
 
-def _write_volumes(session: orm.Session, bookings: Sequence[Booking], seen: Mapping[str, Seen]) -> None:
+def _write_volumes(session: orm.Session, bookings: Sequence[Booking], seen: Mapping[str, SeenVolume]) -> None:
     new = [_row(booking, booking.volume) for booking in bookings if booking.volume is not None]
     if new:
         session.connection().execute(_INSERT_VOLUME, new)
@@ -379,7 +379,7 @@ def _write_volumes(session: orm.Session, bookings: Sequence[Booking], seen: Mapp
             raise errors.Conflict(f"volume {booking.volume_id} was changed by another request; try again")
 
 
-def _change(booking: Booking, seen: Mapping[str, Seen]) -> dict[str, Any]:
+def _change(booking: Booking, seen: Mapping[str, SeenVolume]) -> dict[str, Any]:
     if booking.verb == CREATE:
         return {
             "of_volume": booking.volume_id,

@@ -25,7 +25,7 @@ def being_cloned(session: orm.Session, volume_ids: Collection[str]) -> dict[str,
     """
     volume = models.Volume
     pairs: dict[str, str] = {}
-    for chunk in chunks.cut(volume_ids):
+    for chunk in chunks.split(volume_ids):
         being_made = sa.select(volume.source_volume_id, volume.id).where(
             volume.status == "creating", volume.source_volume_id.in_(chunk)
         )
@@ -33,7 +33,7 @@ def being_cloned(session: orm.Session, volume_ids: Collection[str]) -> dict[str,
     return pairs
 
 
-def hold(
+def lock(
     session: orm.Session,
     seen: Mapping[str, tuple[int, int | None]],
     bound: Mapping[str, int | None],
@@ -54,7 +54,7 @@ def hold(
     volume = models.Volume
     cloneable: dict[str, tuple[int, int | None]] = {}
     pools: dict[str, int | None] = {}
-    for chunk in chunks.cut(sorted({*seen, *bound, *others, *changed})):
+    for chunk in chunks.split(sorted({*seen, *bound, *others, *changed})):
         rows = session.execute(
             sa.select(volume.id, volume.size_gb, volume.pool_id, volume.status)
             .where(volume.id.in_(chunk))
@@ -73,7 +73,7 @@ def hold(
             raise errors.Conflict(f"volume {other} was given another place by another request; try again")
 
 
-def let_be(session: orm.Session, grown: Collection[str]) -> None:
+def require_not_cloning(session: orm.Session, grown: Collection[str]) -> None:
     """Raise :class:`~tonnage.capacity.errors.Conflict` if one of the extended volumes is being cloned.
 
     Call it after the rows of these volumes are locked, so that no new clone can begin.

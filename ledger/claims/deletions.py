@@ -55,11 +55,11 @@ def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Delet
                 known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)
         except errors.NotFound as error:
             results.append(error)
-        except request_keys.FINAL as error:
+        except request_keys.STORED_ERRORS as error:
             results.append(error)
             refused = request_keys.Key.refused(request_id, volume_id, bookings.DELETE, error)
             known.setdefault(request_id, refused)
-    request_keys.keep(session, [key for request_id, key in known.items() if request_id not in answered_before])
+    request_keys.insert(session, [key for request_id, key in known.items() if request_id not in answered_before])
     return results
 
 
@@ -104,7 +104,7 @@ def unmanage(session: orm.Session, request_id: str, volume_id: str) -> dict[int,
     epoch, tick = max(((row.end_epoch or 0, row.end_tick or 0) for row in claims), default=(0, 0))
     listings.invalidate_until(session, pool.backend_id, epoch, tick)
     operation_outcomes.forget_volume(session, volume)
-    request_keys.keep(session, [request_keys.Key(request_id, volume_id, request_keys.UNMANAGE)])
+    request_keys.insert(session, [request_keys.Key(request_id, volume_id, request_keys.UNMANAGE)])
     session.flush()
     pool_counters.add_to_pools(session, locked, {pool_id: -size})
     pool_counters.recount_in_flight(session, [pool_id])
@@ -117,7 +117,7 @@ def _lock(
 ) -> tuple[dict[str, models.Volume], pool_counters.LockedPools]:
     """Lock the backends and pools of the volumes, then the volumes, in the one order of locks.
 
-    Raises :class:`~tonnage.ledger.db.database.Overtaken` if a volume has moved to another pool meanwhile.
+    Raises :class:`~tonnage.ledger.db.database.StaleRead` if a volume has moved to another pool meanwhile.
     """
     volume = models.Volume
     pools = session.scalars(
@@ -130,7 +130,7 @@ def _lock(
     ).all()
     for row in rows:
         if row.pool_id is not None and row.pool_id not in locked.backends:
-            raise database.Overtaken(f"volume {row.id} has moved")
+            raise database.StaleRead(f"volume {row.id} has moved")
     return {row.id: row for row in rows}, locked
 
 

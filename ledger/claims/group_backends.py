@@ -22,7 +22,7 @@ DELETING = "deleting"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupPlace:
+class GroupState:
     """A group as a decision reads it. ``backend`` is the backend of its volumes, None while none is in a pool."""
 
     id: str
@@ -34,13 +34,13 @@ class GroupPlace:
     backend: str | None
 
 
-def load(session: orm.Session, group_ids: Collection[str]) -> dict[str, GroupPlace]:
+def load(session: orm.Session, group_ids: Collection[str]) -> dict[str, GroupState]:
     """Return the groups that exist, by id."""
     if not group_ids:
         return {}
     group, volume, kind = models.Group, models.Volume, models.VolumeType
-    found: dict[str, GroupPlace] = {}
-    for chunk in chunks.cut(sorted(set(group_ids))):
+    found: dict[str, GroupState] = {}
+    for chunk in chunks.split(sorted(set(group_ids))):
         pools = (
             sa.select(volume.group_id, models.Pool.name)
             .join(models.Pool, models.Pool.id == volume.pool_id)
@@ -54,7 +54,7 @@ def load(session: orm.Session, group_ids: Collection[str]) -> dict[str, GroupPla
             .options(orm.joinedload(group.group_type), orm.selectinload(group.volume_types).joinedload(kind.qos))
         )
         for row in rows:
-            found[row.id] = GroupPlace(
+            found[row.id] = GroupState(
                 id=row.id,
                 project_id=row.project_id,
                 status=row.status,
@@ -66,7 +66,7 @@ def load(session: orm.Session, group_ids: Collection[str]) -> dict[str, GroupPla
     return found
 
 
-def join(session: orm.Session, joining: Collection[tuple[str, int]]) -> None:
+def lock_for_members(session: orm.Session, joining: Collection[tuple[str, int]]) -> None:
     """Lock the groups that volumes are booked for; ``joining`` holds pairs of a group id and the chosen backend's id.
 
     Raises :class:`~tonnage.capacity.errors.Conflict` if a group takes no more volumes, or is on another backend.
@@ -102,6 +102,6 @@ def purge(session: orm.Session) -> None:
     deleted = session.scalars(
         sa.select(group.id).where(sa.not_(exists_condition())).order_by(group.id).with_for_update()
     ).all()
-    for chunk in chunks.cut(deleted):
+    for chunk in chunks.split(deleted):
         session.execute(sa.delete(kinds).where(kinds.group_id.in_(chunk)))
         session.execute(sa.delete(group).where(group.id.in_(chunk)).execution_options(synchronize_session=False))

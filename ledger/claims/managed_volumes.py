@@ -23,7 +23,7 @@ _CLAIM = "claim_id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TakenOver:
+class ManagedVolume:
     """The row of a volume that is managed from now on, in a pool ``host@backend#pool``.
 
     ``listed_gb`` is its size in the last listing, see :func:`listed_gb`: it counts until the agent has reported the
@@ -50,7 +50,7 @@ class Manageable:
     size_gb: int
 
 
-def begin(session: orm.Session, request_id: str, volume: TakenOver, reference: str) -> str:
+def begin(session: orm.Session, request_id: str, volume: ManagedVolume, reference: str) -> str:
     """Insert the row of a volume that is to be managed, and return the claim that records the operation.
 
     ``reference`` is its name on the storage. It is thin or thick as a new volume of its type would be in that pool. The
@@ -120,7 +120,7 @@ def begin(session: orm.Session, request_id: str, volume: TakenOver, reference: s
         request_id=request_id,
     )
     session.add(order)
-    request_keys.keep(session, [request_keys.Key(request_id, volume.id, bookings.MANAGE, {_CLAIM: order.id})])
+    request_keys.insert(session, [request_keys.Key(request_id, volume.id, bookings.MANAGE, {_CLAIM: order.id})])
     return order.id
 
 

@@ -15,7 +15,7 @@ from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import MAX_SIZE_GB
 from tonnage.ledger import models
 from tonnage.ledger.claims import bookings, pool_counters, settlement
-from tonnage.ledger.claims.settlement import Ending, Result, Settlement
+from tonnage.ledger.claims.settlement import EndedOperation, Result, Settlement
 
 #: States of a volume that is being migrated or retyped.
 MOVING = ("maintenance", "retyping")
@@ -24,7 +24,7 @@ MOVING = ("maintenance", "retyping")
 _MAX_REASON = 8000
 
 
-def end(session: orm.Session, endings: Sequence[Ending], max_attempts: int) -> Result:
+def apply(session: orm.Session, endings: Sequence[EndedOperation], max_attempts: int) -> Result:
     """Apply the outcomes of operations. An outcome that was applied before, or whose claim is gone, changes nothing.
 
     An outcome of a past epoch changes nothing either: the agent's next process may have been told to run the operation
@@ -94,7 +94,7 @@ def _fail(session: orm.Session, volume: models.Volume, status: str, event: str, 
     )
 
 
-def _apply(work: Settlement, claim: models.Claim, ending: Ending) -> None:
+def _apply(work: Settlement, claim: models.Claim, ending: EndedOperation) -> None:
     volume = work.volumes.get(claim.volume_id)
     _APPLY[claim.verb](work, claim, volume, ending)
 
@@ -115,7 +115,7 @@ def _abandon(work: Settlement, claim: models.Claim) -> None:
     work.purge(claim, claim.pool_id)
 
 
-def _created(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+def _created(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: EndedOperation) -> None:
     if ending.ok:
         work.confirm(claim, ending)
         if volume is not None and volume.status == "creating":
@@ -133,7 +133,7 @@ def _created(work: Settlement, claim: models.Claim, volume: models.Volume | None
         _place_again(work, claim, volume, ending.message)
 
 
-def _extended(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+def _extended(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: EndedOperation) -> None:
     before = claim.target_size_gb - claim.size_gb
     reached = math.ceil(ending.size_gb - 1e-9)
     if ending.ok:
@@ -159,7 +159,7 @@ def _extended(work: Settlement, claim: models.Claim, volume: models.Volume | Non
         _fail(work.session, volume, "available" if ending.clean else "error_extending", "extend", ending.message)
 
 
-def _migrated(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+def _migrated(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: EndedOperation) -> None:
     # If an operator has removed the source backend, this is the only copy of the volume.
     moving = volume is not None and (
         volume.status in MOVING or (ending.ok and volume.status == "error" and volume.pool_id is None)
@@ -195,7 +195,7 @@ def _migrated(work: Settlement, claim: models.Claim, volume: models.Volume | Non
     volume.migration_status = "success"
 
 
-def _managed(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+def _managed(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: EndedOperation) -> None:
     if not ending.ok or not 0 <= ending.size_gb <= MAX_SIZE_GB:
         work.release(claim, ending)
         if volume is not None:
@@ -226,7 +226,7 @@ def _managed(work: Settlement, claim: models.Claim, volume: models.Volume | None
         volume.status = "available"
 
 
-def _deleted(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+def _deleted(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: EndedOperation) -> None:
     work.session.delete(claim)
     if not ending.ok:
         if volume is not None:
@@ -237,7 +237,7 @@ def _deleted(work: Settlement, claim: models.Claim, volume: models.Volume | None
         forget_volume(work.session, volume)
 
 
-def _purged(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: Ending) -> None:
+def _purged(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: EndedOperation) -> None:
     work.session.delete(claim)
     if ending.ok:
         work.release_copy(claim, ending)
@@ -268,7 +268,7 @@ def _stay(work: Settlement, claim: models.Claim, volume: models.Volume, message:
     volume.migration_status = "error"
 
 
-_APPLY: dict[str, Callable[[Settlement, models.Claim, models.Volume | None, Ending], None]] = {
+_APPLY: dict[str, Callable[[Settlement, models.Claim, models.Volume | None, EndedOperation], None]] = {
     bookings.CREATE: _created,
     bookings.EXTEND: _extended,
     bookings.MIGRATE: _migrated,

@@ -23,7 +23,7 @@ RETYPE = "retype"
 UNMANAGE = "unmanage"
 
 #: Errors that depend on the current state: the same request might succeed later. They are stored as its answer.
-FINAL = (errors.Conflict, errors.OverQuota)
+STORED_ERRORS = (errors.Conflict, errors.OverQuota)
 
 #: Keys in the stored answer of a request: its verb, and the error that refused it.
 _VERB = "verb"
@@ -46,7 +46,7 @@ class Key:
     @classmethod
     def refused(cls, request_id: str, volume_id: str, verb: str, error: errors.TonnageError) -> "Key":
         """Return the key of a request that was refused with one of the errors in :data:`FINAL`."""
-        [name] = [known.__name__ for known in FINAL if isinstance(error, known)]
+        [name] = [known.__name__ for known in STORED_ERRORS if isinstance(error, known)]
         return cls(request_id, volume_id, verb, {_ERROR: name, _MESSAGE: error.message})
 
     def require(self, volume_id: str, verb: str) -> None:
@@ -62,7 +62,7 @@ class Key:
             )
         if _ERROR in self.answer:
             # A later release may store an error that is unknown here; it is a refusal as well.
-            kinds = {error.__name__: error for error in FINAL}
+            kinds = {error.__name__: error for error in STORED_ERRORS}
             raise kinds.get(self.answer[_ERROR], errors.Conflict)(self.answer[_MESSAGE])
 
 
@@ -75,7 +75,7 @@ def find(session: orm.Session, request_ids: Collection[str]) -> dict[str, Key]:
     return {row[0]: Key(row[0], row[1], row[2].pop(_VERB, ""), row[2]) for row in rows}
 
 
-def keep(session: orm.Session, keys: Sequence[Key]) -> None:
+def insert(session: orm.Session, keys: Sequence[Key]) -> None:
     """Insert the keys of requests that are answered now.
 
     Raises oslo.db's ``DBDuplicateEntry`` if another transaction has just used one of the request ids.

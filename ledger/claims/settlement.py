@@ -22,7 +22,7 @@ from tonnage.ledger.inventory import listings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ending:
+class EndedOperation:
     """The end of an operation. ``size_gb`` is the volume's size now; ``clean``: the failed operation left no copy."""
 
     claim_id: str
@@ -70,7 +70,7 @@ def begin(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -
     if removing:
         pools |= set(session.scalars(sa.select(claim.pool_id).where(claim.volume_id.in_(removing))))
     if managed := {row.volume_id for row in pending if row.verb == bookings.MANAGE}:
-        volume_usage.distrust_owners(session, managed)
+        volume_usage.mark_owners_for_recount(session, managed)
     locked = pool_counters.lock(session, pools)
     # The rows are read under the pools' locks: another scheduler may have received the same outcome.
     volumes = session.scalars(
@@ -131,7 +131,7 @@ class Settlement:
         """Add GiB to the allocated capacity of a pool; a negative size takes away."""
         self.added[pool_id] = self.added.get(pool_id, 0) + size
 
-    def confirm(self, claim: models.Claim, ending: Ending) -> None:
+    def confirm(self, claim: models.Claim, ending: EndedOperation) -> None:
         """Mark a claim as confirmed: its capacity is in use."""
         claim.state = pool_counters.CONFIRMED
         self.record_end(claim, ending)
@@ -139,7 +139,7 @@ class Settlement:
         if claim.contained:
             self.changed_pools.add(claim.pool_id)
 
-    def release(self, claim: models.Claim, ending: Ending) -> None:
+    def release(self, claim: models.Claim, ending: EndedOperation) -> None:
         """Release a claim: it no longer counts as allocated, and stays in flight until it is contained."""
         if claim.state in pool_counters.LIVE:
             self.add_allocated(claim.pool_id, -claim.size_gb)
@@ -155,14 +155,14 @@ class Settlement:
             self.record_end(claim, ending)
         self.changed_pools.add(claim.pool_id)
 
-    def record_end(self, claim: models.Claim, ending: Ending) -> None:
+    def record_end(self, claim: models.Claim, ending: EndedOperation) -> None:
         """Record the epoch, the tick and the storage's stamp at which a claim ended."""
         claim.end_epoch, claim.end_tick = ending.epoch, ending.tick
         storage_id = self.locked.storages[claim.pool_id]
         if storage_id is not None:
             claim.end_stamp = self.stamps.get(storage_id, 0) + 1
 
-    def _is_contained(self, claim: models.Claim, ending: Ending) -> bool:
+    def _is_contained(self, claim: models.Claim, ending: EndedOperation) -> bool:
         return (ending.epoch, ending.tick) < self.locked.covers[claim.pool_id]
 
     def remove_external(self, claim: models.Claim) -> float | None:
@@ -183,7 +183,7 @@ class Settlement:
             self.session.delete(row)
         return size
 
-    def release_copy(self, claim: models.Claim, ending: Ending) -> None:
+    def release_copy(self, claim: models.Claim, ending: EndedOperation) -> None:
         """Release all claims of a volume in a pool, after its copy there is gone.
 
         Earlier operations on this volume have ended too: the agent works on each volume in order.

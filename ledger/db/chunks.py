@@ -11,11 +11,11 @@ from typing import TypeVar
 T = TypeVar("T")
 
 #: Number of values in one statement. Larger statements are no faster.
-AT_A_TIME = 1000
+CHUNK_SIZE = 1000
 
 
-def cut(values: Iterable[T]) -> Iterator[list[T]]:
+def split(values: Iterable[T]) -> Iterator[list[T]]:
     """Yield the values in their order, in lists of at most :data:`AT_A_TIME`; yield nothing for no values."""
     remaining = iter(values)
-    while chunk := list(islice(remaining, AT_A_TIME)):
+    while chunk := list(islice(remaining, CHUNK_SIZE)):
         yield chunk

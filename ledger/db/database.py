@@ -84,7 +84,7 @@ class NoDatabase(errors.ConfigurationError):
     """There is no database where ``[database] connection`` points to."""
 
 
-class Overtaken(db_errors.Collision):
+class StaleRead(db_errors.Collision):
     """Raised in a transaction whose earlier reads became stale before it held its locks; the transaction runs again.
 
     Locks that were chosen from stale rows would break the lock order.

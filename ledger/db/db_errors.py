@@ -36,7 +36,7 @@ class Collision(Exception):
     """A transaction collided with another. Raised in a transaction, it makes it run again from the start."""
 
 
-class Away(errors.Unavailable):
+class DatabaseUnreachable(errors.Unavailable):
     """The database cannot be reached. :class:`Connectivity` has logged that, once."""
 
 
@@ -72,7 +72,7 @@ class Connectivity:
             yield
             return
         if not self._turn.acquire(blocking=False):
-            raise Away(f"the database does not answer: {self._last_error}")
+            raise DatabaseUnreachable(f"the database does not answer: {self._last_error}")
         try:
             yield
         finally:
@@ -104,9 +104,9 @@ class Connectivity:
             LOG.error("The database cannot be reached; requests are refused until it answers: %s", first_line(error))
 
 
-def loudness(error: errors.TonnageError) -> int:
+def log_level(error: errors.TonnageError) -> int:
     """Return the log level for postponed work: DEBUG if the outage of the database has been logged, else WARNING."""
-    return logging.DEBUG if isinstance(error, Away) else logging.WARNING
+    return logging.DEBUG if isinstance(error, DatabaseUnreachable) else logging.WARNING
 
 
 def is_transient(error: BaseException) -> bool:
@@ -157,7 +157,7 @@ def unavailable(error: BaseException) -> errors.Unavailable | None:
             "the database server takes no more connections; its max_connections has to be higher than [database] "
             f"max_pool_size and max_overflow of all processes together: {first}"
         )
-    kind = errors.Unavailable if is_collision(error) else Away
+    kind = errors.Unavailable if is_collision(error) else DatabaseUnreachable
     return kind(f"the database does not answer: {first}")
 
 

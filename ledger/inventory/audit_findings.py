@@ -28,7 +28,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class Evidence:
     """The evidence of a breach. ``once`` is the tick of its listing while only one listing has shown it, else None."""
 
     text: str
@@ -36,13 +36,13 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class RecordedFinding:
     """A breach. ``backend`` is the full name, ``pool`` the name within it; the figures are from ``seen_at``."""
 
     backend: str
     pool: str
     breach: str
-    seen: Seen
+    seen: Evidence
     seen_at: datetime.datetime
 
     @property
@@ -52,7 +52,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class FindingChanges:
     """The changes of the stored findings: breaches that are now certain, and certain breaches that have ended."""
 
     new: Collection[Key]
@@ -67,25 +67,29 @@ def stored_name(pool: str) -> str:
     return storable_text(pool if pool.isprintable() else ascii(pool))[:_MAX_NAME_LENGTH].rstrip()
 
 
-def load(session: orm.Session, backend: str | None = None) -> list[Found]:
+def load(session: orm.Session, backend: str | None = None) -> list[RecordedFinding]:
     """Return all breaches, or those of one backend, in the order of their names; uncertain breaches are included."""
     table, owner = models.Finding, models.Backend
     statement = sa.select(table, owner.name).join(owner, owner.id == table.backend_id)
     if backend is not None:
         statement = statement.where(owner.name == backend)
     return [
-        Found(backend=name, pool=row.pool, breach=row.breach, seen=Seen(row.text, row.once_seq), seen_at=row.seen_at)
+        RecordedFinding(
+            backend=name, pool=row.pool, breach=row.breach, seen=Evidence(row.text, row.once_seq), seen_at=row.seen_at
+        )
         for row, name in session.execute(statement.order_by(owner.name, table.pool, table.breach))
     ]
 
 
-def mark(session: orm.Session) -> tuple[object, ...]:
+def version(session: orm.Session) -> tuple[object, ...]:
     """Return a value that changes whenever the stored findings may have changed."""
     table = models.Finding
     return tuple(session.execute(sa.select(sa.func.count(), sa.func.max(table.id), sa.func.max(table.seen_at))).one())
 
 
-def settle(session: orm.Session, backend_id: int, found: Mapping[Key, Seen], judged: Callable[[Key], bool]) -> Settled:
+def store(
+    session: orm.Session, backend_id: int, found: Mapping[Key, Evidence], judged: Callable[[Key], bool]
+) -> FindingChanges:
     """Store the findings about a backend; breaches that are missing in ``found`` are deleted if they were ``judged``.
 
     A breach that was certain already keeps its text.
@@ -96,7 +100,7 @@ def settle(session: orm.Session, backend_id: int, found: Mapping[Key, Seen], jud
     )
     known = {(row.pool, row.breach): row for row in rows}
     ended = [key for key in known if key not in found and judged(key)]
-    for chunk in chunks.cut(known[key].id for key in ended):
+    for chunk in chunks.split(known[key].id for key in ended):
         session.execute(sa.delete(table).where(table.id.in_(chunk)).execution_options(synchronize_session=False))
     certain = [key for key in found if found[key].once is None]
     confirmed = sorted(key for key in certain if key in known and known[key].once_seq is not None)
@@ -119,10 +123,10 @@ def settle(session: orm.Session, backend_id: int, found: Mapping[Key, Seen], jud
             ],
         )
     new = [key for key in added if found[key].once is None]
-    return Settled([*confirmed, *new], [key for key in ended if known[key].once_seq is None])
+    return FindingChanges([*confirmed, *new], [key for key in ended if known[key].once_seq is None])
 
 
-def _text(seen: Seen) -> str:
+def _text(seen: Evidence) -> str:
     return storable_text(seen.text)[:_MAX_TEXT_LENGTH]
 
 
@@ -156,6 +160,6 @@ def doubtful(session: orm.Session, backend_ids: Collection[int]) -> set[int]:
         ),
     )
     found: set[int] = set()
-    for chunk in chunks.cut(backend_ids):
+    for chunk in chunks.split(backend_ids):
         found.update(session.scalars(statement.where(pool.backend_id.in_(chunk)).distinct()))
     return found

@@ -20,7 +20,7 @@ _AFTER_FAILURE = datetime.timedelta(minutes=10)
 
 #: The time at which the driver began to collect a pool's figures, if these are not from the last report; null if they
 #: are. For queries that join pools with their backends.
-KEPT_SINCE = sa.case((models.Pool.unheard_at == models.Backend.last_report_at, models.Pool.figures_at))
+FIGURES_KEPT_SINCE = sa.case((models.Pool.unheard_at == models.Backend.last_report_at, models.Pool.figures_at))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class PendingClaim:
 
 def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str) -> BackendRow:
     """Return the backend with the epoch of the agent process that drew ``nonce``: a new nonce opens a new epoch."""
-    generation = scheduling_rules.hold(session)
+    generation = scheduling_rules.lock_shared(session)
     backend = session.scalar(sa.select(models.Backend).where(models.Backend.name == name).with_for_update())
     if backend is None:
         backend = models.Backend(name=name, epoch=0, nonce="", enabled=True, allocated_capacity_gb=0)
@@ -136,7 +136,7 @@ def find(session: orm.Session, name: str) -> BackendRow | None:
     return rows[0] if rows else None
 
 
-def reports_of(session: orm.Session, name: str) -> list[Mapping[str, Any]]:
+def last_reports(session: orm.Session, name: str) -> list[Mapping[str, Any]]:
     """Return the last reported stats of the pools of a backend, in the order of their names.
 
     Raises :class:`~tonnage.capacity.errors.NotFound` if there is no such backend.
@@ -153,7 +153,7 @@ def load_backends(session: orm.Session, *, ids: Collection[int] | None = None) -
     """Return all backends, or those with these ids."""
     if ids is None:
         return _backends(session, sa.true())
-    return [row for some in chunks.cut(sorted(ids)) for row in _backends(session, models.Backend.id.in_(some))]
+    return [row for some in chunks.split(sorted(ids)) for row in _backends(session, models.Backend.id.in_(some))]
 
 
 def load_pools(
@@ -171,7 +171,7 @@ def load_pools(
             pool.thin_limit_gb,
             pool.stats,
             models.utcnow(),
-            KEPT_SINCE,
+            FIGURES_KEPT_SINCE,
             *pool_counters.COLUMNS,
         )
         .join(models.Backend, models.Backend.id == pool.backend_id)
@@ -179,7 +179,7 @@ def load_pools(
     )
     if backend is not None:
         statement = statement.where(models.Backend.name == backend)
-    statements = [statement] if ids is None else [statement.where(pool.id.in_(some)) for some in chunks.cut(ids)]
+    statements = [statement] if ids is None else [statement.where(pool.id.in_(some)) for some in chunks.split(ids)]
     return [
         PoolRow(
             id=row[0],
@@ -190,7 +190,7 @@ def load_pools(
             thin_limit_gb=row[5],
             stats=row[6],
             figures_age=models.age(row[7], row[8]),
-            counters=pool_counters.of_row(row[9:]),
+            counters=pool_counters.from_row(row[9:]),
         )
         for one in statements
         for row in session.execute(one)
@@ -209,7 +209,7 @@ def load_pool_marks(session: orm.Session, backend_ids: Collection[int]) -> list[
             pool.covers_epoch,
             pool.covers_tick,
             models.utcnow(),
-            KEPT_SINCE,
+            FIGURES_KEPT_SINCE,
             *pool_counters.COLUMNS,
         )
         .join(models.Backend, models.Backend.id == pool.backend_id)
@@ -223,9 +223,9 @@ def load_pool_marks(session: orm.Session, backend_ids: Collection[int]) -> list[
             generation=int(row[3]),
             covers=(int(row[4]), int(row[5])),
             figures_age=models.age(row[6], row[7]),
-            counters=pool_counters.of_row(row[8:]),
+            counters=pool_counters.from_row(row[8:]),
         )
-        for some in chunks.cut(backend_ids)
+        for some in chunks.split(backend_ids)
         for row in session.execute(statement.where(pool.backend_id.in_(some)))
     ]
 
@@ -242,7 +242,7 @@ def load_pending(
     )
     if backend_id is not None:
         statement = statement.where(claim.backend_id == backend_id)
-    statements = [statement] if ids is None else [statement.where(claim.id.in_(some)) for some in chunks.cut(ids)]
+    statements = [statement] if ids is None else [statement.where(claim.id.in_(some)) for some in chunks.split(ids)]
     found = [row for one in statements for row in session.execute(one)]
     found.sort(key=lambda row: (row[0].created_at, row[0].id))
     sources = _sources(session, [row for row, _, _ in found])
@@ -273,7 +273,7 @@ def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, 
     if not moves:
         return sources
     names: dict[int, str] = {}
-    for pool_ids in chunks.cut({claim.source_pool_id for claim in moves.values()}):
+    for pool_ids in chunks.split({claim.source_pool_id for claim in moves.values()}):
         rows = session.execute(sa.select(pool.id, pool.name).where(pool.id.in_(pool_ids)))
         names.update((row[0], row[1]) for row in rows)
     original = orm.aliased(volume)
@@ -281,7 +281,7 @@ def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, 
         original, original.id == volume.source_volume_id
     )
     cloned: dict[str, tuple[str | None, int | None]] = {}
-    for ids in chunks.cut({claim.volume_id for claim in moves.values() if claim.verb == bookings.CREATE}):
+    for ids in chunks.split({claim.volume_id for claim in moves.values() if claim.verb == bookings.CREATE}):
         cloned.update((row[0], (row[1], row[2])) for row in session.execute(clones.where(volume.id.in_(ids))))
     for claim in moves.values():
         volume_id, size = cloned.get(claim.volume_id, (claim.volume_id, claim.target_size_gb))
@@ -359,7 +359,7 @@ def set_state(session: orm.Session, name: str, *, enabled: bool, draining: bool,
     return _backends(session, models.Backend.id == backend.id)[0]
 
 
-def unheard(session: orm.Session, binary: str) -> float | None:
+def seconds_without_listener(session: orm.Session, binary: str) -> float | None:
     """Return the number of seconds since a process of that binary last listened to agents, by the database's clock.
 
     None: no process ever did.

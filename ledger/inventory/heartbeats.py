@@ -39,7 +39,7 @@ class ServiceRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Myself:
+class SchedulerProcess:
     """A scheduler process as it describes itself: its identity, its rules, and whether it receives agents' messages."""
 
     binary: str
@@ -50,7 +50,7 @@ class Myself:
     listening: bool = False
 
 
-def heartbeat(session: orm.Session, me: Myself) -> None:
+def heartbeat(session: orm.Session, me: SchedulerProcess) -> None:
     """Record that a process is alive, by the database's clock, and its rules."""
     service = models.Service
     values = {
@@ -102,7 +102,7 @@ def leave(session: orm.Session, binary: str, host: str) -> None:
     )
 
 
-def unheard_others(session: orm.Session, binary: str, host: str) -> float | None:
+def seconds_without_others(session: orm.Session, binary: str, host: str) -> float | None:
     """Return the number of seconds since the last heartbeat of a process of that binary on another host.
 
     None: there never was one.

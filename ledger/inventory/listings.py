@@ -21,7 +21,7 @@ from tonnage.capacity.names import short_name
 from tonnage.ledger import models
 from tonnage.ledger.claims import pool_counters
 from tonnage.ledger.db import chunks
-from tonnage.ledger.db.database import Overtaken, storable_text
+from tonnage.ledger.db.database import StaleRead, storable_text
 
 #: On the storage, and unknown to the ledger.
 ORPHAN = "orphan"
@@ -69,7 +69,7 @@ def record(
 
     Nothing is recorded if the epoch is over or a later listing was recorded before: an older listing would take back
     results of the later one, such as unclaimed volumes that have to be counted. Raises
-    :class:`~tonnage.ledger.db.database.Overtaken` if another listing is recorded during the transaction.
+    :class:`~tonnage.ledger.db.database.StaleRead` if another listing is recorded during the transaction.
 
     ``tick`` was taken after the driver had looked; ``in_hand`` are the claims that the agent worked on meanwhile. A
     volume counts as lost, or as of another size, only if its claims in the pool had ended before the look and no
@@ -98,7 +98,7 @@ def record(
         .execution_options(synchronize_session=False)
     )
     if recorded.rowcount != 1:
-        raise Overtaken(f"another listing of backend {backend_id} has been recorded")
+        raise StaleRead(f"another listing of backend {backend_id} has been recorded")
 
 
 def invalidate_until(session: orm.Session, backend_id: int, epoch: int, tick: int) -> None:
@@ -296,7 +296,7 @@ def _volume_ids_among(session: orm.Session, names: Collection[str]) -> set[str]:
     The claims of a deleted volume are gone, so an older listing would show it as if it had never been claimed.
     """
     known: set[str] = set()
-    for chunk in chunks.cut(sorted(name for name in names if len(name) <= models.LONGEST_ID and _is_storable(name))):
+    for chunk in chunks.split(sorted(name for name in names if len(name) <= models.LONGEST_ID and _is_storable(name))):
         for column in (models.Volume.id, models.RequestKey.volume_id):
             known.update(session.scalars(sa.select(column).where(column.in_(chunk))))
     return known
@@ -323,7 +323,7 @@ def _size(listed: float) -> float:
 def _write(session: orm.Session, comparison: _Comparison) -> None:
     """Write the discrepancies of the comparison to the table."""
     table = models.Discrepancy
-    for chunk in chunks.cut(
+    for chunk in chunks.split(
         [row.id for place, row in sorted(comparison.recorded.items()) if place not in comparison.found]
     ):
         session.execute(sa.delete(table).where(table.id.in_(chunk)).execution_options(synchronize_session=False))

@@ -19,7 +19,7 @@ class Limit:
     thin_limit_gb: float | None
 
 
-def restate(session: orm.Session, limits: Sequence[Limit]) -> None:
+def update_limits(session: orm.Session, limits: Sequence[Limit]) -> None:
     """Write new limits that follow from the figures in the pools' rows.
 
     The pools must be locked before their figures are read. Decisions that read the old limits do not take effect.

@@ -209,7 +209,7 @@ def shared_storages(session: orm.Session, backend_id: int) -> list[str]:
     return sorted(each for each in found if each is not None)
 
 
-def stamp(session: orm.Session, storage_ids: Collection[str]) -> dict[str, int]:
+def next_stamps(session: orm.Session, storage_ids: Collection[str]) -> dict[str, int]:
     """Increase the stamps of storages before a look begins, and return them by storage."""
     storage = models.Storage
     _make_storages(session, storage_ids)
@@ -294,7 +294,7 @@ def _keep(session: orm.Session, pool_ids: Collection[int], before: _LastReport) 
     """
     pool = models.Pool
     fresh = None if before.at is None else before.at - datetime.timedelta(seconds=before.age)
-    for ids in chunks.cut(sorted(pool_ids)):
+    for ids in chunks.split(sorted(pool_ids)):
         known = session.execute(sa.select(pool.id, pool.unheard_at, pool.figures_at).where(pool.id.in_(ids)))
         kept = {row.id: row.figures_at for row in known if row.unheard_at and row.unheard_at == before.at}
         session.connection().execute(_KEEP, [{"of": id, "since": kept.get(id, fresh)} for id in ids])
@@ -364,7 +364,7 @@ def _result(session: orm.Session, pool_ids: Collection[int]) -> _Rows:
     rows = session.execute(
         sa.select(pool.id, pool.generation, *pool_counters.COLUMNS).where(pool.id.in_(pool_ids))
     ).all()
-    return _Rows({row[0]: int(row[1]) for row in rows}, {row[0]: pool_counters.of_row(row[2:]) for row in rows})
+    return _Rows({row[0]: int(row[1]) for row in rows}, {row[0]: pool_counters.from_row(row[2:]) for row in rows})
 
 
 _BACKEND, _POOL = models.table(models.Backend), models.table(models.Pool)

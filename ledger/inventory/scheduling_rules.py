@@ -17,7 +17,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.inventory import heartbeats
-from tonnage.ledger.inventory.heartbeats import Myself
+from tonnage.ledger.inventory.heartbeats import SchedulerProcess
 
 
 class RulesChanged(Exception):
@@ -64,18 +64,18 @@ def find(session: orm.Session) -> Rules | None:
     return None if row is None else Rules(row[0], row[1], int(row[2]))
 
 
-def hold(session: orm.Session) -> int:
+def lock_shared(session: orm.Session) -> int:
     """Lock the rules against changes until the transaction ends, and return their generation."""
     return session.scalar(sa.select(models.Rules.generation).with_for_update(read=True)) or 0
 
 
-def require(session: orm.Session, generation: int) -> None:
+def require_generation(session: orm.Session, generation: int) -> None:
     """Raise :class:`RulesChanged` if the rules have another generation."""
     if (session.scalar(sa.select(models.Rules.generation)) or 0) != generation:
         raise RulesChanged
 
 
-def join(session: orm.Session, me: Myself, down_time: float) -> int:
+def register_scheduler(session: orm.Session, me: SchedulerProcess, down_time: float) -> int:
     """Record that a scheduler starts, and return the generation of the rules, which must be its own.
 
     If it is the only running scheduler, its rules become the rules. Raises
@@ -96,7 +96,9 @@ def join(session: orm.Session, me: Myself, down_time: float) -> int:
     return row.generation
 
 
-def propose(session: orm.Session, me: Myself, down_time: float, before: Myself | None = None) -> Vote:
+def propose_rules(
+    session: orm.Session, me: SchedulerProcess, down_time: float, before: SchedulerProcess | None = None
+) -> Vote:
     """Propose the rules of ``me``; they take effect once all running schedulers propose the same.
 
     A scheduler that proposes takes no decision until then. Once the rules are accepted it uses them, even if another
@@ -119,7 +121,7 @@ def propose(session: orm.Session, me: Myself, down_time: float, before: Myself |
     return Vote(row.generation, found)
 
 
-def _lock(session: orm.Session, me: Myself) -> models.Rules:
+def _lock(session: orm.Session, me: SchedulerProcess) -> models.Rules:
     """Return the rules' row, locked. The very first scheduler inserts it."""
     rows = sa.select(models.Rules).with_for_update()
     row = session.scalar(rows)
@@ -135,11 +137,11 @@ def _lock(session: orm.Session, me: Myself) -> models.Rules:
     return row
 
 
-def _matches(row: models.Rules, me: Myself) -> bool:
+def _matches(row: models.Rules, me: SchedulerProcess) -> bool:
     return (row.default_ratio, row.calculation) == (me.default_ratio, me.calculation)
 
 
-def _change(session: orm.Session, row: models.Rules, me: Myself) -> None:
+def _change(session: orm.Session, row: models.Rules, me: SchedulerProcess) -> None:
     assert me.default_ratio is not None  # noqa: S101  -- only agents go by none
     assert me.calculation is not None  # noqa: S101
     row.default_ratio, row.calculation = me.default_ratio, me.calculation
@@ -153,7 +155,7 @@ def _change(session: orm.Session, row: models.Rules, me: Myself) -> None:
     )
 
 
-def _others(session: orm.Session, me: Myself, down_time: float) -> list[heartbeats.ServiceRow]:
+def _others(session: orm.Session, me: SchedulerProcess, down_time: float) -> list[heartbeats.ServiceRow]:
     """Return the other running schedulers that have rules, by host."""
     return [
         row
@@ -162,7 +164,7 @@ def _others(session: orm.Session, me: Myself, down_time: float) -> list[heartbea
     ]
 
 
-def _compare(me: Myself, default_ratio: str | None, calculation: str | None, host: str) -> list[Difference]:
+def _compare(me: SchedulerProcess, default_ratio: str | None, calculation: str | None, host: str) -> list[Difference]:
     return [
         Difference(option, mine, theirs, host)
         for option, mine, theirs in (

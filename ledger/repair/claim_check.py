@@ -205,4 +205,4 @@ def named(session: orm.Session, places: Collection[listings.Place]) -> set[listi
 
 def _names(places: Collection[listings.Place]) -> Iterator[list[str]]:
     # The names are passed as values and not joined: the columns may differ in collation, and then no index serves.
-    return chunks.cut(sorted({name for _, name in places}))
+    return chunks.split(sorted({name for _, name in places}))

@@ -105,7 +105,7 @@ def _pools(session: orm.Session, places: Collection[str]) -> dict[int, list[int]
 def _mend(session: orm.Session, backend_id: int, pool_ids: Sequence[int], volume_ids: Collection[str]) -> list[Change]:
     pool, backend = models.Pool, models.Backend
     if volume_ids:
-        volume_usage.distrust_owners(session, volume_ids)
+        volume_usage.mark_owners_for_recount(session, volume_ids)
     session.execute(sa.select(backend.id).where(backend.id == backend_id).with_for_update()).all()
     locked = pool_counters.lock(session, pool_ids)
     found = session.execute(sa.select(pool.id, pool.name).where(pool.id.in_(locked.backends.keys())))

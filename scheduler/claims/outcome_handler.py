@@ -8,7 +8,7 @@ from typing import Protocol
 
 from tonnage.capacity import errors
 from tonnage.ledger.claims import operation_outcomes
-from tonnage.ledger.claims.settlement import Ending, Result
+from tonnage.ledger.claims.settlement import EndedOperation, Result
 from tonnage.ledger.db.database import Database, storable_text
 from tonnage.ledger.inventory import backends
 from tonnage.rpc.messages import Outcome
@@ -67,11 +67,11 @@ class OutcomeHandler:
             {outcome.claim_id: _ending(outcome) for outcome in outcomes if outcome.claim_id not in self._ended}
         )
 
-    def _end(self, fresh: dict[str, Ending]) -> dict[str, Exception]:
+    def _end(self, fresh: dict[str, EndedOperation]) -> dict[str, Exception]:
         if not fresh:
             return {}
         try:
-            result = self._database.run(operation_outcomes.end, list(fresh.values()), self._max_attempts)
+            result = self._database.run(operation_outcomes.apply, list(fresh.values()), self._max_attempts)
         except errors.Unavailable:
             raise
         except Exception as error:
@@ -90,7 +90,7 @@ class OutcomeHandler:
         self._dispatcher.done(claim_ids)
         self._settle(result, {})
 
-    def _settle(self, result: Result, ended: Mapping[str, Ending]) -> None:
+    def _settle(self, result: Result, ended: Mapping[str, EndedOperation]) -> None:
         """After the commit: take over the counters, send the commands that follow, and place volumes again."""
         self._hosts.set_counters(result.counters)
         self._dispatcher.done(ended)
@@ -109,8 +109,8 @@ class OutcomeHandler:
                 self._dispatcher.send(order)
 
 
-def _ending(outcome: Outcome) -> Ending:
-    return Ending(
+def _ending(outcome: Outcome) -> EndedOperation:
+    return EndedOperation(
         claim_id=outcome.claim_id,
         ok=outcome.ok,
         epoch=outcome.epoch,

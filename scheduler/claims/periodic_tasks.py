@@ -9,7 +9,7 @@ from tonnage.capacity import errors
 from tonnage.ledger.catalog import user_messages
 from tonnage.ledger.claims import group_backends, request_keys
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.db.db_errors import loudness
+from tonnage.ledger.db.db_errors import log_level
 from tonnage.notifications.announcer import Announcer
 
 LOG = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class PeriodicTasks:
             for task in self._tasks:
                 task.run()
         except errors.Unavailable as error:
-            LOG.log(loudness(error), "Housekeeping goes on later: %s", error.message)
+            LOG.log(log_level(error), "Housekeeping goes on later: %s", error.message)
 
 
 class Purge:

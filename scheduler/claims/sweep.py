@@ -130,7 +130,7 @@ class ClaimRecovery:
         ]
         if stuck:
             LOG.warning("%d claim(s) are abandoned, as their backends stay away", len(stuck))
-        for some in chunks.cut(stuck):
+        for some in chunks.split(stuck):
             self._outcome_handler.abandon(some)
 
     def _drain(self, volume_ids: Sequence[str]) -> None:
@@ -190,6 +190,6 @@ class Sweep:
         """
         ids = sorted(entry.id for entry in self._cache_refresh.hosts.entries.values())
         if not everything:
-            ids = [id for id in ids if id > self._recounted][: chunks.AT_A_TIME] or ids[: chunks.AT_A_TIME]
+            ids = [id for id in ids if id > self._recounted][: chunks.CHUNK_SIZE] or ids[: chunks.CHUNK_SIZE]
         self._recounted = ids[-1] if ids else 0
         self._cache_refresh.refresh_counters(session, ids)

@@ -16,7 +16,7 @@ from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends
 from tonnage.quotas import options as quota_options
 from tonnage.quotas import reservations, usage_counters
-from tonnage.quotas.quota_budget import Demand, QuotaTaken, Used
+from tonnage.quotas.quota_budget import Demand, QuotaChanged, Usage
 from tonnage.rpc.messages import BackendState, DeleteVolume, ManageVolume, SetBackendState, UnmanageVolume
 from tonnage.scheduler import request_validation
 from tonnage.scheduler.claims.dispatcher import Dispatcher
@@ -92,18 +92,20 @@ class VolumeOperations:
             message.pool,
         )
 
-    def _begun(self, request_id: str, volume: managed_volumes.TakenOver, reference: str) -> str:
+    def _begun(self, request_id: str, volume: managed_volumes.ManagedVolume, reference: str) -> str:
         for _ in range(_ROUNDS):
             try:
                 key = request_keys.Key(request_id, volume.id, bookings.MANAGE)
                 return self._once(key, self._begin, request_id, volume, reference)
-            except QuotaTaken as taken:
+            except QuotaChanged as taken:
                 LOG.debug("[%s] volume %s is looked at again: %s", request_id, volume.id, taken)
-                if taken.uncounted:
-                    self._database.run(usage_counters.make, taken.uncounted)
+                if taken.missing_counters:
+                    self._database.run(usage_counters.insert_missing, taken.missing_counters)
         raise errors.Unavailable(f"other requests were faster on the quota of project {volume.project_id}; try again")
 
-    def _begin(self, session: orm.Session, request_id: str, volume: managed_volumes.TakenOver, reference: str) -> str:
+    def _begin(
+        self, session: orm.Session, request_id: str, volume: managed_volumes.ManagedVolume, reference: str
+    ) -> str:
         """Begin to adopt a volume, if the quota of its project permits the size that was last listed.
 
         That size counts until the agent has reported the real one.
@@ -116,19 +118,19 @@ class VolumeOperations:
                 Demand(
                     project_id=volume.project_id,
                     user_id=volume.user_id,
-                    takes=Used(1, size),
+                    takes=Usage(1, size),
                     size_gb=size,
                     volume_type_id="" if kind is None else kind.id,
                     volume_type="" if kind is None else kind.name,
                 )
             ]
-            given = reservations.hold(session, self._quotas, demanded, contested=True).allowance()
+            given = reservations.reserve(session, self._quotas, demanded, contested=True).budget()
             # While this waited for the counters the same request may have taken effect, so that it counts already.
             if not request_keys.find(session, [request_id]):
                 if (excess := given.excess(demanded)) is not None:
                     raise errors.OverQuota(excess.sentence)
                 given.take(demanded)
-                reservations.take(session, given)
+                reservations.consume(session, given)
         return managed_volumes.begin(session, request_id, volume, reference)
 
     def _unmanage(self, message: UnmanageVolume) -> None:
@@ -141,10 +143,10 @@ class VolumeOperations:
         """Run the transaction of a request, and keep a final refusal as its answer."""
         try:
             return self._database.run_past_duplicates(work, *args)
-        except request_keys.FINAL as error:
+        except request_keys.STORED_ERRORS as error:
             refused = request_keys.Key.refused(key.request_id, key.volume_id, key.verb, error)
             try:
-                self._database.run(request_keys.keep, [refused])
+                self._database.run(request_keys.insert, [refused])
             except db_exc.DBDuplicateEntry:
                 # It has an answer already, an earlier one or one of another scheduler just now.
                 return self._database.run_past_duplicates(work, *args)
@@ -184,11 +186,11 @@ def _answered(work: Callable[[Message], None], message: Message) -> Exception | 
     return None
 
 
-def _taken_over(message: ManageVolume) -> managed_volumes.TakenOver:
+def _taken_over(message: ManageVolume) -> managed_volumes.ManagedVolume:
     request_validation.check_uuid(message.volume_id)
     for name in ("reference", "project_id", "user_id", "name", "description"):
         request_validation.check_length(name, getattr(message, name) or "", 255)
-    return managed_volumes.TakenOver(
+    return managed_volumes.ManagedVolume(
         id=message.volume_id,
         pool=message.pool,
         project_id=message.project_id,

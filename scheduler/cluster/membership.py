@@ -58,7 +58,7 @@ class Membership:
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers apply other rules.
         """
         me = self._me(self._settings)
-        self.generation = self._database.run(scheduling_rules.join, me, self._settings.service_down_time)
+        self.generation = self._database.run(scheduling_rules.register_scheduler, me, self._settings.service_down_time)
 
     def propose(
         self, default_ratio: float | str, calculation: Calculation, *, last: bool
@@ -70,7 +70,7 @@ class Membership:
         """
         wanted = replace(self._settings, default_ratio=default_ratio, calculation=calculation)
         before = self._me(self._settings) if last else None
-        vote = self._database.run(scheduling_rules.propose, self._me(wanted), wanted.service_down_time, before)
+        vote = self._database.run(scheduling_rules.propose_rules, self._me(wanted), wanted.service_down_time, before)
         if not vote.differences:
             self._settings, self.generation = wanted, vote.generation
         return vote.differences
@@ -135,7 +135,7 @@ class Membership:
         """Tell whether there is no other scheduler, also none that has come since the last refresh."""
         if not self.alone:
             return False
-        silence = heartbeats.unheard_others(session, heartbeats.SCHEDULER, self._settings.host)
+        silence = heartbeats.seconds_without_others(session, heartbeats.SCHEDULER, self._settings.host)
         return silence is None or silence > _GONE
 
     @property
@@ -150,8 +150,8 @@ class Membership:
         return max(self._in_turn, key=lambda host: stable_hash(f"{host} {backend}")) == self._settings.host
 
     @staticmethod
-    def _me(settings: Settings) -> heartbeats.Myself:
-        return heartbeats.Myself(
+    def _me(settings: Settings) -> heartbeats.SchedulerProcess:
+        return heartbeats.SchedulerProcess(
             binary=heartbeats.SCHEDULER,
             host=settings.host,
             availability_zone=settings.availability_zone,

@@ -22,7 +22,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.ledger.claims import pool_counters
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.db.db_errors import loudness
+from tonnage.ledger.db.db_errors import log_level
 from tonnage.ledger.inventory import backends, pool_limits, scheduling_rules
 from tonnage.ledger.inventory.backends import PoolRow
 from tonnage.scheduler.cluster.membership import Membership
@@ -148,14 +148,14 @@ class RulesAgreement:
 
     def _restate(self, session: orm.Session, pool_ids: Collection[int]) -> list[PoolRow]:
         """Write the limits of pools, in a transaction, and return their rows after that."""
-        if scheduling_rules.hold(session) != self._hosts.rules_generation:
+        if scheduling_rules.lock_shared(session) != self._hosts.rules_generation:
             raise scheduling_rules.RulesChanged
         pool_counters.lock(session, pool_ids)
         # Their figures may be newer than those in the cache.
         rows = backends.load_pools(session, ids=pool_ids)
         self._hosts.apply_pools(rows)
         self._hosts.apply_default_ratio()
-        pool_limits.restate(session, self._hosts.find_wrong_limits(rows))
+        pool_limits.update_limits(session, self._hosts.find_wrong_limits(rows))
         return backends.load_pools(session, ids=pool_ids)
 
     def _insist(self, work: Callable[[], _Result]) -> _Result:
@@ -167,6 +167,6 @@ class RulesAgreement:
             try:
                 return work()
             except errors.Unavailable as error:
-                LOG.log(loudness(error), "Going over to other rules waits: %s", error.message)
+                LOG.log(log_level(error), "Going over to other rules waits: %s", error.message)
                 if self._stopping.wait(_PAUSE):
                     raise

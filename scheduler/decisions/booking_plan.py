@@ -11,8 +11,8 @@ from tonnage.capacity.names import backend_of
 from tonnage.capacity.request import Request
 from tonnage.ledger.catalog import volumes
 from tonnage.ledger.claims.bookings import Booking
-from tonnage.ledger.claims.request_keys import FINAL, Key
-from tonnage.quotas.quota_budget import Allowance
+from tonnage.ledger.claims.request_keys import STORED_ERRORS, Key
+from tonnage.quotas.quota_budget import QuotaBudget
 from tonnage.rpc.messages import Answer, CreateGroup, GroupAnswer
 from tonnage.scheduler.decisions.decider import RequestDecision
 from tonnage.scheduler.decisions.placement_requests import Retry, Work, answered_key, key_of, purpose
@@ -32,7 +32,7 @@ class BookingPlan:
     """
 
     hosts: HostManager
-    budget: Allowance | None = None
+    budget: QuotaBudget | None = None
     answers: dict[int, Answer | GroupAnswer | Exception] = field(default_factory=dict, init=False)
     bookings: list[Booking] = field(default_factory=list, init=False)
     keys: list[Key] = field(default_factory=list, init=False)
@@ -68,7 +68,7 @@ class BookingPlan:
     def fail(self, item: Work, error: errors.TonnageError) -> errors.TonnageError:
         """Plan the consequences of an error that a request is answered with, and return it."""
         key = key_of(item)
-        if key and isinstance(error, FINAL):
+        if key and isinstance(error, STORED_ERRORS):
             self.keys.append(Key.refused(key, *purpose(item), error))
         if isinstance(item, Retry) and not isinstance(error, NotNow):
             # The source of a clone is gone, for example: the volume would be tried again and again.

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tonnage.capacity import errors, plugin_errors
-from tonnage.ledger.db.db_errors import loudness
+from tonnage.ledger.db.db_errors import log_level
 
 LOG = logging.getLogger(__name__)
 
@@ -155,7 +155,7 @@ class DecisionThread:
         try:
             results = batch[0].handler([job.item for job in batch])
         except errors.Unavailable as error:
-            LOG.log(loudness(error), "%d item(s) have to wait: %s", len(batch), error.message)
+            LOG.log(log_level(error), "%d item(s) have to wait: %s", len(batch), error.message)
             results = [error] * len(batch)
         except Exception as error:
             LOG.exception("%d item(s) failed in %s", len(batch), batch[0].handler)

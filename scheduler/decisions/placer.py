@@ -25,12 +25,12 @@ from tonnage.ledger.claims import bookings, operation_outcomes, pool_counters, r
 from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.claims.request_keys import Key
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.db.db_errors import loudness
+from tonnage.ledger.db.db_errors import log_level
 from tonnage.ledger.inventory import scheduling_rules
 from tonnage.quotas import limit_rows, reservations
 from tonnage.quotas import options as quota_options
 from tonnage.quotas import usage_counters as quota_counters
-from tonnage.quotas.quota_budget import QuotaTaken
+from tonnage.quotas.quota_budget import QuotaChanged
 from tonnage.rpc.messages import Answer, GroupAnswer
 from tonnage.scheduler.claims.dispatcher import Dispatcher
 from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
@@ -100,7 +100,7 @@ class Placer:
     def _place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
         failure: Exception | None = None
         contested: frozenset[int] = frozenset()
-        hurry: QuotaTaken | None = None
+        hurry: QuotaChanged | None = None
         for number in range(1, _ROUNDS + 1):
             if contested and number == _ROUNDS:
                 # No other scheduler is faster on pools that are locked from the beginning.
@@ -109,13 +109,13 @@ class Placer:
                 plan, changed = self._attempt(work, contested, hurry)
             except bookings.PoolsChanged as changed_pools:
                 contested |= changed_pools.pool_ids
-            except QuotaTaken as taken_quota:
+            except QuotaChanged as taken_quota:
                 hurry = taken_quota
             except scheduling_rules.RulesChanged:
                 try:
                     self.follow_rules()
                 except errors.Unavailable as error:
-                    LOG.log(loudness(error), "%d request(s) are not decided: %s", len(work), error.message)
+                    LOG.log(log_level(error), "%d request(s) are not decided: %s", len(work), error.message)
                     return [error for _ in work]
             except (db_exc.DBDuplicateEntry, db_exc.DBReferenceError, errors.Conflict) as error:
                 # Another scheduler has the same request or the same volume in hand, or a type has just been deleted:
@@ -123,7 +123,7 @@ class Placer:
                 failure = errors.Conflict("another request with this id, or for this volume, is under way; try again")
                 LOG.debug("Deciding %d request(s) again: %s", len(work), error)
             except errors.Unavailable as error:
-                LOG.log(loudness(error), "%d request(s) could not be booked: %s", len(work), error.message)
+                LOG.log(log_level(error), "%d request(s) could not be booked: %s", len(work), error.message)
                 return [error for _ in work]
             except Exception as error:
                 LOG.exception("%d request(s) could not be booked", len(work))
@@ -140,10 +140,10 @@ class Placer:
         return [failure or errors.Unavailable("other requests were faster on every pool that fits; try again")]
 
     def _attempt(
-        self, work: Sequence[Work], contested: Collection[int], hurry: QuotaTaken | None
+        self, work: Sequence[Work], contested: Collection[int], hurry: QuotaChanged | None
     ) -> tuple[BookingPlan, Mapping[int, Counters]]:
-        if hurry is not None and hurry.uncounted:
-            self._database.run(quota_counters.make, hurry.uncounted)
+        if hurry is not None and hurry.missing_counters:
+            self._database.run(quota_counters.insert_missing, hurry.missing_counters)
         # The counters of quotas that others were faster on are locked from the beginning.
         return self._database.run(self._decide_and_book, work, contested, hurry is not None)
 
@@ -157,10 +157,10 @@ class Placer:
         lookup = lookups.read_references(session, by_volume(work))
         # In the one order: quotas before backends and pools.
         held = None
-        if limit_rows.limit_volumes(session, self.quotas.defaults):
+        if limit_rows.has_volume_limits(session, self.quotas.defaults):
             new = [item for item in work if key_of(item) not in known]
             wanted = [demand for item in new for demand in quota_demands.of_request(item, lookup)]
-            held = reservations.hold(session, self.quotas, wanted, contested=hurried or bool(contested))
+            held = reservations.reserve(session, self.quotas, wanted, contested=hurried or bool(contested))
         locked = None
         if contested:
             locked = self._cache_refresh.lock_and_refresh(session, contested)
@@ -176,7 +176,7 @@ class Placer:
         generation = self._hosts.rules_generation
         if plan.doubtful:
             # Bookings are compared with the rules when they are booked.
-            scheduling_rules.require(session, generation)
+            scheduling_rules.require_generation(session, generation)
             plan = self._with_figures_of_the_ledger(session, plan, decide)
         chosen = {booking.pool_id for booking in plan.bookings}
         if locked is not None and not chosen <= locked:
@@ -184,8 +184,8 @@ class Placer:
             raise bookings.PoolsChanged(chosen)
         # In the one order: quotas, keys and pools first, volumes after them.
         if plan.budget is not None:
-            reservations.take(session, plan.budget)
-        seen = {id: bookings.Seen(volume.size_gb, volume.volume_type_id) for id, volume in lookup.volumes.items()}
+            reservations.consume(session, plan.budget)
+        seen = {id: bookings.SeenVolume(volume.size_gb, volume.volume_type_id) for id, volume in lookup.volumes.items()}
         others = {*plan.failed, *(retyped.volume_id for retyped in plan.retyped)}
         booked = bookings.book(
             session, plan.bookings, plan.keys, self._hosts.calculation, generation, seen, plan.hint_targets, others
@@ -206,7 +206,7 @@ class Placer:
         work: Sequence[Work],
         known: Mapping[str, Key],
         lookup: Lookup,
-        held: reservations.Held | None,
+        held: reservations.ReservedQuota | None,
         numbers: Mapping[int, int] | None,
     ) -> BookingPlan:
         """Decide requests in the order of their arrival and plan their bookings.
@@ -219,7 +219,7 @@ class Placer:
         rules = self.rules
         if rules.log is not None:
             rules.log.start_batch()
-        decider = Decider(self._hosts.table, rules.current, None if held is None else held.allowance(), rules.log)
+        decider = Decider(self._hosts.table, rules.current, None if held is None else held.budget(), rules.log)
         self._tentative = decider.counted
         plan = BookingPlan(self._hosts, decider.budget)
         first: dict[str, int] = {}

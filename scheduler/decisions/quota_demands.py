@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from tonnage.capacity import units
 from tonnage.ledger import models
 from tonnage.ledger.db.database import Database
-from tonnage.quotas.quota_budget import Demand, Used
+from tonnage.quotas.quota_budget import Demand, Usage
 from tonnage.rpc.messages import CreateGroup, CreateVolume, ExtendVolume, ManageVolume, RetypeVolume
 from tonnage.scheduler.decisions.placement_requests import Work
 from tonnage.scheduler.decisions.request_spec import Lookup
@@ -53,7 +53,7 @@ def _create(message: CreateVolume, lookup: Lookup) -> list[Demand]:
         Demand(
             project_id=message.project_id,
             user_id=message.user_id,
-            takes=Used(1, message.size_gb),
+            takes=Usage(1, message.size_gb),
             size_gb=message.size_gb,
             volume_type_id="" if kind is None else kind.id,
             volume_type="" if kind is None else kind.name,
@@ -69,7 +69,7 @@ def _extend(message: ExtendVolume, lookup: Lookup) -> list[Demand]:
         Demand(
             project_id=volume.project_id,
             user_id=volume.user_id,
-            takes=Used(0, message.new_size_gb - volume.size_gb),
+            takes=Usage(0, message.new_size_gb - volume.size_gb),
             size_gb=message.new_size_gb,
             volume_type_id=volume.volume_type_id or "",
             volume_type=_name(volume.volume_type),
@@ -85,7 +85,7 @@ def _retype(message: RetypeVolume, lookup: Lookup) -> list[Demand]:
         Demand(
             project_id=volume.project_id,
             user_id=volume.user_id,
-            takes=Used(1, volume.size_gb),
+            takes=Usage(1, volume.size_gb),
             volume_type_id=kind.id,
             volume_type=kind.name,
             new=False,

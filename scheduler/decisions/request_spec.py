@@ -15,7 +15,7 @@ from tonnage.capacity.request import Request, asked_provisioning
 from tonnage.ledger import models
 from tonnage.ledger.claims import bookings
 from tonnage.ledger.claims.bookings import SourceVolume
-from tonnage.ledger.claims.group_backends import GroupPlace
+from tonnage.ledger.claims.group_backends import GroupState
 from tonnage.scheduler.decisions.steps.affinity_order import AffinityOrder
 
 
@@ -77,7 +77,7 @@ class Lookup:
     volumes: Mapping[str, models.Volume]
     #: The pools, by volume, that hold a copy of it or may do: there a new copy would meet the order to purge the old.
     copies: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    groups: Mapping[str, GroupPlace] = field(default_factory=dict)
+    groups: Mapping[str, GroupState] = field(default_factory=dict)
     #: Volumes to be extended of which a clone is being made, each with the id of a clone.
     cloned: Mapping[str, str] = field(default_factory=dict)
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tonnage.capacity import errors
-from tonnage.ledger.db.db_errors import loudness
+from tonnage.ledger.db.db_errors import log_level
 from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.rpc.messages import BackendReport, Listing
 from tonnage.scheduler.reports.driver_audit import Compared, DriverAudit
@@ -143,7 +143,7 @@ class AuditThread:
         try:
             self.work()
         except errors.Unavailable as error:
-            LOG.log(loudness(error), "What drivers have reported is not audited: %s", error.message)
+            LOG.log(log_level(error), "What drivers have reported is not audited: %s", error.message)
         except Exception:
             LOG.exception("What drivers report could not be audited")
         self._worker.pause(_PAUSE)

@@ -132,7 +132,7 @@ class CapacityAlerts:
             ]
             if begin or end:
                 ids = {name: self._id(name, result) for name in (*begin, *end)}
-                notification_outbox.mark(
+                notification_outbox.set_exceeded(
                     session, exceeded=[ids[name] for name in begin], recovered=[ids[name] for name in end]
                 )
                 found = self._crossings(each, result, ids, known)

@@ -19,7 +19,7 @@ from tonnage.capacity.reports import audit_rules
 from tonnage.capacity.reports.audit_rules import Auditor, Breach, Volumes
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import audit_findings
-from tonnage.ledger.inventory.audit_findings import Key, Seen
+from tonnage.ledger.inventory.audit_findings import Evidence, Key
 from tonnage.rpc.messages import AuditSnapshot, BackendReport, Listing
 
 LOG = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class DriverAudit:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._memories: dict[str, _Memory] = {}
-        self._known: dict[str, dict[Key, Seen]] = {}
+        self._known: dict[str, dict[Key, Evidence]] = {}
         self._mark: tuple[object, ...] = ()
         #: The findings of pools by full name: the figures that show them, by the definition that they break.
         self.found: Mapping[str, Mapping[str, str]] = {}
@@ -59,12 +59,12 @@ class DriverAudit:
     def refresh(self) -> None:
         """Take over the findings of other schedulers."""
         with self._database.reading() as session:
-            mark = audit_findings.mark(session)
+            mark = audit_findings.version(session)
             if mark == self._mark:
                 return  # a driver may break something for each of thousands of pools
             rows = audit_findings.load(session)
         self._mark = mark
-        known: dict[str, dict[Key, Seen]] = {}
+        known: dict[str, dict[Key, Evidence]] = {}
         for row in rows:
             known.setdefault(row.backend, {})[row.key] = row.seen
         self._known = known
@@ -72,12 +72,12 @@ class DriverAudit:
 
     def inspect(self, backend_id: int, message: BackendReport) -> None:
         """Record the findings that a report alone shows."""
-        found: dict[Key, Seen] = {}
+        found: dict[Key, Evidence] = {}
         for pool in message.pools:
             if broken := audit_rules.check_report(pool, message.supports_auto_ratio):
                 name = audit_findings.stored_name(audit_rules.reported_name(pool))
                 for breach, text in broken.items():
-                    found.setdefault((name, breach.value), Seen(text))
+                    found.setdefault((name, breach.value), Evidence(text))
         known = self._known.get(message.backend, {})
         reported: set[str] = set()
         if known:
@@ -125,14 +125,14 @@ class DriverAudit:
         self._settle(listing.backend, backend_id, found, judged)
         return Compared.DONE if all(seen.once is None for seen in found.values()) else Compared.ONCE
 
-    def _settle(self, backend: str, backend_id: int, found: Mapping[Key, Seen], judged: Collection[Key]) -> None:
+    def _settle(self, backend: str, backend_id: int, found: Mapping[Key, Evidence], judged: Collection[Key]) -> None:
         """Record findings in the ledger, and log the new ones."""
         known = self._known.get(backend, {})
         same = all(key in known and known[key].once == seen.once for key, seen in found.items())
         if same and found.keys() >= set(judged):
             return
         # Another scheduler may find the same at the same moment.
-        settled = self._database.run_past_duplicates(audit_findings.settle, backend_id, found, judged.__contains__)
+        settled = self._database.run_past_duplicates(audit_findings.store, backend_id, found, judged.__contains__)
         left = {key: seen for key, seen in known.items() if key in found or key not in judged}
         self._known[backend] = {**left, **found}
         self._show()
@@ -149,13 +149,13 @@ class DriverAudit:
         self.found = found
 
 
-def _seen(breach: Breach, text: str, before: Seen | None, tick: int) -> Seen:
+def _seen(breach: Breach, text: str, before: Evidence | None, tick: int) -> Evidence:
     """Return the finding of a breach in the listing of that tick: it is final if another listing had it too."""
     if breach is Breach.STANDS_STILL:  # it takes several listings to show
-        return Seen(text)
+        return Evidence(text)
     if before is None:
-        return Seen(text, tick)
-    return before if before.once in (None, tick) else Seen(text)
+        return Evidence(text, tick)
+    return before if before.once in (None, tick) else Evidence(text)
 
 
 def _tell(backend: str, new: Mapping[Key, str]) -> None:

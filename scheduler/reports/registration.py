@@ -9,7 +9,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.db.db_errors import loudness
+from tonnage.ledger.db.db_errors import log_level
 from tonnage.ledger.inventory import backends, listings, reports
 from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.rpc.messages import Hello, Listing, Receipt, Welcome
@@ -122,7 +122,7 @@ def _result(work: Callable[[Message], Result], message: Message) -> Result | Exc
     try:
         return work(message)
     except errors.TonnageError as error:
-        LOG.log(loudness(error), "%s", error.message)
+        LOG.log(log_level(error), "%s", error.message)
         return error
     except Exception as error:
         LOG.exception("A message could not be taken in")

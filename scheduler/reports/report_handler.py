@@ -10,7 +10,7 @@ from oslo_db import exception as db_exc
 from tonnage.capacity import errors
 from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.db.db_errors import loudness
+from tonnage.ledger.db.db_errors import log_level
 from tonnage.ledger.inventory import backends, reports
 from tonnage.rpc.messages import BackendReport, Outcome, Receipt
 from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
@@ -59,7 +59,7 @@ class ReportHandler:
             try:
                 backend = self._current(message.backend, message.epoch)
             except errors.TonnageError as error:
-                LOG.log(loudness(error), "%s", error.message)
+                LOG.log(log_level(error), "%s", error.message)
                 results[number] = error
                 continue
             if backend is None:
@@ -75,7 +75,7 @@ class ReportHandler:
                 self._outcome_handler.end(outcomes)
         except errors.Unavailable as failure:
             text = "%d outcome(s) that came with reports could not be taken in: %s"
-            LOG.log(loudness(failure), text, len(outcomes), failure.message)
+            LOG.log(log_level(failure), text, len(outcomes), failure.message)
             failed: Mapping[str, Exception] = dict.fromkeys(newest, failure)
         else:
             failed = self._apply([(messages[number], backend) for number, backend in newest.values()]) if newest else {}
@@ -115,7 +115,7 @@ class ReportHandler:
         try:
             self._apply_together(messages)
         except errors.Unavailable as error:
-            LOG.log(loudness(error), "%d report(s) could not be applied: %s", len(messages), error.message)
+            LOG.log(log_level(error), "%d report(s) could not be applied: %s", len(messages), error.message)
             return {message.backend: error for message, _ in messages}
         except Exception as error:
             if len(messages) == 1:

@@ -65,13 +65,13 @@ class SimulatedRequests:
     work: Sequence[Work]
     lookup: Lookup
     demands: Sequence[Sequence[Demand]]
-    held: reservations.Held | None
+    held: reservations.ReservedQuota | None
     apart: bool
 
     def decide(self, snapshot: Snapshot, *, detail: bool) -> list[list[Explanation]]:
         """Return the explanations of each request. The placements stay in the snapshot, unless ``apart``."""
         explainer = Explainer(detail=detail)
-        budget = None if self.held is None else self.held.allowance()
+        budget = None if self.held is None else self.held.budget()
         decider = Decider(snapshot.pools, snapshot.rules, budget, explainer, counting=not self.apart)
         ignored = IgnoredHints(snapshot.rules.filters.filters)
         auto_ratios = snapshot.auto_ratios() if detail else {}
@@ -117,12 +117,12 @@ class Simulator:
             lookup = lookups.read_references(session, by_volume(work))
             demands: list[list[Demand]] = [[] for _ in work]
             held = None
-            if limit_rows.limit_volumes(session, self._quotas.defaults):
+            if limit_rows.has_volume_limits(session, self._quotas.defaults):
                 # A question without a project is about the pools alone.
                 demands = [
                     [each for each in quota_demands.of_request(item, lookup) if each.project_id] for item in work
                 ]
-                held = reservations.look(session, self._quotas, [each for some in demands for each in some])
+                held = reservations.preview(session, self._quotas, [each for some in demands for each in some])
             if snapshot.rules.counts_volumes:
                 set_volume_numbers(snapshot.pools, snapshot.entries, volumes.per_pool(session))
         return SimulatedRequests(work, lookup, demands, held, question.apart)

@@ -220,7 +220,7 @@ def ledgers(database_url: str) -> Iterator[list[database.Database]]:
 def test_concurrent_senders_send_each_message_of_an_outbox_once(ledgers: list[database.Database]) -> None:
     """Two threads of each scheduler send under different names; some messages are refused at first."""
     numbers = range(200)
-    ledgers[0].run(notification_outbox.put, ["c"], [("event", {"n": number}) for number in numbers])
+    ledgers[0].run(notification_outbox.enqueue, ["c"], [("event", {"n": number}) for number in numbers])
     sent: list[tuple[str, int]] = []
     refused: set[int] = set()
 
@@ -237,7 +237,7 @@ def test_concurrent_senders_send_each_message_of_an_outbox_once(ledgers: list[da
             with contextlib.suppress(bus_room.NotSent):
                 sender.send_batch()
             with ledgers[0].reading() as session:
-                if not notification_outbox.waiting(session, "c", 1):
+                if not notification_outbox.load(session, "c", 1):
                     return
 
     run_concurrently(4, work)
@@ -254,10 +254,10 @@ def test_announcements_are_committed_with_their_report(ledgers: list[database.Da
         found = notification_outbox.exceeded(session, [backend])
         pool = session.scalars(sa.select(models.Pool.id)).one()
         if found:
-            notification_outbox.mark(session, exceeded=[], recovered=[pool])
+            notification_outbox.set_exceeded(session, exceeded=[], recovered=[pool])
         else:
-            notification_outbox.mark(session, exceeded=[pool], recovered=[])
-        notification_outbox.put(session, ["c", "d"], [("recovered" if found else "exceeded", {"n": None})])
+            notification_outbox.set_exceeded(session, exceeded=[pool], recovered=[])
+        notification_outbox.enqueue(session, ["c", "d"], [("recovered" if found else "exceeded", {"n": None})])
         if then is not None:
             raise then
 
@@ -271,18 +271,18 @@ def test_announcements_are_committed_with_their_report(ledgers: list[database.Da
         ledger.run(announce, then=None)
     with ledger.reading() as session:
         assert list(notification_outbox.exceeded(session, [1, 2])) == ["h@b#p"]
-        waiting = notification_outbox.waiting(session, "c", 10)
-        assert len(notification_outbox.waiting(session, "d", 10)) == 3
+        waiting = notification_outbox.load(session, "c", 10)
+        assert len(notification_outbox.load(session, "d", 10)) == 3
     assert [message.event_type for message in waiting] == ["exceeded", "recovered", "exceeded"]
-    ledger.run(notification_outbox.forget, [waiting[0].id])
+    ledger.run(notification_outbox.delete, [waiting[0].id])
     assert ledger.run(notification_outbox.purge, 7, ["c"]) == {}
     with ledger.engine.begin() as connection:
         connection.execute(sa.text("UPDATE announcements SET created_at = '2026-01-01 00:00:00'"))
-    assert ledger.run(notification_outbox.lease, "gone", "another", 15.0)
+    assert ledger.run(notification_outbox.take_lease, "gone", "another", 15.0)
     assert ledger.run(notification_outbox.purge, 30_000, ["c", "d"]) == {}
     assert ledger.run(notification_outbox.purge, 30_000, ["c"]) == {"d": 3}
     assert ledger.run(notification_outbox.purge, 7, ["c"]) == {"c": 2}
-    assert ledger.run(notification_outbox.lease, "c", "another", 15.0)
+    assert ledger.run(notification_outbox.take_lease, "c", "another", 15.0)
     with ledger.engine.begin() as connection:
         connection.execute(sa.text("UPDATE announcement_leases SET leased_at = '2026-01-01 00:00:00'"))
     assert ledger.run(notification_outbox.purge, 7, ["c"]) == {}

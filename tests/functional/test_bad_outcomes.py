@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger.claims import managed_volumes, operation_outcomes
-from tonnage.ledger.claims.settlement import Ending, Settlement
+from tonnage.ledger.claims.settlement import EndedOperation, Settlement
 from tonnage.ledger.db import database, schema
 from tonnage.rpc.messages import Outcome
 from tonnage.scheduler.decisions.placement_requests import Retry
@@ -30,7 +30,7 @@ def test_an_absurd_size_puts_only_its_volume_in_error(ledger: sa.Engine) -> None
     pool = StoragePool(1000, 2.0, thin=True, thick=False)
     world = World({"p0": pool}, engine=ledger).started()
     pool.volumes["image"] = (2, Provisioning.THIN)
-    volume = managed_volumes.TakenOver(id=str(uuid.uuid4()), pool=f"{BACKEND}#p0", project_id="demo")
+    volume = managed_volumes.ManagedVolume(id=str(uuid.uuid4()), pool=f"{BACKEND}#p0", project_id="demo")
     claim_id = world.database.run(managed_volumes.begin, world.request_id(), volume, "image")
     world.create(5)
     outcome = Outcome(
@@ -69,7 +69,7 @@ def test_an_outcome_that_the_ledger_rejects_does_not_affect_others(
     outcomes = [world.agent.work() for _ in range(5)]
     confirm = operation_outcomes._created
 
-    def created(work: Settlement, claim: object, volume: object, ending: Ending) -> None:
+    def created(work: Settlement, claim: object, volume: object, ending: EndedOperation) -> None:
         if ending.claim_id == outcomes[1].claim_id:
             raise ValueError("out of range")
         confirm(work, claim, volume, ending)  # type: ignore[arg-type]

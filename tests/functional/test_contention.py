@@ -21,7 +21,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import group_types, groups, volume_types
 from tonnage.ledger.claims import bookings, operation_outcomes, pool_counters
-from tonnage.ledger.claims.settlement import Ending
+from tonnage.ledger.claims.settlement import EndedOperation
 from tonnage.ledger.db import database, schema
 from tonnage.quotas import group_limit as group_quota
 from tonnage.quotas.limits import Resource
@@ -216,8 +216,8 @@ def test_the_sum_of_in_flight_claims_includes_concurrent_claims(engine: sa.Engin
             claiming.execute(pool.execution_options(synchronize_session=False))
             claiming.add(claim("another's", 5))
             claiming.flush()
-            ending = Ending(claim_id="mine", ok=True, epoch=1, tick=5, size_gb=3)
-            ended = thread.submit(ledger.run, operation_outcomes.end, [ending], 3)
+            ending = EndedOperation(claim_id="mine", ok=True, epoch=1, tick=5, size_gb=3)
+            ended = thread.submit(ledger.run, operation_outcomes.apply, [ending], 3)
             base.wait_for(lambda: _lock_is_awaited(engine) or ended.done(), "a transaction waits for the pool", 30)
         ended.result()
     with ledger.reading() as session:

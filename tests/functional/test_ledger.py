@@ -21,7 +21,7 @@ from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.claims import operation_outcomes, pool_counters, request_keys
-from tonnage.ledger.claims.settlement import Ending
+from tonnage.ledger.claims.settlement import EndedOperation
 from tonnage.ledger.db import database, dialects, schema
 from tonnage.ledger.inventory import backends
 from tonnage.rpc.messages import ExtendVolume
@@ -121,8 +121,8 @@ def test_rows_of_the_previous_release_are_valid(engine: sa.Engine) -> None:
     assert not backend.draining
     assert (pool.counters.allocated, pool.counters.shared_allocated, pool.counters.external) == (3, 0, 0.0)
     assert (pending.id, pending.source) == (claim, None)
-    ending = Ending(claim_id=claim, ok=True, epoch=1, tick=5, size_gb=3)
-    assert db.run(operation_outcomes.end, [ending], 3).ended == (claim,)
+    ending = EndedOperation(claim_id=claim, ok=True, epoch=1, tick=5, size_gb=3)
+    assert db.run(operation_outcomes.apply, [ending], 3).ended == (claim,)
 
 
 def test_names_are_case_sensitive(ledger: sa.Engine) -> None:

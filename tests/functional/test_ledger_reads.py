@@ -243,10 +243,11 @@ def test_user_messages_are_listed_deleted_and_purged(ledger: database.Database) 
 def test_heartbeats_show_services_as_up_or_down(ledger: database.Database) -> None:
     run_on_threads(
         lambda number: ledger.run(
-            heartbeats.heartbeat, heartbeats.Myself(binary=heartbeats.SCHEDULER, host="one", availability_zone="nova")
+            heartbeats.heartbeat,
+            heartbeats.SchedulerProcess(binary=heartbeats.SCHEDULER, host="one", availability_zone="nova"),
         )
     )
-    ledger.run(heartbeats.heartbeat, heartbeats.Myself(binary=heartbeats.SCHEDULER, host="two"))
+    ledger.run(heartbeats.heartbeat, heartbeats.SchedulerProcess(binary=heartbeats.SCHEDULER, host="two"))
     ledger.run(lambda session: session.add(models.Backend(name="h@b", enabled=False, disabled_reason="broken")))
     old = datetime.timedelta(seconds=100)
 
@@ -268,6 +269,6 @@ def test_heartbeats_show_services_as_up_or_down(ledger: database.Database) -> No
     assert one.silence is not None
     assert 0 <= one.silence < 60
     assert (one.up(60), two.up(60), two.up(1000)) == (True, False, True)
-    ledger.run(heartbeats.heartbeat, heartbeats.Myself(binary=heartbeats.SCHEDULER, host="two"))
+    ledger.run(heartbeats.heartbeat, heartbeats.SchedulerProcess(binary=heartbeats.SCHEDULER, host="two"))
     with ledger.reading() as session:
         assert heartbeats.load(session)[2].up(60)

@@ -75,7 +75,9 @@ def test_the_schema_is_checked_before_and_after_a_sync(run: Run) -> None:
 @on_one_database
 def test_the_upgrade_check_shows_schedulers_with_different_rules(run: Run, world: World) -> None:
     for host, ratio in (("one", "20.0"), ("two", "10.0")):
-        me = heartbeats.Myself(binary=heartbeats.SCHEDULER, host=host, default_ratio=ratio, calculation="cinder")
+        me = heartbeats.SchedulerProcess(
+            binary=heartbeats.SCHEDULER, host=host, default_ratio=ratio, calculation="cinder"
+        )
         world.database.run(heartbeats.heartbeat, me)
     check = results(run, status=2)["Rules of the schedulers"]
     assert "max_over_subscription_ratio" in check["details"]

@@ -62,7 +62,7 @@ class Cloud(World):
         self.clock = 0.0
         settings = Settings(placed_only=True)
         self.usage = PlacementUsage(self.database, self.client, settings, lambda: self.clock, lambda seconds: None)
-        self.placer.quotas = replace(settings, beside=self.usage)
+        self.placer.quotas = replace(settings, external_usage=self.usage)
         if limit >= 0:
             self.limit(limit)
 
@@ -85,7 +85,7 @@ class Cloud(World):
         """Read the usage as before a decision, and return the GiB of other consumers than the ledger's volumes."""
         self.clock += 10
         self.usage.read([self.project])
-        return self.usage.beyond(Scope(self.project))
+        return self.usage.used_gb(Scope(self.project))
 
     def fits(self, size: int) -> bool:
         """Read the usage, request a volume, and return whether the quota allows it."""
@@ -332,19 +332,19 @@ def test_every_database_finds_the_allocations_to_write(database_url: str) -> Non
 
     def write(*volume_ids: str) -> dict[tuple[str, str], int]:
         plan = ledger.run(placement_allocations.plan, volume_ids, "round")
-        ledger.run(placement_allocations.note, plan, "round")
+        ledger.run(placement_allocations.record_sent, plan, "round")
         return {(each.volume_id, each.kind.value): each.size_gb for each in plan}
 
     with ledger.reading() as session:
         now = placement_allocations.now(session)
-        assert placement_allocations.any_untold(session, now)
+        assert placement_allocations.any_unsent(session, now)
     assert compare() == (ids, None)
     assert (compare("", 3), compare(ids[1], 3)) == ((ids[:2], ids[1]), (ids[2:], None))
     assert sorted(write(*ids).values()) == [5, 6, 7]
     assert differing() == []
     with ledger.reading() as session:
-        assert not placement_allocations.any_untold(session, now)
-        assert placement_allocations.told_of(session, "demo") == placement_allocations.Told({"": 18}, False)
+        assert not placement_allocations.any_unsent(session, now)
+        assert placement_allocations.sent_usage(session, "demo") == placement_allocations.SentUsage({"": 18}, False)
         assert sum(pool.told_gb for pool in placement_allocations.pools(session)) == 18
         assert [pool.allocated_gb - pool.told_gb for pool in placement_allocations.pools(session)] == [0, 0]
     # The allocations of an unfinished round are found again, and its end no longer counts.
@@ -352,18 +352,18 @@ def test_every_database_finds_the_allocations_to_write(database_url: str) -> Non
     plan = ledger.run(placement_allocations.plan, ids, "first")
     assert [each.size_gb for each in plan] == [20]
     with ledger.reading() as session:
-        assert placement_allocations.told_of(session, "demo").doubt
+        assert placement_allocations.sent_usage(session, "demo").doubt
     ledger.run(placement_allocations.plan, ids, "second")
-    ledger.run(placement_allocations.note, plan, "first")
+    ledger.run(placement_allocations.record_sent, plan, "first")
     assert differing() == ids[:1]
-    ledger.run(placement_allocations.note, plan, "second")
+    ledger.run(placement_allocations.record_sent, plan, "second")
     assert differing() == []
     world.settle()
     # A copy in another pool is a consumer of its own.
     world.place([Move(MigrateVolume(request_id=world.request_id(), volume_id=ids[1]))])
     assert list(write(*differing())) == [(ids[1], "MIGRATION")]
     with ledger.reading() as session:
-        assert placement_allocations.told_of(session, "demo").of("") == sum(
+        assert placement_allocations.sent_usage(session, "demo").of("") == sum(
             row[0] for row in world.rows("SELECT size_gb FROM volumes")
         )
     engine.dispose()

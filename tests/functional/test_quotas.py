@@ -125,10 +125,10 @@ def test_counters_are_locked_in_the_order_of_their_writes(engine: sa.Engine) -> 
                 )
     ledger = database.Database(engine)
     scopes = [Scope(project, user) for project in ("b", "B", "a-b", "a_b", "ab", "Ab", "é") for user in ("", "u", "U")]
-    ledger.run(usage_counters.make, scopes)
+    ledger.run(usage_counters.insert_missing, scopes)
     row = models.QuotaUsage
     with ledger.reading() as session:
-        statement = sa.select(row.project_id, row.user_id).order_by(*volume_usage.in_order(session))
+        statement = sa.select(row.project_id, row.user_id).order_by(*volume_usage.counter_order(session))
         found = [(project, user) for project, user in session.execute(statement)]
     assert found == [scope[:2] for scope in sorted(scopes)]
 

@@ -22,13 +22,15 @@ def world(database_url: str) -> Iterator[World]:
     engine = database.create_engine(database_url)
     schema.sync(engine)
     world = World({"p0": StoragePool(10, 2.0, thin=True, thick=False)}, engine=engine).started()
-    world.database.run(scheduling_rules.join, me(20.0), 60.0)
+    world.database.run(scheduling_rules.register_scheduler, me(20.0), 60.0)
     yield world
     engine.dispose()
 
 
-def me(ratio: float, host: str = "one") -> heartbeats.Myself:
-    return heartbeats.Myself(binary=heartbeats.SCHEDULER, host=host, default_ratio=str(ratio), calculation="cinder")
+def me(ratio: float, host: str = "one") -> heartbeats.SchedulerProcess:
+    return heartbeats.SchedulerProcess(
+        binary=heartbeats.SCHEDULER, host=host, default_ratio=str(ratio), calculation="cinder"
+    )
 
 
 class Held:
@@ -42,7 +44,7 @@ class Held:
         """Change the rules."""
 
         def work(session: orm.Session) -> None:
-            scheduling_rules.propose(session, me(ratio), 60.0)
+            scheduling_rules.propose_rules(session, me(ratio), 60.0)
             self._done.set()
             assert self._commit.wait(60)
 
@@ -117,7 +119,7 @@ def test_a_booking_that_waited_for_a_change_of_the_rules_is_repeated(
 def test_a_change_of_the_rules_waits_for_a_report(world: World, pool: futures.Executor) -> None:
     world.pools["p0"].total = 11
     report = Held(pool, world).report()
-    change = pool.submit(world.database.run, scheduling_rules.propose, me(3.0), 60.0)
+    change = pool.submit(world.database.run, scheduling_rules.propose_rules, me(3.0), 60.0)
     with pytest.raises(futures.TimeoutError):
         change.result(0.5)
     report.commit()
@@ -132,7 +134,7 @@ def test_schedulers_that_start_together_agree_on_the_rules(world: World) -> None
 
     def start(number: int) -> object:
         try:
-            return world.database.run(scheduling_rules.join, me(5.0 + number % 2, f"host{number}"), 60.0)
+            return world.database.run(scheduling_rules.register_scheduler, me(5.0 + number % 2, f"host{number}"), 60.0)
         except Exception as error:
             return error
 

@@ -16,7 +16,7 @@ from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.claims import group_backends
-from tonnage.ledger.claims.group_backends import GroupPlace
+from tonnage.ledger.claims.group_backends import GroupState
 from tonnage.rpc.messages import CreateVolume
 from tonnage.scheduler.decisions.request_spec import Group, Lookup, RequestSpec, UnplacedVolume, with_type
 
@@ -77,7 +77,7 @@ class GroupAffinity:
         return frozenset(suitable or ())
 
 
-def _group(group_id: str, project_id: str, lookup: Lookup) -> GroupPlace:
+def _group(group_id: str, project_id: str, lookup: Lookup) -> GroupState:
     """Return the group that a volume is to be in. For a project the groups of others do not exist."""
     group = lookup.groups.get(group_id)
     if group is None or group.project_id != project_id:
@@ -87,7 +87,7 @@ def _group(group_id: str, project_id: str, lookup: Lookup) -> GroupPlace:
     return group
 
 
-def _requirements(group: GroupPlace) -> Group:
+def _requirements(group: GroupState) -> Group:
     """Return the group with the requirements of its backend: those of its own type and of its volume types."""
     ask = Request("", 0, project_id=group.project_id, availability_zone=group.availability_zone)
     of_types = [with_type(ask, kind) for kind in group.volume_types]

@@ -65,7 +65,7 @@ def until_empty(ledger: database.Database, *channels: str) -> None:
     deadline = time.monotonic() + 30
     while True:
         with ledger.reading() as session:
-            if not any(notification_outbox.waiting(session, channel, 1) for channel in channels):
+            if not any(notification_outbox.load(session, channel, 1) for channel in channels):
                 return
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -163,7 +163,7 @@ def test_undelivered_messages_are_deleted(
     channels = ["alert:mine", "alert:anothers", "alert:removed", "alert:new"]
 
     def put(channel: str, days: float) -> None:
-        ledger.run(notification_outbox.put, [channel], [("capacity.pool.exceeded", {})])
+        ledger.run(notification_outbox.enqueue, [channel], [("capacity.pool.exceeded", {})])
         with ledger.engine.begin() as connection:
             made_at, last = f"DATETIME('now', '-{days} days')", "(SELECT MAX(id) FROM announcements)"
             connection.execute(sa.text(f"UPDATE announcements SET created_at = {made_at} WHERE id = {last}"))
@@ -171,7 +171,7 @@ def test_undelivered_messages_are_deleted(
     for channel in channels[:3]:
         for days in (8, 6, 0.5):
             put(channel, days)
-        assert ledger.run(notification_outbox.lease, channel, "there", 15.0)
+        assert ledger.run(notification_outbox.take_lease, channel, "there", 15.0)
     put("alert:new", 0.5)
     old = "UPDATE announcement_leases SET leased_at = '2026-01-01 00:00:00' WHERE channel <> 'alert:anothers'"
     with ledger.engine.begin() as connection:

@@ -44,13 +44,13 @@ class Receiver:
 
 def put(ledger: database.Database, *numbers: int, channel: str = "c") -> None:
     ledger.run(
-        notification_outbox.put, [channel], [("capacity.pool.exceeded", {"number": number}) for number in numbers]
+        notification_outbox.enqueue, [channel], [("capacity.pool.exceeded", {"number": number}) for number in numbers]
     )
 
 
 def left(ledger: database.Database) -> list[int]:
     with ledger.reading() as session:
-        return [message.payload["number"] for message in notification_outbox.waiting(session, "c", 100)]
+        return [message.payload["number"] for message in notification_outbox.load(session, "c", 100)]
 
 
 def test_messages_are_sent_in_order_and_deleted(ledger: database.Database) -> None:
@@ -80,7 +80,7 @@ def test_a_message_is_sent_again_with_the_same_id_after_a_crash(
     receiver = Receiver()
     put(ledger, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(notification_outbox, "forget", lambda *given: (_ for _ in ()).throw(errors.Unavailable("killed")))
+        patch.setattr(notification_outbox, "delete", lambda *given: (_ for _ in ()).throw(errors.Unavailable("killed")))
         with pytest.raises(errors.Unavailable):
             NotificationSender(ledger, "c", "here", receiver).send_batch()
     assert NotificationSender(ledger, "c", "here", receiver).send_batch()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.ledger.catalog import placement_allocations
-from tonnage.ledger.catalog.placement_allocations import Telling
+from tonnage.ledger.catalog.placement_allocations import AllocationChange
 from tonnage.placement.allocation_writer import AllocationWriter
 from tonnage.placement.client import Inventory, PlacementClient, PlacementRefused
 
@@ -28,7 +28,7 @@ class FakePlacement(PlacementClient):
 
     def set_inventory(self, provider: str, generation: int, inventory: Inventory) -> None: ...
 
-    def set_allocations(self, allocations: Iterable[Telling], providers: Mapping[int, str]) -> None:
+    def set_allocations(self, allocations: Iterable[AllocationChange], providers: Mapping[int, str]) -> None:
         before, self.before = self.before, lambda: None
         before()
         allocations = list(allocations)
@@ -57,7 +57,7 @@ def test_a_round_does_not_write_outdated_sizes_after_a_faster_round() -> None:
     slow.write_all()
     assert placement.sizes == {volume_id: 7}
     with world.database.reading() as session:
-        assert placement_allocations.told_of(session, "demo") == placement_allocations.Told(
+        assert placement_allocations.sent_usage(session, "demo") == placement_allocations.SentUsage(
             {world.create_message(1).user_id: 7}, False
         )
 

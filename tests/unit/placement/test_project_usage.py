@@ -62,19 +62,19 @@ class UsageReader:
     def pause(self, seconds: float) -> None:
         self.pauses += 1
 
-    def write(self, end: bool = True) -> list[placement_allocations.Telling]:
+    def write(self, end: bool = True) -> list[placement_allocations.AllocationChange]:
         """Record all allocations as written or, with ``end`` False, as being written."""
         with self.world.database.reading() as session:
             ids = placement_allocations.compare(session).volume_ids
         plan = self.world.database.run(placement_allocations.plan, ids, "round")
         if end:
-            self.world.database.run(placement_allocations.note, plan, "round")
+            self.world.database.run(placement_allocations.record_sent, plan, "round")
         return plan
 
     def read(self, seconds: float = 10.0) -> int:
         self.now += seconds
         self.usage.read(["demo"])
-        return self.usage.beyond(DEMO)
+        return self.usage.used_gb(DEMO)
 
 
 def messages(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
@@ -87,14 +87,14 @@ def test_usage_without_a_limit_is_not_read() -> None:
     assert (reader.read(), placement.calls) == (0, 0)
     limit(reader.world, PROJECT, {GIGABYTES: 100})
     assert (reader.read(), placement.calls) == (50, 1)
-    assert reader.usage.beyond(Scope("demo", "", "some-type")) == 0
-    assert reader.usage.beyond(Scope("demo", "u")) == 0
+    assert reader.usage.used_gb(Scope("demo", "", "some-type")) == 0
+    assert reader.usage.used_gb(Scope("demo", "u")) == 0
     # A user with a limit of his own is counted as well.
     assert placement.gigabytes is not None
     placement.gigabytes["u"] = 7
     limit(reader.world, USER, {GIGABYTES: 10})
     assert reader.read() == 50
-    assert reader.usage.beyond(Scope("demo", "u")) == 7
+    assert reader.usage.used_gb(Scope("demo", "u")) == 7
 
 
 def test_written_allocations_are_subtracted_from_the_usage() -> None:
@@ -165,7 +165,7 @@ def test_usage_during_a_write_is_ignored() -> None:
     assert (reader.read(), reader.pauses) == (50, project_usage._ATTEMPTS - 1)
     # The write ends between two attempts.
     placement.gigabytes = {"": 55}
-    placement.meanwhile = lambda: reader.world.database.run(placement_allocations.note, plan, "round")
+    placement.meanwhile = lambda: reader.world.database.run(placement_allocations.record_sent, plan, "round")
     assert reader.read() == 50
 
 
@@ -200,7 +200,7 @@ def test_concurrent_requests_for_a_project_share_one_read(tmp_path: pathlib.Path
         go_on.set()
         for each in (first, *others):
             each.result(30)
-    assert reader.usage.beyond(DEMO) == 50
+    assert reader.usage.used_gb(DEMO) == 50
     assert placement.calls == 1
     engine.dispose()
 
@@ -209,7 +209,7 @@ def test_a_volume_deleted_before_its_allocation_was_written_leaves_nothing() -> 
     reader = UsageReader(FakePlacement())
     volume_id = reader.world.made(5)
     run = reader.world.database.run
-    run(placement_allocations.refused, reader.write(end=False), "round")
+    run(placement_allocations.record_refused, reader.write(end=False), "round")
     reader.world.delete(volume_id)
     reader.world.settle()
     # Otherwise each round would find it again, and callers that wait for the end of all rounds would wait forever.

@@ -50,8 +50,8 @@ def test_limits_change_when_the_configuration_is_reloaded(tmp_path: pathlib.Path
 
 
 def test_counters_are_trusted_for_a_while_or_not_at_all() -> None:
-    assert options.from_conf(configured()).counters_last > 0
-    assert options.from_conf(configured(usage_source="ledger")).counters_last == 0
+    assert options.from_conf(configured()).counter_lifetime > 0
+    assert options.from_conf(configured(usage_source="ledger")).counter_lifetime == 0
 
 
 @pytest.mark.parametrize(

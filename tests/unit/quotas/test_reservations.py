@@ -19,7 +19,7 @@ from tonnage.ledger.catalog import type_catalog, volume_types, volume_usage
 from tonnage.ledger.claims import deletions, operation_outcomes
 from tonnage.quotas import limit_rows, options, usage_counters
 from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
-from tonnage.quotas.quota_budget import Used
+from tonnage.quotas.quota_budget import Usage
 from tonnage.rpc.messages import (
     Answer,
     CreateGroup,
@@ -43,22 +43,22 @@ def limit(world: World, place: Place, values: dict[Item, int]) -> None:
     world.database.run(limit_rows.put, place, values)
 
 
-def used(world: World) -> dict[Scope, Used]:
+def used(world: World) -> dict[Scope, Usage]:
     """Return the usage by the rows of the volumes, computed apart from Tonnage's code."""
-    found: dict[Scope, Used] = {}
+    found: dict[Scope, Usage] = {}
 
-    def add(user: str, kinds: Iterable[str], more: Used) -> None:
+    def add(user: str, kinds: Iterable[str], more: Usage) -> None:
         for scope in (Scope("demo", each, kind) for each in {user, ""} for kind in set(kinds)):
-            found[scope] = found.get(scope, Used()).plus(more)
+            found[scope] = found.get(scope, Usage()).plus(more)
 
     for _, user, kind, size in world.rows("SELECT id, user_id, volume_type_id, size_gb FROM volumes"):
-        add(user, [kind or "", ""], Used(1, size))
+        add(user, [kind or "", ""], Usage(1, size))
     pending = (
         "SELECT v.user_id, v.volume_type_id, c.size_gb FROM claims c JOIN volumes v ON v.id = c.volume_id "
         "WHERE c.state = 'pending' AND c.verb = 'extend'"
     )
     for user, kind, size in world.rows(pending):
-        add(user, [kind or "", ""], Used(0, size))
+        add(user, [kind or "", ""], Usage(0, size))
     return found
 
 
@@ -70,7 +70,7 @@ class Game:
     kinds: list[str]
     limits: dict[Place, dict[Item, int]]
 
-    def judge(self, *demands: tuple[str, str, Used, bool]) -> bool:
+    def judge(self, *demands: tuple[str, str, Usage, bool]) -> bool:
         """Return True if there is quota for all demands.
 
         A demand is a user, a volume type, the usage, and whether it also counts without regard to the type.
@@ -82,10 +82,10 @@ class Game:
             for scope in (Scope("demo", each, one) for each in {user, ""} for one in kinds):
                 for resource in (Resource.VOLUMES, Resource.GIGABYTES):
                     most, more = known.at(scope, resource), takes.of(resource)
-                    if 0 <= most < so_far.get(scope, Used()).of(resource) + more and more:
+                    if 0 <= most < so_far.get(scope, Usage()).of(resource) + more and more:
                         return False
             for scope in (Scope("demo", each, one) for each in {user, ""} for one in kinds):
-                so_far[scope] = so_far.get(scope, Used()).plus(takes)
+                so_far[scope] = so_far.get(scope, Usage()).plus(takes)
         return True
 
     def check(self) -> None:
@@ -103,7 +103,7 @@ class Game:
         for scope, each in trusted.items():
             for resource in (Resource.VOLUMES, Resource.GIGABYTES):
                 if known.at(scope, resource) >= 0:
-                    assert each.of(resource) >= truth.get(scope, Used()).of(resource), scope
+                    assert each.of(resource) >= truth.get(scope, Usage()).of(resource), scope
 
     def message(self, size: int, kind: int, user: str) -> CreateVolume:
         name = None if kind == 0 else self.kinds[kind - 1]
@@ -111,7 +111,9 @@ class Game:
 
     def create(self, asked: list[tuple[int, int, str]]) -> None:
         """Request several volumes at once, each by itself: later ones are judged after earlier ones."""
-        demands = [(user, "" if kind == 0 else self.kinds[kind - 1], Used(1, size), True) for size, kind, user in asked]
+        demands = [
+            (user, "" if kind == 0 else self.kinds[kind - 1], Usage(1, size), True) for size, kind, user in asked
+        ]
         messages = [self.message(*each) for each in asked]
         expected: list[Any] = []
         admitted: list[Any] = []
@@ -122,7 +124,9 @@ class Game:
         assert [self.has_quota(answer) for answer in answers] == expected
 
     def group(self, asked: list[tuple[int, int, str]]) -> None:
-        demands = [(user, "" if kind == 0 else self.kinds[kind - 1], Used(1, size), True) for size, kind, user in asked]
+        demands = [
+            (user, "" if kind == 0 else self.kinds[kind - 1], Usage(1, size), True) for size, kind, user in asked
+        ]
         expected = self.judge(*demands)
         volumes = [self.message(*each) for each in asked]
         [answer] = self.world.place([CreateGroup(request_id=self.world.request_id(), volumes=volumes)])
@@ -133,7 +137,7 @@ class Game:
         if row is None:
             return
         volume_id, user, kind, size = row
-        expected = self.judge((user, kind or "", Used(0, more), True))
+        expected = self.judge((user, kind or "", Usage(0, more), True))
         message = ExtendVolume(request_id=self.world.request_id(), volume_id=volume_id, new_size_gb=size + more)
         assert self.has_quota(self.world.place([message])[0]) == expected
 
@@ -143,7 +147,7 @@ class Game:
             return
         volume_id, user, kind, size = row
         new = self.kinds[to]
-        expected = new == kind or self.judge((user, new, Used(1, size), False))
+        expected = new == kind or self.judge((user, new, Usage(1, size), False))
         message = RetypeVolume(request_id=self.world.request_id(), volume_id=volume_id, volume_type=new)
         assert self.has_quota(self.world.place([message])[0]) == expected
 
@@ -314,16 +318,16 @@ class Elsewhere:
     def read(self, project_ids: Collection[str]) -> None:
         self.asked.append(sorted(project_ids))
 
-    def beyond(self, scope: Scope) -> int:
+    def used_gb(self, scope: Scope) -> int:
         return 0 if scope.volume_type_id else self.used.get(scope.user_id or "all", 0)
 
 
-@pytest.mark.parametrize("counters_last", [0.0, 60.0])
-def test_external_usage_counts_without_being_stored(counters_last: float) -> None:
+@pytest.mark.parametrize("counter_lifetime", [0.0, 60.0])
+def test_external_usage_counts_without_being_stored(counter_lifetime: float) -> None:
     world = limited(gigabytes=20)
     limit(world, USER, {GIGABYTES: 8})
     elsewhere = Elsewhere(all=10, u=3)
-    world.placer.quotas = options.Settings({}, counters_last, beside=elsewhere)
+    world.placer.quotas = options.Settings({}, counter_lifetime, external_usage=elsewhere)
     [refused, mine, no_more, others, neither] = world.place(
         [
             replace(world.create_message(size), user_id=user)
@@ -408,7 +412,7 @@ def test_a_concurrent_change_is_judged_by_the_current_row(asked: str, monkeypatc
         return found
 
     # Otherwise the request is read again, as the counter row has to be inserted first.
-    world.database.run(usage_counters.make, [Scope("demo", "", kind)])
+    world.database.run(usage_counters.insert_missing, [Scope("demo", "", kind)])
     monkeypatch.setattr(lookups, "read_references", looked_up_before)
     [answer] = world.place([message])
     assert isinstance(answer, Answer)
@@ -431,13 +435,13 @@ def test_a_migrating_retype_counts_for_both_types() -> None:
     assert world.rows("SELECT verb, state FROM claims WHERE verb = 'migrate'") == [("migrate", "pending")]
     with world.database.reading() as session:
         sums = usage_counters.sums("demo", volume_usage.count(session, "demo"))
-    assert (sums[Scope("demo")], sums[Scope("demo", "", kind)]) == (Used(2, 6), Used(1, 3))
+    assert (sums[Scope("demo")], sums[Scope("demo", "", kind)]) == (Usage(2, 6), Usage(1, 3))
 
 
-@pytest.mark.parametrize("counters_last", [0.0, 60.0])
-def test_a_migrating_volume_counts_once_and_an_unmanaged_one_not_at_all(counters_last: float) -> None:
+@pytest.mark.parametrize("counter_lifetime", [0.0, 60.0])
+def test_a_migrating_volume_counts_once_and_an_unmanaged_one_not_at_all(counter_lifetime: float) -> None:
     world = World({name: StoragePool(100, 2.0, thin=True, thick=False) for name in ("p0", "p1")}).started()
-    world.placer.quotas = replace(world.placer.quotas, counters_last=counters_last)
+    world.placer.quotas = replace(world.placer.quotas, counter_lifetime=counter_lifetime)
     limit(world, PROJECT, {VOLUMES: 2, GIGABYTES: 10})
     volume_id = world.made(8)
 

@@ -61,7 +61,9 @@ def test_settings_change_as_a_whole_or_not_at_all(core: SchedulerManager, ledger
     message = CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=1, project_id="p")
     nowhere = FilterChain([Nowhere(SimpleNamespace())])
     [factors] = core.get_pools(PoolQuery())[0].capacity_factors
-    other = heartbeats.Myself(binary=heartbeats.SCHEDULER, host="other", default_ratio="20.0", calculation="cinder")
+    other = heartbeats.SchedulerProcess(
+        binary=heartbeats.SCHEDULER, host="other", default_ratio="20.0", calculation="cinder"
+    )
     ledger.run(heartbeats.heartbeat, other)
     core._rules_agreement._patience = 0.0
     with pytest.raises(errors.ConfigurationError, match=r"is standard here and cinder on scheduler other, which is up"):
@@ -89,7 +91,9 @@ def test_announcements_change_with_all_else_or_not_at_all(core: SchedulerManager
     core.change(mutable)
     assert announcer.thresholds.percent == 80.0
     core.change(replace(mutable, announcements=None))
-    other = heartbeats.Myself(binary=heartbeats.SCHEDULER, host="other", default_ratio="20.0", calculation="cinder")
+    other = heartbeats.SchedulerProcess(
+        binary=heartbeats.SCHEDULER, host="other", default_ratio="20.0", calculation="cinder"
+    )
     ledger.run(heartbeats.heartbeat, other)
     core._rules_agreement._patience = 0.0
     with pytest.raises(errors.ConfigurationError, match="on scheduler other"):
@@ -109,7 +113,7 @@ def test_what_is_used_elsewhere_is_read_before_anything_is_decided(
     core: SchedulerManager, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     elsewhere = Elsewhere()
-    monkeypatch.setattr(core, "_settings", replace(core._settings, quotas=Quotas(beside=elsewhere)))
+    monkeypatch.setattr(core, "_settings", replace(core._settings, quotas=Quotas(external_usage=elsewhere)))
     message = CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=1, project_id="p")
     core.explain(message)
     core.what_if(WhatIf(requests=[Asked(create=message)]))

@@ -202,6 +202,6 @@ def test_a_volume_that_was_moved_meanwhile_is_not_moved_or_extended(verb: str) -
         provisioning=Provisioning.THIN,
         source_pool_id=99 if verb == bookings.MIGRATE else None,
     )
-    seen = {made.volume_id: bookings.Seen(5, None)}
+    seen = {made.volume_id: bookings.SeenVolume(5, None)}
     with pytest.raises(errors.Conflict, match="changed by another request"):
         scheduler.core._database.run(bookings.book, [booking], [], Calculation.CINDER, 0, seen)

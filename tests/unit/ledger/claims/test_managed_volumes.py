@@ -28,8 +28,8 @@ def with_files(sizes: dict[str, float], kind: Provisioning = THIN, reports_provi
     return world
 
 
-def new_volume() -> managed_volumes.TakenOver:
-    return managed_volumes.TakenOver(id=str(uuid.uuid4()), pool=f"{BACKEND}#p0", project_id="demo")
+def new_volume() -> managed_volumes.ManagedVolume:
+    return managed_volumes.ManagedVolume(id=str(uuid.uuid4()), pool=f"{BACKEND}#p0", project_id="demo")
 
 
 def manage(world: World, reference: str, size_gb: int, kind: Provisioning = THIN) -> str:

@@ -179,11 +179,13 @@ def test_only_the_first_call_retries_and_an_outage_is_logged_once(
 ) -> None:
     ledger, attempts = refusing_database
     caplog.set_level(logging.INFO)
-    with pytest.raises(db_errors.Away, match=r"^the database does not answer: \(psycopg\.OperationalError\)"):
+    with pytest.raises(
+        db_errors.DatabaseUnreachable, match=r"^the database does not answer: \(psycopg\.OperationalError\)"
+    ):
         ledger.run(add)
     assert len(attempts) == 4
     for _ in range(3):
-        with pytest.raises(db_errors.Away), ledger.reading():
+        with pytest.raises(db_errors.DatabaseUnreachable), ledger.reading():
             pass
     assert len(attempts) == 7, "once each"
     first, last = [record for record in caplog.records if record.levelno >= logging.INFO]
@@ -194,13 +196,13 @@ def test_only_the_first_call_retries_and_an_outage_is_logged_once(
 
 def test_an_impatient_reader_does_not_wait(refusing_database: tuple[database.Database, list[object]]) -> None:
     ledger, attempts = refusing_database
-    with pytest.raises(db_errors.Away), ledger.reading(patient=False):
+    with pytest.raises(db_errors.DatabaseUnreachable), ledger.reading(patient=False):
         pass
     assert len(attempts) == 2, "the first might have used a connection from before a restart"
-    with pytest.raises(db_errors.Away):
+    with pytest.raises(db_errors.DatabaseUnreachable):
         ledger.run(add)
     assert len(attempts) == 6, "its failure does not mark the database as away"
-    with pytest.raises(db_errors.Away), ledger.reading(patient=False):
+    with pytest.raises(db_errors.DatabaseUnreachable), ledger.reading(patient=False):
         pass
     assert len(attempts) == 7
 
@@ -227,13 +229,13 @@ def test_retries_against_a_silent_server_are_bounded(silent_server: database.Dat
         return connect(*args, **given)
 
     silent_server.engine.dialect.connect = connecting  # type: ignore[method-assign]
-    with pytest.raises(db_errors.Away):
+    with pytest.raises(db_errors.DatabaseUnreachable):
         silent_server.run(add)
     assert len(attempts) == 2, "not the nine attempts of a server that refuses"
 
 
 def test_concurrent_probes_of_a_silent_server_share_one_attempt(silent_server: database.Database) -> None:
-    with pytest.raises(db_errors.Away), silent_server.reading(patient=False):
+    with pytest.raises(db_errors.DatabaseUnreachable), silent_server.reading(patient=False):
         pass
     assert silent_server.away
     attempts: list[object] = []
@@ -253,10 +255,10 @@ def test_concurrent_probes_of_a_silent_server_share_one_attempt(silent_server: d
         start.wait(60)
         words = r"^the database does not answer: \(psycopg\."
         if number % 2:
-            with pytest.raises(db_errors.Away, match=words):
+            with pytest.raises(db_errors.DatabaseUnreachable, match=words):
                 silent_server.run(add)
         else:
-            with pytest.raises(db_errors.Away, match=words), silent_server.reading(patient=False):
+            with pytest.raises(db_errors.DatabaseUnreachable, match=words), silent_server.reading(patient=False):
                 pass
         done.release()
 
@@ -301,10 +303,10 @@ def test_one_lost_connection_does_not_mark_the_database_as_away(
     def work(session: orm.Session) -> None:
         runs.append(True)
         if len(runs) < 3:
-            raise database.Overtaken
+            raise database.StaleRead
         fail(LOST)
 
-    with pytest.raises(db_errors.Away):
+    with pytest.raises(db_errors.DatabaseUnreachable):
         ledger.run(work)
     assert not ledger.away
     assert [record.levelname for record in caplog.records] == ["INFO"]
@@ -317,7 +319,7 @@ def test_without_retries_the_first_failure_marks_the_database_as_away(
     engine = database.create_engine(f"postgresql+psycopg://tonnage@127.0.0.1:{unused_port}/tonnage")
     ledger = database.Database(engine, max_retries=0)
     for _ in range(2):
-        with pytest.raises(db_errors.Away):
+        with pytest.raises(db_errors.DatabaseUnreachable):
             ledger.run(add)
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     ledger.close()
@@ -343,7 +345,7 @@ def test_a_server_without_free_connections_is_not_away(
 
     with pytest.raises(errors.Unavailable, match=r"^the database server takes no more connections; ") as caught:
         ledger.run(work)
-    assert not isinstance(caught.value, db_errors.Away)
+    assert not isinstance(caught.value, db_errors.DatabaseUnreachable)
     assert (len(runs), ledger.away, caplog.records) == (3, False, [])
     ledger.close()
 

@@ -14,7 +14,7 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import group_types, groups, qos_specs, type_access, type_catalog, volume_types
 from tonnage.ledger.claims import operation_outcomes
 from tonnage.ledger.claims.pool_counters import Counters
-from tonnage.ledger.claims.settlement import Ending
+from tonnage.ledger.claims.settlement import EndedOperation
 from tonnage.ledger.db import database, schema
 
 
@@ -121,10 +121,10 @@ def test_a_settlement_with_a_lost_commit_returns_the_counters(
             )
 
     ledger.run(fill)
-    endings = [Ending(claim_id="gone", ok=True, epoch=1, tick=5)]
-    assert lose_first_commit(ledger.run, operation_outcomes.end, endings, 3).counters == {
+    endings = [EndedOperation(claim_id="gone", ok=True, epoch=1, tick=5)]
+    assert lose_first_commit(ledger.run, operation_outcomes.apply, endings, 3).counters == {
         1: Counters(allocated=0, in_flight=3)
     }
-    assert ledger.run(operation_outcomes.end, endings, 3).counters == {}, (
+    assert ledger.run(operation_outcomes.apply, endings, 3).counters == {}, (
         "as nearly always, when a report brings it again"
     )

@@ -24,11 +24,13 @@ def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
 
 def test_a_running_scheduler_of_the_previous_release_counts_as_listening(ledger: database.Database) -> None:
     """A process of this release had run for a while, and was stopped long ago."""
-    ledger.run(heartbeats.heartbeat, heartbeats.Myself(binary=heartbeats.SCHEDULER, host="tried", listening=True))
+    ledger.run(
+        heartbeats.heartbeat, heartbeats.SchedulerProcess(binary=heartbeats.SCHEDULER, host="tried", listening=True)
+    )
     with ledger.engine.begin() as connection:
         connection.execute(sa.text(f"UPDATE services SET last_seen_at = {LONG_AGO}, last_listened_at = {LONG_AGO}"))
     with ledger.reading() as session:
-        assert (backends.unheard(session, heartbeats.SCHEDULER) or 0) > 1e8
-    ledger.run(heartbeats.heartbeat, heartbeats.Myself(binary=heartbeats.SCHEDULER, host="old"))
+        assert (backends.seconds_without_listener(session, heartbeats.SCHEDULER) or 0) > 1e8
+    ledger.run(heartbeats.heartbeat, heartbeats.SchedulerProcess(binary=heartbeats.SCHEDULER, host="old"))
     with ledger.reading() as session:
-        assert (backends.unheard(session, heartbeats.SCHEDULER) or 0) < 60
+        assert (backends.seconds_without_listener(session, heartbeats.SCHEDULER) or 0) < 60

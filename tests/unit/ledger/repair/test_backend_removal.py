@@ -10,7 +10,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.claims import operation_outcomes
-from tonnage.ledger.claims.settlement import Ending
+from tonnage.ledger.claims.settlement import EndedOperation
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory import backends
 from tonnage.ledger.repair import backend_removal
@@ -71,14 +71,14 @@ def test_a_finished_migration_restores_a_volume_whose_source_was_removed(ledger:
         [pending] = backends.load_pending(session)
     assert pending.source is not None
     assert pending.source.pool_name == "a pool that is gone"
-    ledger.run(operation_outcomes.end, [Ending(claim_id="move", ok=True, epoch=1, tick=5, size_gb=3)], 3)
+    ledger.run(operation_outcomes.apply, [EndedOperation(claim_id="move", ok=True, epoch=1, tick=5, size_gb=3)], 3)
     assert (volume(ledger).status, volume(ledger).pool_id) == ("available", 2)
     assert claims(ledger) == [("migrate", "confirmed")], "no purge is ordered"
 
 
 def test_a_failed_migration_leaves_a_volume_without_source_in_error(ledger: database.Database) -> None:
     ledger.run(backend_removal.remove_backend, "h@one", 60.0)
-    ledger.run(operation_outcomes.end, [Ending(claim_id="move", ok=False, epoch=1, tick=5, clean=True)], 3)
+    ledger.run(operation_outcomes.apply, [EndedOperation(claim_id="move", ok=False, epoch=1, tick=5, clean=True)], 3)
     assert (volume(ledger).status, volume(ledger).pool_id) == ("error", None)
     assert claims(ledger) == []
 
@@ -100,13 +100,13 @@ def test_a_running_backend_is_not_removed(ledger: database.Database) -> None:
 
 
 def test_a_copy_that_a_clean_migration_did_not_make_is_not_purged(ledger: database.Database) -> None:
-    ending = Ending(claim_id="move", ok=False, epoch=1, tick=5, size_gb=3, clean=True, message="it is there")
-    ledger.run(operation_outcomes.end, [ending], 3)
+    ending = EndedOperation(claim_id="move", ok=False, epoch=1, tick=5, size_gb=3, clean=True, message="it is there")
+    ledger.run(operation_outcomes.apply, [ending], 3)
     assert (volume(ledger).status, volume(ledger).pool_id) == ("available", 1)
     assert claims(ledger) == [("create", "confirmed")]
 
 
 def test_a_partial_copy_of_a_failed_migration_is_purged(ledger: database.Database) -> None:
-    ledger.run(operation_outcomes.end, [Ending(claim_id="move", ok=False, epoch=1, tick=5, size_gb=3)], 3)
+    ledger.run(operation_outcomes.apply, [EndedOperation(claim_id="move", ok=False, epoch=1, tick=5, size_gb=3)], 3)
     assert (volume(ledger).status, volume(ledger).pool_id) == ("available", 1)
     assert ("purge", "pending") in claims(ledger)

@@ -66,7 +66,7 @@ def test_a_lone_scheduler_reads_counters_that_were_repaired_by_hand(
     hello = Hello(backend=BACKEND, nonce="another", availability_zone="nova", driver="memory")
     agent.epoch = core.hello(hello).epoch
     core._thread.call(core._report_handler.reports, agent.look())
-    monkeypatch.setattr(chunks, "AT_A_TIME", 2)
+    monkeypatch.setattr(chunks, "CHUNK_SIZE", 2)
 
     def allocated() -> list[Any]:
         return [pool.capabilities["allocated_capacity_gb"] for pool in core.get_pools(PoolQuery())]
@@ -104,7 +104,7 @@ def test_no_backend_is_down_because_the_database_was_away(
     forget_reports(ledger)
 
     def away(*given: object, **options: object) -> None:
-        raise db_errors.Away("the database does not answer: no route")
+        raise db_errors.DatabaseUnreachable("the database does not answer: no route")
 
     with monkeypatch.context() as patched:
         patched.setattr(ledger, "run", away)
@@ -244,7 +244,7 @@ def test_a_database_that_is_away_is_not_logged_in_each_round(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def away(*given: object) -> None:
-        raise db_errors.Away("the database does not answer: no route")
+        raise db_errors.DatabaseUnreachable("the database does not answer: no route")
 
     with monkeypatch.context() as patched:
         patched.setattr(core._membership, "heartbeat", away)
@@ -259,8 +259,10 @@ def test_rules_of_the_others_are_adopted_in_the_next_sweep(
 ) -> None:
     away = sa.update(models.Service).values(last_seen_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001
     ledger.run(lambda session: session.execute(away) and None)
-    other = heartbeats.Myself(binary=heartbeats.SCHEDULER, host="other", default_ratio="3.0", calculation="standard")
-    assert not ledger.run(scheduling_rules.propose, other, 60.0).differences
+    other = heartbeats.SchedulerProcess(
+        binary=heartbeats.SCHEDULER, host="other", default_ratio="3.0", calculation="standard"
+    )
+    assert not ledger.run(scheduling_rules.propose_rules, other, 60.0).differences
     clock.now += 30
     run_periodic_tasks()
     with ledger.reading() as session:

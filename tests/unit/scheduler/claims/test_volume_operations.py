@@ -14,7 +14,7 @@ from tonnage.ledger.catalog import volume_usage
 from tonnage.ledger.claims import managed_volumes
 from tonnage.quotas import options, reservations
 from tonnage.quotas.limits import Scope
-from tonnage.quotas.quota_budget import QuotaTaken
+from tonnage.quotas.quota_budget import QuotaChanged
 from tonnage.rpc.messages import Answer, ManageVolume
 from tonnage.scheduler.claims.sweep import SweepTimer
 from tonnage.scheduler.claims.volume_operations import VolumeOperations
@@ -66,14 +66,14 @@ def test_a_volume_that_could_not_be_adopted_gives_its_quota_back() -> None:
 
 def test_one_that_others_are_always_faster_than_fails_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     world, verbs = with_files(100, image=9, other=1)
-    hold = reservations.hold
+    hold = reservations.reserve
 
     def hurried(session: orm.Session, settings: Any, demands: Any, **more: Any) -> Any:
         if demands[0].size_gb == 9:
-            raise QuotaTaken("others were faster")
+            raise QuotaChanged("others were faster")
         return hold(session, settings, demands, **more)
 
-    monkeypatch.setattr(reservations, "hold", hurried)
+    monkeypatch.setattr(reservations, "reserve", hurried)
     failed, done = verbs.manage([asked(world, "image"), asked(world, "other")])
     assert isinstance(failed, errors.Unavailable)
     assert "demo" in failed.message
@@ -84,7 +84,7 @@ def test_one_that_cannot_be_taken_in_fails_alone(monkeypatch: pytest.MonkeyPatch
     world, verbs = with_files(100, image=9, other=1)
     begin = managed_volumes.begin
 
-    def broken(session: orm.Session, request_id: str, volume: managed_volumes.TakenOver, reference: str) -> str:
+    def broken(session: orm.Session, request_id: str, volume: managed_volumes.ManagedVolume, reference: str) -> str:
         if reference == "image":
             raise ValueError(reference)
         return begin(session, request_id, volume, reference)
@@ -100,19 +100,19 @@ def test_a_request_that_took_effect_while_the_counters_were_waited_for_is_not_re
 ) -> None:
     world, verbs = with_files(100, image=90)
     message = asked(world, "image")
-    hold = reservations.hold
+    hold = reservations.reserve
 
     def waits(session: orm.Session, *arguments: Any, **more: Any) -> Any:
         monkeypatch.undo()
-        volume = managed_volumes.TakenOver(id=message.volume_id, pool=message.pool, project_id="demo", listed_gb=90)
+        volume = managed_volumes.ManagedVolume(id=message.volume_id, pool=message.pool, project_id="demo", listed_gb=90)
         managed_volumes.begin(session, message.request_id, volume, message.reference)
-        volume_usage.distrust(session, ["demo"])
+        volume_usage.mark_for_recount(session, ["demo"])
         held = hold(session, *arguments, **more)
         assert held.used[Scope("demo")].gigabytes == 90, "for another one there is no quota"
         return held
 
     assert verbs.manage([asked(world, "gone")]) == [None]  # makes the counter
-    monkeypatch.setattr(reservations, "hold", waits)
+    monkeypatch.setattr(reservations, "reserve", waits)
     assert verbs.manage([message]) == [None]
     assert verbs.manage([message]) == [None]
     assert world.rows("SELECT COUNT(*) FROM volumes") == [(2,)]

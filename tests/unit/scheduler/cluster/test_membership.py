@@ -25,7 +25,7 @@ def membership(ledger: database.Database, settings: Settings) -> Membership:
 def look(membership: Membership, ledger: database.Database, *others: str) -> Membership:
     """Let the membership look while these others are there as well."""
     for host in others:
-        other = heartbeats.Myself(binary=heartbeats.SCHEDULER, host=host)
+        other = heartbeats.SchedulerProcess(binary=heartbeats.SCHEDULER, host=host)
         ledger.run(heartbeats.heartbeat, other)
     with ledger.reading() as session:
         membership.refresh(session)
@@ -49,7 +49,7 @@ def test_a_lone_scheduler_finds_a_new_one_before_the_next_refresh(
             return membership.is_alone(session)
 
     assert is_alone()
-    ledger.run(heartbeats.heartbeat, heartbeats.Myself(binary=heartbeats.SCHEDULER, host="there"))
+    ledger.run(heartbeats.heartbeat, heartbeats.SchedulerProcess(binary=heartbeats.SCHEDULER, host="there"))
     assert membership.alone
     assert not is_alone()
     ages_ago = sa.update(models.Service).values(last_seen_at=datetime.datetime(2000, 1, 1))  # noqa: DTZ001

@@ -138,13 +138,13 @@ def test_who_thought_his_the_first_looks_again(world: World) -> None:
     place(world, 3, volume_type=kind, group_id=group_id)
     ledger = world.schedulers[0].core._database
     ids = dict(world.rows("SELECT name, id FROM backends"))
-    ledger.run(group_backends.join, [(group_id, ids["c@x"])])
+    ledger.run(group_backends.lock_for_members, [(group_id, ids["c@x"])])
     for joining in ([(group_id, ids["a@x"])], [(group_id, ids["c@x"]), (group_id, ids["a@x"])]):
         with pytest.raises(errors.Conflict, match="changed by another request"):
-            ledger.run(group_backends.join, joining)
+            ledger.run(group_backends.lock_for_members, joining)
     ledger.run(groups.reset_status, group_id, groups.ERROR)
     with pytest.raises(errors.Conflict, match="changed by another request"):
-        ledger.run(group_backends.join, [(group_id, ids["c@x"])])
+        ledger.run(group_backends.lock_for_members, [(group_id, ids["c@x"])])
 
 
 def test_a_backend_has_to_suit_all_types() -> None:

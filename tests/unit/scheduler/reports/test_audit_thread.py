@@ -387,8 +387,8 @@ def test_findings_are_read_again_once_they_have_changed(monkeypatch: pytest.Monk
     monkeypatch.setattr(audit_findings, "load", loads)
     driver_audit, name = DriverAudit(world.database), f"{BACKEND}#p"
 
-    def settled(*found: tuple[audit_findings.Key, audit_findings.Seen]) -> Mapping[str, Mapping[str, str]]:
-        world.database.run(audit_findings.settle, backend_id, dict(found), lambda key: True)
+    def settled(*found: tuple[audit_findings.Key, audit_findings.Evidence]) -> Mapping[str, Mapping[str, str]]:
+        world.database.run(audit_findings.store, backend_id, dict(found), lambda key: True)
         driver_audit.refresh()
         before = loads.call_count
         driver_audit.refresh()
@@ -397,8 +397,8 @@ def test_findings_are_read_again_once_they_have_changed(monkeypatch: pytest.Monk
 
     first, second = ("p", "one"), ("p", "two")
     assert settled() == {}
-    assert settled((first, audit_findings.Seen("is so"))) == {name: {"one": "is so"}}
-    assert settled((second, audit_findings.Seen("may be", 3))) == {}
-    assert settled((second, audit_findings.Seen("is so"))) == {name: {"two": "is so"}}
+    assert settled((first, audit_findings.Evidence("is so"))) == {name: {"one": "is so"}}
+    assert settled((second, audit_findings.Evidence("may be", 3))) == {}
+    assert settled((second, audit_findings.Evidence("is so"))) == {name: {"two": "is so"}}
     assert settled() == {}
     assert loads.call_count == 5

@@ -51,7 +51,7 @@ def announcer(world: World, *, percent: float = 90.0, hysteresis: float = 5.0) -
 def announced(world: World) -> list[notification_outbox.Message]:
     """Return what waits in the outbox."""
     with world.database.reading() as session:
-        return notification_outbox.waiting(session, NOTIFICATIONS, 100)
+        return notification_outbox.load(session, NOTIFICATIONS, 100)
 
 
 def events(world: World) -> list[str]:
@@ -155,7 +155,9 @@ def test_a_crossing_is_not_announced_if_the_report_is_not_applied(
     fill(pool, 95)
     with monkeypatch.context() as patch:
         patch.setattr(
-            notification_outbox, "put", lambda *given: (_ for _ in ()).throw(errors.Unavailable("the database is gone"))
+            notification_outbox,
+            "enqueue",
+            lambda *given: (_ for _ in ()).throw(errors.Unavailable("the database is gone")),
         )
         world.report()
     assert events(world) == []
