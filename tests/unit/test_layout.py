@@ -2,20 +2,34 @@
 """The rooms at the top of the repository, setup.cfg, the links in tonnage/ and what gets installed agree."""
 
 import configparser
+import importlib
 import importlib.metadata
 import importlib.util
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tomllib
+import types
 import zipfile
+from collections.abc import Iterator
 
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
+
+#: Names of modules that stand in more than one room, for the same thing in each.
+SHARED_NAMES = {"capacity", "chain", "driver", "groups", "qos_specs", "user_messages", "volumes"}
+
+#: Words in names of modules that every programmer knows and that say nothing of storage.
+PROGRAMMERS_WORDS = {
+    "actions", "annotations", "app", "base", "booleans", "builder", "builtin", "config", "env", "factory", "opts",
+    "patches", "reader", "runner", "setup",
+}  # fmt: skip
+
 GENERATED = {"__pycache__", "_build", "_version"}
 
 
@@ -41,6 +55,11 @@ ENTRY_POINTS = {
     for group, lines in CFG["options.entry_points"].items()
     for name, target in _mapping(lines).items()
 }
+
+
+def _forms(word: str) -> set[str]:
+    """Return a noun with its singular or plural, as far as English is regular."""
+    return {word, word.removesuffix("s"), f"{word}s", re.sub("ies$", "y", word)}
 
 
 def _package_of(folder: pathlib.Path) -> str:
@@ -93,6 +112,49 @@ def test_tools_know_each_room() -> None:
     assert set(tools["coverage"]["run"]["source_dirs"]) == ROOMS
     assert {room for layer in layers for room in layer.split(" | ")} == ROOMS | MODULES
     assert set(tools["ruff"]["lint"]["flake8-tidy-imports"]["banned-api"]) >= ROOMS
+
+
+@pytest.fixture(scope="module")
+def structure() -> Iterator[types.ModuleType]:
+    """The tool that measures the structure of the code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "tools"))
+        yield importlib.import_module("measure_structure")
+
+
+def test_no_folder_has_more_than_fifteen_modules(structure: types.ModuleType) -> None:
+    folders = structure.modules_per_folder(structure.product_modules())
+    assert {name: number for name, number in folders.items() if number > 15} == {}
+
+
+def test_no_modules_import_each_other_in_a_circle(structure: types.ModuleType) -> None:
+    assert structure.circle(structure.import_graph(structure.product_modules())) == []
+
+
+def test_few_names_of_modules_stand_in_more_than_one_room(structure: types.ModuleType) -> None:
+    """Each of these means the same thing in its rooms."""
+    shared = structure.shared_names(structure.product_modules())
+    assert set(shared) <= SHARED_NAMES, "a name means one thing: take another one, or the name of the room above"
+
+
+def test_no_constructor_has_more_than_seven_arguments(structure: types.ModuleType) -> None:
+    assert structure.long_constructors(structure.product_modules()) == []
+
+
+def test_no_docstring_of_a_module_begins_with_a_pronoun(structure: types.ModuleType) -> None:
+    assert structure.module_docstrings_with_pronoun(structure.product_modules()) == []
+
+
+def test_the_glossary_has_the_words_of_which_names_of_modules_consist(structure: types.ModuleType) -> None:
+    glossary = (ROOT / "docs" / "glossary.rst").read_text(encoding="utf-8")
+    known = set(re.findall(r"[a-z0-9]+", glossary.lower())) | PROGRAMMERS_WORDS
+    words = {
+        word
+        for module in structure.product_modules()
+        if module.path.stem != "__init__" and "versions" not in module.path.parts
+        for word in module.path.stem.split("_")
+    }
+    assert {word for word in words if not _forms(word) & known} == set()
 
 
 def test_each_folder_of_tests_is_a_package() -> None:

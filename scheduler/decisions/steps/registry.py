@@ -7,7 +7,7 @@ from tonnage.scheduler.decisions.request_spec import RequestStep, UnplacedVolume
 from tonnage.scheduler.decisions.steps.affinity_hints import AffinityHints
 from tonnage.scheduler.decisions.steps.clone_source import CloneSource
 from tonnage.scheduler.decisions.steps.group_affinity import GroupMembership
-from tonnage.scheduler.decisions.steps.instance_locality import InstanceLocality
+from tonnage.scheduler.decisions.steps.locality import InstanceLocality
 
 #: The steps in the order in which they are taken.
 STEPS: tuple[tuple[str, RequestStep], ...] = (
