@@ -16,7 +16,7 @@ from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal, Rejec
 from tonnage.capacity.explanation import FilterVerdict, PoolVerdict
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request, judged_thin
-from tonnage.filters import rejections
+from tonnage.filters import reason_validation
 from tonnage.filters.base import Filter, Mask
 
 LOG = logging.getLogger(__name__)
@@ -200,7 +200,7 @@ class FilterChain:
         failure = result.failures.get(place)
         if failure is None:
             try:
-                return rejections.checked(plugin.reason(pools.row(index), request))
+                return reason_validation.checked(plugin.reason(pools.row(index), request))
             except plugin_errors.CAUGHT as error:
                 failure = plugin_errors.described(error)
                 _log_failure(plugin.name, failure)

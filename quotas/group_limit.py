@@ -10,7 +10,7 @@ from tonnage.ledger.db.database import Database
 from tonnage.quotas import limit_rows, usage_counters
 from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
 from tonnage.quotas.options import Settings
-from tonnage.quotas.quota_budget import QuotaChanged
+from tonnage.quotas.quota_check import QuotaChanged
 
 
 def create(database: Database, settings: Settings, wanted: groups.NewGroup) -> models.Group:

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import orm
 
-from tonnage.quotas import limit_rows, quota_budget, usage_counters
+from tonnage.quotas import limit_rows, quota_check, usage_counters
 from tonnage.quotas.external_usage import NO_EXTERNAL_USAGE
 from tonnage.quotas.limits import Limits, Scope
 from tonnage.quotas.options import Settings
-from tonnage.quotas.quota_budget import Demand, QuotaBudget, QuotaChanged, Usage
+from tonnage.quotas.quota_check import Demand, QuotaBudget, QuotaChanged, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,14 @@ def reserve(
 
     Nothing is locked if there are no limits, or if all demands fit by the counters and ``contested`` is False.
     Otherwise the counters are locked, and exceeded counters are recounted: a refusal must rest on the volumes
-    themselves. A caller that locks other rows before :func:`take` must set ``contested``.
+    themselves. A caller that locks other rows before :func:`consume` must set ``contested``.
 
-    Raises :class:`~tonnage.quotas.quota_budget.QuotaChanged` for a scope without a counter row.
+    Raises :class:`~tonnage.quotas.quota_check.QuotaChanged` for a scope without a counter row.
     """
     if not demands:
         return ReservedQuota(Limits(settings.defaults), {}, {})
     found = limit_rows.read(session, settings.defaults, {demand.project_id for demand in demands})
-    asked = quota_budget.limited_demands(found, demands)
+    asked = quota_check.limited_demands(found, demands)
     if not asked:
         return ReservedQuota(found, {}, {})
     external = _external_usage(settings, asked)
@@ -61,16 +61,16 @@ def reserve(
 
 
 def preview(session: orm.Session, settings: Settings, demands: Sequence[Demand]) -> ReservedQuota:
-    """Return the result of :func:`hold`, counted from the volumes and without locks, to answer a query."""
+    """Return the result of :func:`reserve`, counted from the volumes and without locks, to answer a query."""
     found = limit_rows.read(session, settings.defaults, {demand.project_id for demand in demands})
-    asked = quota_budget.limited_demands(found, demands)
+    asked = quota_check.limited_demands(found, demands)
     return _held(found, usage_counters.count(session, asked, settings.placed_only), _external_usage(settings, asked))
 
 
 def consume(session: orm.Session, given: QuotaBudget) -> None:
-    """Add the reserved quota to the counters. Call it before all other locks, except those of :func:`hold`.
+    """Add the reserved quota to the counters. Call it before all other locks, except those of :func:`reserve`.
 
-    Raises :class:`~tonnage.quotas.quota_budget.QuotaChanged` if the quota has been used by other transactions.
+    Raises :class:`~tonnage.quotas.quota_check.QuotaChanged` if the quota has been used by other transactions.
     """
     if not usage_counters.add(session, given.taken, given.limits, given.external):
         raise QuotaChanged("others were faster")
@@ -96,5 +96,5 @@ def _fit(
     return {
         scope
         for scope, so_far in used.items()
-        if quota_budget.fits(found, scope, so_far.plus(Usage(0, external.get(scope, 0))), asked[scope])
+        if quota_check.fits(found, scope, so_far.plus(Usage(0, external.get(scope, 0))), asked[scope])
     }

@@ -19,7 +19,7 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_usage
 from tonnage.ledger.db import chunks
 from tonnage.quotas.limits import Limits, Resource, Scope
-from tonnage.quotas.quota_budget import QuotaChanged, Usage
+from tonnage.quotas.quota_check import QuotaChanged, Usage
 
 _TABLE = models.table(models.QuotaUsage)
 _ROW = _TABLE.c
@@ -47,7 +47,7 @@ def insert_missing(session: orm.Session, scopes: Iterable[Scope]) -> None:
 def lock(session: orm.Session, scopes: Collection[Scope]) -> None:
     """Lock the counters of these scopes, with all others of their projects.
 
-    Raises :class:`~tonnage.quotas.quota_budget.QuotaChanged` if some rows are missing.
+    Raises :class:`~tonnage.quotas.quota_check.QuotaChanged` if some rows are missing.
     """
     statement = sa.select(*_KEY).order_by(*volume_usage.counter_order(session)).with_for_update()
     existing = {

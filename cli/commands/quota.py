@@ -18,7 +18,7 @@ from tonnage.ledger.db.database import Database
 from tonnage.placement import allocation_check, factory
 from tonnage.placement import options as placement_options
 from tonnage.placement.client import PlacementClient
-from tonnage.quotas import usage_check
+from tonnage.quotas import usage_audit
 
 _STATUSES = (
     f"Exit status: 0 if no counter is below what the volumes say, {DRIFT} if one is, {MENDED} if one was and sync has "
@@ -42,7 +42,7 @@ def register(subparsers: Any) -> None:
 
 def _check(conf: cfg.ConfigOpts) -> int:
     ledger, placement = ledger_access.connect(conf), _placement(conf)
-    found = usage_check.check(ledger, conf.command.project, placed_only=placement is not None)
+    found = usage_audit.check(ledger, conf.command.project, placed_only=placement is not None)
     allocations = None if placement is None else allocation_check.check(ledger, placement, conf.command.project)
     _show(conf, ledger, found, allocations, "wrong; 'tonnage-manage quota sync' mends them")
     return DRIFT if _drift(found, allocations) else 0
@@ -50,7 +50,7 @@ def _check(conf: cfg.ConfigOpts) -> int:
 
 def _sync(conf: cfg.ConfigOpts) -> int:
     ledger, placement = ledger_access.connect(conf), _placement(conf)
-    found = usage_check.sync(ledger, conf.command.project, placed_only=placement is not None)
+    found = usage_audit.sync(ledger, conf.command.project, placed_only=placement is not None)
     allocations = None if placement is None else allocation_check.sync(ledger, placement, conf.command.project)
     _show(conf, ledger, found, allocations, "mended")
     if not _drift(found, allocations):
@@ -63,14 +63,14 @@ def _placement(conf: cfg.ConfigOpts) -> PlacementClient | None:
     return placement_options.required(conf) if factory.is_enabled(conf) else None
 
 
-def _drift(found: usage_check.Checked, allocations: allocation_check.AllocationCheck | None) -> bool:
+def _drift(found: usage_audit.Checked, allocations: allocation_check.AllocationCheck | None) -> bool:
     return bool(found.drift or (allocations is not None and allocations.drift))
 
 
 def _show(
     conf: cfg.ConfigOpts,
     ledger: Database,
-    found: usage_check.Checked,
+    found: usage_audit.Checked,
     allocations: allocation_check.AllocationCheck | None,
     outcome: str,
 ) -> None:
@@ -106,13 +106,13 @@ def _show_allocations(found: allocation_check.AllocationCheck, outcome: str) -> 
     print(f"OpenStack Placement: {verdict}{untold}")
 
 
-def _table(findings: Sequence[usage_check.Finding], names: Mapping[str, str]) -> None:
+def _table(findings: Sequence[usage_audit.Finding], names: Mapping[str, str]) -> None:
     if findings:
         rows = [tuple(_as_json(finding, names).values()) for finding in findings]
         tables.show(tuple(_as_json(findings[0], names)), rows, as_json=False, empty="")
 
 
-def _as_json(finding: usage_check.Finding, names: Mapping[str, str]) -> dict[str, Any]:
+def _as_json(finding: usage_audit.Finding, names: Mapping[str, str]) -> dict[str, Any]:
     kind = finding.scope.volume_type_id
     return {
         "cause": finding.cause,

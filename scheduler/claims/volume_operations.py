@@ -16,7 +16,7 @@ from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends
 from tonnage.quotas import options as quota_options
 from tonnage.quotas import reservations, usage_counters
-from tonnage.quotas.quota_budget import Demand, QuotaChanged, Usage
+from tonnage.quotas.quota_check import Demand, QuotaChanged, Usage
 from tonnage.rpc.messages import BackendState, DeleteVolume, ManageVolume, SetBackendState, UnmanageVolume
 from tonnage.scheduler import request_validation
 from tonnage.scheduler.claims.dispatcher import Dispatcher

@@ -12,7 +12,7 @@ from tonnage.capacity.request import Request
 from tonnage.ledger.catalog import volumes
 from tonnage.ledger.claims.bookings import Booking
 from tonnage.ledger.claims.request_keys import STORED_ERRORS, Key
-from tonnage.quotas.quota_budget import QuotaBudget
+from tonnage.quotas.quota_check import QuotaBudget
 from tonnage.rpc.messages import Answer, CreateGroup, GroupAnswer
 from tonnage.scheduler.decisions.decider import RequestDecision
 from tonnage.scheduler.decisions.placement_requests import Retry, Work, answered_key, key_of, purpose

@@ -13,7 +13,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.decision import Decision, Placement, Refusal
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Operation, Request
-from tonnage.quotas.quota_budget import Demand, QuotaBudget
+from tonnage.quotas.quota_check import Demand, QuotaBudget
 from tonnage.rpc.messages import CreateGroup, MigrationPolicy, RetypeVolume
 from tonnage.scheduler.decisions.placement_requests import Work
 from tonnage.scheduler.decisions.pool_selection import Rules, physical_gb

@@ -30,7 +30,7 @@ from tonnage.ledger.inventory import scheduling_rules
 from tonnage.quotas import limit_rows, reservations
 from tonnage.quotas import options as quota_options
 from tonnage.quotas import usage_counters as quota_counters
-from tonnage.quotas.quota_budget import QuotaChanged
+from tonnage.quotas.quota_check import QuotaChanged
 from tonnage.rpc.messages import Answer, GroupAnswer
 from tonnage.scheduler.claims.dispatcher import Dispatcher
 from tonnage.scheduler.cluster.rules_agreement import RulesAgreement

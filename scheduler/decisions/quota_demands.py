@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from tonnage.capacity import units
 from tonnage.ledger import models
 from tonnage.ledger.db.database import Database
-from tonnage.quotas.quota_budget import Demand, Usage
+from tonnage.quotas.quota_check import Demand, Usage
 from tonnage.rpc.messages import CreateGroup, CreateVolume, ExtendVolume, ManageVolume, RetypeVolume
 from tonnage.scheduler.decisions.placement_requests import Work
 from tonnage.scheduler.decisions.request_spec import Lookup

@@ -12,7 +12,7 @@ from tonnage.ledger.catalog import volumes
 from tonnage.ledger.db.database import Database
 from tonnage.quotas import limit_rows, reservations
 from tonnage.quotas import options as quota_options
-from tonnage.quotas.quota_budget import Demand
+from tonnage.quotas.quota_check import Demand
 from tonnage.rpc.messages import Asked, MigrateVolume, Outlook, WhatIf
 from tonnage.scheduler.decisions import lookups, quota_demands
 from tonnage.scheduler.decisions.decider import Decider

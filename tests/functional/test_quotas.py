@@ -16,7 +16,7 @@ from tests.unit.scheduler.world import StoragePool, World
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types, volume_usage, volumes
 from tonnage.ledger.db import database, schema
-from tonnage.quotas import limit_rows, usage_check, usage_counters
+from tonnage.quotas import limit_rows, usage_audit, usage_counters
 from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import Answer, CreateVolume, ExtendVolume
@@ -164,6 +164,6 @@ def test_random_requests_get_the_same_answers_on_every_database(engine: sa.Engin
             ]
         )()
         game.check()
-    assert usage_check.check(world.database).drift == []
-    assert usage_check.sync(world.database).drift == []
-    assert usage_check.check(world.database).findings == []
+    assert usage_audit.check(world.database).drift == []
+    assert usage_audit.sync(world.database).drift == []
+    assert usage_audit.check(world.database).findings == []

@@ -19,7 +19,7 @@ from tonnage.ledger.catalog import type_catalog, volume_types, volume_usage
 from tonnage.ledger.claims import deletions, operation_outcomes
 from tonnage.quotas import limit_rows, options, usage_counters
 from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
-from tonnage.quotas.quota_budget import Usage
+from tonnage.quotas.quota_check import Usage
 from tonnage.rpc.messages import (
     Answer,
     CreateGroup,

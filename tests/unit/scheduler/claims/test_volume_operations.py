@@ -14,7 +14,7 @@ from tonnage.ledger.catalog import volume_usage
 from tonnage.ledger.claims import managed_volumes
 from tonnage.quotas import options, reservations
 from tonnage.quotas.limits import Scope
-from tonnage.quotas.quota_budget import QuotaChanged
+from tonnage.quotas.quota_check import QuotaChanged
 from tonnage.rpc.messages import Answer, ManageVolume
 from tonnage.scheduler.claims.sweep import SweepTimer
 from tonnage.scheduler.claims.volume_operations import VolumeOperations

@@ -16,7 +16,7 @@ from tonnage.ledger import models
 from tonnage.ledger.db.database import Database
 from tonnage.quotas import options, usage_counters
 from tonnage.quotas.limits import COUNTED, Scope
-from tonnage.quotas.quota_budget import Usage
+from tonnage.quotas.quota_check import Usage
 
 #: Number of projects whose counters one transaction corrects.
 _PROJECTS_PER_TRANSACTION = 100

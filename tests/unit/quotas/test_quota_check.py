@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from tonnage.capacity.decision import Excess
-from tonnage.quotas import quota_budget
+from tonnage.quotas import quota_check
 from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
-from tonnage.quotas.quota_budget import Demand, QuotaBudget, QuotaChanged, Usage
+from tonnage.quotas.quota_check import Demand, QuotaBudget, QuotaChanged, Usage
 
 PROJECT, USER = Place(Holder.PROJECT, "p"), Place(Holder.PROJECT, "p", "u")
 VOLUMES, GIGABYTES = Item(Resource.VOLUMES), Item(Resource.GIGABYTES)
@@ -90,7 +90,7 @@ def test_a_users_limit_and_the_projects_limit_both_apply() -> None:
     ],
 )
 def test_only_limited_scopes_are_read(limited: dict[Place, dict[Item, int]], scopes: set[Scope]) -> None:
-    assert quota_budget.limited_demands(Limits({}, limited), [demand(1, "t")]).keys() == scopes
+    assert quota_check.limited_demands(Limits({}, limited), [demand(1, "t")]).keys() == scopes
 
 
 def test_a_scope_whose_usage_was_not_read_raises_quota_taken() -> None:
