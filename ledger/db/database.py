@@ -236,7 +236,7 @@ class Database:
         return session
 
     def _open_without_retries(self, snapshot: bool) -> orm.Session:
-        """Open a session as :meth:`_open_to_read` does, without retries; only a host that does not refuse delays it."""
+        """Open a session as :meth:`_open_session` does, without retries; only a host that does not refuse delays it."""
         began = time.monotonic()
         try:
             return self._open_session(snapshot)

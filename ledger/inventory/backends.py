@@ -365,7 +365,7 @@ def seconds_without_listener(session: orm.Session, binary: str) -> float | None:
     None: no process ever did.
     """
     service = models.Service
-    # Processes of the previous release, which may run at the same time, do not record when they last listened.
+    # Rows from before revision 0013 have no time at which their process last listened.
     last = sa.func.max(sa.func.coalesce(service.last_listened_at, service.last_seen_at))
     row = session.execute(sa.select(models.utcnow(), last).where(service.binary == binary)).one()
     return models.age(row[0], row[1])

@@ -92,10 +92,6 @@ class CapacityAlerts:
         self._announcer.reconfigure(config)
         self.active = self._announcer.enabled or self._announcer.sends_usage
 
-    def purge(self) -> None:
-        """Delete notifications that no recipient takes."""
-        self._announcer.purge()
-
     def _classify(self, diff: ReportDiff) -> _Classified:
         stats = diff.stats
         names = list(stats)
