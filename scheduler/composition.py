@@ -57,7 +57,7 @@ class Integrations:
 
 
 class Foundation:
-    """The parts that all others use: the ledger, the cache of it, the other schedulers and the decision thread."""
+    """The parts that all others use: the ledger, its cache, the other schedulers and the rules agreed with them."""
 
     def __init__(self, settings: Settings, database: Database, clock: Clock = time.monotonic) -> None:
         self.settings = settings
@@ -113,7 +113,7 @@ class DecisionParts:
         return Rules(filters, rules.weighers, rules.calculation)
 
     def snapshot(self) -> Snapshot:
-        """Return everything that decides now. Belongs to the decision thread."""
+        """Return a copy of the pools with the rules in force. Belongs to the decision thread."""
         hosts = self._base.hosts
         return Snapshot(
             hosts.table.snapshot(),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A thread that does the same piece of work again and again."""
+"""A worker thread, which repeats one task when it is woken or when a period has passed."""
 
 import logging
 import threading

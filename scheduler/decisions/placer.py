@@ -86,7 +86,7 @@ class Placer:
         self._tentative: set[str] = set()
 
     def place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
-        """Decide a batch of requests, book what was decided, and send the commands."""
+        """Decide a batch of requests, book the decisions, and send the commands."""
         answers = self._place(work)
         settled = any(
             isinstance(item, Retry) and isinstance(found, Answer) for item, found in zip(work, answers, strict=True)

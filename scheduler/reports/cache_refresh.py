@@ -79,7 +79,7 @@ class CacheRefresh:
         return self.refresh(session) or changed
 
     def lock_and_refresh(self, session: orm.Session, contested: Collection[int]) -> set[int]:
-        """Lock contested pools and refresh them, so that what is decided now can also be booked; return the locked ids.
+        """Lock contested pools and refresh them, so that the next decision can be booked; return the locked ids.
 
         This differs from :meth:`refresh` because locks hold the rows: only these pools are read, whole and whether
         their backends have reported or not, and what the cache has of the other pools of these backends stays as old as
