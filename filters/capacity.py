@@ -26,9 +26,7 @@ class CapacityFilter(Filter):
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Compare the requested size with the largest size that each pool accepts."""
-        bound = self._bounds[request.provisioning]
-        bounds = pools.derived(bound, lambda pools: pools.evaluate(bound))
-        return np.greater_equal(bounds, request.size_gb)
+        return np.greater_equal(pools.evaluated(self._bounds[request.provisioning]), request.size_gb)
 
     @functools.cached_property
     def _bounds(self) -> Mapping[Provisioning | None, Formula]:

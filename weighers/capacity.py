@@ -42,8 +42,7 @@ class CapacityWeigher(Weigher):
         Reports have no more decimals. Further ones are rounding errors, which scaling could make as large as a
         difference of a thousand GiB.
         """
-        virtual_free = self._formulas[request.provisioning]
-        return pools.derived(virtual_free, lambda pools: pools.evaluate(virtual_free))
+        return pools.evaluated(self._formulas[request.provisioning])
 
     @functools.cached_property
     def _formulas(self) -> Mapping[Provisioning | None, Formula]:

@@ -110,13 +110,14 @@ class WeigherChain:
 
     def _totals(self, pools: PoolTable, request: Request, candidates: Mask, rows: Rows) -> tuple[Weights, Mask | None]:
         """Return the candidates' totals, and a mask of those that some weigher cannot rank."""
-        totals = np.zeros(rows.size)
+        totals: Weights | None = None
         unranked: Mask | None = None
         for scores in self._scores(pools, request, candidates, rows):
-            totals += self._selection.part(scores.scaled, scores.multiplier)
+            part = self._selection.part(scores.scaled, scores.multiplier)
+            totals = part if totals is None else totals + part
             if scores.unranked is not None:
                 unranked = scores.unranked if unranked is None else unranked | scores.unranked
-        return totals, unranked
+        return np.zeros(rows.size) if totals is None else totals, unranked
 
     def _scores(self, pools: PoolTable, request: Request, candidates: Mask, rows: Rows) -> Iterator[_Scores]:
         asked = candidates.view()

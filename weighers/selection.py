@@ -45,7 +45,7 @@ class Ordered(Selection):
 
     def part(self, scaled: Weights, multiplier: float) -> Weights:
         """Return the scaled weights times the multiplier."""
-        return scaled * multiplier
+        return scaled if multiplier == 1 else scaled * multiplier
 
     def scores(self, totals: Weights, pools: PoolTable, request: Request, rows: npt.NDArray[np.intp]) -> Weights:
         """Return the totals as scores."""

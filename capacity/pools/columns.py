@@ -33,9 +33,6 @@ T = TypeVar("T")
 ScalarT = TypeVar("ScalarT", bound=np.generic)
 Rows = npt.NDArray[np.intp]
 
-#: Formulas are evaluated row by row for at most this many rows, which is faster.
-_FEW = 3
-
 #: Figures and flags of one row: a tuple with named values, the type that is fastest to create.
 _RowValues: type[tuple[Any, ...]] = type(
     "_RowValues", (tuple,), {name: property(operator.itemgetter(place)) for place, name in enumerate(_NUMBERS)}
@@ -145,15 +142,6 @@ class Columns:
         """Return a mask of the pools on any of these backends."""
         codes = [self._backend_codes[name] for name in backends if name in self._backend_codes]
         return np.isin(self.backend_code, np.array(codes, dtype=np.uint64))
-
-    def evaluate(self, formula: Formula) -> npt.NDArray[np.float64]:
-        """Return the value of a formula for each row.
-
-        The formula is called with the whole table or, for a few rows, with one row at a time.
-        """
-        if len(self) > _FEW:
-            return np.asarray(formula(self), dtype=np.float64)
-        return np.array([formula(self.row_values(row)) for row in range(len(self))], dtype=np.float64)
 
     def row_values(self, row: int) -> Any:
         """Return the figures and flags of one row, as attributes."""

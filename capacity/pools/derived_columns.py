@@ -18,6 +18,9 @@ BYTES_PER_ROW = 512
 #: The number of changes that are recorded: twice the number of rows, and at least this one.
 _MIN_RECORDED = 1024
 
+#: A column is computed row by row for at most this many changed rows, which is faster.
+_FEW = 3
+
 
 class Table(Protocol):
     """A table of rows of which parts can be taken."""
@@ -87,8 +90,18 @@ class Derived(Generic[TableT]):
         self._part: tuple[int, int, npt.NDArray[np.intp], TableT] | None = None
         self._lock = threading.RLock()
 
-    def column(self, table: TableT, key: Hashable, compute: Callable[[TableT], Column]) -> Column:
-        """Return the column with that key for all rows, read-only. An exception of ``compute`` is passed on."""
+    def column(
+        self,
+        table: TableT,
+        key: Hashable,
+        compute: Callable[[TableT], Column],
+        of_row: Callable[[int], Any] | None = None,
+    ) -> Column:
+        """Return the column with that key for all rows, read-only.
+
+        ``compute`` returns the column of a table. ``of_row`` returns the value of one row of ``table``: it is called
+        instead for a few changed rows, which is faster. An exception of either is passed on.
+        """
         count = len(table)
         with self._lock:
             cached = self._cached.get(key)
@@ -96,7 +109,7 @@ class Derived(Generic[TableT]):
                 cached = self._store(key, compute(table))
             else:
                 self._cached.move_to_end(key)
-                if cached.seen != self._changes.count and not self._update(table, cached, compute):
+                if cached.seen != self._changes.count and not self._update(table, cached, compute, of_row):
                     cached = self._store(key, compute(table))
         values = cached.values[:count]
         values.flags.writeable = False
@@ -114,17 +127,30 @@ class Derived(Generic[TableT]):
             size -= oldest.values.itemsize
         return cached
 
-    def _update(self, table: TableT, cached: _CachedColumn, compute: Callable[[TableT], Column]) -> bool:
+    def _update(
+        self,
+        table: TableT,
+        cached: _CachedColumn,
+        compute: Callable[[TableT], Column],
+        of_row: Callable[[int], Any] | None,
+    ) -> bool:
         """Compute the changed rows of a cached column; return False if all rows have to be computed."""
         now = self._changes.count
-        if self._part is None or self._part[:2] != (cached.seen, now):
-            changed = self._changes.since(cached.seen, len(table))
-            if changed is None:
-                return False
-            rows = np.fromiter(changed, dtype=np.intp, count=len(changed))
-            self._part = (cached.seen, now, rows, table.take(rows))
-        _, _, rows, part = self._part
-        if rows.size:
+        changed = self._changes.since(cached.seen, len(table))
+        if changed is None:
+            return False
+        if of_row is not None and len(changed) <= _FEW:
+            for row in changed:
+                cached.values[row] = of_row(row)
+        elif changed:
+            rows, part = self._rows_taken(table, cached.seen, now, changed)
             cached.values[rows] = compute(part)
         cached.seen = now
         return True
+
+    def _rows_taken(self, table: TableT, seen: int, now: int, changed: set[int]) -> tuple[npt.NDArray[np.intp], TableT]:
+        """Return the rows that changed between two counts of changes, and a table of these rows."""
+        if self._part is None or self._part[:2] != (seen, now):
+            rows = np.fromiter(changed, dtype=np.intp, count=len(changed))
+            self._part = (seen, now, rows, table.take(rows))
+        return self._part[2:]

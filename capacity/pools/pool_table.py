@@ -88,6 +88,18 @@ class PoolTable(Columns):
         """
         return self._by_figures.column(self, key, compute)
 
+    def evaluated(self, formula: layout.Formula) -> Column:
+        """Return the values of a formula of figures and flags for each row, as a column like those of :meth:`derived`.
+
+        ``formula`` is the cache key. It is called with the whole table or, for a few changed pools, with one at a time.
+        """
+        return self._by_figures.column(
+            self,
+            formula,
+            lambda pools: np.asarray(formula(pools), dtype=np.float64),
+            lambda row: formula(self.row_values(row)),
+        )
+
     def derived_from_traits(self, key: Hashable, compute: "Callable[[PoolTable], Column]") -> Column:
         """Return a derived column as :meth:`derived` does, but one without figures, which claims do not affect."""
         return self._by_traits.column(self, key, compute)
