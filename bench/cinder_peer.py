@@ -19,7 +19,7 @@ _GIVEN_UP = 30.0
 
 _MANAGE, _SCHEDULER, _API = "cinder-manage", "cinder-scheduler", "cinder-api"
 
-_CONF = """\
+CONF = """\
 [DEFAULT]
 host = peer
 transport_url = {bus}
@@ -180,6 +180,6 @@ class Cinder(machine.Deployment):
     def _conf(self, name: str, port: int = 0, timeout: int = 60) -> pathlib.Path:
         file, etc = self._shop.folder / f"{name}.conf", self._python.parents[1] / "etc" / "cinder"
         words = {"bus": self._bus, "database": self._database, "folder": self._shop.folder, "name": name}
-        text = _CONF.format(**words, etc=etc, port=port, timeout=timeout)
+        text = CONF.format(**words, etc=etc, port=port, timeout=timeout)
         file.write_text(text)
         return file

@@ -84,6 +84,23 @@ def test_the_restart_benchmark_runs(run: Run) -> None:
     assert 0 < one["loaded"] < one["answered"]
 
 
+@pytest.mark.heavy
+def test_the_latency_benchmark_runs(run: Run) -> None:
+    times = ("--seconds", "3", "--warm-up", "1", "--in-flight", "1,2", "--poll", "0.05")
+    code, found = run("latency", "--json", "--variants", "standalone,tonnage", "--databases", "postgresql", *times)
+    assert code == 0, found
+    assert [(one["variant"], one["in_flight"]) for one in found["measured"]] == [
+        *(("standalone", 1), ("standalone", 2)),
+        *(("tonnage", 1), ("tonnage", 2)),
+    ]
+    for one in found["measured"]:
+        assert one["failed"] == 0
+        assert 0 < one["milliseconds"]["answered"]["p50"] <= one["milliseconds"]["available"]["p50"]
+        assert 0 < one["milliseconds"]["gone"]["p50"] <= one["milliseconds"]["gone"]["p99"]
+        assert one["idle_percent"] > 0
+    assert found["ratios"] == {}
+
+
 @pytest.fixture
 def without_servers(bench: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch) -> None:
     """Fail the test if a server is started."""
