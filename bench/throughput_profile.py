@@ -29,7 +29,7 @@ SCHEDULER: Stages = (
     ("requests: commands to agents", r"Dispatcher\.|AgentClient\.|CommandSender|command_sender\.py"),
     ("requests: the rest of the placer", r"Placer\."),
     ("periodic tasks", r"scheduler/claims/periodic_tasks\.py"),
-    ("decoding and encoding", r"rpc/(serialization|envelope)\.py|\(msgspec|\(oslo_serialization/|\(json/"),
+    ("decoding and encoding", r"rpc/serialization\.py|\(msgspec|\(oslo_serialization/|\(json/"),
     ("message bus", r"\(oslo_messaging/|\(kombu/|\(amqp/|\(futurist/"),
 )
 

@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from concurrent import futures
 
+from tonnage.rpc.transport import Transport
+
 LOG = logging.getLogger(__name__)
 
 #: Seconds for which a result is reused.
@@ -17,7 +19,7 @@ _PROBE_TIMEOUT = 1.0
 
 
 class BusHealth:
-    """Tests the bus with a message that has no receiver, which ``send`` sends. Thread-safe.
+    """Tests the bus with a message that has no receiver. Thread-safe.
 
     There is at most one message within ``fresh`` seconds, however many callers ask. A bus that needs longer than
     ``timeout`` seconds counts as away until it has accepted the message.
@@ -25,12 +27,12 @@ class BusHealth:
 
     def __init__(
         self,
-        send: Callable[[], object],
+        transport: Transport,
         fresh: float = _FRESH_SECONDS,
         timeout: float = _PROBE_TIMEOUT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._send = send
+        self._transport = transport
         self._fresh = fresh
         self._timeout = timeout
         self._clock = clock
@@ -64,7 +66,7 @@ class BusHealth:
     def _try(self, attempt: futures.Future[bool]) -> None:
         sent = False
         try:
-            self._send()
+            self._transport.probe()
             sent = True
         except Exception as error:  # the libraries of the bus let their own exceptions through
             LOG.debug("The message bus does not accept messages: %s", error)

@@ -14,22 +14,15 @@ import kombu.transport
 from kombu.transport import memory
 
 
-class _Arrivals:
+class _Arrivals(threading.Condition):
     """A count of the messages on the bus, which wakes the threads that wait for more."""
 
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self.count = 0
+    count = 0
 
     def add(self) -> None:
-        with self._changed:
+        with self:
             self.count += 1
-            self._changed.notify_all()
-
-    def wait(self, seen: int, timeout: float | None) -> bool:
-        """Wait until the count differs from ``seen``; return whether it changed in time."""
-        with self._changed:
-            return self._changed.wait_for(lambda: self.count != seen, timeout)
+            self.notify_all()
 
 
 _ARRIVALS = _Arrivals()
@@ -63,8 +56,9 @@ class Transport(memory.Transport):
                 return
             except queue.Empty:
                 remaining = None if deadline is None else deadline - time.monotonic()
-                if not _ARRIVALS.wait(seen, remaining):
-                    raise TimeoutError from None
+                with _ARRIVALS:
+                    if _ARRIVALS.count == seen and not _ARRIVALS.wait(remaining):
+                        raise TimeoutError from None
 
 
 def install() -> None:

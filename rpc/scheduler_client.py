@@ -2,20 +2,21 @@
 """The client side of the schedulers' RPC, for agents, the API and commands."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeVar
 
+from tonnage.capacity import errors
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.request import LOCAL_TO_INSTANCE
-from tonnage.rpc import envelope, messages, serialization
-from tonnage.rpc.base_client import Peer
-from tonnage.rpc.batching import request_batch
+from tonnage.rpc import messages, serialization
 from tonnage.rpc.batching.call_batcher import CallBatcher
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.batching.pool_list_text import PoolListReader
 from tonnage.rpc.batching.request_batch import RequestKind
 from tonnage.rpc.bus_health import BusHealth
 from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery
-from tonnage.rpc.transport import TOPIC_SCHEDULER, Transport, probe
+from tonnage.rpc.transport import TOPIC_SCHEDULER, Peer, Transport
+
+T = TypeVar("T")
 
 #: Seconds to wait for the answer to a hello. It may be repeated at once; the bus drops one without a scheduler.
 _HELLO_SECONDS = 5.0
@@ -37,7 +38,7 @@ class SchedulerClient:
         self._conf = transport.conf
         self._peer = Peer(transport, TOPIC_SCHEDULER, "scheduler")
         self._batcher: CallBatcher[tuple[RequestKind, dict[str, Any]], dict[str, Any]] = CallBatcher(self._send)
-        self._health = BusHealth(lambda: probe(transport))
+        self._health = BusHealth(transport)
         self._all_pools = {factors: _AllPools(self._peer, factors) for factors in (False, True)}
 
     def bus_takes_messages(self) -> bool:
@@ -48,11 +49,11 @@ class SchedulerClient:
 
     def hello(self, hello: messages.Hello) -> messages.Welcome:
         """Introduce a backend; the answer names its epoch."""
-        return serialization.received(self._peer.call("hello", hello, timeout=_HELLO_SECONDS), messages.Welcome)
+        return self._peer.call("hello", hello, messages.Welcome, _HELLO_SECONDS)
 
     def listing(self, listing: messages.Listing) -> messages.Receipt:
         """Send a listing of all volumes on a backend."""
-        return serialization.received(self._peer.call("listing", listing), messages.Receipt)
+        return self._peer.call("listing", listing, messages.Receipt)
 
     def outcomes(self, outcomes: Sequence[messages.Outcome]) -> list[messages.Receipt]:
         """Send outcomes of commands of one backend, and return a receipt for each.
@@ -61,12 +62,11 @@ class SchedulerClient:
         """
         message = messages.Outcomes(outcomes=list(outcomes))
         timeout = min(_OUTCOME_SECONDS, float(self._conf.rpc_response_timeout))
-        receipts = self._peer.call("outcomes", message, timeout)
-        return serialization.received(receipts, list[messages.Receipt])
+        return self._peer.call("outcomes", message, list[messages.Receipt], timeout)
 
     def stamps(self, query: messages.StampQuery) -> dict[str, int]:
         """Return stamps of storages for a report that has not begun."""
-        return serialization.received(self._peer.call("stamps", query, _STAMP_SECONDS), dict[str, int])
+        return self._peer.call("stamps", query, dict[str, int], _STAMP_SECONDS)
 
     def report(self, report: messages.BackendReport) -> None:
         """Send a report to all schedulers, without an answer; the next report makes up for a lost one."""
@@ -81,12 +81,12 @@ class SchedulerClient:
         :class:`~tonnage.capacity.errors.NotFound` for a request that names missing objects.
         """
         # A request that waits for the compute service must not delay others.
-        answer = self._send_batched(RequestKind.CREATES, request, alone=bool(request.hints.get(LOCAL_TO_INSTANCE)))
-        return serialization.received(answer, messages.Answer)
+        alone = bool(request.hints.get(LOCAL_TO_INSTANCE))
+        return self._send_batched(RequestKind.CREATES, request, messages.Answer, alone=alone)
 
     def create_group(self, request: messages.CreateGroup) -> messages.GroupAnswer:
         """Place and create several volumes, or none of them. Answers and errors are as for one."""
-        return serialization.received(self._peer.call("create_group", request), messages.GroupAnswer)
+        return self._peer.call("create_group", request, messages.GroupAnswer)
 
     def extend(self, request: messages.ExtendVolume) -> messages.Answer:
         """Extend a volume in its pool.
@@ -94,14 +94,14 @@ class SchedulerClient:
         Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` and
         :class:`~tonnage.capacity.errors.Conflict`.
         """
-        return serialization.received(self._send_batched(RequestKind.EXTENDS, request), messages.Answer)
+        return self._send_batched(RequestKind.EXTENDS, request, messages.Answer)
 
     def delete(self, request: messages.DeleteVolume) -> None:
         """Delete a volume.
 
         Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
         """
-        self._send_batched(RequestKind.DELETES, request)
+        self._send_batched(RequestKind.DELETES, request, object)
 
     def retype(self, request: messages.RetypeVolume) -> messages.Answer:
         """Change the type of a volume, and move it if that is necessary and allowed.
@@ -109,30 +109,30 @@ class SchedulerClient:
         Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` and
         :class:`~tonnage.capacity.errors.Conflict`.
         """
-        return serialization.received(self._peer.call("retype_volume", request), messages.Answer)
+        return self._peer.call("retype_volume", request, messages.Answer)
 
     def migrate(self, request: messages.MigrateVolume) -> messages.Answer:
         """Move a volume to another pool. Raises the same as :meth:`retype`."""
-        return serialization.received(self._peer.call("migrate_volume", request), messages.Answer)
+        return self._peer.call("migrate_volume", request, messages.Answer)
 
     def manage(self, request: messages.ManageVolume) -> None:
         """Adopt a volume that is on the storage already. Raises the same as :meth:`retype`."""
-        self._peer.call("manage_volume", request)
+        self._peer.call("manage_volume", request, object)
 
     def unmanage(self, request: messages.UnmanageVolume) -> None:
         """Remove a volume from the ledger and leave it on the storage. Raises the same as :meth:`delete`."""
-        self._peer.call("unmanage_volume", request)
+        self._peer.call("unmanage_volume", request, object)
 
     def set_backend_state(self, request: messages.SetBackendState) -> None:
         """Enable, disable or drain a backend.
 
         Raises :class:`~tonnage.capacity.errors.NotFound`.
         """
-        self._peer.call("set_backend_state", request)
+        self._peer.call("set_backend_state", request, object)
 
     def get_pools(self, query: messages.PoolQuery) -> list[messages.PoolView]:
         """Return pools with their capabilities and capacity factors."""
-        return serialization.received(self._peer.call("get_pools", query), list[messages.PoolView])
+        return self._peer.call("get_pools", query, list[messages.PoolView])
 
     def get_pool_list(self, query: messages.PoolListQuery) -> list[bytes]:
         """Return pools as JSON: parts of a list, which the caller joins with commas.
@@ -145,7 +145,7 @@ class SchedulerClient:
 
     def explain(self, request: messages.CreateVolume) -> Explanation:
         """Return the explanation of the decision that the request would get now. Nothing is placed."""
-        return serialization.received(self._peer.call("explain", request), Explanation)
+        return self._peer.call("explain", request, Explanation)
 
     def what_if(self, question: messages.WhatIf) -> list[messages.Outlook]:
         """Return the simulated decisions on requests, with or without hypothetical changes. Nothing is placed.
@@ -153,24 +153,34 @@ class SchedulerClient:
         Raises :class:`~tonnage.capacity.errors.InvalidInput`, :class:`~tonnage.capacity.errors.NotFound` and
         :class:`~tonnage.capacity.errors.Conflict` for a request that cannot be decided.
         """
-        return serialization.received(self._peer.call("what_if", question), list[messages.Outlook])
+        return self._peer.call("what_if", question, list[messages.Outlook])
 
     def fit_nodes(self, query: FitQuery) -> FitAnswer:
         """Return the nodes of a cluster that have room for volumes together, and reasons for the other nodes.
 
         Nothing is claimed. Raises :class:`~tonnage.capacity.errors.InvalidInput` for invalid volumes.
         """
-        return serialization.received(self._peer.call("fit_nodes", query), FitAnswer)
+        return self._peer.call("fit_nodes", query, FitAnswer)
 
-    def _send_batched(self, kind: RequestKind, request: object, *, alone: bool = False) -> Any:
-        """Send a request in a batch with those of other threads, or ``alone``; return the result of its answer."""
+    def _send_batched(self, kind: RequestKind, request: object, answer: type[T], *, alone: bool = False) -> T:
+        """Send a request in a batch with those of other threads, or ``alone``; return its answer of that type."""
         # A request that cannot be packed fails here, before it joins others.
         item = kind, serialization.pack(request)
-        return envelope.result(self._send([item])[0] if alone else self._batcher.call(item))
+        return serialization.result(self._send([item])[0] if alone else self._batcher.call(item), answer)
 
     def _send(self, requests: list[tuple[RequestKind, dict[str, Any]]]) -> list[dict[str, Any]]:
-        answered = self._peer.call("request_batch", request_batch.pack(requests))
-        return request_batch.unpack([kind for kind, _ in requests], answered)
+        """Send requests in one message and return the answer to each, still in its envelope."""
+        kinds = list(RequestKind)
+        # The answers come in the order of the message, kind by kind.
+        order = sorted(range(len(requests)), key=lambda place: kinds.index(requests[place][0]))
+        message: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
+        for kind, request in requests:
+            message[kind].append(request)
+        answered = self._peer.call("request_batch", message, object)
+        if not isinstance(answered, list) or len(answered) != len(requests):
+            raise errors.Unavailable(f"the scheduler's answer to {len(requests)} requests is garbled")
+        by_place = dict(zip(order, answered, strict=True))
+        return [by_place[place] for place in range(len(requests))]
 
 
 class _AllPools:
@@ -191,5 +201,4 @@ class _AllPools:
 
 
 def _get_pool_list(peer: Peer, query: messages.PoolListQuery, reader: PoolListReader) -> list[bytes]:
-    answer = peer.call("get_pool_list", query)
-    return reader.parts(serialization.received(answer, list[messages.PoolListText]))
+    return reader.parts(peer.call("get_pool_list", query, list[messages.PoolListText]))

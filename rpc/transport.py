@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connection to the message bus.
+"""The connection to the message bus, and the clients and servers that use it.
 
 Between processes that is RabbitMQ (``transport_url = rabbit://...``), within one process ``kombu+memory://``. A
 transport holds connections and threads: make it after the last fork.
 """
 
 import logging
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import oslo_messaging
 from amqp import exceptions as amqp_exceptions
@@ -16,7 +16,7 @@ from oslo_messaging import transport as oslo_transport
 from oslo_messaging.rpc import server as oslo_server
 
 from tonnage.capacity import errors
-from tonnage.rpc import envelope, local_bus, options
+from tonnage.rpc import local_bus, options, serialization
 
 LOG = logging.getLogger(__name__)
 
@@ -32,6 +32,10 @@ TOPIC_AGENT = "tonnage-agent"
 #: No server listens here.
 TOPIC_NOBODY = "tonnage-nobody"
 
+#: Number of attempts to restore a lost connection to the bus before the sender gets an error, which takes some seconds
+#: with the pauses of oslo.messaging. Its own default is to try forever.
+CONNECTION_RETRIES = 2
+
 #: The form of ``transport_url``.
 _ADDRESS = (
     "it takes rabbit://user:password@host:port/, with what is special in user and password (such as '/' and '@') "
@@ -44,8 +48,9 @@ _REFUSALS = (amqp_exceptions.AccessRefused, amqp_exceptions.NotAllowed)
 #: The exceptions of oslo.messaging when it gives up, and those of its libraries for a failed first connection.
 FAILURES = (oslo_messaging.MessagingException, kombu_exceptions.OperationalError, *_REFUSALS)
 
+T = TypeVar("T")
+
 Server: TypeAlias = oslo_server.RPCServer
-Transport: TypeAlias = oslo_transport.RPCTransport
 
 
 class PatientTransport(oslo_transport.RPCTransport):  # type: ignore[misc]
@@ -79,6 +84,10 @@ class PatientTransport(oslo_transport.RPCTransport):  # type: ignore[misc]
             target, ctxt, message, wait_for_reply=wait_for_reply, timeout=timeout, retry=retry, **others
         )
 
+    def probe(self) -> None:
+        """Send a message without a receiver, once. Raises the library's exception if the bus does not accept it."""
+        self._send(oslo_messaging.Target(topic=TOPIC_NOBODY), {}, {}, timeout=1, retry=0)
+
     def _listen(self, target: Any, batch_size: Any, batch_timeout: Any) -> Any:
         """Raises :class:`~tonnage.capacity.errors.Unavailable` if the bus refuses; it waits for a bus that is away."""
         try:
@@ -89,6 +98,9 @@ class PatientTransport(oslo_transport.RPCTransport):  # type: ignore[misc]
             ) from None
 
 
+Transport: TypeAlias = PatientTransport
+
+
 def create(conf: cfg.ConfigOpts) -> Transport:
     """Return a new transport to the message bus that ``[DEFAULT] transport_url`` names; does not connect yet.
 
@@ -97,7 +109,7 @@ def create(conf: cfg.ConfigOpts) -> Transport:
     options.register(conf)
     local_bus.install()
     try:
-        transport = oslo_messaging.get_rpc_transport(conf, transport_cls=PatientTransport)
+        transport: Transport = oslo_messaging.get_rpc_transport(conf, transport_cls=PatientTransport)
     except (oslo_messaging.InvalidTransportURL, oslo_messaging.DriverLoadFailure) as error:
         raise errors.ConfigurationError(f"[DEFAULT] transport_url: {error}; {_ADDRESS}") from None
     except ValueError:
@@ -130,21 +142,65 @@ def describe_failure(error: Exception) -> str:
     return f"{error.reply_text} (user, password and virtual host are those of option transport_url)"
 
 
-def probe(transport: Transport) -> None:
-    """Send a message without a receiver, once. Raises the library's exception if the bus does not accept it."""
-    transport._send(oslo_messaging.Target(topic=TOPIC_NOBODY), {}, {}, timeout=1, retry=0)
-
-
 def server(transport: Transport, topic: str, name: str, endpoint: object) -> Server:
     """Return a server for the methods of ``endpoint``, not yet started.
 
     A method takes the context and ``message`` as builtins (see :mod:`tonnage.rpc.serialization`); its result, a
-    message or a list of them, and its exception reach the caller as :mod:`tonnage.rpc.envelope` says. Methods run on
+    message or a list of them, and its exception reach the caller as :meth:`Peer.call` says. Methods run on
     threads, ``executor_thread_pool_size`` at a time; ``start(override_pool_size=1)`` runs them in the order of
     arrival.
     """
     return oslo_messaging.get_rpc_server(
         transport,
         oslo_messaging.Target(topic=topic, server=name),
-        [envelope.Guarded(endpoint, topic, VERSION)],
+        [serialization.Guarded(endpoint, topic, VERSION)],
     )
+
+
+class Peer:
+    """Sends messages to the servers of one topic."""
+
+    def __init__(self, transport: Transport, topic: str, name: str) -> None:
+        """``name`` is the name of the server in errors."""
+        self._name = name
+        self._conf = transport.conf
+        self._client = oslo_messaging.get_rpc_client(
+            transport, oslo_messaging.Target(topic=topic, version=VERSION), retry=CONNECTION_RETRIES
+        )
+
+    def call(self, method: str, message: object, kind: type[T], timeout: float | None = None) -> T:
+        """Send a message to any server and return its answer, a message of that ``kind``.
+
+        Raises what the server raised, or :class:`~tonnage.capacity.errors.Unavailable` if no server answers within
+        ``timeout`` seconds (unless given, ``rpc_response_timeout``), the bus cannot be reached, or the server
+        failed or speaks another version.
+        """
+        client = self._client.prepare(timeout=timeout)
+        try:
+            answer = client.call({}, method, message=serialization.pack(message))
+        except oslo_messaging.MessagingTimeout:
+            raise errors.Unavailable(
+                f"no {self._name} answered {method} within "
+                + (f"{timeout:g} s" if timeout else f"rpc_response_timeout = {self._conf.rpc_response_timeout} s")
+            ) from None
+        except oslo_messaging.RemoteError as error:
+            raise errors.Unavailable(f"the {self._name} could not take {method}: {error.exc_type}") from None
+        except FAILURES as error:
+            raise self._unreachable(method, error) from None
+        return serialization.result(answer, kind)
+
+    def cast(self, method: str, message: object | None = None, **target: Any) -> None:
+        """Send a message without waiting; ``target`` is ``server=name`` or ``fanout=True``.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if the bus cannot be reached.
+        """
+        arguments = {} if message is None else {"message": serialization.pack(message)}
+        try:
+            self._client.prepare(**target).cast({}, method, **arguments)
+        except FAILURES as error:
+            raise self._unreachable(method, error) from None
+
+    def _unreachable(self, method: str, error: Exception) -> errors.Unavailable:
+        return errors.Unavailable(
+            f"the message bus did not take {method} for the {self._name}: {describe_failure(error)}"
+        )

@@ -74,7 +74,7 @@ _Kind = TypeVar("_Kind", bound=_Request)
 
 
 class SchedulerEndpoint:
-    """Decodes messages and passes them on; :mod:`tonnage.rpc.envelope` encodes the results."""
+    """Decodes messages and passes them on; :mod:`tonnage.rpc.serialization` encodes the results."""
 
     def __init__(self, core: SchedulerManager) -> None:
         self._core = core

@@ -12,8 +12,7 @@ from tonnage.ledger.db.database import Database
 from tonnage.notifications import announcer
 from tonnage.placement import factory as placement
 from tonnage.rpc import transport as rpc_transport
-from tonnage.rpc.agent_client import AgentClient
-from tonnage.rpc.batching.command_sender import LINGER_SECONDS, CommandSender
+from tonnage.rpc.batching.command_sender import LINGER_SECONDS, AgentClient, CommandSender
 from tonnage.scheduler import settings
 from tonnage.scheduler.composition import Integrations
 from tonnage.scheduler.compute import nova

@@ -59,9 +59,7 @@ class CallBatcher(Generic[Item, Answer]):
         """Return the answer to the item. Raises the error that ``send`` raised."""
         me: _Waiter[Item, Answer] = _Waiter(item)
         with self._lock:
-            if self._may_begin():
-                self._begin(me)
-            else:
+            if not self._lead(me):
                 self._waiting.append(me)
         if not me.leads:
             self._wait(me)
@@ -74,13 +72,14 @@ class CallBatcher(Generic[Item, Answer]):
             raise RuntimeError(f"the call failed with {type(me.error).__name__}") from me.error
         return me.answers[0]
 
-    def _may_begin(self) -> bool:
-        stale = time.monotonic() - self._patience
-        return sum(began > stale for began in self._in_flight.values()) < self._max_in_flight
-
-    def _begin(self, leader: _Waiter[Item, Answer]) -> None:
-        leader.leads = True
-        self._in_flight[leader] = time.monotonic()
+    def _lead(self, waiter: _Waiter[Item, Answer], *, in_any_case: bool = False) -> bool:
+        """Make a waiter the leader of a call if there may be another one; return whether it is."""
+        now = time.monotonic()
+        fresh = sum(began > now - self._patience for began in self._in_flight.values())
+        if in_any_case or fresh < self._max_in_flight:
+            waiter.leads = True
+            self._in_flight[waiter] = now
+        return waiter.leads
 
     def _wait(self, me: _Waiter[Item, Answer]) -> None:
         if me.ready.wait(self._patience):
@@ -88,7 +87,7 @@ class CallBatcher(Generic[Item, Answer]):
         with self._lock:
             if me in self._waiting:
                 self._waiting.remove(me)
-                self._begin(me)
+                self._lead(me, in_any_case=True)
                 return
         # In a batch already, or about to lead one.
         me.ready.wait()
@@ -114,9 +113,7 @@ class CallBatcher(Generic[Item, Answer]):
     def _end(self, batch: list[_Waiter[Item, Answer]]) -> None:
         with self._lock:
             del self._in_flight[batch[0]]
-            following = self._waiting.popleft() if self._waiting and self._may_begin() else None
-            if following is not None:
-                self._begin(following)
+            following = [self._waiting.popleft()] if self._waiting and self._lead(self._waiting[0]) else []
         # The next leader first, so that its call is in flight while the other threads continue.
-        for waiter in ([] if following is None else [following]) + batch[1:]:
+        for waiter in following + batch[1:]:
             waiter.ready.set()

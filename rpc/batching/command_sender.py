@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The thread that sends messages to agents, so that the decision thread never waits for the bus."""
+"""The client side of the agents' RPC, and the thread that uses it: the decision thread never waits for the bus."""
 
 import collections
 import logging
@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from tonnage.capacity import errors
-from tonnage.rpc.agent_client import AgentClient
-from tonnage.rpc.messages import Command
+from tonnage.rpc.messages import Command, Commands, SharedStorages
+from tonnage.rpc.transport import TOPIC_AGENT, Peer, Transport
 from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
@@ -21,6 +21,37 @@ _MAX_BATCH = 64
 
 #: Seconds between two messages to a backend, in which further commands gather.
 LINGER_SECONDS = 0.4
+
+
+class AgentClient:
+    """Casts to the agent of one backend, ``host@backend``. Nothing is answered; agents send what they have to say.
+
+    Each may raise :class:`~tonnage.capacity.errors.Unavailable` if the message bus cannot be reached. Only its silence
+    shows that an agent is gone.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._peer = Peer(transport, TOPIC_AGENT, "agent")
+
+    def run(self, backend: str, commands: Sequence[Command]) -> None:
+        """Send commands, which the agent takes in this order. It runs a claim id once, so sending again is safe."""
+        self._peer.cast("run", Commands(commands=list(commands)), server=backend)
+
+    def report_now(self, backend: str) -> None:
+        """Ask for a report soon."""
+        self._peer.cast("report_now", server=backend)
+
+    def list_now(self, backend: str) -> None:
+        """Ask for a list of all volumes soon."""
+        self._peer.cast("list_now", server=backend)
+
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None:
+        """Tell a backend which storages it shares with others, so that it takes stamps before each look at them."""
+        self._peer.cast("take_stamps", SharedStorages(storage_ids=list(storage_ids)), server=backend)
+
+    def rejoin(self, backend: str) -> None:
+        """Ask for a new hello: the ledger does not know the agent's epoch."""
+        self._peer.cast("rejoin", server=backend)
 
 
 class AgentMessages(Protocol):
@@ -156,7 +187,8 @@ class CommandSender:
                     # The bus is away. The messages to other backends would fail too, each after some seconds.
                     lost += self._drop_all()
                 LOG.warning("%d command(s) could not be sent to agents and will be again: %s", len(lost), error)
-            self._report_lost(lost)
+            if lost:
+                self._report_lost(lost)
             with self._changed:
                 self._sending = False
                 self._changed.notify_all()
@@ -166,25 +198,21 @@ class CommandSender:
             return None if due is None else max(0.0, due - now)
 
     def _next_batch(self) -> _Batch | None:
+        """Return the messages to the backend whose turn it is, None if no message is due."""
         with self._changed:
-            backend = self._due_backend()
-            if backend is None:
+            now = time.monotonic()
+            for backend, queue in self._queues.items():
+                if self._closing or len(queue.commands) >= _MAX_BATCH or self._earliest.get(backend, now) <= now:
+                    break
+            else:
                 return None
-            queue = self._queues.pop(backend)
-            self._earliest[backend] = time.monotonic() + self._linger()
+            del self._queues[backend]
+            self._earliest[backend] = now + self._linger()
             commands = [queue.commands.popleft() for _ in range(min(_MAX_BATCH, len(queue.commands)))]
             if queue.commands:
                 self._queues[backend] = _Queue(queue.commands)  # at the end: the other backends have their turns first
             self._sending = True
             return _Batch(backend, list(queue.notices), sorted(queue.shared_storages), commands)
-
-    def _due_backend(self) -> str | None:
-        """Return the backend whose turn it is, None if no message is due."""
-        now = time.monotonic()
-        for backend, queue in self._queues.items():
-            if self._closing or len(queue.commands) >= _MAX_BATCH or self._earliest.get(backend, now) <= now:
-                return backend
-        return None
 
     def _send(self, batch: _Batch) -> None:
         for notice in batch.notices:
@@ -201,8 +229,6 @@ class CommandSender:
         return [command.claim_id for queue in queues.values() for command in queue.commands]
 
     def _report_lost(self, claim_ids: list[str]) -> None:
-        if not claim_ids:
-            return
         try:
             self._on_lost(claim_ids)
         except Exception:

@@ -15,7 +15,7 @@ from tonnage.agent.backend_agent import BackendAgent
 from tonnage.agent.backoff import BackOff
 from tonnage.agent.options import Settings
 from tonnage.rpc import transport
-from tonnage.rpc.agent_client import AgentClient
+from tonnage.rpc.batching.command_sender import AgentClient
 
 
 @pytest.fixture(autouse=True)
@@ -53,6 +53,12 @@ def driver() -> fakes.GatedDriver:
 def client(bus: transport.Transport) -> AgentClient:
     """What schedulers reach agents by."""
     return AgentClient(bus)
+
+
+@pytest.fixture
+def peer(bus: transport.Transport) -> transport.Peer:
+    """What malformed messages reach agents by."""
+    return transport.Peer(bus, transport.TOPIC_AGENT, "agent")
 
 
 @pytest.fixture

@@ -27,8 +27,7 @@ from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db import database, schema
 from tonnage.rpc import serialization, transport
-from tonnage.rpc.agent_client import AgentClient
-from tonnage.rpc.batching.command_sender import CommandSender
+from tonnage.rpc.batching.command_sender import AgentClient, CommandSender
 from tonnage.rpc.bus_health import BusHealth
 from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, Listing, Outcome, Verb
 from tonnage.rpc.scheduler_client import SchedulerClient
@@ -186,7 +185,7 @@ class Cluster:
         self.bus = bus
         self.scheduler = SchedulerClient(bus)
         # The bus is in this process, which may be slow.
-        self.scheduler._health = BusHealth(lambda: transport.probe(bus), timeout=60.0)
+        self.scheduler._health = BusHealth(bus, timeout=60.0)
         values = SimpleNamespace(over_provisioning_calculation="cinder", capacity_weight_multiplier=1.0)
         kinds = (
             AvailabilityZoneFilter,

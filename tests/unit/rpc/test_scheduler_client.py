@@ -347,6 +347,43 @@ def test_many_threads_share_calls_and_each_gets_its_own_answer(scheduler: Schedu
     assert scheduler.seen.qsize() < 100
 
 
+def test_answers_to_requests_of_several_kinds_find_the_way_back(scheduler: Scheduler, client: SchedulerClient) -> None:
+    kinds_together = []
+
+    def decide(requests: list[request_batch.BatchedRequest]) -> list[object]:
+        kinds_together.append(len({type(request) for request in requests}))
+        time.sleep(0.05)
+        return [
+            errors.NotFound(f"no volume {request.volume_id}")
+            if isinstance(request, messages.DeleteVolume)
+            else messages.Answer(volume_id=request.volume_id)
+            for request in requests
+        ]
+
+    def ask(number: int) -> str:
+        volume = str(number)
+        match number % 3:
+            case 0:
+                return client.create(dataclasses.replace(CREATE, volume_id=volume)).volume_id
+            case 1:
+                return client.extend(messages.ExtendVolume(request_id="r", volume_id=volume, new_size_gb=3)).volume_id
+        with pytest.raises(errors.NotFound, match=f"^no volume {volume}$"):
+            client.delete(messages.DeleteVolume(request_id="r", volume_id=volume))
+        return volume
+
+    scheduler.answer = lambda message: request_batch.serve(message, decide)
+    with futures.ThreadPoolExecutor(16) as pool:
+        assert list(pool.map(ask, range(60))) == [str(number) for number in range(60)]
+    assert max(kinds_together) == 3
+
+
+@pytest.mark.parametrize("answered", [None, {}, [], [1, 2]])
+def test_an_answer_to_other_requests_is_garbled(scheduler: Scheduler, client: SchedulerClient, answered: Any) -> None:
+    scheduler.answer = lambda message: answered
+    with pytest.raises(errors.Unavailable, match=r"^the scheduler's answer to 1 requests is garbled$"):
+        client.create(CREATE)
+
+
 def test_calls_to_a_killed_scheduler_do_not_delay_others(scheduler: Scheduler, client: SchedulerClient) -> None:
     taken, died = threading.Semaphore(2), threading.Event()
 
@@ -434,15 +471,17 @@ def test_an_internal_error_is_logged_by_the_server_and_hidden_from_the_client(
     assert "Traceback" in caplog.text
 
 
-def test_a_method_that_the_server_does_not_know_is_named(scheduler: Scheduler, client: SchedulerClient) -> None:
+def test_a_method_that_the_server_does_not_know_is_named(scheduler: Scheduler, bus: transport.Transport) -> None:
     with pytest.raises(errors.Unavailable, match=r"^the scheduler could not take teleport: NoSuchMethod$"):
-        client._peer.call("teleport", CREATE)
+        transport.Peer(bus, transport.TOPIC_SCHEDULER, "scheduler").call("teleport", CREATE, object)
 
 
-def test_a_message_of_the_wrong_shape_is_the_callers_mistake(scheduler: Scheduler, client: SchedulerClient) -> None:
+def test_a_message_of_the_wrong_shape_is_the_callers_mistake(scheduler: Scheduler, bus: transport.Transport) -> None:
     scheduler.answer = lambda message: serialization.unpack(message, messages.Hello)
     with pytest.raises(errors.InvalidInput, match=r"^malformed Hello: .*`backend`"):
-        client._peer.call("hello", messages.Welcome(epoch=1))
+        transport.Peer(bus, transport.TOPIC_SCHEDULER, "scheduler").call(
+            "hello", messages.Welcome(epoch=1), messages.Welcome
+        )
 
 
 def test_a_report_reaches_every_scheduler(

@@ -9,8 +9,7 @@ import pytest
 
 from tests.unit.agent.fakes import command, eventually
 from tonnage.capacity import errors
-from tonnage.rpc.agent_client import AgentClient
-from tonnage.rpc.batching.command_sender import CommandSender
+from tonnage.rpc.batching.command_sender import AgentClient, CommandSender
 from tonnage.rpc.messages import Command
 
 TIMEOUT = 30

@@ -57,23 +57,3 @@ def test_an_internal_error_is_logged_and_not_shown(caplog: pytest.LogCaptureFixt
 def test_what_is_no_list_of_requests_is_refused_as_a_whole(message: Any) -> None:
     with pytest.raises(errors.InvalidInput, match=r"^malformed RequestBatch: "):
         request_batch.serve(message, lambda requests: [])
-
-
-def test_answers_find_the_way_back_to_their_requests() -> None:
-    kinds = [
-        request_batch.RequestKind.DELETES,
-        request_batch.RequestKind.CREATES,
-        request_batch.RequestKind.DELETES,
-        request_batch.RequestKind.EXTENDS,
-        request_batch.RequestKind.CREATES,
-    ]
-    packed = request_batch.pack([(kind, {"number": number}) for number, kind in enumerate(kinds)])
-    sent = [request["number"] for kind in request_batch.RequestKind for request in packed[kind]]
-    assert sent == [1, 4, 3, 0, 2]
-    assert request_batch.unpack(kinds, sent) == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.parametrize("answered", [None, {}, [1], [1, 2, 3]])
-def test_answers_to_other_requests_are_garbled(answered: Any) -> None:
-    with pytest.raises(errors.Unavailable, match="garbled"):
-        request_batch.unpack([request_batch.RequestKind.CREATES, request_batch.RequestKind.CREATES], answered)

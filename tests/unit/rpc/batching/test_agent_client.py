@@ -10,7 +10,7 @@ import pytest
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
 from tonnage.rpc import messages, serialization, transport
-from tonnage.rpc.agent_client import AgentClient
+from tonnage.rpc.batching.command_sender import AgentClient
 
 TIMEOUT = 30
 
