@@ -71,7 +71,7 @@ class Core:
     def __init__(self, pools: int) -> None:
         conf = configuration()
         chain = plugins.load_filters(conf)
-        self._filters = FilterChain([BackendStateFilter(lambda name: 0.0, 60.0), *chain.filters])
+        self._filters = FilterChain([BackendStateFilter(60.0), *chain.filters])
         self._weighers = plugins.load_weighers(conf)
         self.table = PoolTable()
         self._numbers = itertools.count()

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Construction of the objects for processes that count usage from OpenStack Placement."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from oslo_config import cfg
@@ -10,7 +9,7 @@ from tonnage.ledger.db.database import Database
 from tonnage.placement import options
 from tonnage.placement.allocation_writer import AllocationWriter
 from tonnage.placement.project_usage import PlacementUsage
-from tonnage.placement.sync_thread import SyncThread
+from tonnage.placement.sync_thread import SyncThread, Turns
 from tonnage.quotas import options as quota_options
 from tonnage.quotas.options import Settings, Source
 
@@ -36,9 +35,9 @@ def quota_settings(conf: cfg.ConfigOpts, database: Database) -> Settings:
     )
 
 
-def create_sync_thread(conf: cfg.ConfigOpts, database: Database, has_turn: Callable[[str], bool]) -> SyncThread | None:
+def create_sync_thread(conf: cfg.ConfigOpts, database: Database, turns: Turns) -> SyncThread | None:
     """Return the thread that updates Placement, None if usage is not counted from it.
 
     Raises the same errors as :func:`validate`.
     """
-    return SyncThread(AllocationWriter(database, options.required(conf)), has_turn) if is_enabled(conf) else None
+    return SyncThread(AllocationWriter(database, options.required(conf)), turns) if is_enabled(conf) else None

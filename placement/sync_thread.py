@@ -3,7 +3,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from typing import Protocol
 
 from tonnage.capacity import errors
 from tonnage.placement.allocation_writer import AllocationWriter
@@ -27,12 +27,19 @@ _RECONCILE_INTERVAL = 60.0
 _RETRY_PAUSE = 5.0
 
 
-class SyncThread:
-    """A thread that writes to Placement while ``has_turn(TASK)`` is true."""
+class Turns(Protocol):
+    """The turns of schedulers."""
 
-    def __init__(self, writer: AllocationWriter, has_turn: Callable[[str], bool]) -> None:
+    def has_turn(self, work: str) -> bool:
+        """Tell whether some work, which only one scheduler does, is the turn of this one."""
+
+
+class SyncThread:
+    """A thread that writes to Placement while :data:`TASK` is this scheduler's turn."""
+
+    def __init__(self, writer: AllocationWriter, turns: Turns) -> None:
         self._writer = writer
-        self._has_turn = has_turn
+        self._turns = turns
         self._next_reconcile = 0.0
         self._failing = False
         self._worker = Worker("placement", self._sync)
@@ -48,7 +55,7 @@ class SyncThread:
 
     def run_once(self) -> float:
         """Write pending changes. Return the seconds until the next call."""
-        if not self._has_turn(TASK):
+        if not self._turns.has_turn(TASK):
             # The cached providers may be outdated when this scheduler has its next turn.
             self._next_reconcile = 0.0
             return _MIN_PAUSE

@@ -11,7 +11,7 @@ from tonnage.notifications.announcer import Announcer
 from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.scheduler.claims.dispatcher import Dispatcher
 from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
-from tonnage.scheduler.claims.periodic_tasks import PeriodicTasks, Purge
+from tonnage.scheduler.claims.periodic_tasks import BackendMonitor, PeriodicTasks, Purge
 from tonnage.scheduler.claims.sweep import ClaimRecovery, Sweep, SweepTimer
 from tonnage.scheduler.claims.volume_operations import VolumeOperations
 from tonnage.scheduler.cluster.membership import Membership
@@ -26,7 +26,6 @@ from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.decisions.rules_in_force import RulesInForce
 from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.reports.audit_thread import AuditThread
-from tonnage.scheduler.reports.backend_monitor import BackendMonitor
 from tonnage.scheduler.reports.cache_refresh import CacheRefresh
 from tonnage.scheduler.reports.capacity_alerts import CapacityAlerts
 from tonnage.scheduler.reports.deferred_reports import DeferredReports
@@ -93,7 +92,7 @@ class DecisionParts:
         log = None if file is None else DecisionLog(file, settings.host, base.hosts, base.clock)
         self._base = base
         self._thread = thread
-        self._state = BackendStateFilter(base.silence, settings.service_down_time, base.figures_age)
+        self._state = BackendStateFilter(settings.service_down_time, base)
         self.rules = RulesInForce(self.with_state_filter(rules), log)
         self.placer = Placer(
             base.database,
@@ -143,35 +142,20 @@ class ReportParts:
         announcer: Announcer | None,
     ) -> None:
         settings, database, hosts, clock = base.settings, base.database, base.hosts, base.clock
-        cache_refresh = base.cache_refresh
         self.audit = AuditThread(DriverAudit(database), agents, clock)
         self.alerts = None if announcer is None else CapacityAlerts(hosts, announcer)
-        outcome_handler = OutcomeHandler(database, hosts, dispatcher, settings.max_attempts, decisions)
-        self.registration = Registration(database, cache_refresh, dispatcher, agents, self.audit)
-        self.report_handler = ReportHandler(
-            database, cache_refresh, self.registration, outcome_handler, clock, self.alerts, self.audit
-        )
-        patience = min(_PATIENCE, settings.service_down_time / 10)
-        self.deferred_reports = DeferredReports(
-            database, cache_refresh, self.registration, self.report_handler, clock, patience
-        )
-        self.backend_monitor = BackendMonitor(database, cache_refresh, clock)
-        self.sweep_timer = SweepTimer(base.sweep, clock)
-        recovery = ClaimRecovery(settings, hosts, dispatcher, outcome_handler, decisions, clock)
+        self.registration = Registration(database, base.cache_refresh, dispatcher, agents, self.audit)
+        self.outcome_handler = OutcomeHandler(self.registration, settings.max_attempts, decisions)
+        self.report_handler = ReportHandler(self.outcome_handler, clock, self.alerts)
+        self.deferred_reports = DeferredReports(self.report_handler, min(_PATIENCE, settings.service_down_time / 10))
+        sweep_timer = SweepTimer(base.sweep, clock)
+        recovery = ClaimRecovery(settings, self.outcome_handler, clock)
         self.periodic_tasks = PeriodicTasks(
             [
                 self.deferred_reports,
-                self.backend_monitor,
-                Sweep(
-                    database,
-                    self.sweep_timer,
-                    base.membership,
-                    base.rules_agreement,
-                    decisions.rules,
-                    cache_refresh,
-                    recovery,
-                ),
+                BackendMonitor(database, base.cache_refresh, clock),
+                Sweep(sweep_timer, base.rules_agreement, decisions.rules, recovery),
                 Purge(database, clock, announcer),
             ]
         )
-        self.operations = VolumeOperations(database, hosts, dispatcher, self.sweep_timer, settings.quotas)
+        self.operations = VolumeOperations(database, hosts, dispatcher, sweep_timer, settings.quotas)

@@ -62,7 +62,8 @@ LOG = logging.getLogger(__name__)
 #: The requests that are decided: all that take capacity.
 Placeable: TypeAlias = CreateVolume | CreateGroup | ExtendVolume | Move | RetypeVolume
 
-#: Seconds between two batches of messages from agents, for which no caller waits, and the upper bound of them.
+#: Seconds between two batches of messages from agents, for which no caller waits, for each scheduler: schedulers share
+#: these messages, and each batch is a transaction, so with more of them each takes batches less often. The upper bound.
 _PAUSE = 0.25
 _LONGEST_PAUSE = 1.0
 
@@ -70,7 +71,8 @@ _LONGEST_PAUSE = 1.0
 class SchedulerManager:
     """One scheduler.
 
-    ``agents`` carries commands to the agents. ``thread`` is the decision thread, one of its own if None.
+    ``agents`` carries commands to the agents. ``thread`` is the decision thread, one of its own if None. The attributes
+    ``hosts``, ``decisions``, ``operations`` and ``periodic_tasks`` belong to that thread.
     """
 
     def __init__(
@@ -84,71 +86,69 @@ class SchedulerManager:
         thread: DecisionThread | None = None,
     ) -> None:
         integrations = integrations or Integrations()
+        self.database = database
         self._settings = settings
-        self._database = database
+        self._reads_usage = settings.quotas.external_usage is not NO_EXTERNAL_USAGE
         self._agents = agents
         self._clock = clock
         self._thread = thread or DecisionThread(settings.batch_size)
         base = Foundation(settings, database, clock)
-        self._hosts, self._cache_refresh = base.hosts, base.cache_refresh
-        self._membership, self._rules_agreement = base.membership, base.rules_agreement
+        self.hosts, self._cache_refresh = base.hosts, base.cache_refresh
+        self.membership, self._rules_agreement = base.membership, base.rules_agreement
         self._dispatcher = Dispatcher(agents, base.hosts, settings.claim_lease, clock)
-        self._decisions = DecisionParts(base, rules, self._dispatcher, self._thread, integrations)
-        self._placer = self._decisions.placer
-        parts = ReportParts(base, self._decisions, self._dispatcher, agents, integrations.announcer)
+        self.decisions = DecisionParts(base, rules, self._dispatcher, self._thread, integrations)
+        parts = ReportParts(base, self.decisions, self._dispatcher, agents, integrations.announcer)
         self._audit, self._alerts, self._registration = parts.audit, parts.alerts, parts.registration
-        self._report_handler, self._deferred_reports = parts.report_handler, parts.deferred_reports
-        self._periodic_tasks, self._operations = parts.periodic_tasks, parts.operations
-        self._sweep_timer, self._backend_monitor = parts.sweep_timer, parts.backend_monitor
+        self._outcome_handler, self._report_handler = parts.outcome_handler, parts.report_handler
+        self._deferred_reports = parts.deferred_reports
+        self.periodic_tasks, self.operations = parts.periodic_tasks, parts.operations
         self._pool_list_text = PoolListTextCache()
         self._node_fit = NodeFit(database)
         self._unread = UnreadFunctions(base.hosts)
-        self._thread.schedule(
-            self._keep_house, {self._report_handler.outcomes: self._pause, self._report_handler.reports: self._pause}
-        )
 
     def start(self) -> None:
-        """Load backends and pools from the ledger, and start the threads.
+        """Load backends and pools from the ledger, and start the threads. Raises the errors of :meth:`load`."""
+        self.load()
+        self._thread.start(self.keep_house)
+        self._audit.start()
+
+    def load(self) -> None:
+        """Join the other schedulers, and load backends and pools from the ledger.
 
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers apply other rules.
         """
-        with self._database.reading() as session:
+        with self.database.reading() as session:
             absence = backends.seconds_without_listener(session, heartbeats.SCHEDULER) or 0.0
-        self._membership.join()
+        self.membership.join()
         # The options may set limits that were not there before.
-        self._database.run(volume_usage.mark_all_for_recount)
-        self._hosts.apply_rules(self._settings.default_ratio, self._settings.calculation, self._membership.generation)
-        with self._database.reading() as session:
+        self.database.run(volume_usage.mark_all_for_recount)
+        self.hosts.apply_rules(self._settings.default_ratio, self._settings.calculation, self.membership.generation)
+        with self.database.reading() as session:
             self._cache_refresh.refresh(session, absence=absence)
             pools = backends.load_pools(session)
-            self._membership.refresh(session)
+            self.membership.refresh(session)
         self._rules_agreement.restate(pools)
-        self._hosts.update_statuses(self._clock())
-        LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(list(self._hosts.backends())), len(pools))
-        self._thread.start()
-        self._audit.start()
+        self.hosts.update_statuses(self._clock())
+        LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(list(self.hosts.backends())), len(pools))
+        self._share_messages()
 
     def ask_for_reports(self) -> None:
         """Ask all agents for a report now; an agent that is away says hello when it starts.
 
         The silence of agents counts from now on, and not while a start fails.
         """
-        self._membership.listening = True
-        for backend in list(self._hosts.backends()):
+        self.membership.listening = True
+        for backend in list(self.hosts.backends()):
             self._agents.report_now(backend.name)
 
     @property
-    def schedulers(self) -> int:
-        """The number of schedulers, with this one."""
-        return self._membership.scheduler_count
-
-    def has_turn(self, work: str) -> bool:
-        """Tell whether some work, which only one scheduler does, is the turn of this one."""
-        return self._membership.has_turn(work)
+    def scheduler_count(self) -> int:
+        """The number of schedulers, this one included."""
+        return self.membership.scheduler_count
 
     def reporting(self) -> set[str]:
         """Return the names of the backends that have reported since this scheduler started."""
-        return {backend.name for backend in list(self._hosts.backends()) if backend.reported_here}
+        return {backend.name for backend in list(self.hosts.backends()) if backend.reported_here}
 
     def change(self, settings: Mutable) -> None:
         """Apply other settings from now on. Requests in hand are decided by the earlier ones.
@@ -163,9 +163,9 @@ class SchedulerManager:
         self._rules_agreement.stop()
         self._thread.stop()
         self._audit.stop()
-        self._decisions.instance_hosts.stop()
+        self.decisions.instance_hosts.stop()
         try:
-            self._membership.leave()
+            self.membership.leave()
         except errors.TonnageError as error:
             LOG.warning("The ledger could not be told that this scheduler ends: %s", error)
 
@@ -185,18 +185,18 @@ class SchedulerManager:
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for a packed report that cannot be opened.
         """
-        if self._membership.has_turn(message.backend):
+        if self.membership.has_turn(message.backend):
             self._thread.submit(self._report_handler.reports, message.unpack())
         else:
             self._thread.submit(self._deferred_reports.put, message)
 
     def stamps(self, query: StampQuery) -> dict[str, int]:
         """Return the stamps of shared storages, for a report that begins."""
-        return self._database.run_past_duplicates(reports.next_stamps, query.storage_ids)
+        return self.database.run_past_duplicates(reports.next_stamps, query.storage_ids)
 
     def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt]:
         """Apply the outcomes of operations."""
-        waiting = [self._thread.submit(self._report_handler.outcomes, message) for message in messages]
+        waiting = [self._thread.submit(self._outcome_handler.outcomes, message) for message in messages]
         return [each.result() for each in waiting]
 
     def place(self, work: Placeable) -> Any:
@@ -205,9 +205,10 @@ class SchedulerManager:
         The refusal of a retype tells why the volume cannot stay in its pool or, if it may move, why no other pool takes
         it.
         """
-        self._read_usage([work])
-        [located] = self._decisions.instance_hosts.located([work])
-        return self._thread.call(self._placer.place, located)
+        if self._reads_usage:
+            self._read_usage([work])
+        [located] = self.decisions.instance_hosts.located([work])
+        return self._thread.call(self.decisions.placer.place, located)
 
     def manage(self, message: ManageVolume) -> None:
         """Adopt a volume that is on the storage.
@@ -215,31 +216,33 @@ class SchedulerManager:
         Raises :class:`~tonnage.capacity.errors.NotFound` for an unknown pool,
         :class:`~tonnage.capacity.errors.InvalidInput` and :class:`~tonnage.capacity.errors.Conflict`.
         """
-        self._read_usage([message])
-        self._thread.call(self._operations.manage, message)
+        if self._reads_usage:
+            self._read_usage([message])
+        self._thread.call(self.operations.manage, message)
 
     def unmanage(self, message: UnmanageVolume) -> None:
         """Forget a volume and leave it on the storage.
 
         Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
         """
-        self._thread.call(self._operations.unmanage, message)
+        self._thread.call(self.operations.unmanage, message)
 
     def set_backend_state(self, message: SetBackendState) -> None:
         """Enable, disable or drain a backend.
 
         Raises :class:`~tonnage.capacity.errors.NotFound`.
         """
-        self._thread.call(self._operations.set_backend_state, message)
+        self._thread.call(self.operations.set_backend_state, message)
 
     def handle_batch(self, messages: Sequence[BatchedRequest]) -> list[object]:
         """Return an answer to each of these requests, or its own error instead."""
-        self._read_usage(messages)
+        if self._reads_usage:
+            self._read_usage(messages)
         waiting: list[futures.Future[Any]] = [
-            self._thread.submit(self._operations.delete, message)
+            self._thread.submit(self.operations.delete, message)
             if isinstance(message, DeleteVolume)
-            else self._thread.submit(self._placer.place, message)
-            for message in self._decisions.instance_hosts.located(messages)
+            else self._thread.submit(self.decisions.placer.place, message)
+            for message in self.decisions.instance_hosts.located(messages)
         ]
         return [each.exception() or each.result() for each in waiting]
 
@@ -274,9 +277,11 @@ class SchedulerManager:
         Raises :class:`~tonnage.capacity.errors.InvalidInput`, :class:`~tonnage.capacity.errors.NotFound` and
         :class:`~tonnage.capacity.errors.Conflict` for a request that could not be decided at all.
         """
-        self._read_usage([each for asked in question.requests for each in (asked.create, asked.group, asked.extend)])
-        work = self._decisions.instance_hosts.located(simulator.requests_of(question))
-        return self._decisions.simulator.what_if(question, work, self._thread.call(self._snapshots, None))
+        if self._reads_usage:
+            asked = [each for one in question.requests for each in (one.create, one.group, one.extend)]
+            self._read_usage(asked)
+        work = self.decisions.instance_hosts.located(simulator.requests_of(question))
+        return self.decisions.simulator.what_if(question, work, self._thread.call(self._snapshots, None))
 
     def fit_nodes(self, query: FitQuery) -> FitAnswer:
         """Return which nodes of a cluster take volumes together.
@@ -287,41 +292,38 @@ class SchedulerManager:
 
     def _read_usage(self, messages: Sequence[object]) -> None:
         """Read the external usage of the projects of requests, before anything is locked."""
-        external_usage = self._settings.quotas.external_usage
-        if external_usage is not NO_EXTERNAL_USAGE:
-            external_usage.read(quota_demands.projects_of(self._database, messages))
+        self._settings.quotas.external_usage.read(quota_demands.projects_of(self.database, messages))
 
     def _request(self, message: CreateVolume) -> Request:
-        with self._database.reading() as session:
+        with self.database.reading() as session:
             return resolution.resolve_create(message, lookups.read_references(session, [message])).request
-
-    def _pause(self) -> float:
-        """Return the seconds between two batches of messages from agents.
-
-        Schedulers share these messages, and each batch is a transaction: with more schedulers each takes batches less
-        often.
-        """
-        return min(_LONGEST_PAUSE, _PAUSE * self.schedulers)
 
     # Work of the decision thread.
 
-    def _keep_house(self) -> None:
-        self._periodic_tasks.run()
-        rules = self._decisions.rules.current
+    def keep_house(self) -> None:
+        """Do the work that is due about once a second. Belongs to the decision thread."""
+        self.periodic_tasks.run()
+        self._share_messages()
+        rules = self.decisions.rules.current
         self._unread.look(rules.filters, rules.weighers)
+
+    def _share_messages(self) -> None:
+        """Set the pauses between batches of messages from agents, which all schedulers share."""
+        pause = min(_LONGEST_PAUSE, _PAUSE * self.membership.scheduler_count)
+        self._thread.pauses = {self._outcome_handler.outcomes: pause, self._report_handler.reports: pause}
 
     def _change(self, wanted: Sequence[Mutable]) -> list[Exception | None]:
         results: list[Exception | None] = []
         for settings in wanted:
             try:
                 # The options may set limits that were not there before.
-                self._database.run(volume_usage.mark_all_for_recount)
+                self.database.run(volume_usage.mark_all_for_recount)
                 self._rules_agreement.agree(settings.default_ratio, settings.calculation)
             except (errors.ConfigurationError, errors.Unavailable) as error:
                 results.append(error)
                 continue
             rules = Rules(settings.filters, settings.weighers, settings.calculation)
-            self._decisions.rules.apply(self._decisions.with_state_filter(rules))
+            self.decisions.rules.apply(self.decisions.with_state_filter(rules))
             self._rules_agreement.apply_rules(settings.default_ratio, settings.calculation)
             if self._alerts is not None and settings.announcements is not None:
                 self._alerts.change(settings.announcements)
@@ -340,7 +342,7 @@ class SchedulerManager:
         return self._thread.call(self._pictures, None), wanted
 
     def _pictures(self, items: Sequence[None]) -> list[pool_views.Picture | Exception]:
-        return [pool_views.picture(self._hosts, self._clock(), self._audit.found)] * len(items)
+        return [pool_views.picture(self.hosts, self._clock(), self._audit.found)] * len(items)
 
     def _snapshots(self, items: Sequence[None]) -> list[Snapshot | Exception]:
-        return [self._decisions.snapshot()] * len(items)
+        return [self.decisions.snapshot()] * len(items)

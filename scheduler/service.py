@@ -2,7 +2,6 @@
 """The scheduler as a service: the core and its RPC server, started and stopped in the right order."""
 
 import logging
-from collections.abc import Sequence
 from dataclasses import replace
 
 from oslo_config import cfg
@@ -12,7 +11,7 @@ from tonnage.ledger.db.database import Database
 from tonnage.notifications import announcer
 from tonnage.placement import factory as placement
 from tonnage.rpc import transport as rpc_transport
-from tonnage.rpc.batching.command_sender import LINGER_SECONDS, AgentClient, CommandSender
+from tonnage.rpc.batching.command_sender import AgentClient, CommandSender
 from tonnage.scheduler import settings
 from tonnage.scheduler.composition import Integrations
 from tonnage.scheduler.compute import nova
@@ -22,9 +21,6 @@ from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.simulation.decision_log import LogFile
 
 LOG = logging.getLogger(__name__)
-
-#: Most seconds that commands for a backend wait for each other.
-_LONGEST_LINGER = 1.0
 
 
 class SchedulerService:
@@ -38,7 +34,7 @@ class SchedulerService:
         mine, mutable = settings.from_conf(conf), settings.mutable(conf)
         schema.require_current(database.engine)
         mine = replace(mine, quotas=placement.quota_settings(conf, database))
-        self._sender = CommandSender(AgentClient(transport), self._undelivered, self._linger)
+        self._sender = CommandSender(AgentClient(transport))
         self._announcer = announcer.build(conf, database)
         self._log_file = LogFile(conf.decision_log) if conf.decision_log else None
         self._core = SchedulerManager(
@@ -48,7 +44,7 @@ class SchedulerService:
             Rules(mutable.filters, mutable.weighers, mutable.calculation),
             integrations=Integrations(self._log_file, nova.from_conf(conf), self._announcer),
         )
-        self._sync_thread = placement.create_sync_thread(conf, database, self._core.has_turn)
+        self._sync_thread = placement.create_sync_thread(conf, database, self._core.membership)
         self._server = rpc_transport.server(
             transport, rpc_transport.TOPIC_SCHEDULER, mine.host, SchedulerEndpoint(self._core)
         )
@@ -56,7 +52,7 @@ class SchedulerService:
     def start(self) -> None:
         """Load the ledger, listen, and ask the agents for reports."""
         self._core.start()
-        self._sender.start()
+        self._sender.start(self._core)
         self._announcer.start()
         if self._sync_thread is not None:
             self._sync_thread.start()
@@ -86,10 +82,3 @@ class SchedulerService:
         self._announcer.stop()
         if self._log_file is not None:
             self._log_file.close()
-
-    def _linger(self) -> float:
-        # An agent receives messages from all schedulers: the more there are, the fewer each one sends.
-        return min(_LONGEST_LINGER, LINGER_SECONDS * self._core.schedulers)
-
-    def _undelivered(self, claim_ids: Sequence[str]) -> None:
-        self._core.undelivered(claim_ids)

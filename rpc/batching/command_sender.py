@@ -5,7 +5,7 @@ import collections
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,8 +19,10 @@ LOG = logging.getLogger(__name__)
 #: Largest number of commands in one message.
 _MAX_BATCH = 64
 
-#: Seconds between two messages to a backend, in which further commands gather.
+#: Seconds between two messages to a backend, in which further commands gather, for each scheduler: an agent receives
+#: messages from all of them, so the more there are, the fewer each one sends. The upper bound of these seconds.
 LINGER_SECONDS = 0.4
+_LONGEST_LINGER = 1.0
 
 
 class AgentClient:
@@ -68,6 +70,17 @@ class AgentMessages(Protocol):
     def rejoin(self, backend: str) -> None: ...
 
 
+class CommandOwner(Protocol):
+    """The scheduler whose commands are sent."""
+
+    @property
+    def scheduler_count(self) -> int:
+        """The number of schedulers, this one included."""
+
+    def undelivered(self, claim_ids: Sequence[str]) -> None:
+        """Have the commands of these claims, which were dropped, sent again later."""
+
+
 @dataclass(slots=True)
 class _Queue:
     """The messages that wait for one backend. ``notices`` are names of methods; each is sent once."""
@@ -90,22 +103,18 @@ class _Batch:
 class CommandSender:
     """Collects the messages for each backend and sends them together, the commands of a backend in their order.
 
-    A message after a quiet time is sent at once. The following ones wait until ``linger()`` seconds have passed since
-    then, because a message costs more at both ends and at the broker than the commands in it.
+    A message after a quiet time is sent at once. The following ones wait until ``linger`` seconds for each scheduler,
+    at most ``longest``, have passed since then, because a message costs more at both ends and at the broker than the
+    commands in it.
 
-    Messages that cannot be sent are dropped, so that the queues do not grow while the bus is away. ``on_lost``, called
-    on the sender's thread, receives the claim ids of dropped commands, to send them again later.
+    Messages that cannot be sent are dropped, so that the queues do not grow while the bus is away. The owner of the
+    commands is told on the sender's thread.
     """
 
-    def __init__(
-        self,
-        agents: AgentClient,
-        on_lost: Callable[[Sequence[str]], None],
-        linger: Callable[[], float] = lambda: LINGER_SECONDS,
-    ) -> None:
+    def __init__(self, agents: AgentClient, linger: float = LINGER_SECONDS, longest: float = _LONGEST_LINGER) -> None:
         self._agents = agents
-        self._on_lost = on_lost
-        self._linger = linger
+        self._owner: CommandOwner
+        self._linger, self._longest = linger, longest
         # Guards the fields below; notified when a batch has been sent.
         self._changed = threading.Condition()
         # In the order of the backends' turns.
@@ -116,8 +125,9 @@ class CommandSender:
         self._closing = False
         self._worker = Worker("command-sender", self._send_due)
 
-    def start(self) -> None:
+    def start(self, owner: CommandOwner) -> None:
         """Start the thread; messages that were queued before are sent now."""
+        self._owner = owner
         self._worker.start()
 
     def stop(self, timeout: float = 5.0) -> None:
@@ -207,7 +217,7 @@ class CommandSender:
             else:
                 return None
             del self._queues[backend]
-            self._earliest[backend] = now + self._linger()
+            self._earliest[backend] = now + min(self._longest, self._linger * self._owner.scheduler_count)
             commands = [queue.commands.popleft() for _ in range(min(_MAX_BATCH, len(queue.commands)))]
             if queue.commands:
                 self._queues[backend] = _Queue(queue.commands)  # at the end: the other backends have their turns first
@@ -230,6 +240,6 @@ class CommandSender:
 
     def _report_lost(self, claim_ids: list[str]) -> None:
         try:
-            self._on_lost(claim_ids)
+            self._owner.undelivered(claim_ids)
         except Exception:
             LOG.exception("The loss of %d command(s) could not be recorded", len(claim_ids))

@@ -9,12 +9,11 @@ from typing import Protocol
 from tonnage.capacity import errors
 from tonnage.ledger.claims import operation_outcomes
 from tonnage.ledger.claims.settlement import EndedOperation, Result
-from tonnage.ledger.db.database import Database, storable_text
+from tonnage.ledger.db.database import storable_text
 from tonnage.ledger.inventory import backends
-from tonnage.rpc.messages import Outcome
-from tonnage.scheduler.claims.dispatcher import Dispatcher
+from tonnage.rpc.messages import Outcome, Receipt
 from tonnage.scheduler.decisions.placement_requests import Move, Retry
-from tonnage.scheduler.host_manager import HostManager
+from tonnage.scheduler.reports.registration import Registration
 
 LOG = logging.getLogger(__name__)
 
@@ -35,28 +34,36 @@ class PlacementQueue(Protocol):
 class OutcomeHandler:
     """Ends claims in the ledger, and then in the host manager and the dispatcher.
 
-    Volumes that could not be made in their pool go to ``placement_queue``; each request gets ``max_attempts`` pools.
+    ``registration`` knows the current epochs. Volumes that could not be made in their pool go to ``placement_queue``;
+    each request gets ``max_attempts`` pools.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        hosts: HostManager,
-        dispatcher: Dispatcher,
-        max_attempts: int,
-        placement_queue: PlacementQueue,
-    ) -> None:
-        self._database = database
-        self._hosts = hosts
-        self._dispatcher = dispatcher
+    def __init__(self, registration: Registration, max_attempts: int, placement_queue: PlacementQueue) -> None:
+        self.registration = registration
+        self.hosts = registration.hosts
+        self.dispatcher = registration.dispatcher
+        self.placement_queue = placement_queue
+        self._database = registration.database
         self._max_attempts = max_attempts
-        self._placement_queue = placement_queue
         # Ended claims, so that a repeated outcome costs nothing.
         self._ended: dict[str, None] = {}
 
-    def renew(self, claim_ids: Iterable[str]) -> None:
-        """Renew the leases of claims that an agent has in hand."""
-        self._dispatcher.renew(claim_ids)
+    def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt | Exception]:
+        """Apply outcomes, all of them in one transaction. Those of a past epoch are not accepted."""
+        receipts: list[Receipt | Exception] = []
+        current = []
+        for message in messages:
+            backend = self.hosts.backend(message.backend)
+            accepted = backend is not None and backend.epoch == message.epoch
+            try:
+                accepted = accepted or self.registration.current(message.backend, message.epoch) is not None
+            except errors.Unavailable as error:
+                receipts.append(error)
+                continue
+            receipts.append(Receipt(accepted=accepted))
+            current += [message] if accepted else []
+        failed = self.end(current)
+        return [failed.get(message.claim_id, receipt) for message, receipt in zip(messages, receipts, strict=True)]
 
     def end(self, outcomes: Iterable[Outcome]) -> dict[str, Exception]:
         """Apply outcomes and return the errors of those that could not be applied, by claim; all others are applied.
@@ -87,13 +94,13 @@ class OutcomeHandler:
     def abandon(self, claim_ids: Sequence[str]) -> None:
         """Let requests continue in other pools although their agents, which stay away, have not answered."""
         result = self._database.run(operation_outcomes.abandon, claim_ids, self._max_attempts)
-        self._dispatcher.done(claim_ids)
+        self.dispatcher.done(claim_ids)
         self._settle(result, {})
 
     def _settle(self, result: Result, ended: Mapping[str, EndedOperation]) -> None:
         """After the commit: take over the counters, send the commands that follow, and place volumes again."""
-        self._hosts.set_counters(result.counters)
-        self._dispatcher.done(ended)
+        self.hosts.set_counters(result.counters)
+        self.dispatcher.done(ended)
         self._ended.update(dict.fromkeys(ended))
         while len(self._ended) > _REMEMBERED:
             del self._ended[next(iter(self._ended))]
@@ -101,12 +108,12 @@ class OutcomeHandler:
             if not ended[claim_id].ok:
                 LOG.warning("Claim %s failed: %s", claim_id, ended[claim_id].message)
         for volume_id in result.unplaced:
-            self._placement_queue.place_later(Retry(volume_id))
+            self.placement_queue.place_later(Retry(volume_id))
         if result.ordered:
             with self._database.reading() as session:
                 orders = backends.load_pending(session, ids=list(result.ordered))
             for order in orders:
-                self._dispatcher.send(order)
+                self.dispatcher.send(order)
 
 
 def _ending(outcome: Outcome) -> EndedOperation:

@@ -10,7 +10,9 @@ from tonnage.ledger.catalog import user_messages
 from tonnage.ledger.claims import group_backends, request_keys
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
+from tonnage.ledger.inventory import backends
 from tonnage.notifications.announcer import Announcer
+from tonnage.scheduler.reports.cache_refresh import CacheRefresh
 
 LOG = logging.getLogger(__name__)
 
@@ -19,6 +21,9 @@ _KEY_DAYS = 7
 
 #: Seconds between two purges.
 _PURGE = 3600.0
+
+#: Seconds between two rounds (else about one) from which on this scheduler counts as not listening meanwhile.
+_GAP = 5.0
 
 
 class PeriodicTask(Protocol):
@@ -32,15 +37,45 @@ class PeriodicTasks:
     """Runs tasks in their order."""
 
     def __init__(self, tasks: Sequence[PeriodicTask]) -> None:
-        self._tasks = tasks
+        self.tasks = tasks
 
     def run(self) -> None:
         """Run all tasks. If the ledger is away, the rest of the round is left to the next one."""
         try:
-            for task in self._tasks:
+            for task in self.tasks:
                 task.run()
         except errors.Unavailable as error:
             LOG.log(log_level(error), "Housekeeping goes on later: %s", error.message)
+
+
+class BackendMonitor:
+    """Marks silent backends as down, and figures as expired that are too old."""
+
+    def __init__(self, database: Database, cache_refresh: CacheRefresh, clock: Callable[[], float]) -> None:
+        self._database = database
+        self._cache_refresh = cache_refresh
+        self._clock = clock
+        self._returns = database.returns
+        self.last_round = clock()
+
+    def run(self) -> None:
+        """Update the statuses of all backends."""
+        if self._database.away:
+            # No scheduler can record reports.
+            return
+        now, hosts = self._clock(), self._cache_refresh.hosts
+        gap, self.last_round = now - self.last_round, now
+        came_back, self._returns = self._returns != self._database.returns, self._database.returns
+        if gap >= _GAP or came_back:
+            # This scheduler was suspended, or the database was away and with it the record of the reports. The reports
+            # of the agents are still in the queue, behind requests, or are lost.
+            hosts.discount_silence(gap, now)
+        # The bus may lag here alone.
+        overdue = {backend.id for backend in hosts.seemingly_overdue(now)}
+        if overdue:
+            with self._database.reading() as session:
+                self._cache_refresh.refresh(session, backends.load_backends(session, ids=overdue))
+        hosts.update_statuses(now)
 
 
 class Purge:

@@ -17,16 +17,11 @@ from sqlalchemy import orm
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.ledger.claims import bookings
 from tonnage.ledger.db import chunks
-from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends
 from tonnage.rpc.messages import MigrateVolume
-from tonnage.scheduler.claims.dispatcher import Dispatcher
-from tonnage.scheduler.claims.outcome_handler import OutcomeHandler, PlacementQueue
-from tonnage.scheduler.cluster.membership import Membership
+from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
 from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
 from tonnage.scheduler.decisions.placement_requests import Move, Retry
-from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.reports.cache_refresh import CacheRefresh
 from tonnage.scheduler.settings import Settings
 
 LOG = logging.getLogger(__name__)
@@ -78,20 +73,10 @@ class OpenWork:
 class ClaimRecovery:
     """Continues work that nobody works on. Belongs to the decision thread."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        hosts: HostManager,
-        dispatcher: Dispatcher,
-        outcome_handler: OutcomeHandler,
-        placement_queue: PlacementQueue,
-        clock: Callable[[], float],
-    ) -> None:
+    def __init__(self, settings: Settings, outcome_handler: OutcomeHandler, clock: Callable[[], float]) -> None:
         self._settings = settings
-        self._hosts = hosts
-        self._dispatcher = dispatcher
         self._outcome_handler = outcome_handler
-        self._placement_queue = placement_queue
+        self._placement_queue = outcome_handler.placement_queue
         self._clock = clock
         #: Seconds of silence after which the claims of a backend are abandoned.
         self._patience = settings.service_down_time + settings.claim_lease
@@ -109,7 +94,7 @@ class ClaimRecovery:
 
     def resume(self, work: OpenWork) -> None:
         """Send overdue commands again, place volumes, abandon claims, and move volumes of draining backends."""
-        self._dispatcher.catch_up(work.pending)
+        self._outcome_handler.dispatcher.catch_up(work.pending)
         for volume_id in work.unplaced:
             self._placement_queue.place_later(Retry(volume_id))
         self._abandon(work)
@@ -120,7 +105,7 @@ class ClaimRecovery:
         now = self._clock()
         away = work.silent & {
             backend.id
-            for backend in self._hosts.backends()
+            for backend in self._outcome_handler.hosts.backends()
             if not backend.up and now - backend.last_seen > self._patience
         }
         stuck = [
@@ -145,33 +130,25 @@ class Sweep:
     """Sweeps when ``timer`` tells. ``rules`` follow the calculation that other schedulers have agreed upon."""
 
     def __init__(
-        self,
-        database: Database,
-        timer: SweepTimer,
-        membership: Membership,
-        rules_agreement: RulesAgreement,
-        rules: RulesInForce,
-        cache_refresh: CacheRefresh,
-        recovery: ClaimRecovery,
+        self, timer: SweepTimer, rules_agreement: RulesAgreement, rules: RulesInForce, recovery: ClaimRecovery
     ) -> None:
-        self._database = database
-        self._timer = timer
-        self._membership = membership
+        self.timer = timer
         self._rules_agreement = rules_agreement
+        self._membership = rules_agreement.membership
+        self._cache_refresh = rules_agreement.cache_refresh
         self._rules = rules
-        self._cache_refresh = cache_refresh
         self._recovery = recovery
         #: The last pool whose counters were read again.
         self._recounted = 0
 
     def run(self) -> None:
         """Sweep if it is due."""
-        if not self._timer.is_due():
+        if not self.timer.is_due():
             return
         # The heartbeat tells the rules that this scheduler applies.
         self._rules_agreement.catch_up(self._rules.apply_calculation)
         self._membership.heartbeat()
-        with self._database.reading() as session:
+        with self._rules_agreement.database.reading() as session:
             was_alone = self._membership.alone
             self._membership.refresh(session)
             if self._membership.alone:

@@ -38,17 +38,18 @@ class Membership:
     """The schedulers that share a ledger, as one of them sees them. ``interval`` is the seconds between heartbeats.
 
     The rules, the default ratio and the calculation, are the same for all; ``generation`` is theirs in the ledger.
-    ``alone`` tells whether there is no other scheduler; it is false before the first :meth:`refresh`. ``listening`` has
-    to be set once this scheduler receives reports: the silence of backends counts only while a scheduler does.
+    ``scheduler_count`` is the number of schedulers, this one included. ``alone`` tells whether there is no other
+    scheduler; it is false before the first :meth:`refresh`. ``listening`` has to be set once this scheduler receives
+    reports: the silence of backends counts only while a scheduler does.
     """
 
     def __init__(self, settings: Settings, database: Database, interval: float) -> None:
         self._settings = settings
         self._database = database
         self._interval = interval
-        self._others: frozenset[str] = frozenset()
         self._in_turn: frozenset[str] = frozenset({settings.host})
         self.generation = 0
+        self.scheduler_count = 1
         self.alone = False
         self.listening = False
 
@@ -125,8 +126,8 @@ class Membership:
         schedulers = [row for row in heartbeats.load(session) if row.binary == heartbeats.SCHEDULER]
         others = [row for row in schedulers if row.host != self._settings.host]
         self.alone = not any(row.up(_GONE) for row in others)
-        self._others = frozenset(row.host for row in others if row.up(_MISSED * self._interval))
-        there = self._others | {self._settings.host}
+        there = {row.host for row in others if row.up(_MISSED * self._interval)} | {self._settings.host}
+        self.scheduler_count = len(there)
         # A disabled scheduler has no turns, unless all are disabled.
         enabled = {row.host for row in schedulers if row.enabled and row.host in there}
         self._in_turn = frozenset(enabled or there)
@@ -137,11 +138,6 @@ class Membership:
             return False
         silence = heartbeats.seconds_without_others(session, heartbeats.SCHEDULER, self._settings.host)
         return silence is None or silence > _GONE
-
-    @property
-    def scheduler_count(self) -> int:
-        """The number of schedulers, this one included."""
-        return 1 + len(self._others)
 
     def has_turn(self, backend: str) -> bool:
         """Tell whether it is this scheduler's turn to apply the reports of a backend at once."""

@@ -53,17 +53,17 @@ class RulesAgreement:
         clock: Callable[[], float] = time.monotonic,
         patience: float = PATIENCE,
     ) -> None:
-        self._database = database
-        self._cache_refresh = cache_refresh
+        self.database = database
+        self.cache_refresh = cache_refresh
+        self.membership = membership
         self._hosts = cache_refresh.hosts
-        self._membership = membership
         self._clock = clock
         self._patience = patience
         self._stopping = threading.Event()
 
     def is_alone(self, session: orm.Session) -> bool:
         """Tell whether there is no other scheduler."""
-        return self._membership.is_alone(session)
+        return self.membership.is_alone(session)
 
     def stop(self) -> None:
         """Stop waiting for the database. Another thread calls this."""
@@ -80,7 +80,7 @@ class RulesAgreement:
     def apply_rules(self, default_ratio: float | str, calculation: Calculation) -> None:
         """Apply rules that were agreed upon, and write the limits that follow from them."""
         if self._is_new(default_ratio, calculation):
-            self._hosts.apply_rules(default_ratio, calculation, self._membership.generation)
+            self._hosts.apply_rules(default_ratio, calculation, self.membership.generation)
             self._insist(self._restate_all)
 
     def catch_up(self, apply_calculation: Callable[[Calculation], None]) -> None:
@@ -89,12 +89,12 @@ class RulesAgreement:
         ``apply_calculation`` has the plug-ins decide by another calculation. Raises
         :class:`~tonnage.capacity.errors.Unavailable` for rules that this scheduler does not know.
         """
-        missed = self._membership.find_missed_rules()
+        missed = self.membership.find_missed_rules()
         if missed is None:
             return
         if missed.calculation is not self._hosts.calculation:
             apply_calculation(missed.calculation)
-        self._membership.adopt_rules(missed)
+        self.membership.adopt_rules(missed)
         self._hosts.apply_rules(missed.default_ratio, missed.calculation, missed.generation)
         self._insist(self._restate_all)
 
@@ -108,7 +108,7 @@ class RulesAgreement:
         if not stale:
             return
         try:
-            self._hosts.apply_pools(self._database.run(self._restate, stale))
+            self._hosts.apply_pools(self.database.run(self._restate, stale))
         except scheduling_rules.RulesChanged:
             # The schedulers that have adopted other rules meanwhile write the limits that follow from those.
             return
@@ -123,7 +123,7 @@ class RulesAgreement:
             last = self._clock() >= deadline
 
             def propose(last: bool = last) -> Sequence[object]:
-                return self._membership.propose(default_ratio, calculation, last=last)
+                return self.membership.propose(default_ratio, calculation, last=last)
 
             # A transaction without an answer may have been committed, and another scheduler may count it as agreement.
             differences = self._insist(propose)
@@ -137,8 +137,8 @@ class RulesAgreement:
             time.sleep(_INTERVAL)
 
     def _restate_all(self) -> None:
-        with self._database.reading() as session:
-            self._cache_refresh.refresh(session)
+        with self.database.reading() as session:
+            self.cache_refresh.refresh(session)
             rows = backends.load_pools(session)
         entries = self._hosts.entries
         self._hosts.apply_pools(

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The filters that are always enabled: the first for the state of a pool, the last for the limits of the ledger."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from dataclasses import replace
-from typing import Self
+from typing import Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
 
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Rejection
-from tonnage.capacity.names import backend_of
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Operation, Request
 from tonnage.filters.base import Filter
@@ -18,25 +17,29 @@ from tonnage.filters.capacity import CapacityFilter
 from tonnage.scheduler.reports.backend_state import LIFETIME
 
 
+class Ages(Protocol):
+    """The times since backends have reported."""
+
+    def silence(self, backend: str) -> float:
+        """Return the seconds since the last report of a backend."""
+
+    def figures_age(self, pool: str) -> float:
+        """Return the age in seconds of the figures of a pool."""
+
+
 class BackendStateFilter(Filter):
     """Accepts pools whose backend is up and enabled, whose figures have not expired, and that have not failed to make
     this volume before.
 
-    It always runs first and is not configured. ``silence`` returns the seconds since the last report of a backend,
-    ``age`` the age in seconds of a pool's figures.
+    It always runs first and is not configured. Without ``ages`` a backend that is down has been silent for
+    ``down_time`` seconds.
     """
 
     looks_at_figures = False
 
-    def __init__(
-        self,
-        silence: Callable[[str], float],
-        down_time: float,
-        age: Callable[[str], float] | None = None,
-    ) -> None:
-        self._silence = silence
+    def __init__(self, down_time: float, ages: Ages | None = None) -> None:
         self._down_time = down_time
-        self._age = age or (lambda pool: silence(backend_of(pool)))
+        self._ages = ages
 
     def judged_by(self, calculation: Calculation) -> Self:
         """Return this filter, which calculates nothing."""
@@ -58,7 +61,7 @@ class BackendStateFilter(Filter):
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Return why a pool may not be considered."""
         if not pool.up:
-            silence = self._silence(pool.backend)
+            silence = self._down_time if self._ages is None else self._ages.silence(pool.backend)
             return Rejection(
                 "backend_down",
                 f"is down: no report for {silence:.0f} s (service_down_time is {self._down_time:g})",
@@ -67,7 +70,8 @@ class BackendStateFilter(Filter):
         if not pool.enabled:
             return Rejection("backend_disabled", "is on a disabled backend")
         if pool.expired:
-            age, lifetime = self._age(pool.name), pool.capabilities.get(LIFETIME)
+            age = self._down_time if self._ages is None else self._ages.figures_age(pool.name)
+            lifetime = pool.capabilities.get(LIFETIME)
             return Rejection(
                 "expired",
                 f"has expired: its figures are {age:.0f} s old, and count for {lifetime} s ({LIFETIME})",

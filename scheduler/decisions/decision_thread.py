@@ -43,21 +43,16 @@ class _Job:
 
 
 class DecisionThread:
-    """Runs handlers one after another. ``housekeeping`` is called about every ``period`` seconds in between.
+    """Runs handlers one after another, and the housekeeping about every ``period`` seconds in between.
 
-    ``pauses`` has, by handler, a function that returns the seconds between two calls.
+    ``pauses`` has the seconds between two calls of each handler that has a pause; it may be replaced at any time.
     """
 
-    def __init__(
-        self,
-        batch_size: int,
-        housekeeping: Callable[[], None] | None = None,
-        period: float = 1.0,
-        pauses: Mapping[Handler[Any, Any], Callable[[], float]] | None = None,
-    ) -> None:
+    def __init__(self, batch_size: int, period: float = 1.0) -> None:
+        self.pauses: Mapping[Handler[Any, Any], float] = {}
         self._batch_size = batch_size
         self._period = period
-        self.schedule(housekeeping, pauses or {})
+        self._housekeeping: Callable[[], None] | None = None
         # When each handler that has a pause may be called again, and the jobs that wait for that.
         self._rests: dict[Handler[Any, Any], float] = {}
         self._waiting: list[_Job] = []
@@ -67,15 +62,9 @@ class DecisionThread:
         # Nothing is queued behind the end: it would never be taken.
         self._ending = threading.Lock()
 
-    def schedule(
-        self, housekeeping: Callable[[], None] | None, pauses: Mapping[Handler[Any, Any], Callable[[], float]]
-    ) -> None:
-        """Set the housekeeping and the pauses, before the thread starts."""
-        self._housekeeping = housekeeping
-        self._pauses = pauses
-
-    def start(self) -> None:
+    def start(self, housekeeping: Callable[[], None] | None = None) -> None:
         """Start the thread."""
+        self._housekeeping = housekeeping
         self._thread.start()
 
     def stop(self) -> None:
@@ -113,9 +102,9 @@ class DecisionThread:
             ready = self._ready([job for job in jobs if job is not None], everything=ended)
             for batch in self._batches(ready):
                 self._work(batch)
-                pause = self._pauses.get(batch[0].handler)
+                pause = self.pauses.get(batch[0].handler)
                 if pause is not None:
-                    self._rests[batch[0].handler] = time.monotonic() + pause()
+                    self._rests[batch[0].handler] = time.monotonic() + pause
 
     def _take(self, patience: float) -> list[_Job | None]:
         """Wait for a job and return all jobs that have arrived by then; None among them is the end."""

@@ -6,16 +6,14 @@ refresh their caches from there. If no scheduler applies it for a while, they do
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tonnage.capacity import errors
-from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import BackendReport
-from tonnage.scheduler.reports.cache_refresh import CacheRefresh
-from tonnage.scheduler.reports.registration import Registration, UnknownEpoch
+from tonnage.scheduler.reports.registration import UnknownEpoch
 from tonnage.scheduler.reports.report_handler import ReportHandler
 
 LOG = logging.getLogger(__name__)
@@ -37,20 +35,10 @@ class _Deferred:
 class DeferredReports:
     """Takes over or, after ``patience`` seconds, applies the reports whose turn another scheduler has."""
 
-    def __init__(
-        self,
-        database: Database,
-        cache_refresh: CacheRefresh,
-        registration: Registration,
-        report_handler: ReportHandler,
-        clock: Callable[[], float],
-        patience: float,
-    ) -> None:
-        self._database = database
-        self._cache_refresh = cache_refresh
-        self._registration = registration
+    def __init__(self, report_handler: ReportHandler, patience: float) -> None:
         self._report_handler = report_handler
-        self._clock = clock
+        self._registration = report_handler.registration
+        self._clock = report_handler.clock
         self._patience = patience
         self._deferred: dict[str, _Deferred] = {}
 
@@ -83,9 +71,9 @@ class DeferredReports:
     def _take_over(self) -> None:
         ids = self._current_backends()
         now = self._clock()
-        with self._database.reading() as session:
+        with self._registration.database.reading() as session:
             rows = backends.load_backends(session, ids=ids)
-            self._cache_refresh.refresh(session, rows)
+            self._registration.cache_refresh.refresh(session, rows)
         late = []
         for row in rows:
             self._settle(row.name, (row.epoch, row.report_seq))
@@ -113,7 +101,7 @@ class DeferredReports:
                 del self._deferred[name]
             else:
                 backend.reported_here = True
-                self._report_handler.renew(message.in_hand)
+                self._registration.dispatcher.renew(message.in_hand)
                 ids.append(backend.id)
         return ids
 

@@ -45,11 +45,12 @@ class Registration:
         agents: AgentMessages,
         audit: AuditThread | None = None,
     ) -> None:
-        self._database = database
-        self._cache_refresh = cache_refresh
-        self._dispatcher = dispatcher
+        self.database = database
+        self.cache_refresh = cache_refresh
+        self.hosts = cache_refresh.hosts
+        self.dispatcher = dispatcher
+        self.audit = audit
         self._agents = agents
-        self._audit = audit
 
     def hellos(self, messages: Sequence[Hello]) -> list[Welcome | Exception]:
         """Give each agent process its epoch."""
@@ -66,17 +67,16 @@ class Registration:
         agent is asked to say hello, and :class:`UnknownEpoch` raised. An epoch that seems to be over by the cache may
         be that of a backend that was removed and has said hello again.
         """
-        hosts = self._cache_refresh.hosts
-        backend = hosts.backend(name)
+        backend = self.hosts.backend(name)
         if backend is None or backend.epoch != epoch:
-            with self._database.reading() as session:
+            with self.database.reading() as session:
                 row = backends.find(session, name)
                 if row is not None:
-                    self._cache_refresh.refresh(session, [row])
+                    self.cache_refresh.refresh(session, [row])
             if row is None or row.epoch < epoch:
                 self._agents.rejoin(name)
                 raise UnknownEpoch(f"the ledger does not know epoch {epoch} of backend {name}; it has to say hello")
-            backend = hosts.backend(name)
+            backend = self.hosts.backend(name)
         return backend if backend is not None and backend.epoch == epoch else None
 
     def request_stamps(self, backend: str, storage_ids: Collection[str]) -> None:
@@ -89,9 +89,9 @@ class Registration:
             if len(value) > most or not value.isprintable():
                 return errors.InvalidInput(f"{name} is {value[:40]!r}: it takes at most {most} printable characters")
         # The first hello of a backend may reach two schedulers at once.
-        row = self._database.run_past_duplicates(_say_hello, message)
-        with self._database.reading() as session:
-            self._cache_refresh.refresh(session, [row])
+        row = self.database.run_past_duplicates(_say_hello, message)
+        with self.database.reading() as session:
+            self.cache_refresh.refresh(session, [row])
             shared = reports.shared_storages(session, row.id)
         LOG.info("Backend %s (driver %s) said hello, epoch %d", row.name, message.driver, row.epoch)
         return Welcome(epoch=row.epoch, shared_storages=shared)
@@ -100,19 +100,19 @@ class Registration:
         backend = self.current(message.backend, message.epoch)
         if backend is None:
             return Receipt(accepted=False)
-        with self._database.reading() as session:
+        with self.database.reading() as session:
             pending = backends.load_pending(session, backend_id=backend.id)
         # Only the agent can tell how an operation ended, whatever the listing shows: the command may be newer than the
         # listing. A driver need not work for an operation that it has done already.
         for claim in pending:
             if claim.id not in message.in_hand:
-                self._dispatcher.send(claim)
-        self._database.run(listings.record, backend.id, message.epoch, message.tick, message.volumes, message.in_hand)
-        entries = self._cache_refresh.hosts.entries
-        with self._database.reading() as session:
-            self._cache_refresh.refresh_counters(session, [entries[name].id for name in backend.pools])
-        if self._audit is not None:
-            self._audit.listing(backend.id, message)
+                self.dispatcher.send(claim)
+        self.database.run(listings.record, backend.id, message.epoch, message.tick, message.volumes, message.in_hand)
+        entries = self.hosts.entries
+        with self.database.reading() as session:
+            self.cache_refresh.refresh_counters(session, [entries[name].id for name in backend.pools])
+        if self.audit is not None:
+            self.audit.listing(backend.id, message)
         LOG.info("Backend %s holds %d volume(s); %d claim(s) wait", backend.name, len(message.volumes), len(pending))
         return Receipt(accepted=True)
 

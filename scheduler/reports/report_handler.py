@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The handler of the reports and outcomes that agents send. Belongs to the decision thread."""
+"""The handler of the reports that agents send. Belongs to the decision thread."""
 
 import functools
 import logging
@@ -9,46 +9,34 @@ from oslo_db import exception as db_exc
 
 from tonnage.capacity import errors
 from tonnage.ledger.claims.pool_counters import Counters
-from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
 from tonnage.ledger.inventory import backends, reports
-from tonnage.rpc.messages import BackendReport, Outcome, Receipt
+from tonnage.rpc.messages import BackendReport, Outcome
 from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
-from tonnage.scheduler.reports.audit_thread import AuditThread
 from tonnage.scheduler.reports.backend_state import BackendEntry
-from tonnage.scheduler.reports.cache_refresh import CacheRefresh
 from tonnage.scheduler.reports.capacity_alerts import CapacityAlerts
-from tonnage.scheduler.reports.registration import Registration
 from tonnage.scheduler.reports.report_diff import ReportDiff
 
 LOG = logging.getLogger(__name__)
 
 
 class ReportHandler:
-    """Applies reports and outcomes to the ledger and then to the host manager.
+    """Applies reports, with the outcomes in them, to the ledger and then to the host manager.
 
-    ``registration`` knows the current epochs, ``alerts`` announces pools that begin or cease to hold too much, and
-    ``audit`` checks the reports for faults of the drivers.
+    ``alerts`` announces pools that begin or cease to hold too much.
     """
 
     def __init__(
-        self,
-        database: Database,
-        cache_refresh: CacheRefresh,
-        registration: Registration,
-        outcome_handler: OutcomeHandler,
-        clock: Callable[[], float],
-        alerts: CapacityAlerts | None = None,
-        audit: AuditThread | None = None,
+        self, outcome_handler: OutcomeHandler, clock: Callable[[], float], alerts: CapacityAlerts | None = None
     ) -> None:
-        self._database = database
-        self._cache_refresh = cache_refresh
-        self._hosts = cache_refresh.hosts
-        self._registration = registration
+        self.registration = outcome_handler.registration
+        self.clock = clock
+        self._database = self.registration.database
+        self._cache_refresh = self.registration.cache_refresh
+        self._hosts = self.registration.hosts
         self._outcome_handler = outcome_handler
-        self._clock = clock
         self._alerts = alerts
-        self._audit = audit
+        self._audit = self.registration.audit
 
     def reports(self, messages: Sequence[BackendReport]) -> list[Exception | None]:
         """Apply the newest report of each backend. A late report, or one of a past epoch, changes nothing."""
@@ -57,7 +45,7 @@ class ReportHandler:
         outcomes: list[Outcome] = []
         for number, message in enumerate(messages):
             try:
-                backend = self._current(message.backend, message.epoch)
+                backend = self.registration.current(message.backend, message.epoch)
             except errors.TonnageError as error:
                 LOG.log(log_level(error), "%s", error.message)
                 results[number] = error
@@ -83,30 +71,6 @@ class ReportHandler:
             results[newest[name][0]] = problem
         return results
 
-    def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt | Exception]:
-        """Apply the outcomes of operations, all of them in one transaction."""
-        receipts: list[Receipt | Exception] = []
-        current = []
-        for message in messages:
-            try:
-                accepted = self._current(message.backend, message.epoch) is not None
-                receipts.append(Receipt(accepted=accepted))
-            except errors.Unavailable as error:
-                receipts.append(error)
-            else:
-                current += [message] if accepted else []
-        failed = self._outcome_handler.end(current)
-        return [failed.get(message.claim_id, receipt) for message, receipt in zip(messages, receipts, strict=True)]
-
-    def renew(self, claim_ids: Sequence[str]) -> None:
-        """Renew the leases of claims that an agent has in hand."""
-        self._outcome_handler.renew(claim_ids)
-
-    def _current(self, name: str, epoch: int) -> BackendEntry | None:
-        """Return the backend if that epoch is its current one. Raises as :meth:`Registration.current`."""
-        backend = self._hosts.backend(name)
-        return backend if backend is not None and backend.epoch == epoch else self._registration.current(name, epoch)
-
     def _apply(self, messages: Sequence[tuple[BackendReport, BackendEntry]]) -> dict[str, Exception]:
         """Apply reports of different backends in one transaction; if that fails, each for itself.
 
@@ -131,7 +95,7 @@ class ReportHandler:
         diffs = [self._hosts.diff_report(backend, message) for message, backend in messages]
         for diff in diffs:
             if diff.unstamped:
-                self._registration.request_stamps(diff.backend.name, diff.unstamped)
+                self.registration.request_stamps(diff.backend.name, diff.unstamped)
         alerts = self._alerts if self._alerts is not None and self._alerts.active else None
         writes = [diff.report for diff in diffs]
         write = functools.partial(reports.apply, reports=writes) if alerts is None else alerts.writer(diffs)
@@ -145,14 +109,14 @@ class ReportHandler:
         applied = [(diff, result) for diff, result in zip(diffs, results, strict=True) if result is not None]
         counters: Mapping[int, Counters] = {}
         for diff, result in applied:
-            self._hosts.apply_report(diff, result, self._clock())
+            self._hosts.apply_report(diff, result, self.clock())
             counters = result.counters
             if self._audit is not None:
                 self._audit.report(diff.backend.id, diff.message)
         self._hosts.set_counters(counters)
         for message, _ in messages:
             if message.in_hand:
-                self._outcome_handler.renew(message.in_hand)
+                self.registration.dispatcher.renew(message.in_hand)
         if alerts is not None:
             alerts.applied([diff for diff, _ in applied])
         others = [diff for diff, result in zip(diffs, results, strict=True) if result is None]

@@ -38,7 +38,7 @@ class Replay:
     """Plays a log. ``broken`` are the numbers of lines that could not be read."""
 
     def __init__(self, rules: Rules, default_ratio: float | str, down_time: float) -> None:
-        state = BackendStateFilter(lambda backend: down_time, down_time)
+        state = BackendStateFilter(down_time)
         filters = FilterChain([state, *rules.filters.filters], rules.calculation)
         self._rules = Rules(filters, rules.weighers, rules.calculation)
         self._default_ratio = default_ratio

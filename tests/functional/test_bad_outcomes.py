@@ -41,7 +41,7 @@ def test_an_absurd_size_puts_only_its_volume_in_error(ledger: sa.Engine) -> None
         end_tick=world.agent.next_tick(),
         size_gb=2.0 * 2**30,
     )
-    receipts = world.report_handler.outcomes([outcome, world.agent.work()])
+    receipts = world.outcome_handler.outcomes([outcome, world.agent.work()])
     assert [receipt.accepted for receipt in receipts] == [True, True]
     assert sorted(world.rows("SELECT status FROM volumes")) == [("available",), ("error_managing",)]
     assert world.report_handler.reports([world.agent.look()]) == [None]
@@ -75,7 +75,7 @@ def test_an_outcome_that_the_ledger_rejects_does_not_affect_others(
         confirm(work, claim, volume, ending)  # type: ignore[arg-type]
 
     monkeypatch.setitem(operation_outcomes._APPLY, "create", created)
-    receipts = world.report_handler.outcomes(outcomes)
+    receipts = world.outcome_handler.outcomes(outcomes)
     assert [type(receipt).__name__ for receipt in receipts] == [
         "Receipt",
         "ValueError",

@@ -5,6 +5,7 @@ import gc
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -118,8 +119,8 @@ def test_commands_do_not_wait_for_a_dead_bus_and_are_returned_unsent(
     server = transport.server(server_bus, transport.TOPIC_AGENT, BACKEND, agent)
     server.start(override_pool_size=1)
     lost: list[str] = []
-    sender = CommandSender(AgentClient(client_bus), lost.extend)
-    sender.start()
+    sender = CommandSender(AgentClient(client_bus))
+    sender.start(SimpleNamespace(scheduler_count=1, undelivered=lost.extend))
     for number in range(500):
         sender.run(BACKEND, command(f"c{number}", f"v{number}"))
     wait_for(lambda: len(agent.claims) == 500, "all commands have arrived")

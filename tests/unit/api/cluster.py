@@ -194,7 +194,7 @@ class Cluster:
             SameBackendFilter,
             DifferentBackendFilter,
         )
-        self._sender = CommandSender(AgentClient(bus), lambda claim_ids: None)
+        self._sender = CommandSender(AgentClient(bus))
         self._core = SchedulerManager(
             Settings(
                 host="box",
@@ -224,7 +224,7 @@ class Cluster:
     def start(self) -> None:
         """Start the services, and wait until the scheduler has a report of the pools."""
         self._core.start()
-        self._sender.start()
+        self._sender.start(self._core)
         for server in self._servers:
             server.start()
         self.storage.register()

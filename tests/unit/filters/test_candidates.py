@@ -159,7 +159,7 @@ class Decisions(RuleBasedStateMachine):
         )
         self.filters = FilterChain(
             [
-                BackendStateFilter(lambda name: 0.0, 60.0),
+                BackendStateFilter(60.0),
                 AvailabilityZoneFilter(conf),
                 CapacityFilter(conf),
                 *([UncachedFilter(conf)] if self.uncached else []),

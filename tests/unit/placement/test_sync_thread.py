@@ -36,7 +36,7 @@ class FakeWriter:
 
 def sync_thread_of(writer: FakeWriter, *, turn: bool = True) -> sync_thread.SyncThread:
     given: Any = writer
-    return sync_thread.SyncThread(given, lambda work: turn)
+    return sync_thread.SyncThread(given, SimpleNamespace(has_turn=lambda work: turn))
 
 
 def test_the_pause_is_a_multiple_of_the_search_time() -> None:

@@ -11,8 +11,11 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
 from tonnage.ledger.db import database
+from tonnage.ledger.inventory import heartbeats
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import Hello
+from tonnage.scheduler.composition import Integrations
+from tonnage.scheduler.decisions.decision_thread import DecisionThread
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
@@ -20,9 +23,13 @@ from tonnage.weighers.chain import WeigherChain
 
 
 class Clock:
+    """A clock that stands still, or goes on by ``step`` seconds each time that it is read."""
+
     now = 0.0
+    step = 0.0
 
     def __call__(self) -> float:
+        self.now += self.step
         return self.now
 
 
@@ -55,12 +62,25 @@ def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
 
 
 @pytest.fixture
-def core(ledger: database.Database, settings: Settings, clock: Clock) -> Iterator[SchedulerManager]:
+def thread() -> DecisionThread:
+    """The decision thread of a scheduler, which keeps house only when it starts."""
+    return DecisionThread(batch_size=64, period=3600.0)
+
+
+@pytest.fixture
+def integrations() -> Integrations:
+    """The optional collaborators of a scheduler: none."""
+    return Integrations()
+
+
+@pytest.fixture
+def core(
+    ledger: database.Database, settings: Settings, clock: Clock, integrations: Integrations, thread: DecisionThread
+) -> Iterator[SchedulerManager]:
     """A scheduler with one backend, which has reported once."""
     agents: Any = SimpleNamespace(run=lambda *given: None)
-    core = SchedulerManager(
-        settings, ledger, agents, Rules(FilterChain([]), WeigherChain([]), Calculation.CINDER), clock
-    )
+    rules = Rules(FilterChain([]), WeigherChain([]), Calculation.CINDER)
+    core = SchedulerManager(settings, ledger, agents, rules, clock, integrations, thread)
     core.start()
     agent = Agent({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
     agent.epoch = core.hello(Hello(backend=BACKEND, nonce="n", availability_zone="nova", driver="memory")).epoch
@@ -70,11 +90,24 @@ def core(ledger: database.Database, settings: Settings, clock: Clock) -> Iterato
 
 
 @pytest.fixture
-def run_periodic_tasks(core: SchedulerManager) -> Callable[[], None]:
-    """Return what has the thread keep house now."""
+def run_periodic_tasks(core: SchedulerManager, thread: DecisionThread) -> Callable[[], None]:
+    """Return a function that has the thread keep house now."""
 
     def work(items: Sequence[None]) -> list[None]:
-        core._periodic_tasks.run()
+        core.keep_house()
         return [None] * len(items)
 
-    return lambda: core._thread.call(work, None)
+    return lambda: thread.call(work, None)
+
+
+@pytest.fixture
+def join(ledger: database.Database) -> Callable[..., None]:
+    """Return a function that has another scheduler, which applies the same rules, give a heartbeat."""
+
+    def heartbeat(host: str = "other") -> None:
+        other = heartbeats.SchedulerProcess(
+            binary=heartbeats.SCHEDULER, host=host, default_ratio="20.0", calculation="cinder"
+        )
+        ledger.run(heartbeats.heartbeat, other)
+
+    return heartbeat

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
 from tests.unit.quotas.test_reservations import Elsewhere
+from tests.unit.scheduler.conftest import Clock
 from tests.unit.scheduler.world import BACKEND
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
@@ -19,9 +21,10 @@ from tonnage.notifications import options
 from tonnage.notifications.announcer import Announcer, AnnouncerConfig
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import Asked, CreateVolume, ManageVolume, PoolQuery, WhatIf
+from tonnage.scheduler.composition import Integrations
+from tonnage.scheduler.decisions.decision_thread import DecisionThread
 from tonnage.scheduler.manager import SchedulerManager
-from tonnage.scheduler.reports.capacity_alerts import CapacityAlerts
-from tonnage.scheduler.settings import Mutable
+from tonnage.scheduler.settings import Mutable, Settings
 from tonnage.weighers.chain import WeigherChain
 
 
@@ -44,11 +47,14 @@ def test_pools_are_shown_and_decisions_explained(core: SchedulerManager, ledger:
         assert session.connection().exec_driver_sql("SELECT COUNT(*) FROM volumes").scalar() == 0
 
 
-def test_functions_that_no_plugin_reads_are_warned_of(core: SchedulerManager, caplog: pytest.LogCaptureFixture) -> None:
-    backend = core._hosts.backend(BACKEND)
+def test_functions_that_no_plugin_reads_are_warned_of(
+    core: SchedulerManager, run_periodic_tasks: Callable[[], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    run_periodic_tasks()  # its report is applied
+    backend = core.hosts.backend(BACKEND)
     assert backend is not None
     backend.functions["filter_function"].add(f"{BACKEND}#p0")
-    core._keep_house()
+    run_periodic_tasks()
     assert f"filter_function has no effect on backend {BACKEND}" in caplog.text
 
 
@@ -57,17 +63,17 @@ class Nowhere(PoolFilter):
         return False
 
 
-def test_settings_change_as_a_whole_or_not_at_all(core: SchedulerManager, ledger: database.Database) -> None:
+def test_settings_change_as_a_whole_or_not_at_all(
+    core: SchedulerManager, ledger: database.Database, clock: Clock, join: Callable[[], None]
+) -> None:
     message = CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=1, project_id="p")
     nowhere = FilterChain([Nowhere(SimpleNamespace())])
     [factors] = core.get_pools(PoolQuery())[0].capacity_factors
-    other = heartbeats.SchedulerProcess(
-        binary=heartbeats.SCHEDULER, host="other", default_ratio="20.0", calculation="cinder"
-    )
-    ledger.run(heartbeats.heartbeat, other)
-    core._rules_agreement._patience = 0.0
+    join()
+    clock.step = 20.0  # the other one does not agree in time
     with pytest.raises(errors.ConfigurationError, match=r"is standard here and cinder on scheduler other, which is up"):
         core.change(Mutable(nowhere, WeigherChain([]), Calculation.STANDARD, 20.0))
+    clock.step = 0.0
     assert core.explain(message).pool is not None
     assert core.get_pools(PoolQuery())[0].capacity_factors == [factors]
     # What schedulers may differ in changes at once.
@@ -81,47 +87,66 @@ def test_settings_change_as_a_whole_or_not_at_all(core: SchedulerManager, ledger
         assert [row.calculation for row in heartbeats.load(session) if row.host == "here"] == ["standard"]
 
 
-def test_announcements_change_with_all_else_or_not_at_all(core: SchedulerManager, ledger: database.Database) -> None:
-    def wanted(percent: float) -> AnnouncerConfig:
-        return AnnouncerConfig(options.Settings("here", [], False, options.Thresholds(percent), []))
-
-    announcer = Announcer(ledger, wanted(90.0), None)
-    core._alerts = CapacityAlerts(core._hosts, announcer)
-    mutable = Mutable(FilterChain([]), WeigherChain([]), Calculation.CINDER, 20.0, wanted(80.0))
-    core.change(mutable)
-    assert announcer.thresholds.percent == 80.0
-    core.change(replace(mutable, announcements=None))
-    other = heartbeats.SchedulerProcess(
-        binary=heartbeats.SCHEDULER, host="other", default_ratio="20.0", calculation="cinder"
-    )
-    ledger.run(heartbeats.heartbeat, other)
-    core._rules_agreement._patience = 0.0
-    with pytest.raises(errors.ConfigurationError, match="on scheduler other"):
-        core.change(replace(mutable, default_ratio=3.0, announcements=wanted(70.0)))
-    assert announcer.thresholds.percent == 80.0
+def announcements(percent: float) -> AnnouncerConfig:
+    return AnnouncerConfig(options.Settings("here", [], False, options.Thresholds(percent), []))
 
 
-def test_schedulers_share_how_often_they_take_up_what_agents_tell(core: SchedulerManager) -> None:
-    pauses = []
-    for others in (0, 1, 3, 50):
-        core._membership._others = frozenset(f"other{number}" for number in range(others))
-        pauses.append(core._pause())
-    assert pauses == [0.25, 0.5, 1.0, 1.0]
+class TestAnnouncements:
+    @pytest.fixture
+    def integrations(self, ledger: database.Database) -> Integrations:
+        return Integrations(announcer=Announcer(ledger, announcements(90.0), None))
+
+    def test_they_change_with_all_else_or_not_at_all(
+        self, core: SchedulerManager, integrations: Integrations, clock: Clock, join: Callable[[], None]
+    ) -> None:
+        announcer = integrations.announcer
+        assert announcer is not None
+        mutable = Mutable(FilterChain([]), WeigherChain([]), Calculation.CINDER, 20.0, announcements(80.0))
+        core.change(mutable)
+        assert announcer.thresholds.percent == 80.0
+        core.change(replace(mutable, announcements=None))
+        join()
+        clock.step = 20.0  # the other one does not agree in time
+        with pytest.raises(errors.ConfigurationError, match="on scheduler other"):
+            core.change(replace(mutable, default_ratio=3.0, announcements=announcements(70.0)))
+        assert announcer.thresholds.percent == 80.0
 
 
-def test_what_is_used_elsewhere_is_read_before_anything_is_decided(
-    core: SchedulerManager, monkeypatch: pytest.MonkeyPatch
+def test_schedulers_share_how_often_they_take_up_what_agents_tell(
+    core: SchedulerManager,
+    thread: DecisionThread,
+    clock: Clock,
+    join: Callable[[str], None],
+    run_periodic_tasks: Callable[[], None],
 ) -> None:
-    elsewhere = Elsewhere()
-    monkeypatch.setattr(core, "_settings", replace(core._settings, quotas=Quotas(external_usage=elsewhere)))
-    message = CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=1, project_id="p")
-    core.explain(message)
-    core.what_if(WhatIf(requests=[Asked(create=message)]))
-    core.handle_batch([message])
-    manage = ManageVolume(
-        request_id="m", volume_id=str(uuid.uuid4()), pool=f"{BACKEND}#none", reference="x", project_id="q"
-    )
-    with pytest.raises(errors.TonnageError):
-        core.manage(manage)
-    assert core.place(replace(message, request_id="r3", volume_id=str(uuid.uuid4()))).pool == f"{BACKEND}#p0"
-    assert elsewhere.asked == [["p"], ["p"], ["p"], ["q"], ["p"]]
+    pauses = [set(thread.pauses.values())]
+    for others in (1, 3, 50):
+        for number in range(others):
+            join(f"other{number}")
+        clock.now += 10
+        run_periodic_tasks()
+        pauses.append(set(thread.pauses.values()))
+    assert pauses == [{0.25}, {0.5}, {1.0}, {1.0}]
+
+
+class TestUsageElsewhere:
+    @pytest.fixture
+    def elsewhere(self) -> Elsewhere:
+        return Elsewhere()
+
+    @pytest.fixture
+    def settings(self, settings: Settings, elsewhere: Elsewhere) -> Settings:
+        return replace(settings, quotas=Quotas(external_usage=elsewhere))
+
+    def test_it_is_read_before_anything_is_decided(self, core: SchedulerManager, elsewhere: Elsewhere) -> None:
+        message = CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=1, project_id="p")
+        core.explain(message)
+        core.what_if(WhatIf(requests=[Asked(create=message)]))
+        core.handle_batch([message])
+        manage = ManageVolume(
+            request_id="m", volume_id=str(uuid.uuid4()), pool=f"{BACKEND}#none", reference="x", project_id="q"
+        )
+        with pytest.raises(errors.TonnageError):
+            core.manage(manage)
+        assert core.place(replace(message, request_id="r3", volume_id=str(uuid.uuid4()))).pool == f"{BACKEND}#p0"
+        assert elsewhere.asked == [["p"], ["p"], ["p"], ["q"], ["p"]]

@@ -220,22 +220,15 @@ class World:
         conf = SimpleNamespace(over_provisioning_calculation=self.calculation, capacity_weight_multiplier=1.0)
         self.hosts = HostManager(20.0, self.calculation, 60.0)
         self.dispatcher = Dispatcher(self, self.hosts, LEASE, lambda: self.now)
-        self.filters = FilterChain([BackendStateFilter(lambda name: 0.0, 60.0), CapacityFilter(conf)], self.calculation)
+        self.filters = FilterChain([BackendStateFilter(60.0), CapacityFilter(conf)], self.calculation)
         self.weighers = WeigherChain([CapacityWeigher(conf)])
         self.cache_refresh = CacheRefresh(self.hosts, lambda: self.now)
         self.rules = RulesInForce(Rules(self.filters, self.weighers, self.calculation))
         self.placer = Placer(self.database, self.cache_refresh, self.rules, self.dispatcher)
         self.audit = AuditThread(DriverAudit(self.database), self, lambda: self.now)
-        self.outcome_handler = OutcomeHandler(self.database, self.hosts, self.dispatcher, 3, self)
         self.registration = Registration(self.database, self.cache_refresh, self.dispatcher, self, self.audit)
-        self.report_handler = ReportHandler(
-            self.database,
-            self.cache_refresh,
-            self.registration,
-            self.outcome_handler,
-            lambda: self.now,
-            audit=self.audit,
-        )
+        self.outcome_handler = OutcomeHandler(self.registration, 3, self)
+        self.report_handler = ReportHandler(self.outcome_handler, lambda: self.now)
         self.refresh()
 
     def refresh(self) -> None:
@@ -303,7 +296,7 @@ class World:
     def deliver(self, *messages: Outcome | BackendReport) -> None:
         for message in messages:
             if isinstance(message, Outcome):
-                self.report_handler.outcomes([message])
+                self.outcome_handler.outcomes([message])
             else:
                 self.report_handler.reports([message])
 

@@ -59,7 +59,7 @@ def test_a_pool_sees_what_another_scheduler_claimed_on_its_storage() -> None:
 def test_no_booking_on_a_backend_that_another_scheduler_disabled_or_drains(state: BackendState) -> None:
     world = shared_storage(count=1)
     first, second = world.schedulers
-    first.core._operations.set_backend_state([SetBackendState(backend="host0@b", state=state)])
+    first.core.operations.set_backend_state([SetBackendState(backend="host0@b", state=state)])
     # A report carries the pools' generations, and nothing of the backend.
     agent = world.agents["host0@b"]
     assert agent is not None
@@ -204,4 +204,4 @@ def test_a_volume_that_was_moved_meanwhile_is_not_moved_or_extended(verb: str) -
     )
     seen = {made.volume_id: bookings.SeenVolume(5, None)}
     with pytest.raises(errors.Conflict, match="changed by another request"):
-        scheduler.core._database.run(bookings.book, [booking], [], Calculation.CINDER, 0, seen)
+        scheduler.core.database.run(bookings.book, [booking], [], Calculation.CINDER, 0, seen)

@@ -163,7 +163,7 @@ def test_an_outdated_report_changes_nothing_even_with_a_wrong_cache(change: dict
     backend = bench.scheduler.hosts.backend("host0@b")
     assert backend is not None
     examined = bench.scheduler.hosts.diff_report(backend, report).report
-    applied = bench.scheduler.core._database.run(reports.apply, [replace(examined, base=backend.seq)])
+    applied = bench.scheduler.core.database.run(reports.apply, [replace(examined, base=backend.seq)])
     assert applied == [None]
     assert bench.world.rows("SELECT ratio FROM pools") == [(2.0,)]
 
@@ -174,7 +174,7 @@ def test_a_report_compared_with_an_older_report_changes_nothing() -> None:
     assert backend is not None
     bench.world.pools["host0@b#p"].ratio = 1.0
     examined = bench.scheduler.hosts.diff_report(backend, bench.agent().look()).report
-    applied = bench.scheduler.core._database.run(reports.apply, [replace(examined, base=backend.seq - 1)])
+    applied = bench.scheduler.core.database.run(reports.apply, [replace(examined, base=backend.seq - 1)])
     assert applied == [None]
 
 
@@ -288,7 +288,7 @@ def test_an_unmanaged_volume_counts_for_the_other_pools_too() -> None:
     bench.deliver(bench.work())
     bench.report(0)
     bench.report(1)
-    bench.scheduler.core._operations.unmanage([UnmanageVolume(request_id="req-go", volume_id=volume)])
+    bench.scheduler.core.operations.unmanage([UnmanageVolume(request_id="req-go", volume_id=volume)])
     checks.check(bench.world)
     assert bench.world.rows("SELECT external_gb, shared_allocated_gb FROM pools ORDER BY name") == [(5, 0), (0, 5)]
 
@@ -371,7 +371,7 @@ def test_claims_are_not_kept_for_an_unreported_pool_and_count_again_at_its_retur
     assert bench.counters(1) == (0, 0, 5, 5)
     bench.deliver(replace(bench.agent(1).look(), pools=[]))
     assert bench.world.rows("SELECT contained, everywhere FROM claims") == [(1, 1)]
-    bench.scheduler.core._operations.delete([DeleteVolume(request_id="req-d", volume_id=volume)])
+    bench.scheduler.core.operations.delete([DeleteVolume(request_id="req-d", volume_id=volume)])
     bench.deliver(bench.work())
     bench.report(0)
     # Otherwise each claim of a deleted volume would be kept for good, and read with each report.
@@ -388,9 +388,9 @@ def test_no_claims_are_kept_after_a_pool_has_left_the_storage(unmanage: bool) ->
     left = bench.agent(0).look()
     bench.deliver(replace(left, pools=[{**pool, "storage_id": None} for pool in left.pools]))
     if unmanage:
-        bench.scheduler.core._operations.unmanage([UnmanageVolume(request_id="req-go", volume_id=volume)])
+        bench.scheduler.core.operations.unmanage([UnmanageVolume(request_id="req-go", volume_id=volume)])
     else:
-        bench.scheduler.core._operations.delete([DeleteVolume(request_id="req-d", volume_id=volume)])
+        bench.scheduler.core.operations.delete([DeleteVolume(request_id="req-d", volume_id=volume)])
         bench.deliver(bench.work())
     assert bench.world.rows("SELECT verb, state FROM claims") == []
 
@@ -406,7 +406,7 @@ def test_pools_of_one_backend_share_one_computation(monkeypatch: pytest.MonkeyPa
     looks: list[object] = []
     seen = pool_counters._is_covered
     monkeypatch.setattr(pool_counters, "_is_covered", lambda claim, view: looks.append(claim) or seen(claim, view))
-    scheduler.core._database.run(pool_counters.recount_shared, ["array"])
+    scheduler.core.database.run(pool_counters.recount_shared, ["array"])
     # Otherwise a storage with hundreds of pools, and as many claims, would keep the schedulers busy for seconds.
     assert len(looks) == len(answers)
     checks.check(world)

@@ -51,15 +51,32 @@ def agents() -> Agents:
     return Agents()
 
 
-@pytest.fixture
-def lost() -> list[Sequence[str]]:
-    return []
+class Owner:
+    """Notes the commands that were dropped."""
+
+    scheduler_count = 1
+
+    def __init__(self) -> None:
+        self.lost: list[Sequence[str]] = []
+
+    def undelivered(self, claim_ids: Sequence[str]) -> None:
+        self.lost.append(claim_ids)
 
 
 @pytest.fixture
-def sender(agents: Agents, lost: list[Sequence[str]]) -> Iterator[CommandSender]:
-    sender = CommandSender(agents, lost.append)
-    sender.start()
+def owner() -> Owner:
+    return Owner()
+
+
+@pytest.fixture
+def lost(owner: Owner) -> list[Sequence[str]]:
+    return owner.lost
+
+
+@pytest.fixture
+def sender(agents: Agents, owner: Owner) -> Iterator[CommandSender]:
+    sender = CommandSender(agents)
+    sender.start(owner)
     yield sender
     agents.open.set()
     sender.stop(TIMEOUT)
@@ -86,10 +103,11 @@ def test_commands_that_wait_for_a_backend_are_sent_together_in_order(
 
 
 def test_later_commands_wait_for_others_unless_the_message_is_full_or_the_sender_stops(
-    agents: Agents, lost: list[Sequence[str]]
+    agents: Agents, owner: Owner
 ) -> None:
-    sender = CommandSender(agents, lost.append, linger=lambda: 3600)
-    sender.start()
+    owner.scheduler_count = 2
+    sender = CommandSender(agents, linger=1800, longest=3600)
+    sender.start(owner)
     sender.run("h@a", command("c1", "v1"))
     sender.run("h@b", command("c2", "v2"))
     assert sender.wait_idle(TIMEOUT)
@@ -108,16 +126,16 @@ def test_later_commands_wait_for_others_unless_the_message_is_full_or_the_sender
     ]
 
 
-def test_only_the_first_command_and_a_full_message_wake_the_worker(agents: Agents, lost: list[Sequence[str]]) -> None:
+def test_only_the_first_command_and_a_full_message_wake_the_worker(agents: Agents, owner: Owner) -> None:
     """The worker goes through all backends with messages each time that it wakes."""
-    sender = CommandSender(agents, lost.append)
+    sender = CommandSender(agents)
     with mock.patch.object(sender._worker, "wake") as woken:
         for number, times in ((1, 1), (62, 1), (1, 2), (3, 2)):
             for _ in range(number):
                 sender.run("h@a", command("c", "v"))
                 sender.list_now("h@a")
             assert woken.call_count == times
-    sender.start()
+    sender.start(owner)
     sender.stop(TIMEOUT)
     assert [len(what) for _, what in agents.sent if what != "list_now"] == [64, 3]
 
@@ -183,11 +201,12 @@ def test_a_command_that_cannot_be_sent_does_not_delay_other_backends(
 
 
 def test_a_callback_that_fails_does_not_end_the_sender(agents: Agents, caplog: pytest.LogCaptureFixture) -> None:
-    def fail(claim_ids: Sequence[str]) -> None:
-        raise ZeroDivisionError
+    class Failing(Owner):
+        def undelivered(self, claim_ids: Sequence[str]) -> None:
+            raise ZeroDivisionError
 
-    sender = CommandSender(agents, fail)
-    sender.start()
+    sender = CommandSender(agents)
+    sender.start(Failing())
     agents.failures["c1"] = errors.Unavailable("away")
     sender.run("h@b", command("c1", "v1"))
     assert sender.wait_idle(TIMEOUT)
@@ -197,9 +216,9 @@ def test_a_callback_that_fails_does_not_end_the_sender(agents: Agents, caplog: p
     assert agents.sent == [("h@b", ["c2"])]
 
 
-def test_it_stops_while_the_bus_keeps_it(agents: Agents) -> None:
-    sender = CommandSender(agents, lambda claim_ids: None)
-    sender.start()
+def test_it_stops_while_the_bus_keeps_it(agents: Agents, owner: Owner) -> None:
+    sender = CommandSender(agents)
+    sender.start(owner)
     agents.open.clear()
     sender.run("h@b", command("c1", "v1"))
     assert agents.entered.acquire(timeout=TIMEOUT)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.servers.base import wait_for
 from tests.unit.scheduler.conftest import Clock
 from tests.unit.scheduler.world import BACKEND, Agent, StoragePool
 from tonnage.capacity import errors
@@ -18,6 +19,7 @@ from tonnage.ledger.db import chunks, database, db_errors
 from tonnage.ledger.inventory import heartbeats, scheduling_rules
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import Hello, PoolQuery
+from tonnage.scheduler.decisions.decision_thread import DecisionThread
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
@@ -42,13 +44,17 @@ def forget_reports(ledger: database.Database) -> None:
 
 
 def test_no_backend_is_down_because_the_scheduler_did_not_listen(
-    core: SchedulerManager, settings: Settings, clock: Clock, run_periodic_tasks: Callable[[], None]
+    core: SchedulerManager,
+    thread: DecisionThread,
+    settings: Settings,
+    clock: Clock,
+    run_periodic_tasks: Callable[[], None],
 ) -> None:
     def stall(items: Sequence[None]) -> list[None]:
         clock.now += settings.service_down_time + 30
         return [None] * len(items)
 
-    core._thread.call(stall, None)
+    thread.call(stall, None)
     run_periodic_tasks()
     assert state(core) == "up"
 
@@ -57,6 +63,8 @@ def test_no_backend_is_down_because_the_scheduler_did_not_listen(
 def test_a_lone_scheduler_reads_counters_that_were_repaired_by_hand(
     core: SchedulerManager,
     ledger: database.Database,
+    clock: Clock,
+    join: Callable[[], None],
     run_periodic_tasks: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
     alone_before: bool,
@@ -65,7 +73,7 @@ def test_a_lone_scheduler_reads_counters_that_were_repaired_by_hand(
     agent = Agent({f"p{number}": StoragePool(20, 2.0, thin=True, thick=False) for number in range(3)})
     hello = Hello(backend=BACKEND, nonce="another", availability_zone="nova", driver="memory")
     agent.epoch = core.hello(hello).epoch
-    core._thread.call(core._report_handler.reports, agent.look())
+    core.report(PackedReport.of(agent.look()))
     monkeypatch.setattr(chunks, "CHUNK_SIZE", 2)
 
     def allocated() -> list[Any]:
@@ -76,13 +84,18 @@ def test_a_lone_scheduler_reads_counters_that_were_repaired_by_hand(
         ledger.run(lambda session: session.execute(mended) and None)
 
     def sweep() -> list[Any]:
-        core._sweep_timer.request()
+        clock.now += 10
         run_periodic_tasks()
         return allocated()
 
-    core._membership.alone = False
+    wait_for(lambda: len(allocated()) == 3, "the report is applied")
+    join()
     assert sweep() == [0, 0, 0]
-    core._membership.alone = alone_before
+    ages_ago = datetime.datetime(2000, 1, 1)  # noqa: DTZ001
+    gone = sa.update(models.Service).where(models.Service.host == "other").values(last_seen_at=ages_ago)
+    ledger.run(lambda session: session.execute(gone) and None)
+    if alone_before:
+        assert sweep() == [0, 0, 0]
     mend(7)
     assert allocated() == [0, 0, 0]
     if alone_before:
@@ -186,7 +199,7 @@ def test_only_while_a_scheduler_could_hear_is_a_backend_silent(
     first = start()
     if listened:
         first.ask_for_reports()
-    first._membership.heartbeat()
+    first.membership.heartbeat()
     first.stop()
     again = start()
     assert state(again) == ("down" if listened else "up")
@@ -204,9 +217,13 @@ def test_a_backend_that_reported_to_another_scheduler_is_not_down(
 
 
 def test_a_report_that_is_anothers_turn_is_applied_a_moment_later(
-    core: SchedulerManager, clock: Clock, run_periodic_tasks: Callable[[], None]
+    core: SchedulerManager, clock: Clock, join: Callable[[str], None], run_periodic_tasks: Callable[[], None]
 ) -> None:
-    core._membership._in_turn = frozenset(f"other{number}" for number in range(50))
+    for number in range(50):
+        join(f"other{number}")
+    clock.now += 10
+    run_periodic_tasks()
+    assert not core.membership.has_turn(BACKEND)
     agent = Agent({"p0": StoragePool(77, 2.0, thin=True, thick=False)})
     agent.epoch, agent.seq, agent.tick = 1, 10, 10
     core.report(PackedReport.of(agent.look()))
@@ -221,6 +238,7 @@ def test_a_report_that_is_anothers_turn_is_applied_a_moment_later(
 
 def test_a_database_that_does_not_answer_is_one_line_in_the_log(
     core: SchedulerManager,
+    clock: Clock,
     run_periodic_tasks: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -229,8 +247,8 @@ def test_a_database_that_does_not_answer_is_one_line_in_the_log(
         raise errors.Unavailable("the database does not answer: no route")
 
     with monkeypatch.context() as patched:
-        patched.setattr(core._membership, "heartbeat", away)
-        core._sweep_timer.request()
+        patched.setattr(core.membership, "heartbeat", away)
+        clock.now += 10
         run_periodic_tasks()
     [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert record.getMessage() == "Housekeeping goes on later: the database does not answer: no route"
@@ -239,6 +257,7 @@ def test_a_database_that_does_not_answer_is_one_line_in_the_log(
 
 def test_a_database_that_is_away_is_not_logged_in_each_round(
     core: SchedulerManager,
+    clock: Clock,
     run_periodic_tasks: Callable[[], None],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -247,9 +266,9 @@ def test_a_database_that_is_away_is_not_logged_in_each_round(
         raise db_errors.DatabaseUnreachable("the database does not answer: no route")
 
     with monkeypatch.context() as patched:
-        patched.setattr(core._membership, "heartbeat", away)
+        patched.setattr(core.membership, "heartbeat", away)
         for _ in range(3):
-            core._sweep_timer.request()
+            clock.now += 10
             run_periodic_tasks()
     assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
@@ -268,8 +287,8 @@ def test_rules_of_the_others_are_adopted_in_the_next_sweep(
     with ledger.reading() as session:
         [mine] = [row for row in heartbeats.load(session) if row.host == "here"]
     assert (mine.default_ratio, mine.calculation) == ("3.0", "standard")
-    assert (core._hosts.default_ratio, core._hosts.calculation) == (3.0, Calculation.STANDARD)
-    assert core._decisions.rules.current.filters._calculation is Calculation.STANDARD
+    assert (core.hosts.default_ratio, core.hosts.calculation) == (3.0, Calculation.STANDARD)
+    assert core.decisions.rules.current.calculation is Calculation.STANDARD
 
 
 def test_old_user_messages_are_purged(

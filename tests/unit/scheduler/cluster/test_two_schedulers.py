@@ -110,7 +110,7 @@ def test_a_refusal_in_a_later_round_also_follows_the_ledger() -> None:
     one, two = world.schedulers
     for name, wanted in (("thin", "<is> True"), ("thick", "<is> False")):
         specs = {"thin_provisioning_support": wanted}
-        one.core._database.run(lambda session, name=name, specs=specs: volume_types.create(session, name, specs=specs))
+        one.core.database.run(lambda session, name=name, specs=specs: volume_types.create(session, name, specs=specs))
     world.settle()
     two.run_periodic_tasks()  # knows all reports
 
@@ -395,9 +395,7 @@ def test_a_pool_that_leaves_its_storage_counts_alone_and_is_counted_no_more(engi
 
 def deferred(world: World, *reports: BackendReport, patience: float = 10.0) -> DeferredReports:
     """Return these reports deferred by a scheduler, as they came one second after another."""
-    found = DeferredReports(
-        world.database, world.cache_refresh, world.registration, world.report_handler, lambda: world.now, patience
-    )
+    found = DeferredReports(world.report_handler, patience)
     before = world.now
     for number, report in enumerate(reports):
         world.now = before + number

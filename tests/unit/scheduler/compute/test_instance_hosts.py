@@ -64,11 +64,11 @@ def nova() -> Iterator[Compute]:
 @pytest.fixture
 def local(core: SchedulerManager, nova: Any) -> Iterator[SchedulerManager]:
     """A scheduler that keeps volumes beside instances, and has Nova to ask."""
-    core._decisions.instance_hosts._nova = nova
-    core._decisions.instance_hosts._patience = nova.timeout
+    core.decisions.instance_hosts._nova = nova
+    core.decisions.instance_hosts._patience = nova.timeout
     filters = FilterChain([InstanceLocalityFilter(SimpleNamespace())])
-    rules = core._decisions.rules
-    rules.apply(core._decisions.with_state_filter(replace(rules.current, filters=filters)))
+    rules = core.decisions.rules
+    rules.apply(core.decisions.with_state_filter(replace(rules.current, filters=filters)))
     yield core
     nova.back.set()
 

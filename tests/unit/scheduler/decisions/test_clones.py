@@ -127,7 +127,7 @@ def test_of_a_source_that_is_let_go_of_no_more_is_copied_than_was_claimed(world:
     source = made(world)
     ask(world, world.create_message(8, source_volume_id=source))
     message = UnmanageVolume(request_id="req-u", volume_id=source)
-    assert world.schedulers[1].core._operations.unmanage([message]) == [None]
+    assert world.schedulers[1].core.operations.unmanage([message]) == [None]
     world.bus.clear()
     world.settle()
     assert world.pools["thin@b#p"].used_gb == 5

@@ -12,7 +12,7 @@ from tonnage.scheduler.decisions.decision_thread import DecisionThread
 
 @pytest.fixture
 def thread() -> Iterator[DecisionThread]:
-    thread = DecisionThread(batch_size=4, housekeeping=lambda: None, period=0.01)
+    thread = DecisionThread(batch_size=4, period=0.01)
     thread.start()
     yield thread
     thread.stop()
@@ -108,15 +108,15 @@ def test_housekeeping_comes_round_and_may_fail(kind: type[BaseException]) -> Non
         rounds.release()
         raise kind("the database is away")
 
-    thread = DecisionThread(batch_size=1, housekeeping=run_periodic_tasks, period=0.01)
-    thread.start()
+    thread = DecisionThread(batch_size=1, period=0.01)
+    thread.start(run_periodic_tasks)
     for _ in range(3):
         assert rounds.acquire(timeout=30)
     thread.stop()
 
 
 def test_stop_finishes_what_was_submitted_and_refuses_more() -> None:
-    thread = DecisionThread(batch_size=2, housekeeping=lambda: None)
+    thread = DecisionThread(batch_size=2)
     thread.start()
     waiting = [thread.submit(lambda items: list(items), number) for number in range(5)]
     thread.stop()
@@ -136,15 +136,15 @@ def test_a_handler_that_has_a_pause_gets_together_what_comes_meanwhile_and_other
         batches.append(("prompt", list(items)))
         return [None] * len(items)
 
-    pause = [3600.0]
-    thread = DecisionThread(batch_size=4, housekeeping=lambda: None, period=3600.0, pauses={patient: lambda: pause[0]})
+    thread = DecisionThread(batch_size=4, period=3600.0)
+    thread.pauses = {patient: 3600.0}
     thread.start()
     thread.call(patient, 0)  # after a quiet time it is at once
     waiting = [thread.submit(patient, number) for number in (1, 2)]
     thread.call(prompt, 3)
     waiting.append(thread.submit(patient, 4))
     assert batches == [("patient", [0]), ("prompt", [3])]
-    pause[0] = 0.1  # from the next on
+    thread.pauses = {patient: 0.1}  # from the next on
     thread._rests[patient] = 0.0  # and this one is over
     thread.call(prompt, 6)
     futures.wait(waiting, timeout=60)
@@ -165,7 +165,8 @@ def test_a_handler_does_not_pause_when_a_whole_batch_waits() -> None:
         batches.append(list(items))
         return [None] * len(items)
 
-    thread = DecisionThread(batch_size=4, housekeeping=lambda: None, pauses={patient: lambda: 3600.0})
+    thread = DecisionThread(batch_size=4)
+    thread.pauses = {patient: 3600.0}
     thread.start()
     thread.call(patient, 0)
     waiting = [thread.submit(patient, number) for number in (1, 2, 3, 4)]

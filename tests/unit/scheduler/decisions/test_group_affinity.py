@@ -46,11 +46,11 @@ def group(world: World, *type_ids: str) -> str:
         )
         return groups.create(session, wanted).id
 
-    return str(world.schedulers[0].core._database.run(make))
+    return str(world.schedulers[0].core.database.run(make))
 
 
 def gold(world: World) -> str:
-    return str(world.schedulers[0].core._database.run(volume_types.create, "gold").id)
+    return str(world.schedulers[0].core.database.run(volume_types.create, "gold").id)
 
 
 def place(world: World, *sizes: int, scheduler: int = 0, **fields: Any) -> list[Any]:
@@ -116,7 +116,7 @@ def test_one_that_is_tried_again_stays_with_the_others(world: World) -> None:
 
 
 def test_nothing_parts_them(world: World) -> None:
-    kind, other = gold(world), world.schedulers[0].core._database.run(volume_types.create, "other").id
+    kind, other = gold(world), world.schedulers[0].core.database.run(volume_types.create, "other").id
     fields = {"volume_type": kind, "group_id": group(world, kind)}
     [answer] = place(world, 3, **fields)
     world.settle()
@@ -127,7 +127,7 @@ def test_nothing_parts_them(world: World) -> None:
     for error in world.place(world.schedulers[0], *moves):
         assert isinstance(error, errors.Conflict)
         assert "is in group" in error.message
-    world.schedulers[0].core._database.run(backends.set_state, "c@x", enabled=False, draining=True, reason=None)
+    world.schedulers[0].core.database.run(backends.set_state, "c@x", enabled=False, draining=True, reason=None)
     world.settle()
     assert world.rows("SELECT p.name FROM pools p JOIN volumes v ON v.pool_id = p.id") == [("c@x#1",)]
 
@@ -136,7 +136,7 @@ def test_who_thought_his_the_first_looks_again(world: World) -> None:
     kind = gold(world)
     group_id = group(world, kind)
     place(world, 3, volume_type=kind, group_id=group_id)
-    ledger = world.schedulers[0].core._database
+    ledger = world.schedulers[0].core.database
     ids = dict(world.rows("SELECT name, id FROM backends"))
     ledger.run(group_backends.lock_for_members, [(group_id, ids["c@x"])])
     for joining in ([(group_id, ids["a@x"])], [(group_id, ids["c@x"]), (group_id, ids["a@x"])]):

@@ -40,7 +40,7 @@ def world() -> World:
     world = World(pools, schedulers=2)
     for name, wanted in (("thin", "<is> True"), ("thick", "<is> False")):
         specs = {"thin_provisioning_support": wanted}
-        world.schedulers[0].core._database.run(
+        world.schedulers[0].core.database.run(
             lambda session, name=name, specs=specs: volume_types.create(session, name, specs=specs)
         )
     world.settle()
@@ -82,7 +82,7 @@ def test_a_retype_that_moves_the_volume_is_answered_again_while_it_moves_and_aft
 
 def test_a_retype_in_place_is_answered_again_and_does_not_undo_a_later_one(world: World) -> None:
     volume = made(world)
-    world.schedulers[0].core._database.run(lambda session: volume_types.create(session, "any"))
+    world.schedulers[0].core.database.run(lambda session: volume_types.create(session, "any"))
     message = retype(volume, "any", MigrationPolicy.NEVER)
     first = ask(world, message)
     assert first == Answer(volume_id=volume, pool="thin@b#p", provisioning="thin")
@@ -115,7 +115,7 @@ def test_a_volume_that_changes_while_its_type_is_looked_at_keeps_it(
 ) -> None:
     """A retype takes effect on the volume that was looked at, or not at all."""
     volume = made(world)
-    world.schedulers[0].core._database.run(lambda session: volume_types.create(session, "any"))
+    world.schedulers[0].core.database.run(lambda session: volume_types.create(session, "any"))
     look_up = lookups.read_references
 
     def changed_since(session: orm.Session, items: Sequence[Any]) -> Lookup:
@@ -136,10 +136,10 @@ def test_a_volume_is_let_go_of_once(world: World) -> None:
     volume = made(world)
     message = UnmanageVolume(request_id="req-go", volume_id=volume)
     for scheduler in (0, 0, 1):
-        assert world.schedulers[scheduler].core._operations.unmanage([message]) == [None]
+        assert world.schedulers[scheduler].core.operations.unmanage([message]) == [None]
     assert world.rows("SELECT external_gb, allocated_capacity_gb FROM pools WHERE name = 'thin@b#p'") == [(5, 0)]
     other = UnmanageVolume(request_id="req-other", volume_id=volume)
-    [refused] = world.schedulers[0].core._operations.unmanage([other])
+    [refused] = world.schedulers[0].core.operations.unmanage([other])
     assert isinstance(refused, errors.NotFound)
 
 
@@ -147,7 +147,7 @@ def test_letting_go_takes_a_request_id_of_its_own(world: World) -> None:
     message = world.create_message(5, request_id="req-1")
     ask(world, message)
     world.settle()
-    [refused] = world.schedulers[0].core._operations.unmanage(
+    [refused] = world.schedulers[0].core.operations.unmanage(
         [UnmanageVolume(request_id="req-1", volume_id=message.volume_id)]
     )
     assert isinstance(refused, errors.Conflict)
@@ -160,17 +160,17 @@ def test_a_volume_on_no_pool_is_deleted_once(world: World) -> None:
         connection.exec_driver_sql("UPDATE volumes SET pool_id = NULL, status = 'error'")
     messages = [DeleteVolume(request_id=f"req-{volume[:8]}", volume_id=volume) for volume in volumes]
     core = world.schedulers[0].core
-    assert core._operations.delete([messages[0], messages[1], messages[0]]) == [None, None, None]
-    assert world.schedulers[1].core._operations.delete(messages) == [None, None]
+    assert core.operations.delete([messages[0], messages[1], messages[0]]) == [None, None, None]
+    assert world.schedulers[1].core.operations.delete(messages) == [None, None]
     assert world.rows("SELECT COUNT(*) FROM volumes") == [(0,)]
-    [refused] = core._operations.delete([DeleteVolume(request_id="req-other", volume_id=volumes[0])])
+    [refused] = core.operations.delete([DeleteVolume(request_id="req-other", volume_id=volumes[0])])
     assert isinstance(refused, errors.NotFound)
 
 
 def test_a_delete_is_granted_again_when_the_volume_is_gone(world: World) -> None:
     volume, other = made(world), made(world)
     first, second = (DeleteVolume(request_id=f"req-d{number}", volume_id=volume) for number in (1, 2))
-    verbs, elsewhere = (scheduler.core._operations for scheduler in world.schedulers[:2])
+    verbs, elsewhere = (scheduler.core.operations for scheduler in world.schedulers[:2])
     assert verbs.delete([first, second, first]) == [None, None, None]
     world.settle()
     assert world.rows("SELECT id FROM volumes") == [(other,)]
@@ -186,7 +186,7 @@ def test_a_delete_is_granted_again_when_the_volume_is_gone(world: World) -> None
 def test_a_delete_that_failed_is_not_begun_again_by_the_request_that_began_it(world: World) -> None:
     volume = made(world)
     message = DeleteVolume(request_id="req-d1", volume_id=volume)
-    verbs = world.schedulers[0].core._operations
+    verbs = world.schedulers[0].core.operations
     verbs.delete([message])
     world.deliver(world.bus.pop(), world.schedulers[0])
     agent = world.agents["thin@b"]
@@ -205,24 +205,24 @@ def test_a_delete_that_was_refused_does_not_take_effect_later(world: World) -> N
     [grown] = world.place(world.schedulers[0], ExtendVolume(request_id="req-e", volume_id=volume, new_size_gb=6))
     assert isinstance(grown, Answer)
     message = DeleteVolume(request_id="req-d", volume_id=volume)
-    [refused] = world.schedulers[0].core._operations.delete([message])
+    [refused] = world.schedulers[0].core.operations.delete([message])
     assert isinstance(refused, errors.Conflict)
     assert "is extending" in refused.message
     world.settle()
-    [again] = world.schedulers[1].core._operations.delete([message])
+    [again] = world.schedulers[1].core.operations.delete([message])
     assert isinstance(again, errors.Conflict)
     assert again.message == refused.message
     assert world.rows("SELECT status, size_gb FROM volumes") == [("available", 6)]
-    assert world.schedulers[1].core._operations.delete([DeleteVolume(request_id="req-d2", volume_id=volume)]) == [None]
+    assert world.schedulers[1].core.operations.delete([DeleteVolume(request_id="req-d2", volume_id=volume)]) == [None]
 
 
 def refused_twice(world: World, verb: str, message: Any) -> str:
     """Ask for something that cannot be as things are, and once more when it could be; return why it is refused."""
-    [first] = getattr(world.schedulers[0].core._operations, verb)([message])
+    [first] = getattr(world.schedulers[0].core.operations, verb)([message])
     assert isinstance(first, errors.Conflict)
     world.settle()
     for scheduler in (0, 1):
-        [again] = getattr(world.schedulers[scheduler].core._operations, verb)([message])
+        [again] = getattr(world.schedulers[scheduler].core.operations, verb)([message])
         assert isinstance(again, errors.Conflict)
         assert again.message == first.message
     return first.message
@@ -233,7 +233,7 @@ def test_an_unmanage_that_was_refused_does_not_take_effect_later(world: World) -
     ask(world, ExtendVolume(request_id="req-e", volume_id=volume, new_size_gb=6))
     assert "is extending" in refused_twice(world, "unmanage", UnmanageVolume(request_id="req-u", volume_id=volume))
     assert world.rows("SELECT status, size_gb FROM volumes") == [("available", 6)]
-    [done] = world.schedulers[1].core._operations.unmanage([UnmanageVolume(request_id="req-u2", volume_id=volume)])
+    [done] = world.schedulers[1].core.operations.unmanage([UnmanageVolume(request_id="req-u2", volume_id=volume)])
     assert done is None
 
 
@@ -244,7 +244,7 @@ def test_a_manage_that_was_refused_does_not_take_effect_later(world: World) -> N
         ManageVolume(request_id=f"req-{id}", volume_id=id, pool="thin@b#p", reference="by-hand", project_id="demo")
         for id in (str(uuid.uuid4()), str(uuid.uuid4()))
     )
-    assert world.schedulers[0].core._operations.manage([mine]) == [None]
+    assert world.schedulers[0].core.operations.manage([mine]) == [None]
     [agent] = [agent for agent in world.agents.values() if agent is not None and agent.backend == "thin@b"]
     world.deliver(world.bus.pop(), world.schedulers[0])
     agent.work(Fate(fails=True))

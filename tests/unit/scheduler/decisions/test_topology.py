@@ -92,12 +92,12 @@ class World:
         self.core._thread.call(self._keep_house, None)
 
     def _keep_house(self, items: Sequence[None]) -> list[None]:
-        self.core._periodic_tasks.run()
+        self.core.periodic_tasks.run()
         return [None] * len(items)
 
     def shown_age(self, backend: str) -> float:
         """Return the age of the figures of a backend's pool, to the second."""
-        return round(self.core._hosts.age(f"{backend}#p", self.clock()))
+        return round(self.core.hosts.age(f"{backend}#p", self.clock()))
 
     def are_as_old_as(self, age: float, shown: float) -> bool:
         """Tell whether figures are shown to be of an age, give or take how long the test has run by the ledger's clock.
@@ -236,7 +236,7 @@ def test_figures_that_took_long_to_collect_are_as_old_as_their_collection(
     assert world.are_as_old_as(31, world.expired(**wanted))
     if restarted:
         return
-    assert world.core._hosts.silence("n3@pmem", clock()) < 10, "the agent was heard all the same"
+    assert world.core.hosts.silence("n3@pmem", clock()) < 10, "the agent was heard all the same"
 
 
 @pytest.mark.parametrize("age", [math.nan, math.inf, 1e300, -1e300, -math.inf])
@@ -273,7 +273,7 @@ def test_figures_get_older_while_reports_have_none_that_can_be_used(
     for seconds in (9, 10, 10):
         world.wait(seconds)
         world.report(free_capacity_gb="many")
-        heard = world.core._hosts.backend("n3@pmem")
+        heard = world.core.hosts.backend("n3@pmem")
         assert heard is not None
         wait_for(lambda heard=heard: heard.seq == world.seq, "the report has been applied")  # type: ignore[misc]
     assert world.ask(1, **wanted) == "n3@pmem"

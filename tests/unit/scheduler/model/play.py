@@ -79,7 +79,7 @@ class Play:
         self.world = World(pools, self.draw.choice(list(Calculation)), self.draw.randint(1, 3), engine, self)
         self.scheduler = self.world.schedulers[0]
         for name, specs in TYPES.items():
-            self.world.schedulers[0].core._database.run(
+            self.world.schedulers[0].core.database.run(
                 lambda session, name=name, specs=specs: volume_types.create(session, name, specs=specs)
             )
         for backend in self.world.agents:
@@ -350,7 +350,7 @@ class Play:
         backend = self.draw.choice(list(self.world.agents))
         state = self.draw.choice([BackendState.ENABLED, BackendState.ENABLED, *BackendState])
         message = SetBackendState(backend=backend, state=state)
-        self._plainly(self.scheduler, self.scheduler.core._operations.set_backend_state, message)
+        self._plainly(self.scheduler, self.scheduler.core.operations.set_backend_state, message)
 
     def repeat(self) -> None:
         """A request arrives once more, at any scheduler: the answer is the same, and nothing else happens."""
@@ -384,7 +384,7 @@ class Play:
 
     def _order(self, verb: str, message: Any) -> None:
         def ask(scheduler: Scheduler) -> Any:
-            return self._plainly(scheduler, getattr(scheduler.core._operations, verb), message)
+            return self._plainly(scheduler, getattr(scheduler.core.operations, verb), message)
 
         self._note(ask, ask(self.scheduler))
 

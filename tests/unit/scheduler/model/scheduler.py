@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One scheduler process: the real one, with its thread taking turns and its transactions watched."""
 
-import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -18,6 +17,8 @@ from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db.database import Database
 from tonnage.rpc.batching.command_sender import AgentMessages
+from tonnage.scheduler.claims.periodic_tasks import BackendMonitor
+from tonnage.scheduler.claims.sweep import Sweep
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
@@ -116,8 +117,7 @@ class Scheduler:
             thread=self.thread,
         )
         # Nothing is audited: a ledger in memory belongs to one thread, and is lost with the connections of others.
-        self.core._audit._worker._thread = threading.Thread()
-        self.core.start()
+        self.core.load()
 
     @property
     def busy(self) -> bool:
@@ -126,15 +126,18 @@ class Scheduler:
 
     @property
     def hosts(self) -> Any:
-        return self.core._hosts
+        return self.core.hosts
 
     def run_periodic_tasks(self) -> None:
         """Look for claims that nobody works on, and do what else is to be done now and then."""
-        self.core._sweep_timer.request()
-        # It has been listening all the time.
-        self.core._backend_monitor.last_round = self.clock()
+        for task in self.core.periodic_tasks.tasks:
+            if isinstance(task, Sweep):
+                task.timer.request()
+            if isinstance(task, BackendMonitor):
+                # It has been listening all the time.
+                task.last_round = self.clock()
         self.thread.busy = True
         try:
-            self.core._periodic_tasks.run()
+            self.core.periodic_tasks.run()
         finally:
             self.thread.busy = False

@@ -37,11 +37,11 @@ class Turns(DecisionThread):
     """A decision thread that works when :meth:`turn` is called. An error that nobody foresaw is raised there."""
 
     def __init__(self) -> None:
-        super().__init__(64, lambda: None)
+        super().__init__(64)
         self.jobs: list[_Job] = []
         self.busy = False
 
-    def start(self) -> None: ...
+    def start(self, housekeeping: Callable[[], None] | None = None) -> None: ...
 
     def stop(self) -> None: ...
 

@@ -195,7 +195,7 @@ class World:
 
     def place(self, scheduler: Scheduler, *work: Any) -> list[Any]:
         """Ask a scheduler for several things at once; errors that users may see are among the answers."""
-        waiting = [scheduler.thread.submit(scheduler.core._placer.place, item) for item in work]
+        waiting = [scheduler.thread.submit(scheduler.core.decisions.placer.place, item) for item in work]
         scheduler.thread.turn()
         return [each.exception() or each.result() for each in waiting]
 

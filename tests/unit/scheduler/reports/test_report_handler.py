@@ -102,14 +102,14 @@ def test_the_same_hello_twice_is_one_epoch_and_a_new_process_is_another(world: W
     [welcome] = world.registration.hellos([replace(hello, nonce="another")])
     assert welcome.epoch == 2  # type: ignore[union-attr]
     past = Outcome(backend=BACKEND, epoch=1, claim_id="x", ok=True, end_tick=1)
-    assert [receipt.accepted for receipt in world.report_handler.outcomes([past])] == [False]  # type: ignore[union-attr]
+    assert [receipt.accepted for receipt in world.outcome_handler.outcomes([past])] == [False]  # type: ignore[union-attr]
 
 
 def test_an_epoch_that_the_ledger_does_not_know_asks_for_a_hello(world: World) -> None:
     asked: list[str] = []
     world.rejoin = asked.append  # type: ignore[method-assign]
     world.deliver(replace(world.agent.look(), epoch=9))
-    [refused] = world.report_handler.outcomes([Outcome(backend=BACKEND, epoch=9, claim_id="x", ok=True, end_tick=1)])
+    [refused] = world.outcome_handler.outcomes([Outcome(backend=BACKEND, epoch=9, claim_id="x", ok=True, end_tick=1)])
     assert isinstance(refused, errors.Unavailable)
     assert asked == [BACKEND, BACKEND]
 
@@ -151,7 +151,7 @@ def test_bad_values_in_an_outcome_do_not_keep_a_claim_from_ending(world: World) 
         size_gb=float("nan"),
         message="\0\ud800" + "x" * 100_000,
     )
-    [receipt] = world.report_handler.outcomes([odd])
+    [receipt] = world.outcome_handler.outcomes([odd])
     assert receipt.accepted  # type: ignore[union-attr]
     [(status, reason)] = world.rows("SELECT status, status_reason FROM volumes")
     assert status == "error_extending"

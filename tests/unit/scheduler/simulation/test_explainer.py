@@ -134,7 +134,7 @@ def test_a_simulation_decides_as_the_scheduler_does(kinds: list[tuple[int, bool]
     world.report_all()
     scheduler = world.schedulers[0]
     core = scheduler.core
-    simulation = Simulation(scheduler.hosts.table.snapshot(), core._decisions.rules.current)
+    simulation = Simulation(scheduler.hosts.table.snapshot(), core.decisions.rules.current)
     for number, sizes in enumerate(asked):
         request_id = world.request_id()
         messages = [world.create_message(size, request_id=request_id) for size in sizes]

@@ -28,7 +28,7 @@ def world() -> World:
     }
     world = World(pools)
     for name, specs in TYPES.items():
-        world.schedulers[0].core._database.run(
+        world.schedulers[0].core.database.run(
             lambda session, name=name, specs=specs: volume_types.create(session, name, specs=specs)
         )
     world.settle()

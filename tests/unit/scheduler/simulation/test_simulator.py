@@ -23,7 +23,7 @@ from tonnage.scheduler.manager import SchedulerManager
 def judged(core: SchedulerManager) -> SchedulerManager:
     """A scheduler that keeps its pool within its limits."""
     conf = SimpleNamespace(over_provisioning_calculation=Calculation.CINDER)
-    rules = core._decisions.rules
+    rules = core.decisions.rules
     rules.apply(replace(rules.current, filters=FilterChain([CapacityFilter(conf)], Calculation.CINDER)))
     return core
 
