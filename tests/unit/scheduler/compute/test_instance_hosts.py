@@ -124,7 +124,7 @@ def test_while_nova_is_away_other_requests_do_not_wait(local: SchedulerManager, 
         nova.back.set()
         assert waiting.result().pool == POOL
     nova.back.clear()
-    local._decisions.instance_hosts._patience = 0.2
+    local.decisions.instance_hosts._patience = 0.2
     refusal = local.place(create(HERE)).refusal
     assert refusal is not None
     assert refusal.nearest.rejection.code == "compute_unavailable"
@@ -132,7 +132,7 @@ def test_while_nova_is_away_other_requests_do_not_wait(local: SchedulerManager, 
 
 
 def test_only_so_many_wait(local: SchedulerManager, nova: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local._decisions.instance_hosts, "_slots", threading.BoundedSemaphore(1))
+    monkeypatch.setattr(local.decisions.instance_hosts, "_slots", threading.BoundedSemaphore(1))
     nova.away.set()
     with futures.ThreadPoolExecutor() as threads:
         waiting = threads.submit(local.place, create(HERE))
@@ -240,7 +240,7 @@ def test_the_decision_thread_may_retry_to_its_end(local: SchedulerManager) -> No
         deadline = time.monotonic() + 10
         while not local._thread._stopping and time.monotonic() < deadline:
             time.sleep(0.01)
-        return [local._decisions.place_later(Retry("v")) for _ in items]
+        return [local.decisions.place_later(Retry("v")) for _ in items]
 
     ending = local._thread.submit(fails, None)
     local.stop()
