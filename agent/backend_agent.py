@@ -11,14 +11,13 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
-from tonnage.agent.backoff import FailureLog, retry
+from tonnage.agent.backoff import FailureLog, gap_after, retry
 from tonnage.agent.endpoint import AgentEndpoint
-from tonnage.agent.epoch import Epoch
 from tonnage.agent.listing_loop import ListingLoop
 from tonnage.agent.lock import BackendLock
-from tonnage.agent.operations import Operations
+from tonnage.agent.operations import Epoch, Operations
 from tonnage.agent.options import STOP_SECONDS, Settings
 from tonnage.agent.outbox import Outbox
 from tonnage.agent.snapshots import StorageSnapshots
@@ -53,23 +52,22 @@ class BackendAgent:
         self._settings = settings
         self._lock = BackendLock(settings.lock_folder, backend)
         self._scheduler = SchedulerClient(transport)
-        self._server = rpc.server(transport, rpc.TOPIC_AGENT, backend, AgentEndpoint(self))
-        self._serving = False
-        self._operations = Operations(
+        self.operations = Operations(
             driver, settings.threads, settings.record_seconds, self._on_outcome, self._on_crash
         )
+        self._server = rpc.server(transport, rpc.TOPIC_AGENT, backend, AgentEndpoint(self, self.operations))
+        self._serving = False
         self._snapshots = StorageSnapshots(
-            driver, self._operations, self._request_stamps, settings.quiet_wait, settings.quiet_look
+            driver, self.operations, self._scheduler, settings.quiet_wait, settings.quiet_look
         )
-        self._outbox = Outbox(backend, self._deliver, settings.backoff)
+        self.outbox = Outbox(backend, self._deliver, settings.backoff)
         self._listing_loop = ListingLoop(backend, self._send_listing, settings.listing_interval, settings.backoff)
         # The same during the life of this process, so that a repeated hello opens no new epoch.
         self._nonce = uuid.uuid4().hex
         self._epoch: Epoch | None = None
         self._failure_log = FailureLog(LOG)
-        # These have logs of their own, which a successful report does not end.
+        # It has a log of its own, which a successful report does not end.
         self._news_failure_log = FailureLog(LOG)
-        self._stamp_failure_log = FailureLog(LOG)
         # The backend has to say one hello for each request of one; start() counts as the first request.
         self._hello_lock = threading.Lock()
         self._hellos_requested = 1
@@ -97,7 +95,7 @@ class BackendAgent:
         except BaseException:
             self._lock.release()
             raise
-        self._outbox.start()
+        self.outbox.start()
         self._listing_loop.start()
         self._thread.start()
 
@@ -113,10 +111,6 @@ class BackendAgent:
         """
         self._interrupt_all()
         self._close(timeout)
-
-    def run(self, command: messages.Command) -> None:
-        """Accept a command."""
-        self._operations.submit(command)
 
     def report_now(self) -> None:
         """Report soon."""
@@ -161,7 +155,9 @@ class BackendAgent:
         settings = self._settings
         began = time.monotonic()
         since, self._busy_since = self._busy_since, None
-        busy_gap = settings.gap_after(0.0 if since is None else began - since)
+        busy_gap = gap_after(
+            0.0 if since is None else began - since, settings.polling_interval, settings.busy_gap, settings.longest_gap
+        )
         if self._wait_for_work(settings.polling_interval):
             if time.monotonic() - began < settings.busy_gap:
                 self._busy_since = began if since is None else since
@@ -192,7 +188,7 @@ class BackendAgent:
         """Wait until ``until``, while there are operations until ``until_if_busy``; both are monotonic times."""
         while not self._stopping.is_set():
             now = time.monotonic()
-            if now >= until_if_busy or (now >= until and not self._operations.in_hand()):
+            if now >= until_if_busy or (now >= until and not self.operations.in_hand()):
                 return
             self._stopping.wait(min(_STEP, until_if_busy - now))
 
@@ -207,8 +203,8 @@ class BackendAgent:
             self._interrupt.clear()
             if self._stopping.is_set():
                 return
-        self._operations.suspend()
-        while not self._operations.wait_idle(timeout=1.0):
+        self.operations.suspend()
+        while not self.operations.wait_idle(timeout=1.0):
             if self._stopping.is_set():
                 return
         welcome = retry(self._hello, self._log_join_failure, self._stopping, self._settings.backoff)
@@ -227,7 +223,7 @@ class BackendAgent:
         )
         if listing is None:
             return
-        self._operations.resume()
+        self.operations.resume()
         receipt = retry(
             lambda: self._scheduler.listing(listing), self._log_join_failure, self._interrupt, self._settings.backoff
         )
@@ -241,9 +237,9 @@ class BackendAgent:
         if self._epoch is not None and self._epoch.number == number:
             LOG.info("Backend %s stays in epoch %d", self.backend, number)
             return
-        self._outbox.clear()
+        self.outbox.clear()
         self._epoch = Epoch(number)
-        self._operations.begin_epoch(self._epoch)
+        self.operations.begin_epoch(self._epoch)
         LOG.info("Backend %s begins epoch %d", self.backend, number)
 
     def _serve(self) -> None:
@@ -275,18 +271,6 @@ class BackendAgent:
         if not self._scheduler.listing(listing).accepted:
             self._check_superseded(epoch.number)
 
-    def _request_stamps(self, storages: Collection[str]) -> Mapping[str, int]:
-        query = messages.StampQuery(backend=self.backend, storage_ids=sorted(storages))
-        try:
-            stamps = self._scheduler.stamps(query)
-        except errors.TonnageError as error:
-            self._stamp_failure_log.failed(
-                f"Backend {self.backend} reports without stamps of its storages: {error.message}"
-            )
-            return {}
-        self._stamp_failure_log.recovered(f"Backend {self.backend} has stamps of its storages again")
-        return stamps
-
     def _report(self) -> float:
         """Send one report and return how many seconds the driver needed for it.
 
@@ -315,14 +299,14 @@ class BackendAgent:
         self._failure_log.failed(f"Backend {self.backend} cannot join yet and keeps trying: {error}")
 
     def _on_outcome(self, outcome: messages.Outcome) -> None:
-        self._outbox.put(outcome)
+        self.outbox.put(outcome)
         self._wake.set()
 
     def _deliver(self, outcomes: Sequence[messages.Outcome]) -> None:
         """Send outcomes. It raises an exception if they have to be sent again, which is safe."""
         for outcome, receipt in zip(outcomes, self._scheduler.outcomes(outcomes), strict=True):
             if receipt.accepted:
-                self._operations.acknowledge(outcome.claim_id)
+                self.operations.acknowledge(outcome.claim_id)
             else:
                 self._check_superseded(outcome.epoch)
 
@@ -362,7 +346,7 @@ class BackendAgent:
             self._interrupt.set()
         self._wake.set()
         self._listing_loop.stop()
-        self._operations.stop()
+        self.operations.stop()
 
     def _close(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
@@ -375,14 +359,14 @@ class BackendAgent:
             if self._serving:
                 self._server.stop()
                 self._server.wait()
-            idle = self._operations.wait_idle(max(0.0, deadline - time.monotonic()))
+            idle = self.operations.wait_idle(max(0.0, deadline - time.monotonic()))
             if self.failure is None:
                 # Also the outcomes that a worker has not put there yet, and at once those that wait for an attempt.
-                for outcome in self._operations.unacknowledged():
-                    self._outbox.put(outcome)
-                self._outbox.flush(min(_FLUSH_SECONDS, max(0.0, deadline - time.monotonic())))
-            self._outbox.close()
-            self._operations.close()
+                for outcome in self.operations.unacknowledged():
+                    self.outbox.put(outcome)
+                self.outbox.flush(min(_FLUSH_SECONDS, max(0.0, deadline - time.monotonic())))
+            self.outbox.close()
+            self.operations.close()
             if idle:
                 self._lock.release()
             else:

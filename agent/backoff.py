@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Repetition of failing calls: growing pauses, and few log lines about a failure that lasts."""
+"""Pauses between reports and between attempts, and few log lines about a failure that lasts."""
 
 import logging
 import threading
@@ -25,6 +25,15 @@ class BackOff:
     def after(self, attempts: int) -> float:
         """Return the pause in seconds after that many attempts."""
         return float(min(self.longest, self.first * 2 ** min(attempts - 1, 32)))
+
+
+def gap_after(busy_seconds: float, polling_interval: float, shortest: float, longest: float) -> float:
+    """Return the seconds between two reports of a backend that was busy for so many seconds.
+
+    It is a fifth of that time, within limits: an operator with a short polling interval expects frequent reports and
+    has a short service_down_time, so it is at most a fifth of the interval.
+    """
+    return max(shortest, min(busy_seconds / 5, polling_interval / 5, longest))
 
 
 class FailureLog:

@@ -18,6 +18,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tonnage.agent.operations import Operations
 from tonnage.capacity import errors
 from tonnage.rpc import serialization
 from tonnage.rpc.messages import Command, SharedStorages
@@ -33,11 +34,9 @@ class _UncheckedCommands:
 
 
 class Handler(Protocol):
-    """The receiver of the decoded messages."""
+    """The receiver of the decoded messages that are not commands."""
 
     backend: str
-
-    def run(self, command: Command) -> None: ...
 
     def report_now(self) -> None: ...
 
@@ -51,8 +50,9 @@ class Handler(Protocol):
 class AgentEndpoint:
     """Decodes messages and passes them on at once: all longer work runs on other threads."""
 
-    def __init__(self, agent: Handler) -> None:
+    def __init__(self, agent: Handler, operations: Operations) -> None:
         self._agent = agent
+        self._operations = operations
 
     def run(self, context: Any, message: Any) -> None:
         """Accept commands."""
@@ -67,7 +67,7 @@ class AgentEndpoint:
             except errors.InvalidInput as error:
                 LOG.warning("Backend %s ignores a command: %s", self._agent.backend, error.message)
                 continue
-            self._agent.run(command)
+            self._operations.submit(command)
 
     def report_now(self, context: Any) -> None:
         """Request a report soon."""

@@ -6,6 +6,7 @@ also if the volume has copies in several pools; operations of different volumes 
 answered from the record of its outcome.
 """
 
+import itertools
 import logging
 import threading
 import time
@@ -15,7 +16,6 @@ from concurrent import futures
 from dataclasses import dataclass
 
 from tonnage.agent import execution
-from tonnage.agent.epoch import Epoch
 from tonnage.drivers.base import Driver
 from tonnage.rpc.messages import Command, Outcome, Verb
 
@@ -23,6 +23,31 @@ LOG = logging.getLogger(__name__)
 
 #: Number of recent operations whose durations tell how long the next one may take.
 _RECENT = 32
+
+
+class Epoch:
+    """The clock of one epoch: ticks and numbers of reports. Each is given once and they only grow. Thread-safe.
+
+    No wall clock orders what happens on a backend. Within an epoch, which the ledger gives, the agent counts ticks: a
+    report takes one before the driver looks, an operation takes one after it has ended. So an operation with a lower
+    tick than a report's had ended before the driver looked, and is contained in its figures.
+    """
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self._ticks = itertools.count(1)
+        self._reports = itertools.count(1)
+        self._lock = threading.Lock()
+
+    def tick(self) -> int:
+        """Take the next tick."""
+        with self._lock:
+            return next(self._ticks)
+
+    def begin_report(self) -> tuple[int, int]:
+        """Return the number of the next report and the tick that it covers; call this before the driver looks."""
+        with self._lock:
+            return next(self._reports), next(self._ticks)
 
 
 @dataclass(slots=True)
@@ -92,7 +117,8 @@ class Operations:
         self._pool = futures.ThreadPoolExecutor(threads, thread_name_prefix=f"{driver.backend} operation")
         # Guards the fields below; notified when an operation has ended.
         self._changed = threading.Condition()
-        self._suspended = True
+        #: Whether no operation begins.
+        self.suspended = True
         self._stopped = False
         self._epoch: Epoch | None = None
         self._queues: dict[str, deque[Command]] = {}
@@ -118,12 +144,12 @@ class Operations:
     def suspend(self) -> None:
         """Begin no operation; commands are still accepted and wait."""
         with self._changed:
-            self._suspended = True
+            self.suspended = True
 
     def stop(self) -> None:
         """Begin no operation any more."""
         with self._changed:
-            self._suspended = self._stopped = True
+            self.suspended = self._stopped = True
 
     def wait_idle(self, timeout: float) -> bool:
         """Wait at most ``timeout`` seconds until no operation runs; return whether that is so."""
@@ -144,7 +170,7 @@ class Operations:
         with self._changed:
             if self._stopped:
                 return
-            self._suspended = False
+            self.suspended = False
             for volume_id in self._queues:
                 self._start(volume_id)
 
@@ -179,7 +205,22 @@ class Operations:
                 )
                 return
             record = self._records.get(command.claim_id)
-            outcome = self._accept(command, epoch) if record is None else record.outcome
+            if record is None:
+                record = self._records[command.claim_id] = _Record(command)
+                if command.verb in execution.REMOVING:
+                    self._removals.add(command)
+                elif command in self._removals:
+                    message = (
+                        f"volume {command.volume_id} has been deleted from pool {self._driver.backend}#{command.pool}"
+                    )
+                    result = execution.OperationResult(ok=False, size_gb=0.0, clean=True, message=message)
+                    record.outcome = self._outcome(command, result, epoch.tick())
+                    self._unacknowledged[command.claim_id] = record.outcome
+                if record.outcome is None:
+                    self._queues.setdefault(command.volume_id, deque()).append(command)
+                    if not self.suspended:
+                        self._start(command.volume_id)
+            outcome = record.outcome
         if outcome is not None:
             self._on_outcome(outcome)
 
@@ -199,20 +240,6 @@ class Operations:
         self.stop()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _accept(self, command: Command, epoch: Epoch) -> Outcome | None:
-        record = self._records[command.claim_id] = _Record(command)
-        if command.verb in execution.REMOVING:
-            self._removals.add(command)
-        elif command in self._removals:
-            message = f"volume {command.volume_id} has been deleted from pool {self._driver.backend}#{command.pool}"
-            result = execution.OperationResult(ok=False, size_gb=0.0, clean=True, message=message)
-            record.outcome = self._unacknowledged[command.claim_id] = self._outcome(command, result, epoch.tick())
-            return record.outcome
-        self._queues.setdefault(command.volume_id, deque()).append(command)
-        if not self._suspended:
-            self._start(command.volume_id)
-        return None
-
     def _start(self, volume_id: str) -> None:
         self._pool.submit(self._work, volume_id).add_done_callback(self._check_worker)
 
@@ -224,14 +251,23 @@ class Operations:
         with self._changed:
             queue = self._queues.get(volume_id)
             # A surplus call is harmless: the end of an operation starts the next one of its volume.
-            if self._suspended or not queue or volume_id in self._running or self._epoch is None:
+            if self.suspended or not queue or volume_id in self._running or self._epoch is None:
                 return
             command = self._running[volume_id] = queue.popleft()
             self._begun[volume_id] = time.monotonic()
             epoch = self._epoch
         result = execution.execute(self._driver, command)
         outcome = self._outcome(command, result, epoch.tick())
-        self._log(command, outcome)
+        LOG.info(
+            "[%s] %s volume %s in pool %s#%s, claim %s: %s",
+            command.request_id,
+            command.verb,
+            command.volume_id,
+            self._driver.backend,
+            command.pool,
+            command.claim_id,
+            f"done, {outcome.size_gb:g} GiB" if outcome.ok else f"failed: {outcome.message}",
+        )
         with self._changed:
             self._records[command.claim_id].outcome = self._unacknowledged[command.claim_id] = outcome
             if not outcome.ok:
@@ -240,7 +276,7 @@ class Operations:
             self._durations.append(time.monotonic() - self._begun.pop(volume_id))
             if not queue:
                 del self._queues[volume_id]
-            elif not self._suspended:
+            elif not self.suspended:
                 self._start(volume_id)
             self._changed.notify_all()
         self._on_outcome(outcome)
@@ -255,16 +291,4 @@ class Operations:
             size_gb=result.size_gb,
             clean=result.clean,
             message=result.message,
-        )
-
-    def _log(self, command: Command, outcome: Outcome) -> None:
-        LOG.info(
-            "[%s] %s volume %s in pool %s#%s, claim %s: %s",
-            command.request_id,
-            command.verb,
-            command.volume_id,
-            self._driver.backend,
-            command.pool,
-            command.claim_id,
-            f"done, {outcome.size_gb:g} GiB" if outcome.ok else f"failed: {outcome.message}",
         )

@@ -68,14 +68,6 @@ class Settings:
     record_seconds: float = 600.0
     backoff: BackOff = field(default_factory=BackOff)
 
-    def gap_after(self, busy_seconds: float) -> float:
-        """Return the seconds between two reports of a backend that was busy for so many seconds.
-
-        It is a fifth of that time, within limits: an operator with a short polling interval expects frequent reports
-        and has a short service_down_time, so it is at most a fifth of the interval.
-        """
-        return max(self.busy_gap, min(busy_seconds / 5, self.polling_interval / 5, self.longest_gap))
-
 
 def register(conf: cfg.ConfigOpts) -> None:
     """Register the options of the agent."""

@@ -72,7 +72,8 @@ class Outbox:
                 queued = self._outcomes[outcome.claim_id] = _QueuedOutcome(outcome, 0.0)
             if not queued.sending:
                 self._enqueue(queued, max(time.monotonic(), self._last_sent + _LINGER_SECONDS))
-        self._wake()
+        for worker in self._workers:
+            worker.wake()
 
     def clear(self) -> None:
         """Drop all outcomes: their epoch has ended."""
@@ -90,10 +91,6 @@ class Outbox:
         """Send nothing more. Calls that are under way end by themselves."""
         for worker in self._workers:
             worker.stop(timeout=0.0)
-
-    def _wake(self) -> None:
-        for worker in self._workers:
-            worker.wake()
 
     def _enqueue(self, queued: _QueuedOutcome, due: float) -> None:
         queued.due = due
@@ -132,6 +129,7 @@ class Outbox:
 
     def _settle(self, batch: Sequence[_QueuedOutcome], failure: Exception | None) -> None:
         with self._changed:
+            recovers = failure is None and self._max_batch < _MAX_BATCH
             self._max_batch = min(_MAX_BATCH, self._max_batch * 2) if failure is None else max(1, len(batch) // 8)
             for queued in batch:
                 queued.sending = False
@@ -143,10 +141,11 @@ class Outbox:
                 else:
                     self._enqueue(queued, time.monotonic() + self._backoff.after(queued.attempts))
             self._changed.notify_all()
-        if failure is None:
+        if recovers:
             self._failure_log.recovered(f"Backend {self._backend}: outcomes are delivered again")
-        else:
-            self._wake()
+        if failure is not None:
+            for worker in self._workers:
+                worker.wake()
             self._failure_log.failed(
                 f"Backend {self._backend}: an outcome could not be delivered and is kept: {failure}"
             )

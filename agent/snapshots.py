@@ -3,16 +3,26 @@
 
 import contextlib
 import dataclasses
+import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from typing import Protocol
 
 from tonnage.agent import audit_snapshot
-from tonnage.agent.epoch import Epoch
-from tonnage.agent.operations import Operations
+from tonnage.agent.backoff import FailureLog
+from tonnage.agent.operations import Epoch, Operations
 from tonnage.capacity import errors, plugin_errors
 from tonnage.drivers.base import Driver
 from tonnage.rpc import messages
+
+LOG = logging.getLogger(__name__)
+
+
+class StampSource(Protocol):
+    """The part of :class:`~tonnage.rpc.scheduler_client.SchedulerClient` that gives stamps."""
+
+    def stamps(self, query: messages.StampQuery) -> Mapping[str, int]: ...
 
 
 class StorageSnapshots:
@@ -22,7 +32,7 @@ class StorageSnapshots:
     report waits for running operations to end, if recent operations took less; ``quiet_look`` how many seconds new
     operations wait for the driver to collect the figures.
 
-    ``request_stamps`` asks the schedulers for stamps of storages and returns none if it cannot. Stamps are taken only
+    It asks the schedulers for stamps of storages, and reports without them if there is no answer. Stamps are taken only
     of storages that other backends share: a report contains a claim of another backend only if its stamp tells so, and
     a report without a stamp contains none. Schedulers tell which storages are shared.
     """
@@ -31,13 +41,14 @@ class StorageSnapshots:
         self,
         driver: Driver,
         operations: Operations,
-        request_stamps: Callable[[Collection[str]], Mapping[str, int]],
+        scheduler: StampSource,
         quiet_wait: float,
         quiet_look: float,
     ) -> None:
         self._driver = driver
         self._operations = operations
-        self._request_stamps = request_stamps
+        self._scheduler = scheduler
+        self._stamp_failure_log = FailureLog(LOG)
         self._quiet_wait = quiet_wait
         self._quiet_look = quiet_look
         self._sharing = threading.Lock()
@@ -85,6 +96,17 @@ class StorageSnapshots:
             in_hand=self._operations.in_hand(since=began),
             audit_snapshots=snapshots,
         )
+
+    def _request_stamps(self, storage_ids: Collection[str]) -> Mapping[str, int]:
+        """Return stamps of storages, none if the schedulers do not answer."""
+        backend = self._driver.backend
+        try:
+            stamps = self._scheduler.stamps(messages.StampQuery(backend=backend, storage_ids=sorted(storage_ids)))
+        except errors.TonnageError as error:
+            self._stamp_failure_log.failed(f"Backend {backend} reports without stamps of its storages: {error.message}")
+            return {}
+        self._stamp_failure_log.recovered(f"Backend {backend} has stamps of its storages again")
+        return stamps
 
     def _collect(self, epoch: Epoch) -> messages.BackendReport:
         """Return a report without stamps, of a moment without operations if there is one soon.

@@ -763,8 +763,8 @@ MUTATIONS = (
     Mutation(
         "An agent executes one operation at a time for each volume.",
         "agent/operations.py",
-        "if self._suspended or not queue or volume_id in self._running or self._epoch is None:",
-        "if self._suspended or not queue or self._epoch is None:",
+        "if self.suspended or not queue or volume_id in self._running or self._epoch is None:",
+        "if self.suspended or not queue or self._epoch is None:",
         (OPERATIONS,),
     ),
     Mutation(
@@ -791,13 +791,13 @@ MUTATIONS = (
     Mutation(
         "An agent creates nothing for a deleted volume.",
         "agent/operations.py",
-        "        elif command in self._removals:\n",
-        "        elif False:\n",
+        "                elif command in self._removals:\n",
+        "                elif False:\n",
         (OPERATIONS,),
     ),
     Mutation(
         "An agent takes the tick of a report before the snapshot.",
-        "agent/epoch.py",
+        "agent/operations.py",
         "return next(self._reports), next(self._ticks)",
         "return next(self._reports), next(self._ticks) + 3",
         (MODEL,),

@@ -14,7 +14,7 @@ import pytest
 from tests.unit.agent import fakes
 from tests.unit.agent.fakes import command, eventually
 from tonnage.agent.backend_agent import BackendAgent
-from tonnage.agent.options import Settings
+from tonnage.agent.backoff import gap_after
 from tonnage.capacity import errors
 from tonnage.rpc import messages, serialization, transport
 from tonnage.rpc.batching.command_sender import AgentClient
@@ -31,7 +31,7 @@ def one_runs_one_waits(agent: BackendAgent, driver: fakes.GatedDriver, client: A
     client.run(BACKEND, [command("c1", "v1")])
     client.run(BACKEND, [command("c2", "v1", Verb.EXTEND, size_gb=5)])
     driver.await_entry("create v1")
-    eventually(lambda: len(agent._operations.in_hand()) == 2)
+    eventually(lambda: len(agent.operations.in_hand()) == 2)
     return open_create
 
 
@@ -113,7 +113,7 @@ def test_no_operation_begins_before_the_listing_which_names_the_commands_that_wa
     agent.start()
     driver.await_entry("list")
     client.run(BACKEND, [command("c1", "v1")])
-    eventually(agent._operations.in_hand)
+    eventually(agent.operations.in_hand)
     assert "create v1" not in driver.calls
     open_list()
     assert eventually(lambda: scheduler.listings)[0].in_hand == ["c1"]
@@ -207,8 +207,7 @@ def test_a_backend_that_stays_busy_reports_less_often(
     ("polling_interval", "gaps"), [(20, [1, 1, 2, 3, 3]), (10, [1, 1, 2, 2, 2]), (1, [1, 1, 1, 1, 1])]
 )
 def test_busy_backends_report_often_where_idle_ones_do(polling_interval: float, gaps: list[float]) -> None:
-    settings = Settings(availability_zone="", driver_name="", lock_folder="", polling_interval=polling_interval)
-    assert [settings.gap_after(seconds) for seconds in (0, 1, 10, 15, 60)] == gaps
+    assert [gap_after(seconds, polling_interval, 1, 3) for seconds in (0, 1, 10, 15, 60)] == gaps
 
 
 def test_a_report_waits_for_short_operations_and_carries_unacknowledged_outcomes(
@@ -222,7 +221,7 @@ def test_a_report_waits_for_short_operations_and_carries_unacknowledged_outcomes
     client.run(BACKEND, [command("c1", "v1")])
     driver.await_entry("create v1")
     client.report_now(BACKEND)
-    eventually(lambda: agent._operations._suspended)
+    eventually(lambda: agent.operations.suspended)
     time.sleep(0.1)
     open_create()
     report = eventually(lambda: scheduler.reports[1:])[0]
@@ -230,7 +229,7 @@ def test_a_report_waits_for_short_operations_and_carries_unacknowledged_outcomes
     assert [(outcome.claim_id, outcome.ok) for outcome in report.ended] == [("c1", True)]
     assert report.covers > report.ended[0].end_tick
     scheduler.outcome_of("c1")
-    eventually(lambda: not agent._outbox._outcomes)  # it knows that it has arrived
+    assert agent.outbox.flush(fakes.DEADLINE)  # it knows that it has arrived
     client.report_now(BACKEND)
     eventually(lambda: scheduler.reports[-1].ended == [])
 
@@ -239,7 +238,7 @@ def test_a_report_does_not_wait_for_long_operations(
     make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
 ) -> None:
     agent = make(quiet_wait=2 * fakes.DEADLINE)
-    agent._operations._durations.append(3 * fakes.DEADLINE)
+    agent.operations._durations.append(3 * fakes.DEADLINE)
     agent.start()
     eventually(lambda: scheduler.reports)
     open_create = one_runs_one_waits(agent, driver, client)
@@ -269,7 +268,7 @@ def test_a_repeated_command_runs_once_and_is_answered_from_the_record(
     driver.await_entry("create")
     open_create()
     first = scheduler.outcome_of("c1")
-    eventually(lambda: not agent._outbox._outcomes)
+    assert agent.outbox.flush(fakes.DEADLINE)
     client.run(BACKEND, [command("c1", "v1")])
     eventually(lambda: len(scheduler.outcomes_received) == 2)
     assert scheduler.outcomes_received[1] == first
@@ -307,7 +306,7 @@ def test_an_outcome_is_sent_until_a_scheduler_takes_it(
     scheduler.failures["outcomes"] = [fakes.TROUBLE] * 4
     client.run(BACKEND, [command("c1", "v1")])
     scheduler.outcome_of("c1")
-    eventually(lambda: not agent._outbox._outcomes)
+    assert agent.outbox.flush(fakes.DEADLINE)
     assert len(scheduler.outcomes_received) == 1
     complaints = [record.message for record in caplog.records if "could not be delivered" in record.message]
     assert len(complaints) == 1
@@ -544,7 +543,7 @@ def test_commands_that_wait_are_kept_if_the_epoch_stays_the_same(
 ) -> None:
     open_create = one_runs_one_waits(agent, driver, client)
     client.rejoin(BACKEND)
-    eventually(lambda: agent._hellos_requested == 2 and agent._operations._suspended)
+    eventually(lambda: agent._hellos_requested == 2 and agent.operations.suspended)
     open_create()
     assert scheduler.outcome_of("c2").ok
     listing = eventually(lambda: scheduler.listings[1:])[0]
@@ -558,7 +557,7 @@ def test_a_new_epoch_begins_when_all_of_the_old_one_has_ended_and_drops_the_rest
     open_create = one_runs_one_waits(agent, driver, client)
     scheduler.epoch, scheduler.nonce = 6, "somebody else's"
     client.rejoin(BACKEND)
-    eventually(lambda: agent._hellos_requested == 2 and agent._operations._suspended)
+    eventually(lambda: agent._hellos_requested == 2 and agent.operations.suspended)
     assert len(scheduler.hellos) == 1  # not while something of the old epoch runs
     open_create()
     listing = eventually(lambda: scheduler.listings[1:])[0]
@@ -581,7 +580,7 @@ def test_a_ledger_that_lost_the_epoch_makes_it_rejoin_and_the_outcome_arrives(
     eventually(
         lambda: [outcome for outcome in scheduler.outcomes_received if scheduler.epoch == 1 == outcome.epoch][1:]
     )
-    eventually(lambda: not agent._outbox._outcomes)
+    assert agent.outbox.flush(fakes.DEADLINE)
     assert agent.failure is None
 
 
@@ -712,9 +711,9 @@ def test_stopping_lets_operations_end_and_tells_of_them(
 def test_stopping_tells_of_an_operation_whose_worker_has_not_come_to_it_yet(
     agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent._operations, "_on_outcome", lambda outcome: None)
+    monkeypatch.setattr(agent.operations, "_on_outcome", lambda outcome: None)
     client.run(BACKEND, [command("c1", "v1")])
-    eventually(agent._operations.unacknowledged)
+    eventually(agent.operations.unacknowledged)
     agent.stop()
     assert [outcome.claim_id for outcome in scheduler.outcomes_received] == ["c1"]
 

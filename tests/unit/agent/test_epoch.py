@@ -3,7 +3,7 @@
 
 from concurrent import futures
 
-from tonnage.agent.epoch import Epoch
+from tonnage.agent.operations import Epoch
 
 
 def test_ticks_are_given_once_and_reports_take_them_too() -> None:

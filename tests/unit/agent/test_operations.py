@@ -8,8 +8,7 @@ import pytest
 
 from tests.unit.agent import fakes
 from tests.unit.agent.fakes import command, eventually
-from tonnage.agent.epoch import Epoch
-from tonnage.agent.operations import Operations
+from tonnage.agent.operations import Epoch, Operations
 from tonnage.capacity import errors
 from tonnage.rpc.messages import Command, Outcome, Source, Verb
 

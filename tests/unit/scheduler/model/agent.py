@@ -2,13 +2,12 @@
 """One agent process: the real operations and looks, with its threads taking turns."""
 
 import uuid
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable
 
 from tests.unit.scheduler.model.storage import Fate, ModelDriver
 from tests.unit.scheduler.model.turns import Workers
-from tonnage.agent.epoch import Epoch
-from tonnage.agent.operations import Operations
-from tonnage.agent.snapshots import StorageSnapshots
+from tonnage.agent.operations import Epoch, Operations
+from tonnage.agent.snapshots import StampSource, StorageSnapshots
 from tonnage.rpc.messages import BackendReport, Command, Hello, Listing, Outcome
 
 #: Longer than anything here takes.
@@ -16,7 +15,7 @@ _NEVER = 1e6
 
 
 class Agent:
-    """An agent process. ``send`` puts an outcome on the bus, ``stamp`` asks a scheduler for stamps.
+    """An agent process. ``send`` puts an outcome on the bus, ``scheduler`` gives stamps.
 
     It joins in steps, as a real one does: hello, list, and only once that was acknowledged it reports.
     """
@@ -25,7 +24,7 @@ class Agent:
         self,
         driver: ModelDriver,
         send: Callable[[Outcome], None],
-        stamp: Callable[[Collection[str]], Mapping[str, int]],
+        scheduler: StampSource,
     ) -> None:
         self.backend = driver.backend
         self.driver = driver
@@ -38,7 +37,7 @@ class Agent:
         self.workers = Workers()
         self.operations = Operations(driver, 1, _NEVER, send, self._crashed)
         self.operations._pool = self.workers  # type: ignore[assignment]
-        self.snapshots = StorageSnapshots(driver, self.operations, stamp, 0.0, _NEVER)
+        self.snapshots = StorageSnapshots(driver, self.operations, scheduler, 0.0, _NEVER)
 
     def hello(self) -> Hello:
         """Introduce the process; the same each time."""

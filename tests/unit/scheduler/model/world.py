@@ -3,7 +3,7 @@
 
 import itertools
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -103,7 +103,7 @@ class World:
     def start_agent(self, backend: str) -> Agent:
         """Start an agent process in place of the one that was there."""
         agent = self.agents[backend] = Agent(
-            self.drivers[backend], lambda outcome: self.bus.append(Letter(outcome)), self._stamp
+            self.drivers[backend], lambda outcome: self.bus.append(Letter(outcome)), self
         )
         return agent
 
@@ -131,10 +131,11 @@ class World:
         """Return a scheduler that is not in the middle of something."""
         return next(scheduler for scheduler in self.schedulers if not scheduler.busy)
 
-    def _stamp(self, storages: Collection[str]) -> Mapping[str, int]:
+    def stamps(self, query: StampQuery) -> Mapping[str, int]:
+        """Answer an agent as the schedulers do."""
         if self.stamps_fail:
             return {}
-        return self.idle_scheduler().core.stamps(StampQuery(backend="", storage_ids=sorted(storages)))
+        return self.idle_scheduler().core.stamps(StampQuery(backend="", storage_ids=query.storage_ids))
 
     # The bus.
 
