@@ -2,14 +2,13 @@
 """``tonnage explain`` finds a scheduler by the configuration alone and agrees with the real decision."""
 
 import json
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.functional.conftest import Deploy
-from tests.functional.deployment import COMMANDS, Deployment
+from tests.functional.deployment import Deployment, run_program
 from tests.servers.base import wait_for
 
 BACKENDS: dict[str, dict[str, Any]] = {
@@ -25,11 +24,10 @@ def tonnage(deploy: Deploy) -> Iterator[Deployment]:
 
 
 def run(tonnage: Deployment, *arguments: object, status: int = 0) -> Any:
-    command = [COMMANDS / "tonnage", "--config-file", tonnage.conf, *map(str, arguments), "--json"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=90)
-    assert ended.returncode == status, ended.stdout + ended.stderr
-    assert "Traceback" not in ended.stderr
-    return json.loads(ended.stdout) if ended.stdout else ended.stderr
+    ended = run_program("tonnage", "--config-file", tonnage.conf, *map(str, arguments), "--json")
+    assert ended.code == status, ended.output + ended.error
+    assert "Traceback" not in ended.error
+    return json.loads(ended.output) if ended.output else ended.error
 
 
 #: All deployments show the same; the normal suite has the one with the most processes.

@@ -1,18 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-manage`` and ``tonnage-status`` as processes on real databases."""
+"""``tonnage-manage`` and ``tonnage-status`` on real databases: forked processes, and one program of each."""
 
 import dataclasses
 import json
 import pathlib
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from tests.functional.deployment import CommandResult, run_program
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity.reports import audit_rules
 from tonnage.capacity.request import Provisioning
@@ -21,7 +20,7 @@ from tonnage.ledger.db import database, schema
 from tonnage.ledger.inventory import heartbeats
 from tonnage.rpc.messages import AuditSnapshot
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+Run = Callable[..., CommandResult]
 
 _HEAVY = pytest.mark.heavy
 #: For tests of commands. Other tests run the statements of the ledger on each database.
@@ -38,13 +37,10 @@ def run(database_url: str, tmp_path: pathlib.Path) -> Run:
     conf = tmp_path / "tonnage.conf"
     conf.write_text(f"[database]\nconnection = {database_url}\n", encoding="utf-8")
 
-    def command(program: str, *arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-        path = pathlib.Path(sys.executable).with_name(program)
-        ended = subprocess.run(
-            [path, "--config-file", conf, *arguments], capture_output=True, text=True, check=False, timeout=60
-        )
-        assert ended.returncode == status, ended.stdout + ended.stderr
-        assert "Traceback" not in ended.stderr
+    def command(program: str, *arguments: str, status: int = 0, forked: bool = True) -> CommandResult:
+        ended = run_program(program, "--config-file", conf, *arguments, environment=None if forked else {})
+        assert ended.code == status, ended.output + ended.error
+        assert "Traceback" not in ended.error
         return ended
 
     return command
@@ -59,17 +55,17 @@ def world(database_url: str) -> Iterator[World]:
     engine.dispose()
 
 
-def results(run: Run, status: int) -> dict[str, Any]:
-    told = json.loads(run("tonnage-status", "upgrade", "check", "--json", status=status).stdout)
+def results(run: Run, status: int, *, forked: bool = True) -> dict[str, Any]:
+    told = json.loads(run("tonnage-status", "upgrade", "check", "--json", status=status, forked=forked).output)
     return {check["check"]: check for check in told["checks"]}
 
 
 def test_the_schema_is_checked_before_and_after_a_sync(run: Run) -> None:
-    assert re.search("revision none|no database", run("tonnage-manage", "db", "check", status=3).stdout)
+    assert re.search("revision none|no database", run("tonnage-manage", "db", "check", status=3).output)
     assert list(results(run, status=2)) == ["Database schema"]
-    run("tonnage-manage", "db", "sync")
+    run("tonnage-manage", "db", "sync", forked=False)
     run("tonnage-manage", "db", "check")
-    assert results(run, status=1)["Database schema"]["result"] == 0
+    assert results(run, status=1, forked=False)["Database schema"]["result"] == 0
 
 
 @on_one_database
@@ -90,25 +86,25 @@ def test_the_upgrade_check_shows_schedulers_with_different_rules(run: Run, world
 def test_a_backend_is_disabled_drained_and_enabled(run: Run, world: World) -> None:
     generation = world.rows("SELECT generation FROM pools")
     run("tonnage-manage", "backend", "disable", BACKEND, "--reason", "new disks")
-    [row] = json.loads(run("tonnage-manage", "backend", "list", "--json").stdout)
+    [row] = json.loads(run("tonnage-manage", "backend", "list", "--json").output)
     assert (row["name"], row["state"], row["reason"]) == (BACKEND, "disabled", "new disks")
     assert world.rows("SELECT generation FROM pools") != generation, "decisions on the enabled backend are still valid"
     run("tonnage-manage", "backend", "drain", BACKEND)
-    assert json.loads(run("tonnage-manage", "backend", "list", "--json").stdout)[0]["state"] == "draining"
+    assert json.loads(run("tonnage-manage", "backend", "list", "--json").output)[0]["state"] == "draining"
     run("tonnage-manage", "backend", "enable", BACKEND)
-    assert "enabled" in run("tonnage-manage", "backend", "list").stdout
-    told = run("tonnage-manage", "backend", "disable", "no@where", status=1).stderr
+    assert "enabled" in run("tonnage-manage", "backend", "list").output
+    told = run("tonnage-manage", "backend", "disable", "no@where", status=1).error
     assert "backend no@where could not be found" in told
 
 
 def test_a_lost_backend_is_removed(run: Run, world: World) -> None:
     world.create(3, 4)
     world.settle()
-    told = run("tonnage-manage", "backend", "remove", BACKEND, "--volumes-are-lost", status=1).stderr
+    told = run("tonnage-manage", "backend", "remove", BACKEND, "--volumes-are-lost", status=1).error
     assert "stop its agent first" in told
     silent = sa.update(models.Backend).values(last_report_at=sa.text("'2000-01-01 00:00:00'"))
     world.database.run(lambda session: session.execute(silent) and None)
-    told = run("tonnage-manage", "backend", "remove", BACKEND, "--volumes-are-lost").stdout
+    told = run("tonnage-manage", "backend", "remove", BACKEND, "--volumes-are-lost").output
     assert "2 volume(s) are in error" in told
     assert world.rows("SELECT status, pool_id FROM volumes") == [("error", None)] * 2
     assert world.rows("SELECT status_reason FROM volumes")[0][0].startswith(
@@ -129,7 +125,7 @@ def test_a_lost_backend_is_removed(run: Run, world: World) -> None:
 def test_an_unreachable_database_is_reported_in_one_line(run: Run, tmp_path: pathlib.Path) -> None:
     conf = tmp_path / "away.conf"
     conf.write_text("[database]\nconnection = postgresql+psycopg://nobody@127.0.0.1:1/none\n", encoding="utf-8")
-    told = run("tonnage-status", "--config-file", str(conf), "upgrade", "check", status=255).stderr
+    told = run("tonnage-status", "--config-file", str(conf), "upgrade", "check", status=255).error
     assert told.startswith("tonnage-status: the database that [database] connection names cannot be used")
     assert told.count("\n") == 1
 
@@ -139,7 +135,7 @@ def test_a_wrong_configuration_is_an_error_of_the_check(run: Run, tmp_path: path
     conf = tmp_path / "wrong.conf"
     conf.write_text("[DEFAULT]\nservice_down_time = soon\n", encoding="utf-8")
     for file, word in ((conf, "service_down_time"), (tmp_path / "missing.conf", "missing.conf")):
-        told = run("tonnage-status", "--config-file", str(file), "upgrade", "check", status=255).stderr
+        told = run("tonnage-status", "--config-file", str(file), "upgrade", "check", status=255).error
         assert told.startswith("tonnage-status: ")
         assert word in told
         assert told.count("\n") == 1
@@ -161,15 +157,15 @@ def test_the_audit_command_shows_wrong_reports(run: Run, world: World) -> None:
 
     volume_id = world.made(3)
     look()
-    told = json.loads(run("tonnage-manage", "driver", "audit", "--json").stdout)
+    told = json.loads(run("tonnage-manage", "driver", "audit", "--json").output)
     assert (told["clean"], told["findings"]) == (True, [])
     assert told["backends"][0]["name"] == BACKEND
-    assert "1 backend(s) audited: what they report keeps" in run("tonnage-manage", "driver", "audit").stdout
+    assert "1 backend(s) audited: what they report keeps" in run("tonnage-manage", "driver", "audit").output
     look(allocated_capacity_gb=3, provisioned_capacity_gb=1)
-    [found] = json.loads(run("tonnage-manage", "driver", "audit", "--json", status=3).stdout)["findings"]
+    [found] = json.loads(run("tonnage-manage", "driver", "audit", "--json", status=3).output)["findings"]
     assert (found["pool"], found["breach"]) == (f"{BACKEND}#p0", "no_allocated")
     look(provisioned_capacity_gb=1)
-    table = run("tonnage-manage", "driver", "audit", "--backend", BACKEND, status=3).stdout
+    table = run("tonnage-manage", "driver", "audit", "--backend", BACKEND, status=3).output
     assert "provisioned_too_small" in table
     assert "provisioned_capacity_gb is 1 and there are volumes of 3" in table
     assert "no_allocated" not in table
@@ -177,21 +173,21 @@ def test_the_audit_command_shows_wrong_reports(run: Run, world: World) -> None:
     world.settle()
     look()
     run("tonnage-manage", "driver", "audit")
-    told = run("tonnage-manage", "driver", "audit", "--backend", "no@where", status=1).stderr
+    told = run("tonnage-manage", "driver", "audit", "--backend", "no@where", status=1).error
     assert "backend no@where could not be found" in told
 
 
 @on_one_database
 def test_the_check_of_a_correct_ledger_finds_nothing(run: Run, world: World) -> None:
     world.create(3, 4)
-    told = json.loads(run("tonnage-manage", "ledger", "check", "--json").stdout)
+    told = json.loads(run("tonnage-manage", "ledger", "check", "--json").output)
     assert (told["clean"], told["pools"], told["drift"]) == (True, 1, 0)
     assert [(one["cause"], one["ledger_gb"], one["drift"]) for one in told["findings"]] == [("in_flight", 7, False)]
     [backend] = told["backends"]
     assert backend["name"] == BACKEND
     assert 0 <= backend["listed_s_ago"] < 60
-    assert "1 pool(s) checked: the ledger is right" in run("tonnage-manage", "ledger", "check").stdout
-    assert "There is nothing to mend" in run("tonnage-manage", "ledger", "repair").stdout
+    assert "1 pool(s) checked: the ledger is right" in run("tonnage-manage", "ledger", "check").output
+    assert "There is nothing to mend" in run("tonnage-manage", "ledger", "repair").output
     assert results(run, status=1)["Ledger"]["result"] == 0
 
 
@@ -202,7 +198,7 @@ def test_drift_is_found_and_repaired(run: Run, world: World) -> None:
     with world.engine.begin() as connection:
         connection.execute(sa.text("UPDATE pools SET allocated_capacity_gb = 12, in_flight_gb = 1"))
         connection.execute(sa.text("UPDATE backends SET allocated_capacity_gb = 9"))
-    table = run("tonnage-manage", "ledger", "check", status=3).stdout
+    table = run("tonnage-manage", "ledger", "check", status=3).output
     assert "3 thing(s) wrong, of which 'tonnage-manage ledger repair' mends 3" in table
     assert f"{BACKEND}#p0" in table
     check = results(run, status=1)["Ledger"]
@@ -210,10 +206,10 @@ def test_drift_is_found_and_repaired(run: Run, world: World) -> None:
     assert "3 place(s)" in check["details"]
     for place in (("--pool", f"{BACKEND}#p0"), ("--backend", BACKEND)):
         run("tonnage-manage", "ledger", "check", *place, status=3)
-    planned = json.loads(run("tonnage-manage", "ledger", "repair", "--dry-run", "--json", status=3).stdout)
+    planned = json.loads(run("tonnage-manage", "ledger", "repair", "--dry-run", "--json", status=3).output)
     assert world.rows("SELECT allocated_capacity_gb, in_flight_gb FROM pools") == [(12, 1)]
     ended = run("tonnage-manage", "ledger", "repair", "--json", status=4)
-    done = json.loads(ended.stdout)
+    done = json.loads(ended.output)
     key = lambda change: (change["where"], change["subject"])  # noqa: E731
     assert sorted(done["changes"], key=key) == sorted(planned["changes"], key=key)
     assert {(one["subject"], one["before_gb"], one["after_gb"]) for one in done["changes"]} == {
@@ -222,9 +218,9 @@ def test_drift_is_found_and_repaired(run: Run, world: World) -> None:
         ("allocated_capacity_gb", 9, 7),
     }
     assert (done["clean"], done["left"]["drift"]) == (True, 0)
-    assert f"{BACKEND}#p0 allocated_capacity_gb: 12 -> 7" in ended.stderr
+    assert f"{BACKEND}#p0 allocated_capacity_gb: 12 -> 7" in ended.error
     assert world.rows("SELECT allocated_capacity_gb, in_flight_gb FROM pools") == [(7, 0)]
-    assert json.loads(run("tonnage-manage", "ledger", "repair", "--json").stdout)["changes"] == []
+    assert json.loads(run("tonnage-manage", "ledger", "repair", "--json").output)["changes"] == []
     run("tonnage-manage", "ledger", "check")
 
 
@@ -233,7 +229,7 @@ def test_repair_leaves_findings_that_need_an_operator(run: Run, world: World) ->
     volume_id = world.made(3)
     del world.pools["p0"].volumes[volume_id]
     world.registration.listings([world.agent.listing()])
-    told = run("tonnage-manage", "ledger", "repair", status=3).stdout
+    told = run("tonnage-manage", "ledger", "repair", status=3).output
     assert "Left, as only a person can decide it" in told
     assert volume_id in told
     assert world.rows("SELECT allocated_capacity_gb FROM pools") == [(3,)]
@@ -241,11 +237,11 @@ def test_repair_leaves_findings_that_need_an_operator(run: Run, world: World) ->
 
 @on_one_database
 def test_a_check_that_cannot_run_fails(run: Run, world: World, tmp_path: pathlib.Path) -> None:
-    told = run("tonnage-manage", "ledger", "check", "--pool", "no@where#p", status=1).stderr
+    told = run("tonnage-manage", "ledger", "check", "--pool", "no@where#p", status=1).error
     assert "pool no@where#p could not be found" in told
     assert (
         "backend no@where could not"
-        in run("tonnage-manage", "ledger", "check", "--backend", "no@where", status=1).stderr
+        in run("tonnage-manage", "ledger", "check", "--backend", "no@where", status=1).error
     )
     run("tonnage-manage", "ledger", "check", "--pool", "a", "--backend", "b", status=2)
     conf = tmp_path / "away.conf"
@@ -253,32 +249,32 @@ def test_a_check_that_cannot_run_fails(run: Run, world: World, tmp_path: pathlib
     run("tonnage-manage", "--config-file", str(conf), "ledger", "check", status=1)
     with world.engine.begin() as connection:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
-    assert "run 'tonnage-manage db sync'" in run("tonnage-manage", "ledger", "check", status=1).stderr
+    assert "run 'tonnage-manage db sync'" in run("tonnage-manage", "ledger", "check", status=1).error
 
 
 @on_one_database
 def test_an_orphan_is_purged_after_confirmation(run: Run, world: World) -> None:
     world.pools["p0"].volumes["of-others"] = (5, Provisioning.THIN)
     world.registration.listings([world.agent.listing()])
-    [row] = json.loads(run("tonnage-manage", "orphan", "list", "--json").stdout)
+    [row] = json.loads(run("tonnage-manage", "orphan", "list", "--json").output)
     assert (row["pool"], row["name"], row["size_gb"]) == (f"{BACKEND}#p0", "of-others", 5)
     run("tonnage-manage", "ledger", "check")
     run("tonnage-manage", "ledger", "check", "--strict", status=3)
     purge = ("tonnage-manage", "orphan", "purge", f"{BACKEND}#p0")
     run(*purge, "of-others", status=2)  # without a confirmation
-    assert "is no orphan" in run(*purge, "something-else", "--yes", status=1).stderr
-    assert "to be deleted" in run(*purge, "of-others", "--yes").stdout
-    assert "of-others" not in run("tonnage-manage", "orphan", "list").stdout
+    assert "is no orphan" in run(*purge, "something-else", "--yes", status=1).error
+    assert "to be deleted" in run(*purge, "of-others", "--yes").output
+    assert "of-others" not in run("tonnage-manage", "orphan", "list").output
     world.settle()
     assert "of-others" not in world.pools["p0"].volumes
     world.registration.listings([world.agent.listing()])
-    assert json.loads(run("tonnage-manage", "orphan", "list", "--json").stdout) == []
+    assert json.loads(run("tonnage-manage", "orphan", "list", "--json").output) == []
     assert world.rows("SELECT external_gb FROM pools") == [(0,)]
     run("tonnage-manage", "ledger", "check", "--strict")
 
 
 @on_one_database
 def test_a_volume_is_never_purged_as_an_orphan(run: Run, world: World) -> None:
-    told = run("tonnage-manage", "orphan", "purge", f"{BACKEND}#p0", world.made(3), "--yes", status=1).stderr
+    told = run("tonnage-manage", "orphan", "purge", f"{BACKEND}#p0", world.made(3), "--yes", status=1).error
     assert "delete the volume" in told
     assert world.rows("SELECT COUNT(*) FROM claims WHERE verb = 'purge'") == [(0,)]

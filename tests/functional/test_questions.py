@@ -3,12 +3,11 @@
 
 import json
 import pathlib
-import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.functional.deployment import COMMANDS, Deployment, standalone
+from tests.functional.deployment import Deployment, run_program, standalone
 
 Run = Callable[..., str]
 THIN, THICK = "box@thin#thin", "box@thick#thick"
@@ -22,25 +21,19 @@ def tonnage() -> Iterator[Deployment]:
 
 @pytest.fixture(scope="module")
 def run(tonnage: Deployment) -> Run:
-    def command(*arguments: str, status: int = 0, said: str = "", given: str = "") -> str:
-        ended = subprocess.run(
-            [COMMANDS / "tonnage", *arguments, "--config-file", tonnage.conf, "--url", tonnage.rest.url],
-            input=given,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-        assert ended.returncode == status, ended.stdout + ended.stderr
-        assert "Traceback" not in ended.stderr
-        assert said in ended.stderr
-        return ended.stdout
+    def command(*arguments: str, status: int = 0, said: str = "", given: str = "", forked: bool = True) -> str:
+        files = ("--config-file", tonnage.conf, "--url", tonnage.rest.url)
+        ended = run_program("tonnage", *arguments, *files, given=given, environment=None if forked else {})
+        assert ended.code == status, ended.output + ended.error
+        assert "Traceback" not in ended.error
+        assert said in ended.error
+        return ended.output
 
     return command
 
 
 def test_explain_names_the_pool_and_the_reasons_against_others(run: Run) -> None:
-    shown = run("explain", "3")
+    shown = run("explain", "3", forked=False)
     assert shown.startswith(f"3 GiB goes to {THIN}, the best of 1 candidate")
     assert "CapacityFilter: has headroom 2.00 GiB (total 2, free 2" in shown
     [explanation] = json.loads(run("explain", "3", "--json"))["explanations"]
@@ -116,7 +109,6 @@ def test_a_wrong_argument_is_reported_in_one_line(run: Run, arguments: list[str]
 def test_an_unreachable_api_is_reported_in_one_line(tmp_path: pathlib.Path) -> None:
     conf = tmp_path / "tonnage.conf"
     conf.write_text("[DEFAULT]\ntransport_url = kombu+memory://\nosapi_volume_listen_port = 1\n")
-    command = [COMMANDS / "tonnage", "--config-file", conf, "explain", "1"]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-    assert ended.returncode == 1
-    assert ended.stderr.startswith("tonnage: nobody answers at http://127.0.0.1:1/v3/scheduler-stats/what-if (")
+    ended = run_program("tonnage", "--config-file", conf, "explain", "1")
+    assert ended.code == 1
+    assert ended.error.startswith("tonnage: nobody answers at http://127.0.0.1:1/v3/scheduler-stats/what-if (")

@@ -4,24 +4,17 @@
 import json
 import pathlib
 import shutil
-import subprocess
 
-from tests.functional.deployment import COMMANDS, standalone
+from tests.functional.deployment import run_program, standalone
 
 THIN, THICK = "box@thin#thin", "box@thick#thick"
 
 
 def replay(conf: pathlib.Path, log: pathlib.Path, *arguments: str, status: int) -> str:
-    ended = subprocess.run(
-        [COMMANDS / "tonnage", "replay", log, "--config-file", conf, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert ended.returncode == status, ended.stdout + ended.stderr
-    assert "Traceback" not in ended.stderr
-    return ended.stdout + ended.stderr
+    ended = run_program("tonnage", "replay", log, "--config-file", conf, *arguments)
+    assert ended.code == status, ended.output + ended.error
+    assert "Traceback" not in ended.error
+    return ended.output + ended.error
 
 
 def test_decisions_are_recorded_and_replayed(tmp_path: pathlib.Path) -> None:

@@ -22,8 +22,8 @@ BACKENDS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def tonnage(deploy: Deploy) -> Iterator[Deployment]:
-    """A deployment whose agent reports only at its start and after changes, so reports do not show a removed folder."""
-    with deploy(BACKENDS, backend_stats_polling_interval=60) as deployment:
+    """Programs of their own. The agent reports only at its start and after changes, not about a removed folder."""
+    with deploy(BACKENDS, environment={}, backend_stats_polling_interval=60) as deployment:
         yield deployment.start()
 
 
@@ -201,7 +201,7 @@ def test_an_empty_database_is_reported_with_the_command_to_run(stopped: Deployme
 
 
 def test_a_full_disk_is_reported(tmp_path: pathlib.Path) -> None:
-    with mounted("tmpfs", tmp_path, 8) as disk, Deployment(Addresses(), BACKENDS) as tonnage:
+    with mounted("tmpfs", tmp_path, 8) as disk, Deployment(Addresses(), BACKENDS, {}) as tonnage:
         url = f"sqlite:///{disk}/tonnage.sqlite"
         conf = tonnage.conf_with(DEFAULT={"state_path": disk}, database={"connection": url})
         _fill(disk)

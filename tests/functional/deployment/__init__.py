@@ -7,7 +7,7 @@ threads of the test process, for tests that patch the ledger's code or count its
 
 from tests.functional.deployment.configuration import Addresses, Credentials, render
 from tests.functional.deployment.deployment import Deployment
-from tests.functional.deployment.processes import COMMANDS, CommandResult, Process, run_process
+from tests.functional.deployment.processes import COMMANDS, CommandResult, Process, run_process, run_program
 from tests.functional.deployment.rest_client import RestClient
 from tests.functional.deployment.standalone import standalone, thin_and_thick
 from tests.functional.deployment.threads import run_concurrently
@@ -26,6 +26,7 @@ __all__ = [
     "render",
     "run_concurrently",
     "run_process",
+    "run_program",
     "standalone",
     "thin_and_thick",
 ]

@@ -20,7 +20,7 @@ import psutil
 
 from tests import suites
 from tests.functional.deployment.configuration import Addresses, Credentials, Options, render, write_variant
-from tests.functional.deployment.processes import COMMANDS, CommandResult, Process
+from tests.functional.deployment.processes import CommandResult, Process, run_program
 from tests.functional.deployment.rest_client import RestClient
 from tests.servers import base
 from tests.servers.base import wait_for
@@ -44,7 +44,8 @@ class Deployment:
 
     With ``addresses`` of a database and a message bus these are a scheduler, an API and an agent, otherwise
     ``tonnage-standalone``. ``backends`` maps the name of each backend to its options; its pool has the same name.
-    ``environment`` is added to that of the processes. With ``credentials`` every request needs a token. ``sections``
+    The fork server runs them; with ``environment``, even an empty one, they are programs of their own, with these
+    additions to their environment. With ``credentials`` every request needs a token. ``sections``
     are more sections of the configuration file, and ``defaults`` are options of ``[DEFAULT]``.
     """
 
@@ -154,16 +155,9 @@ class Deployment:
 
     def run_command(self, program: str, conf: pathlib.Path | None = None, *arguments: str) -> CommandResult:
         """Run ``tonnage-<program>``, which must end by itself."""
-        done = subprocess.run(
-            [COMMANDS / f"tonnage-{program}", "--config-file", conf or self.conf, *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_TIMEOUT,
-            env=None if self._environment is None else {**os.environ, **self._environment},
+        return run_program(
+            f"tonnage-{program}", "--config-file", conf or self.conf, *arguments, environment=self._environment
         )
-        return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def conf_with(self, **changes: Options) -> pathlib.Path:
         """Return a copy of the configuration file with other values of some options of some sections."""

@@ -7,10 +7,13 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import psutil
+
+from tests.functional.deployment import forks
 
 #: The folder of the installed commands.
 COMMANDS = pathlib.Path(sys.executable).parent
@@ -28,25 +31,55 @@ class CommandResult:
     error: str
 
 
+def run_program(
+    name: str, *arguments: str | pathlib.Path, given: str = "", environment: Mapping[str, str] | None = None
+) -> CommandResult:
+    """Run a command, which must end by itself, with the text ``given`` as its input.
+
+    The fork server runs it. With ``environment``, even an empty one, it is a program of its own, in the environment of
+    the test with these additions.
+    """
+    command = [str(COMMANDS / name), *map(str, arguments)]
+    with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
+        source.write(given.encode())
+        source.seek(0)
+        process = (
+            forks.start(command, source, output, error)
+            if environment is None
+            else subprocess.Popen(command, stdin=source, stdout=output, stderr=error, env={**os.environ, **environment})
+        )
+        try:
+            code = process.wait(_END_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)
+            raise
+        output.seek(0)
+        error.seek(0)
+        return CommandResult(code, output.read().decode(), error.read().decode())
+
+
 class Process:
     """One Tonnage command. Its output is appended to :attr:`log`, next to its configuration file."""
 
     def __init__(self, name: str, conf: pathlib.Path) -> None:
         self.log = conf.with_name(f"{name}.log")
-        self._command = [COMMANDS / f"tonnage-{name}", "--config-file", conf]
-        self._process: subprocess.Popen[bytes] | None = None
+        self._command = [str(COMMANDS / f"tonnage-{name}"), "--config-file", str(conf)]
+        self._process: subprocess.Popen[bytes] | forks.ForkedProcess | None = None
 
     def start(self, environment: Mapping[str, str] | None = None) -> int:
-        """Start the process and return its id. ``environment`` is added to that of the test."""
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                env=None if environment is None else {**os.environ, **environment},
-            )
+        """Start the process and return its id. ``environment`` has the meaning of :func:`run_program`."""
+        with self.log.open("ab") as log, open(os.devnull, "rb") as nothing:
+            if environment is None:
+                self._process = forks.start(self._command, nothing, log, log)
+            else:
+                self._process = subprocess.Popen(
+                    self._command,
+                    stdin=nothing,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    env={**os.environ, **environment},
+                )
         return self._process.pid
 
     @property
@@ -67,7 +100,8 @@ class Process:
 
     def send(self, number: signal.Signals, *, whole_group: bool = False) -> None:
         """Send a signal to the process or, as a terminal does on Ctrl-C, to its workers as well."""
-        (os.killpg if whole_group else os.kill)(self.pid, number)
+        with contextlib.suppress(ProcessLookupError):
+            (os.killpg if whole_group else os.kill)(self.pid, number)
 
     def wait(self) -> int:
         """Wait for the end of the process and return its exit code."""
