@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.functional.deployment import Addresses, Deployment, Process, run_concurrently
+from tests.servers import ledger_schema
 from tests.servers.base import wait_for
 from tests.servers.postgresql import PostgreSQL
 from tests.servers.rabbitmq import RabbitMQ
@@ -28,7 +29,7 @@ from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import models
 from tonnage.ledger.catalog import notification_outbox
-from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import database
 from tonnage.notifications import announcer, options, payloads
 from tonnage.notifications import bus as bus_room
 from tonnage.notifications.sender import NotificationSender
@@ -211,7 +212,7 @@ def test_each_threshold_crossing_is_announced_once_despite_kills(
 def ledgers(database_url: str) -> Iterator[list[database.Database]]:
     """Return two database objects for the same ledger, as of two schedulers."""
     engines = [database.create_engine(database_url) for _ in range(2)]
-    schema.sync(engines[0])
+    ledger_schema.create(engines[0])
     yield [database.Database(engine) for engine in engines]
     for engine in engines:
         engine.dispose()
@@ -296,7 +297,7 @@ def test_announcements_during_an_outage_of_the_bus_arrive_afterwards(
     name = f"later-{uuid.uuid4()}"
     address = rabbitmq_server.url + name
     ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}"))
-    models.Base.metadata.create_all(ledger.engine)
+    ledger_schema.create(ledger.engine)
     with bus.memory_transport(url=address) as connected:
         options.register(connected.conf)
         connected.conf.set_override("driver", ["messagingv2"], group=options.OSLO_GROUP)

@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 import sqlalchemy as sa
 
+from tests.servers import ledger_schema
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger.claims import managed_volumes, operation_outcomes
 from tonnage.ledger.claims.settlement import EndedOperation, Settlement
-from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import database
 from tonnage.rpc.messages import Outcome
 from tonnage.scheduler.decisions.placement_requests import Retry
 
@@ -20,7 +21,7 @@ from tonnage.scheduler.decisions.placement_requests import Retry
 @pytest.fixture
 def ledger(database_url: str) -> Iterator[sa.Engine]:
     engine = database.create_engine(database_url)
-    schema.sync(engine)
+    ledger_schema.create(engine)
     yield engine
     engine.dispose()
 

@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.functional.deployment import in_process
-from tests.servers import base
+from tests.servers import base, ledger_schema
 from tests.servers import database as servers
 from tests.servers.base import wait_for
 from tonnage.capacity import errors
@@ -22,7 +22,7 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import group_types, groups, volume_types
 from tonnage.ledger.claims import bookings, operation_outcomes, pool_counters
 from tonnage.ledger.claims.settlement import EndedOperation
-from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import database
 from tonnage.quotas import group_limit as group_quota
 from tonnage.quotas.limits import Resource
 from tonnage.quotas.options import Settings as Quotas
@@ -41,7 +41,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
     server: servers.DatabaseServer = request.getfixturevalue(request.param)
     with server.database() as url:
         engine = database.create_engine(url, max_overflow=30)
-        schema.sync(engine)
+        ledger_schema.create(engine)
         yield engine
         engine.dispose()
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.servers import ledger_schema
 from tests.unit.scheduler.world import StoragePool, World
-from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import database
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"\.\. code-block:: sql\n\n((?:   .*\n|\n)+)")
@@ -27,7 +28,7 @@ DRIFT = [statement for statement in STATEMENTS if "<>" in statement]
 def world(database_url: str) -> Iterator[World]:
     """A pool with a volume that its report includes and a volume in flight."""
     engine = database.create_engine(database_url)
-    schema.sync(engine)
+    ledger_schema.create(engine)
     world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}, engine=engine).started()
     world.create(3)
     world.settle()

@@ -16,6 +16,7 @@ from alembic import autogenerate, command
 from alembic.runtime import migration
 from oslo_db import exception as db_exc
 
+from tests.servers import ledger_schema
 from tests.unit.scheduler.model.play import Play
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
@@ -37,7 +38,7 @@ def engine(database_url: str) -> Iterator[sa.Engine]:
 
 @pytest.fixture
 def ledger(engine: sa.Engine) -> sa.Engine:
-    schema.sync(engine)
+    ledger_schema.create(engine)
     return engine
 
 
@@ -63,10 +64,11 @@ def test_a_migration_is_retried_after_a_deadlock(engine: sa.Engine, monkeypatch:
             schema.sync(engine)
 
 
-def test_migrations_create_the_tables_of_the_models(ledger: sa.Engine) -> None:
-    schema.sync(ledger)  # the second sync changes nothing
-    schema.require_current(ledger)
-    with ledger.connect() as connection:
+def test_migrations_create_the_tables_of_the_models(engine: sa.Engine) -> None:
+    schema.sync(engine)
+    schema.sync(engine)  # changes nothing
+    schema.require_current(engine)
+    with engine.connect() as connection:
         context = migration.MigrationContext.configure(connection, opts={"compare_type": True})
         assert autogenerate.compare_metadata(context, models.Base.metadata) == []
 

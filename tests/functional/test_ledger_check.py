@@ -9,10 +9,11 @@ from concurrent import futures
 import pytest
 import sqlalchemy as sa
 
+from tests.servers import ledger_schema
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
-from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import database
 from tonnage.ledger.repair import consistency_check, orphans, repairs
 from tonnage.rpc.messages import Answer
 
@@ -23,7 +24,7 @@ BOOKINGS = 25
 @pytest.fixture
 def engine(database_url: str) -> Iterator[sa.Engine]:
     engine = database.create_engine(database_url)
-    schema.sync(engine)
+    ledger_schema.create(engine)
     yield engine
     engine.dispose()
 

@@ -10,10 +10,11 @@ from concurrent import futures
 import pytest
 import sqlalchemy as sa
 
+from tests.servers import ledger_schema
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import type_access, type_catalog, user_messages, volume_types, volumes
-from tonnage.ledger.db import database, paging, schema
+from tonnage.ledger.db import database, paging
 from tonnage.ledger.inventory import heartbeats
 
 THREADS = 8
@@ -22,7 +23,7 @@ THREADS = 8
 @pytest.fixture
 def ledger(database_url: str) -> Iterator[database.Database]:
     engine = database.create_engine(database_url)
-    schema.sync(engine)
+    ledger_schema.create(engine)
     access = database.Database(engine)
     yield access
     access.close()

@@ -12,11 +12,12 @@ import pytest
 import sqlalchemy as sa
 
 from tests.functional.deployment import CommandResult, run_program
+from tests.servers import ledger_schema
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity.reports import audit_rules
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import models
-from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import database
 from tonnage.ledger.inventory import heartbeats
 from tonnage.rpc.messages import AuditSnapshot
 
@@ -49,7 +50,7 @@ def run(database_url: str, tmp_path: pathlib.Path) -> Run:
 @pytest.fixture
 def world(database_url: str) -> Iterator[World]:
     engine = database.create_engine(database_url)
-    schema.sync(engine)
+    ledger_schema.create(engine)
     world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}, engine=engine).started()
     yield world
     engine.dispose()

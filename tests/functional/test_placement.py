@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 
 from tests.functional.deployment import Addresses, Deployment, render
-from tests.servers import base, openstack
+from tests.servers import base, ledger_schema, openstack
 from tests.servers.placement import Placement
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.cli import manage
@@ -316,7 +316,7 @@ def test_placement_is_found_in_the_catalog_with_the_options_of_nova(placement_se
 
 def test_every_database_finds_the_allocations_to_write(database_url: str) -> None:
     engine = database.create_engine(database_url)
-    schema.sync(engine)
+    ledger_schema.create(engine)
     pools = {f"p{number}": thin() for number in range(2)}
     world = World(pools, engine=engine).started()
     ledger = world.database

@@ -4,12 +4,13 @@
 import pathlib
 
 from tests.functional.deployment import render, run_process
+from tests.servers import ledger_schema
 from tests.servers.base import wait_for
 from tests.servers.kube_api import KubeApi
 from tonnage.capacity import type_conversion
 from tonnage.k8s.capacity import driver_rows
 from tonnage.k8s.capacity.patches import DriverPatch
-from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import database
 
 NAME = "disk.example.com"
 
@@ -20,7 +21,7 @@ def sizes(cluster: KubeApi) -> list[str]:
 
 def test_changes_of_a_drivers_capacity_are_published(tmp_path: pathlib.Path) -> None:
     engine = database.create_engine(f"sqlite:///{tmp_path}/tonnage.sqlite")
-    schema.sync(engine)
+    ledger_schema.create(engine)
     ledger = database.Database(engine)
 
     def patch(capacity: str) -> None:

@@ -11,11 +11,12 @@ import sqlalchemy as sa
 
 from tests.functional.deployment import in_process
 from tests.functional.deployment.in_process import RecordingAgents
+from tests.servers import ledger_schema
 from tests.unit.quotas.test_reservations import Game
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types, volume_usage, volumes
-from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import database
 from tonnage.quotas import limit_rows, usage_audit, usage_counters
 from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
 from tonnage.quotas.options import Settings as Quotas
@@ -33,7 +34,7 @@ def source(request: pytest.FixtureRequest) -> float:
 @pytest.fixture
 def engine(database_url: str) -> Iterator[sa.Engine]:
     engine = database.create_engine(database_url, max_overflow=30)
-    schema.sync(engine)
+    ledger_schema.create(engine)
     yield engine
     engine.dispose()
 

@@ -10,9 +10,10 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.functional.deployment import run_concurrently
+from tests.servers import ledger_schema
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.ledger.claims import bookings
-from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import database
 from tonnage.ledger.inventory import heartbeats, reports, scheduling_rules
 from tonnage.rpc.messages import Answer
 
@@ -20,7 +21,7 @@ from tonnage.rpc.messages import Answer
 @pytest.fixture
 def world(database_url: str) -> Iterator[World]:
     engine = database.create_engine(database_url)
-    schema.sync(engine)
+    ledger_schema.create(engine)
     world = World({"p0": StoragePool(10, 2.0, thin=True, thick=False)}, engine=engine).started()
     world.database.run(scheduling_rules.register_scheduler, me(20.0), 60.0)
     yield world

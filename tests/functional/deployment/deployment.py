@@ -22,10 +22,10 @@ from tests import suites
 from tests.functional.deployment.configuration import Addresses, Credentials, Options, render, write_variant
 from tests.functional.deployment.processes import CommandResult, Process, run_program
 from tests.functional.deployment.rest_client import RestClient
-from tests.servers import base
+from tests.servers import base, ledger_schema
 from tests.servers.base import wait_for
 from tests.unit.rpc import bus
-from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import database
 from tonnage.rpc import transport
 from tonnage.rpc.scheduler_client import SchedulerClient
 
@@ -82,7 +82,7 @@ class Deployment:
             self.processes = {name: Process(name, self._conf_of(name)) for name in self._names}
             self.rest = RestClient(f"http://127.0.0.1:{self.port}", self._credentials)
             self._engine = database.create_engine(self.database_url)
-            schema.sync(self._engine)
+            ledger_schema.create(self._engine)
         except BaseException:
             self._close()
             raise

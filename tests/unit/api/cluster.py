@@ -14,6 +14,7 @@ from falcon import testing
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
+from tests.servers import ledger_schema
 from tests.unit.api.conformance import Conformance
 from tonnage.api import app, options
 from tonnage.api.auth import authentication, request_context
@@ -25,7 +26,7 @@ from tonnage.filters.availability_zone import AvailabilityZoneFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import database
 from tonnage.rpc import serialization, transport
 from tonnage.rpc.batching.command_sender import AgentClient, CommandSender
 from tonnage.rpc.bus_health import BusHealth
@@ -180,7 +181,7 @@ class Cluster:
 
     def __init__(self, folder: pathlib.Path, bus: transport.Transport) -> None:
         engine = database.create_engine(f"sqlite:///{folder}/ledger.sqlite")
-        schema.sync(engine)
+        ledger_schema.create(engine)
         self.database = database.Database(engine)
         self.bus = bus
         self.scheduler = SchedulerClient(bus)

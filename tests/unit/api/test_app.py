@@ -13,12 +13,13 @@ import falcon
 import pytest
 from falcon import testing
 
+from tests.servers import ledger_schema
 from tests.unit.api.cluster import Client, Cluster, configuration
 from tests.unit.rpc import bus as memory_bus
 from tonnage.api import app
 from tonnage.api.auth import authentication, policies
 from tonnage.capacity import errors
-from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import database
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 
@@ -271,7 +272,7 @@ def test_health(cluster: Cluster, client: Client) -> None:
 
 def test_health_without_a_scheduler(cluster: Cluster, tmp_path: Any) -> None:
     engine = database.create_engine(f"sqlite:///{tmp_path}/empty.sqlite")
-    schema.sync(engine)
+    ledger_schema.create(engine)
     empty = database.Database(engine)
     client = Client(app.build(configuration(), empty, cluster.scheduler, authentication.noauth))
     answer = client.simulate_get("/healthcheck")

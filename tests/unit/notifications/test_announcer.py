@@ -11,11 +11,11 @@ import pytest
 import sqlalchemy as sa
 from oslo_messaging.notify import _impl_test
 
+from tests.servers import ledger_schema
 from tests.servers.base import wait_for
 from tests.unit.notifications.conftest import Configure, WebServer
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
-from tonnage.ledger import models
 from tonnage.ledger.catalog import notification_outbox
 from tonnage.ledger.db import database
 from tonnage.notifications import announcer
@@ -31,7 +31,7 @@ USAGE = Usage("h@b#p", 100.0, 7.0, 10.0, 93.0, 107.0)
 @pytest.fixture
 def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
     engine = database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    models.Base.metadata.create_all(engine)
+    ledger_schema.create(engine)
     ledger = database.Database(engine)
     yield ledger
     ledger.close()

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
+from tests.servers import ledger_schema
 from tonnage.capacity import errors
-from tonnage.ledger import models
 from tonnage.ledger.catalog import notification_outbox
 from tonnage.ledger.db import database
 from tonnage.notifications.bus import NotSent
@@ -17,7 +17,7 @@ from tonnage.notifications.sender import NotificationSender
 @pytest.fixture
 def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
     engine = database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    models.Base.metadata.create_all(engine)
+    ledger_schema.create(engine)
     ledger = database.Database(engine)
     yield ledger
     ledger.close()

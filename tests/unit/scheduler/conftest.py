@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.servers import ledger_schema
 from tests.unit.scheduler.world import BACKEND, Agent, StoragePool
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.chain import FilterChain
-from tonnage.ledger import models
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory import heartbeats
 from tonnage.rpc.batching.packed_reports import PackedReport
@@ -56,7 +56,7 @@ def settings() -> Settings:
 @pytest.fixture
 def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
     engine = database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    models.Base.metadata.create_all(engine)
+    ledger_schema.create(engine)
     yield database.Database(engine)
     engine.dispose()
 

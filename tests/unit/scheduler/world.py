@@ -14,12 +14,12 @@ from typing import Any, Self
 
 import sqlalchemy as sa
 
+from tests.servers import ledger_schema
 from tests.unit.scheduler import ledgers
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.ledger import models
 from tonnage.ledger.claims import deletions
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory import backends
@@ -185,7 +185,7 @@ class World:
         engine: sa.Engine | None = None,
     ) -> None:
         self.engine = engine or ledgers.in_memory(self)
-        models.Base.metadata.create_all(self.engine)
+        ledger_schema.create(self.engine)
         self.database = database.Database(self.engine)
         self.calculation = calculation
         self.now = 0.0

@@ -23,13 +23,14 @@ import pytest
 import requests
 from cheroot import wsgi
 
+from tests.servers import ledger_schema
 from tests.unit.api.cluster import Cluster, configuration, wait_until
 from tonnage.api import app
 from tonnage.api.auth import authentication
 from tonnage.api.http import connections, faults
 from tonnage.api.http.server import ApiServer
 from tonnage.capacity import errors
-from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import database
 
 
 def start(application: Any, **settings: Any) -> ApiServer:
@@ -468,7 +469,7 @@ def test_many_clients_at_once(server: ApiServer) -> None:
 
 def test_any_wsgi_server_can_load_the_application(tmp_path: pathlib.Path) -> None:
     engine = database.create_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
-    schema.sync(engine)
+    ledger_schema.create(engine)
     engine.dispose()
     conf = tmp_path / "tonnage.conf"
     conf.write_text(

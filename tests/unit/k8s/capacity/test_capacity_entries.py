@@ -9,13 +9,13 @@ from typing import Any, TypeAlias
 import pytest
 from kubernetes import client
 
+from tests.servers import ledger_schema
 from tests.servers.kube_api import NODES, KubeApi
 from tonnage.capacity import errors, type_conversion
 from tonnage.k8s.capacity import capacity_publisher, driver_rows
 from tonnage.k8s.capacity.capacity_publisher import Publisher
 from tonnage.k8s.capacity.patches import DriverPatch
 from tonnage.k8s.cluster import api_connection
-from tonnage.ledger import models
 from tonnage.ledger.db import database
 
 NAME = "disk.example.com"
@@ -38,7 +38,7 @@ def cluster() -> Iterator[KubeApi]:
 @pytest.fixture
 def ledger() -> Iterator[database.Database]:
     engine = database.create_engine("sqlite://")
-    models.Base.metadata.create_all(engine)
+    ledger_schema.create(engine)
     ledger = database.Database(engine)
     yield ledger
     ledger.close()

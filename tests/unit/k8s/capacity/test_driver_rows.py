@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import msgspec
 import pytest
 
+from tests.servers import ledger_schema
 from tonnage.capacity import errors, type_conversion
 from tonnage.k8s.capacity import driver_rows
 from tonnage.k8s.capacity.driver_storage import Driver, Pool
@@ -27,7 +28,7 @@ def change(raw: Any) -> DriverPatch:
 @pytest.fixture
 def ledger() -> Iterator[database.Database]:
     engine = database.create_engine("sqlite://")
-    models.Base.metadata.create_all(engine)
+    ledger_schema.create(engine)
     ledger = database.Database(engine)
     yield ledger
     ledger.close()

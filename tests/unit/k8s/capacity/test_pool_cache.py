@@ -5,6 +5,7 @@ import pathlib
 
 import sqlalchemy as sa
 
+from tests.servers import ledger_schema
 from tonnage.capacity import type_conversion
 from tonnage.k8s.capacity import driver_rows
 from tonnage.k8s.capacity.patches import DriverPatch
@@ -25,7 +26,7 @@ def patch(ledger: database.Database, capacity: str) -> None:
 
 def test_an_earlier_snapshot_gets_the_figures_of_its_time(tmp_path: pathlib.Path) -> None:
     ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path}/ledger.sqlite"))
-    models.Base.metadata.create_all(ledger.engine)
+    ledger_schema.create(ledger.engine)
     patch(ledger, "10")
     cache = PoolCache()
     with ledger.reading(snapshot=True) as earlier:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.servers import ledger_schema
 from tests.servers.kube_api import KubeApi
 from tonnage.capacity import type_conversion
 from tonnage.k8s.capacity import driver_rows
@@ -52,7 +53,7 @@ def write(ledger: database.Database, capacity: str = "10Gi") -> None:
 @pytest.fixture
 def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
     engine = database.create_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
-    models.Base.metadata.create_all(engine)
+    ledger_schema.create(engine)
     created = database.Database(engine)
     write(created)
     yield created

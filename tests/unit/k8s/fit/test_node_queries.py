@@ -12,6 +12,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tests.servers import ledger_schema
 from tonnage.capacity import type_conversion
 from tonnage.k8s.capacity import driver_rows
 from tonnage.k8s.capacity.patches import DriverPatch
@@ -47,7 +48,7 @@ def volumes(*sizes: int) -> list[Volume]:
 @pytest.fixture
 def ledger() -> Iterator[database.Database]:
     engine = database.create_engine("sqlite://")
-    models.Base.metadata.create_all(engine)
+    ledger_schema.create(engine)
     ledger = database.Database(engine)
     yield ledger
     ledger.close()

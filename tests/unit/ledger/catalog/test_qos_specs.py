@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import orm
 
+from tests.servers import ledger_schema
 from tonnage.capacity import errors
-from tonnage.ledger import models
 from tonnage.ledger.catalog import qos_specs, volume_types
 from tonnage.ledger.catalog.qos_specs import Consumer
 from tonnage.ledger.db import database, paging
@@ -18,7 +18,7 @@ MISSING = "00000000-0000-4000-8000-000000000000"
 @pytest.fixture
 def session() -> Iterator[orm.Session]:
     engine = database.create_engine("sqlite://")
-    models.Base.metadata.create_all(engine)
+    ledger_schema.create(engine)
     with orm.Session(engine) as session:
         yield session
     engine.dispose()

@@ -22,6 +22,7 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from sqlalchemy import orm
 
+from tests.servers import ledger_schema
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import database, db_errors, dialects
@@ -142,7 +143,7 @@ def test_a_locked_file_is_reported_as_busy_and_can_be_read(
 def test_an_unused_database_object_is_freed(tmp_path: pathlib.Path) -> None:
     """SQLAlchemy keeps the dialect of an engine with the statements that it has compiled for it."""
     ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}"))
-    models.Base.metadata.create_all(ledger.engine)
+    ledger_schema.create(ledger.engine)
     ledger.run(lambda session: session.add(models.Backend(name="h@b", driver="x")))
     ledger.close()
     gone = weakref.ref(ledger)

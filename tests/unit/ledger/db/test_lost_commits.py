@@ -9,19 +9,20 @@ import pytest
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
+from tests.servers import ledger_schema
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import group_types, groups, qos_specs, type_access, type_catalog, volume_types
 from tonnage.ledger.claims import operation_outcomes
 from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.claims.settlement import EndedOperation
-from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import database
 
 
 @pytest.fixture
 def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
     engine = database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    schema.sync(engine)
+    ledger_schema.create(engine)
     made = database.Database(engine, retry_interval=0)
     yield made
     made.close()

@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.servers import ledger_schema
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volumes
@@ -22,7 +23,7 @@ KEYS = ("name", "size", "status", "availability_zone")
 @pytest.fixture(scope="module")
 def ledger() -> Iterator[database.Database]:
     engine = database.create_engine("sqlite://")
-    models.Base.metadata.create_all(engine)
+    ledger_schema.create(engine)
     access = database.Database(engine)
     yield access
     access.close()

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
-from tonnage.ledger.db import database, schema
+from tests.servers import ledger_schema
+from tonnage.ledger.db import database
 from tonnage.ledger.inventory import backends, heartbeats
 
 LONG_AGO = "'2020-01-01 00:00:00'"
@@ -16,7 +17,7 @@ LONG_AGO = "'2020-01-01 00:00:00'"
 @pytest.fixture
 def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
     engine = database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    schema.sync(engine)
+    ledger_schema.create(engine)
     ledger = database.Database(engine)
     yield ledger
     ledger.close()

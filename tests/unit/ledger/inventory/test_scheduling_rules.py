@@ -7,15 +7,16 @@ from collections.abc import Iterator
 import pytest
 import sqlalchemy as sa
 
+from tests.servers import ledger_schema
 from tonnage.capacity import errors
-from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import database
 from tonnage.ledger.inventory import backends, heartbeats, scheduling_rules
 
 
 @pytest.fixture
 def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
     engine = database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
-    schema.sync(engine)
+    ledger_schema.create(engine)
     ledger = database.Database(engine)
     yield ledger
     ledger.close()

@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tests.servers import ledger_schema
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.claims import operation_outcomes
@@ -22,7 +23,7 @@ VOLUME = "11111111-1111-1111-1111-111111111111"
 def ledger() -> Iterator[database.Database]:
     """A volume of 3 GiB migrates from h@one to h@two, which have not reported for a long time."""
     engine = database.create_engine("sqlite://")
-    models.Base.metadata.create_all(engine)
+    ledger_schema.create(engine)
     ledger = database.Database(engine)
     ledger.run(fill)
     yield ledger

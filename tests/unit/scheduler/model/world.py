@@ -9,13 +9,13 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from tests.servers import ledger_schema
 from tests.unit.scheduler import ledgers
 from tests.unit.scheduler.model.agent import Agent
 from tests.unit.scheduler.model.scheduler import Interruptions, Scheduler
 from tests.unit.scheduler.model.storage import Fate, ModelDriver, StoragePool
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.names import backend_of, short_name
-from tonnage.ledger import models
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import BackendReport, Command, CreateVolume, Listing, Outcome, SharedStorages, StampQuery
 
@@ -56,7 +56,7 @@ class World:
         interruptions: Interruptions | None = None,
     ) -> None:
         self.engine = engine or ledgers.in_memory(self)
-        models.Base.metadata.create_all(self.engine)
+        ledger_schema.create(self.engine)
         self.calculation = calculation
         self.pools = pools
         self.interruptions = interruptions

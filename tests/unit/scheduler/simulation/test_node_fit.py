@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.servers import ledger_schema
 from tonnage.capacity import errors, type_conversion
 from tonnage.k8s.capacity import driver_rows
 from tonnage.k8s.capacity.patches import DriverPatch
 from tonnage.k8s.cluster.nodes import Node, Nodes
 from tonnage.k8s.fit.node_decision import Volume
 from tonnage.k8s.fit.node_queries import NodeQueries
-from tonnage.ledger import models
 from tonnage.ledger.db import database
 from tonnage.rpc import serialization
 from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery, NodePool, NodeRefusal, NodeVolume
@@ -24,7 +24,7 @@ DRIVER = "disk.example.com"
 @pytest.fixture
 def ledger() -> Iterator[database.Database]:
     engine = database.create_engine("sqlite://")
-    models.Base.metadata.create_all(engine)
+    ledger_schema.create(engine)
     made = database.Database(engine)
     zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
     pools = [
