@@ -126,7 +126,7 @@ class Whole:
         models.Base.metadata.create_all(self._engine)
         self.ledger = ledger = TimedDatabase(self._engine)
         self.sql = SqlTime(self._engine)
-        agents: Any = SimpleNamespace(run=lambda *given: None, report_now=lambda *given: None)
+        agents: Any = SimpleNamespace(run=lambda *given: None, report_now=lambda *given: None, list_now=lambda *given: None)
         mine = settings.from_conf(conf)
         self.core = SchedulerManager(
             mine,
