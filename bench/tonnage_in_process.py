@@ -28,7 +28,7 @@ from oslo_messaging import conffixture
 from oslo_serialization import jsonutils
 from sqlalchemy import event
 
-from tonnage.capacity.names import pool_name
+from tonnage.capacity.pools.pool import pool_name
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports import validation
 from tonnage.capacity.reports.pool_stats import StatsColumns
@@ -126,7 +126,9 @@ class Whole:
         models.Base.metadata.create_all(self._engine)
         self.ledger = ledger = TimedDatabase(self._engine)
         self.sql = SqlTime(self._engine)
-        agents: Any = SimpleNamespace(run=lambda *given: None, report_now=lambda *given: None, list_now=lambda *given: None)
+        agents: Any = SimpleNamespace(
+            run=lambda *given: None, report_now=lambda *given: None, list_now=lambda *given: None
+        )
         mine = settings.from_conf(conf)
         self.core = SchedulerManager(
             mine,

@@ -22,6 +22,17 @@ from tonnage.capacity.pools.pool_table import Pool
 from tonnage.capacity.reports.pool_stats import PoolStats
 from tonnage.capacity.reports.validation import validate
 from tonnage.capacity.request import Provisioning
+from tonnage.capacity.units import GIB
+
+
+def gib_rounded_down(size: int) -> float:
+    """Return bytes as GiB, rounded down to two decimals: for total and free capacities."""
+    return (size * 100 // GIB) / 100
+
+
+def gib_rounded_up(size: int) -> float:
+    """Return bytes as GiB, rounded up to two decimals: for provisioned capacities."""
+    return -(-size * 100 // GIB) / 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,7 +5,7 @@ The scheduler hints ``same_host`` and ``different_host`` name the other volumes.
 """
 
 import abc
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
@@ -52,10 +52,6 @@ class AffinityFilter(Filter):
         backends = self.backends(request)
         return np.ones(len(pools), dtype=np.bool_) if backends is None else self.match(pools, backends)
 
-    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Cache one set of verdicts for all requests without the hint."""
-        return () if self.backends(request) is None and self.hint not in request.hints else None
-
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name the first invalid volume id of the hint, or the backends."""
         wrong = [repr(each)[:80] for each in _invalid_ids(request, self.hint)[:1]]
@@ -84,6 +80,7 @@ class SameBackendFilter(AffinityFilter):
     """Accepts pools on the backends of the volumes in the hint ``same_host``, and every pool without the hint."""
 
     looks_at_figures = False
+    request_fields = ("hints", "same_backends")
     hint = SAME_HOST
 
     def backends(self, request: Request) -> frozenset[str] | None:
@@ -106,6 +103,7 @@ class DifferentBackendFilter(AffinityFilter):
     """Refuses pools on the backends of the volumes in the hint ``different_host``."""
 
     looks_at_figures = False
+    request_fields = ("hints", "different_backends")
     hint = DIFFERENT_HOST
 
     def backends(self, request: Request) -> frozenset[str] | None:

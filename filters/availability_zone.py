@@ -14,6 +14,8 @@ from tonnage.filters.base import Filter, Mask
 class AvailabilityZoneFilter(Filter):
     """Accepts pools in the zone that the request names, and every pool where it names none."""
 
+    request_fields = ("availability_zone",)
+
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Compare the zones."""
         if not request.availability_zone:

@@ -28,7 +28,7 @@ def _drop_inherited_promises(plugin: type["Filter"]) -> None:
 
     Otherwise a subclass that judges differently would be bound by promises that its author never made.
     """
-    for promise in ("kept_by", "looks_at_figures"):
+    for promise in ("kept_by", "looks_at_figures", "request_fields"):
         if any(_depth(plugin, method) < _depth(plugin, promise) for method in ("accepts", "narrow", "accepts_pool")):
             setattr(plugin, promise, getattr(Filter, promise))
 
@@ -54,6 +54,10 @@ class Filter(abc.ABC):
     #: :class:`~tonnage.capacity.pools.Pool`). If so, the scheduler reads the figures that other schedulers may have
     #: changed before it finally refuses a request because of this filter.
     looks_at_figures: ClassVar[bool] = True
+
+    #: The fields of a :class:`~tonnage.capacity.request.Request` without which the filter accepts every pool: a request
+    #: in which all of them have their defaults passes without a call of the filter. None: there are no such fields.
+    request_fields: ClassVar[Sequence[str] | None] = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -89,7 +93,8 @@ class Filter(abc.ABC):
         :class:`~tonnage.capacity.pools.Pool`). The verdicts are then cached, and :meth:`accepts` runs again for pools
         whose traits have changed, in a table of only these pools.
 
-        A subclass that overrides :meth:`accepts` inherits neither this method nor :attr:`looks_at_figures`.
+        A subclass that overrides :meth:`accepts` inherits neither this method nor :attr:`looks_at_figures` and
+        :attr:`request_fields`.
         """
         return None
 

@@ -12,7 +12,7 @@ from tonnage.capacity import storage_protocols, units
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.expressions.attributes import FLAGS, REPORTED_FIGURES
 from tonnage.capacity.expressions.capability_values import MISSING, reported
-from tonnage.capacity.names import short_name
+from tonnage.capacity.pools.pool import short_name
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters import extra_specs
@@ -29,6 +29,8 @@ class CapabilitiesFilter(Filter):
     :mod:`tonnage.filters.extra_specs` defines the syntax of the specs. A storage protocol matches under each of its
     names (:mod:`tonnage.capacity.storage_protocols`).
     """
+
+    request_fields = ("extra_specs",)
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Match each distinct value once, not each pool."""

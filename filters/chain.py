@@ -4,7 +4,7 @@
 import functools
 import logging
 import sys
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,6 +20,9 @@ from tonnage.filters import reason_validation
 from tonnage.filters.base import Filter, Mask
 
 LOG = logging.getLogger(__name__)
+
+#: A request whose fields have their defaults.
+_PLAIN = Request(request_id="", size_gb=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,27 +133,27 @@ class FilterChain:
 
     def _left_by(self, pools: PoolTable, request: Request, asked: Collection[Filter]) -> Mask:
         """Return the pools that all filters with cached verdicts and all filters in ``asked`` accept."""
-        keys = [plugin.kept_by(request) for plugin in self.filters]
+        concerned = [plugin for plugin in self.filters if _concerns(plugin, request)]
+        keys = {plugin: key for plugin in concerned if (key := plugin.kept_by(request)) is not None}
         mask = self._admitted(pools, request, keys)
         if request.limited_to() is not None:
             mask = mask & _asked(pools, request)
-        for plugin, key in zip(self.filters, keys, strict=True):
-            if key is None and plugin in asked:
+        for plugin in concerned:
+            if plugin not in keys and plugin in asked:
                 mask.flags.writeable = False
                 mask = mask & _checked(plugin.narrow(pools, request, mask), len(pools))
         return mask
 
-    def _admitted(self, pools: PoolTable, request: Request, keys: Sequence[tuple[Hashable, ...] | None]) -> Mask:
-        """Return the pools that all filters with cached verdicts, which have a key in ``keys``, accept."""
+    def _admitted(self, pools: PoolTable, request: Request, keys: Mapping[Filter, tuple[Hashable, ...]]) -> Mask:
+        """Return the pools that all filters in ``keys`` accept: filters with the cache keys of their verdicts."""
 
         def verdicts(pools: PoolTable) -> Mask:
             mask = np.ones(len(pools), dtype=np.bool_)
-            for plugin, key in zip(self.filters, keys, strict=True):
-                if key is not None:
-                    mask &= _checked(plugin.accepts(pools, request), len(pools))
+            for plugin in keys:
+                mask &= _checked(plugin.accepts(pools, request), len(pools))
             return mask
 
-        return pools.derived_from_traits((self, *keys), verdicts)
+        return pools.derived_from_traits((self, *keys.items()), verdicts)
 
     def _nearest(self, pools: PoolTable, request: Request, result: FilterResult) -> NearestMiss | None:
         """Return the nearest miss: the pool that the fewest filters refuse.
@@ -205,6 +208,12 @@ class FilterChain:
                 failure = plugin_errors.described(error)
                 _log_failure(plugin.name, failure)
         return Rejection("filter_failed", f"could not be judged, {plugin.name} failed ({failure})")
+
+
+def _concerns(plugin: Filter, request: Request) -> bool:
+    """Return whether a filter may refuse a pool for this request; see :attr:`Filter.request_fields`."""
+    names = plugin.request_fields
+    return names is None or any(getattr(request, name) != getattr(_PLAIN, name) for name in names)
 
 
 def _asked(pools: PoolTable, request: Request) -> Mask:

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filter that places a volume on the host of an instance."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from oslo_utils import uuidutils
 
 from tonnage.capacity.decision import Rejection
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import LOCAL_TO_INSTANCE, Locality, Request
 from tonnage.filters.base import Filter, Mask
@@ -27,6 +27,7 @@ class InstanceLocalityFilter(Filter):
     """
 
     looks_at_figures = False
+    request_fields = ("hints",)
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Compare the hosts of all pools."""
@@ -42,10 +43,6 @@ class InstanceLocalityFilter(Filter):
             rows = np.flatnonzero(still_in)
             local[rows] = [_host(pools.names[row]) == host for row in rows.tolist()]
         return local
-
-    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Cache one set of verdicts for all requests without the hint."""
-        return None if request.hints.get(LOCAL_TO_INSTANCE) else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name the pool's host, or the reason why the instance's host is unknown.

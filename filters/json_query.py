@@ -4,7 +4,7 @@
 import functools
 import json
 import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -50,6 +50,8 @@ class JsonFilter(Filter):
     (the first operand equals one of the others), ``and``, ``or`` and ``not`` (at least one operand is false).
     """
 
+    request_fields = ("hints",)
+
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Match all pools."""
         return self.narrow(pools, request, np.ones(len(pools), dtype=np.bool_))
@@ -67,10 +69,6 @@ class JsonFilter(Filter):
             found = zip(*columns, strict=True) if columns else ((),) * rows.size
             accepted[rows] = [bool(query.matches(values)) for values in found]
         return accepted
-
-    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Cache one set of verdicts for all requests without the hint."""
-        return None if _hint(request) else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Quote the query with the values of its variables, or the error in it."""

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filter that excludes pools on which an earlier attempt failed."""
 
-from collections.abc import Hashable
-
 import numpy as np
 
 from tonnage.capacity.decision import Rejection
@@ -19,6 +17,7 @@ class RetryFilter(Filter):
     """
 
     looks_at_figures = False
+    request_fields = ("attempted",)
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Exclude the attempted pools."""
@@ -26,10 +25,6 @@ class RetryFilter(Filter):
         tried = [pools.index(name) for name in request.attempted]
         accepted[[row for row in tried if row is not None]] = False
         return accepted
-
-    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Cache one set of verdicts for all first attempts."""
-        return None if request.attempted else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name the number of attempted pools."""

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filter that places a volume in a pool that its node can reach."""
 
-from collections.abc import Hashable
-
 import numpy as np
 
 from tonnage.capacity.decision import Rejection
@@ -26,6 +24,7 @@ class TopologyFilter(Filter):
     """
 
     looks_at_figures = False
+    request_fields = ("hints",)
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Find the pools with one of the accessibility values that match the requirement."""
@@ -37,10 +36,6 @@ class TopologyFilter(Filter):
             return np.ones(len(pools), dtype=np.bool_)
         # Cached, because placing a group of volumes evaluates the same requirement many times.
         return pools.derived_from_traits((TopologyFilter, needed.digest), lambda some: _reached(some, needed))
-
-    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Cache one set of verdicts for all requests without a topology; there are too many different topologies."""
-        return None if requirements.has_requirement(request.hints) else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name the accessibility of the pool and the required topology."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tonnage.capacity import arithmetic
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.notifications import threshold_crossings
 from tonnage.notifications.options import Thresholds

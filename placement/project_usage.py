@@ -24,7 +24,7 @@ from tonnage.capacity import errors
 from tonnage.ledger.catalog import placement_allocations
 from tonnage.ledger.db.database import Database
 from tonnage.placement.client import PlacementClient
-from tonnage.quotas import limit_rows
+from tonnage.quotas import limits
 from tonnage.quotas.limits import Holder, Item, Limits, Resource, Scope
 from tonnage.quotas.options import Settings
 
@@ -140,7 +140,7 @@ class PlacementUsage:
 
     def _query(self, project_id: str) -> dict[Scope, int] | None:
         with self._database.reading() as session:
-            users = _limited_users(limit_rows.read(session, self._defaults, [project_id]), project_id)
+            users = _limited_users(limits.read(session, self._defaults, [project_id]), project_id)
             # Volumes created later need not be checked: their allocations are known to be unwritten at first.
             self._started_at = self._started_at or placement_allocations.now(session)
             if users and not self._complete and self._clock() >= self._next_completeness_check:

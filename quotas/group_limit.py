@@ -7,7 +7,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups
 from tonnage.ledger.db.database import Database
-from tonnage.quotas import limit_rows, usage_counters
+from tonnage.quotas import limits, usage_counters
 from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
 from tonnage.quotas.options import Settings
 from tonnage.quotas.quota_check import QuotaChanged
@@ -32,14 +32,14 @@ def _create(session: orm.Session, settings: Settings, wanted: groups.NewGroup) -
     if committed is not None:  # the connection was lost after the commit
         return committed
     project, user, item = wanted.project_id, wanted.user_id, Item(Resource.GROUPS)
-    found = limit_rows.read(session, settings.defaults, {project})
+    found = limits.read(session, settings.defaults, {project})
     # The project's limit comes last: it replaces an entry of a request without a user.
-    limits = {user: found.own(Place(Holder.PROJECT, project, user), item), "": found.of_project(project, item)}
-    limits = {owner: limit for owner, limit in limits.items() if limit is not None and limit >= 0}
-    if limits:
+    of_group = {user: found.own(Place(Holder.PROJECT, project, user), item), "": found.of_project(project, item)}
+    of_group = {owner: limit for owner, limit in of_group.items() if limit is not None and limit >= 0}
+    if of_group:
         # Transactions that count the groups of this project wait for each other here.
         usage_counters.lock(session, [Scope(project)])
-    for owner, limit in limits.items():
+    for owner, limit in of_group.items():
         if limit is not None and groups.count(session, project, owner) >= limit:
             raise errors.OverQuota(f"GroupLimitExceeded: Maximum number of groups allowed ({limit}) exceeded.")
     return groups.create(session, wanted)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import orm
 
-from tonnage.quotas import limit_rows, quota_check, usage_counters
+from tonnage.quotas import limits, quota_check, usage_counters
 from tonnage.quotas.external_usage import NO_EXTERNAL_USAGE
 from tonnage.quotas.limits import Limits, Scope
 from tonnage.quotas.options import Settings
@@ -43,7 +43,7 @@ def reserve(
     """
     if not demands:
         return ReservedQuota(Limits(settings.defaults), {}, {})
-    found = limit_rows.read(session, settings.defaults, {demand.project_id for demand in demands})
+    found = limits.read(session, settings.defaults, {demand.project_id for demand in demands})
     asked = quota_check.limited_demands(found, demands)
     if not asked:
         return ReservedQuota(found, {}, {})
@@ -62,7 +62,7 @@ def reserve(
 
 def preview(session: orm.Session, settings: Settings, demands: Sequence[Demand]) -> ReservedQuota:
     """Return the result of :func:`reserve`, counted from the volumes and without locks, to answer a query."""
-    found = limit_rows.read(session, settings.defaults, {demand.project_id for demand in demands})
+    found = limits.read(session, settings.defaults, {demand.project_id for demand in demands})
     asked = quota_check.limited_demands(found, demands)
     return _held(found, usage_counters.count(session, asked, settings.placed_only), _external_usage(settings, asked))
 

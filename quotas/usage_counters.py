@@ -17,7 +17,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_usage
-from tonnage.ledger.db import chunks
+from tonnage.ledger.db import dialects
 from tonnage.quotas.limits import Limits, Resource, Scope
 from tonnage.quotas.quota_check import QuotaChanged, Usage
 
@@ -30,7 +30,7 @@ def read(session: orm.Session, scopes: Collection[Scope], seconds: float) -> dic
     """Return the trusted counters: rows of these scopes that were recounted less than ``seconds`` ago."""
     found: dict[Scope, Usage] = {}
     statement = sa.select(*_KEY, _ROW.volumes, _ROW.gigabytes, _ROW.counted_at, models.utcnow())
-    for chunk in chunks.split(_projects(scopes)):
+    for chunk in dialects.in_chunks(_projects(scopes)):
         for row in session.execute(statement.where(_ROW.project_id.in_(chunk))):
             age = models.age(row[6], row[5])
             if age is not None and age < seconds:
@@ -52,7 +52,7 @@ def lock(session: orm.Session, scopes: Collection[Scope]) -> None:
     statement = sa.select(*_KEY).order_by(*volume_usage.counter_order(session)).with_for_update()
     existing = {
         Scope(row[0], row[1], row[2])
-        for chunk in chunks.split(_projects(scopes))
+        for chunk in dialects.in_chunks(_projects(scopes))
         for row in session.execute(statement.where(_ROW.project_id.in_(chunk)))
     }
     if missing := set(scopes) - existing:

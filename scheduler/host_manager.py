@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from tonnage.capacity import arithmetic
-from tonnage.capacity.names import backend_of, short_name
+from tonnage.capacity.pools.pool import backend_of, short_name
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports import validation
 from tonnage.ledger.claims.pool_counters import Counters

@@ -16,7 +16,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Weight
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
-from tonnage.weighers import tie_break
+from tonnage.weighers import selection
 from tonnage.weighers.base import Mask, Weigher, Weights
 from tonnage.weighers.selection import Ordered, Selection
 
@@ -75,7 +75,7 @@ class WeigherChain:
         scores = self._selection.scores(totals, pools, request, rows)
         if unranked is not None and not unranked.all():
             scores = np.where(unranked, -np.inf, scores)
-        return tie_break.first(pools, request, rows[scores == scores.max()])
+        return selection.first(pools, request, rows[scores == scores.max()])
 
     def order(self, pools: PoolTable, request: Request, candidates: Mask) -> Rows:
         """Return the rows of all candidates, best first."""
@@ -84,7 +84,7 @@ class WeigherChain:
             return rows
         totals, unranked = self._totals(pools, request, candidates, rows)
         scores = self._selection.scores(totals, pools, request, rows)
-        keys: tuple[npt.NDArray[np.generic], ...] = (tie_break.shuffled(pools, request, rows), -scores)
+        keys: tuple[npt.NDArray[np.generic], ...] = (selection.shuffled(pools, request, rows), -scores)
         if unranked is not None:
             keys = (*keys, unranked)
         return rows[np.lexsort(keys)]

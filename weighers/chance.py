@@ -5,7 +5,7 @@ import numpy as np
 
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
-from tonnage.weighers import tie_break
+from tonnage.weighers import selection
 from tonnage.weighers.base import Weigher, Weights
 
 
@@ -14,4 +14,4 @@ class ChanceWeigher(Weigher):
 
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
         """Return a random number between 0 and 1 for each pool."""
-        return tie_break.chances(pools, request, np.arange(len(pools)), "weight")
+        return selection.chances(pools, request, np.arange(len(pools)), "weight")

@@ -9,7 +9,7 @@ import numpy as np
 from tonnage.capacity import plugin_errors
 from tonnage.capacity.expressions import evaluation
 from tonnage.capacity.expressions.parser import ExpressionError
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.weighers.base import Mask, Weigher, Weights

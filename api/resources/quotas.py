@@ -17,7 +17,7 @@ from tonnage.api.schemas.quota_bodies import Absolute, LimitUsage, QuotaClassSet
 from tonnage.api.schemas.quota_bodies import Limits as LimitsBody
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import groups, volume_types, volume_usage
-from tonnage.quotas import limit_rows, limits
+from tonnage.quotas import limits
 from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
 from tonnage.quotas.options import Settings
 
@@ -64,9 +64,9 @@ class _Quotas:
 
     def _put(self, place: Place, values: Mapping[Item, int]) -> None:
         try:
-            self._context.database.run(limit_rows.put, place, values)
+            self._context.database.run(limits.put, place, values)
         except db_exc.DBDuplicateEntry:  # another request has inserted the same limit
-            self._context.database.run(limit_rows.put, place, values)
+            self._context.database.run(limits.put, place, values)
 
 
 class QuotaSets(_Quotas):
@@ -85,7 +85,7 @@ class QuotaSets(_Quotas):
         self._context.policy.require(req.context.identity, policies.QUOTAS_SHOW, project_id)
         with self._context.database.reading() as session:
             names = self._types(req, session)
-            found = limit_rows.read(session, self._defaults, ())
+            found = limits.read(session, self._defaults, ())
         values = {limits.name(item, names): found.default(item) for item in limits.items(names)}
         resp.media = QuotaSet({"id": project_id, **values})
 
@@ -122,14 +122,14 @@ class QuotaSets(_Quotas):
         """Delete the limits of a project and of its users, or (``user_id``) of one user."""
         self._context.policy.require(req.context.identity, policies.QUOTAS_DELETE, project_id)
         user_id = _CHANGE.read(req).get("user_id", "")
-        self._context.database.run(limit_rows.remove, Place(Holder.PROJECT, project_id, user_id))
+        self._context.database.run(limits.remove, Place(Holder.PROJECT, project_id, user_id))
 
     def _shown(self, req: Request, project_id: str, user_id: str, *, usage: bool) -> QuotaSet:
         if usage:
             self._external_usage.read([project_id])
         with self._context.database.reading() as session:
             names = self._types(req, session)
-            found = limit_rows.read(session, self._defaults, {project_id})
+            found = limits.read(session, self._defaults, {project_id})
             shares = self._used(session, project_id) if usage else []
         shown: dict[str, int | str | LimitUsage] = {"id": project_id}
         for item in limits.items(names):
@@ -166,7 +166,7 @@ class QuotaClassSets(_Quotas):
     def _shown(self, req: Request, class_name: str) -> QuotaClassSet:
         with self._context.database.reading() as session:
             names = self._types(req, session)
-            found = limit_rows.read(session, self._defaults, (), class_name)
+            found = limits.read(session, self._defaults, (), class_name)
         of_options = Limits(self._defaults)
         shown: dict[str, int | str] = {"id": class_name}
         for item in limits.items(names):
@@ -186,7 +186,7 @@ class AbsoluteLimits(_Quotas):
         self._context.policy.require(identity, policies.USED_LIMITS, project_id)
         self._external_usage.read([project_id])
         with self._context.database.reading() as session:
-            found = limit_rows.read(session, self._defaults, {project_id})
+            found = limits.read(session, self._defaults, {project_id})
             shares = self._used(session, project_id)
         absolute = {}
         for resource, (limit_name, usage_name) in _ABSOLUTE.items():

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tonnage.capacity import arithmetic, elementwise, units
 from tonnage.capacity.expressions.capability_values import MISSING, reported
-from tonnage.capacity.names import short_name
+from tonnage.capacity.pools.pool import short_name
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
 

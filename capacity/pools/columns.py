@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.capacity import elementwise
-from tonnage.capacity.names import backend_of, stable_hash
-from tonnage.capacity.pools.pool import Pool
+from tonnage.capacity.pools.pool import Pool, backend_of, stable_hash
 
 #: The fields of a pool by their storage in the table: a block of floats, a block of booleans, and lists. ``POSITION``
 #: maps each field to its row in its block.

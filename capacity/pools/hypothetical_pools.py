@@ -7,8 +7,8 @@ from typing import Any
 
 from tonnage.capacity import arithmetic, errors
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.names import backend_of
 from tonnage.capacity.over_subscription import AUTO, parse_ratio
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.reports import validation
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool import backend_of
 
 
 class Storage:

@@ -134,7 +134,7 @@ def parse_hints(hints: Mapping[str, object]) -> TopologyRequirement | None:
 
     Raises :class:`HintError`.
     """
-    if not has_requirement(hints):
+    if not any(name in hints and hints[name] not in _EMPTY for name in HINTS):
         return None
     node, raw = hints.get(NODE, ""), hints.get(REQUIREMENTS, "")
     if node not in _EMPTY and not (isinstance(node, str) and len(node) <= MAX_NAME_LENGTH):
@@ -148,11 +148,6 @@ def parse_hints(hints: Mapping[str, object]) -> TopologyRequirement | None:
         raise HintError(REQUIREMENTS, f"{error}; expected {expected}") from None
     name = node if isinstance(node, str) and node else None
     return None if name is None and not topologies else TopologyRequirement(name, topologies)
-
-
-def has_requirement(hints: Mapping[str, object]) -> bool:
-    """Return whether one of the topology hints is present and not empty."""
-    return any(name in hints and hints[name] not in _EMPTY for name in HINTS)
 
 
 @functools.lru_cache(maxsize=_LONG_CACHE_SIZE)

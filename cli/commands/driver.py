@@ -7,7 +7,7 @@ from typing import Any
 from oslo_config import cfg
 
 from tonnage.capacity import errors
-from tonnage.capacity.names import pool_name
+from tonnage.capacity.pools.pool import pool_name
 from tonnage.cli.commands import ledger_access, subcommands, tables
 from tonnage.ledger.inventory import audit_findings, backends
 

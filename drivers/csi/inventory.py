@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tonnage
-from tonnage.drivers import rounding
+from tonnage.drivers import base
 from tonnage.drivers.csi.class_pools import ClassPool
 from tonnage.drivers.csi.connection import CallFailed, Deadline
 from tonnage.drivers.csi.plugin import Capacity, InvalidResponse, Plugin, PluginCapabilities
@@ -165,14 +165,14 @@ def figures(
 
     A plugin reports the available capacity, without the space of its volumes: the total is the sum of both.
     """
-    free = rounding.gib_rounded_down(capacity.available)
+    free = base.gib_rounded_down(capacity.available)
     optional_fields = {
         # The names of extra specs have no slashes.
         "topology": None if pool.segment is None else pool.segment.short_labels(),
         "topology_labels": None if pool.segment is None else dict(pool.segment.labels),
         "node_name": pool.node,
-        "maximum_volume_size_gb": None if capacity.maximum is None else rounding.gib_rounded_down(capacity.maximum),
-        "minimum_volume_size_gb": None if capacity.minimum is None else rounding.gib_rounded_up(capacity.minimum),
+        "maximum_volume_size_gb": None if capacity.maximum is None else base.gib_rounded_down(capacity.maximum),
+        "minimum_volume_size_gb": None if capacity.minimum is None else base.gib_rounded_up(capacity.minimum),
         "storage_id": pool.storage_id,
         "storage_free_capacity_gb": None if pool.storage_id is None else free,
     }
@@ -192,9 +192,9 @@ def figures(
         "storage_class": pool.storage_class.name,
         "thin_provisioning_support": False,
         "thick_provisioning_support": True,
-        "total_capacity_gb": rounding.gib_rounded_down(capacity.available + used_bytes),
+        "total_capacity_gb": base.gib_rounded_down(capacity.available + used_bytes),
         "free_capacity_gb": free,
-        "provisioned_capacity_gb": rounding.gib_rounded_up(used_bytes),
+        "provisioned_capacity_gb": base.gib_rounded_up(used_bytes),
         **{name: value for name, value in optional_fields.items() if value is not None},
     }
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
-from tonnage.drivers import rounding
+from tonnage.drivers import base
 from tonnage.drivers.filesystem import ownership, volume_files
 
 #: Name of the symbolic link in a folder that names its owner.
@@ -130,11 +130,11 @@ class Pool:
         return {
             **self.capabilities,
             "pool_name": self.name,
-            "total_capacity_gb": rounding.gib_rounded_down(total),
-            "free_capacity_gb": rounding.gib_rounded_down(min(free, total)),
-            "provisioned_capacity_gb": rounding.gib_rounded_up(provisioned),
+            "total_capacity_gb": base.gib_rounded_down(total),
+            "free_capacity_gb": base.gib_rounded_down(min(free, total)),
+            "provisioned_capacity_gb": base.gib_rounded_up(provisioned),
             "storage_id": self.storage_id,
-            "storage_free_capacity_gb": rounding.gib_rounded_down(available),
+            "storage_free_capacity_gb": base.gib_rounded_down(available),
         }
 
 

@@ -19,7 +19,7 @@ import tonnage
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
-from tonnage.drivers import rounding
+from tonnage.drivers import base
 from tonnage.drivers.base import Driver, Source, StoredVolume, Volume
 from tonnage.drivers.command_runner import CommandFailed
 from tonnage.drivers.lvm import group_setup, lvm_commands
@@ -252,9 +252,9 @@ class LVMDriver(Driver):
             "location_info": f"lvm:{socket.gethostname()}:{self._location.group}/{self._location.pool}",
             "thin_provisioning_support": bool(self._location.pool),
             "thick_provisioning_support": not self._location.pool,
-            "total_capacity_gb": rounding.gib_rounded_down(total),
-            "free_capacity_gb": 0.0 if group.problem else rounding.gib_rounded_down(free),
-            "provisioned_capacity_gb": rounding.gib_rounded_up(group.provisioned(self._location.pool)),
+            "total_capacity_gb": base.gib_rounded_down(total),
+            "free_capacity_gb": 0.0 if group.problem else base.gib_rounded_down(free),
+            "provisioned_capacity_gb": base.gib_rounded_up(group.provisioned(self._location.pool)),
             **{name: value for name, value in optional_fields.items() if value is not None},
         }
 

@@ -18,7 +18,7 @@ from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volumes
 from tonnage.ledger.claims import deletions, group_backends

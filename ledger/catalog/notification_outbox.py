@@ -18,7 +18,7 @@ from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.ledger import models
-from tonnage.ledger.db import chunks
+from tonnage.ledger.db import dialects
 
 #: Days without an attempt to send the messages of a channel after which the channel counts as removed.
 _REMOVED_AFTER_DAYS = 1
@@ -56,7 +56,7 @@ def set_exceeded(session: orm.Session, *, exceeded: Collection[int], recovered: 
     """Mark pools, given by id, as over their limits or as recovered. Their backends must be locked."""
     pool = models.Pool
     for pool_ids, since in ((exceeded, models.utcnow()), (recovered, None)):
-        for chunk in chunks.split(sorted(pool_ids)):
+        for chunk in dialects.in_chunks(sorted(pool_ids)):
             session.execute(
                 sa.update(pool)
                 .where(pool.id.in_(chunk))
@@ -122,7 +122,7 @@ def take_lease(session: orm.Session, channel: str, owner: str, seconds: float) -
 def delete(session: orm.Session, message_ids: Collection[str]) -> None:
     """Delete messages that have been sent."""
     row = models.Announcement
-    for chunk in chunks.split(message_ids):
+    for chunk in dialects.in_chunks(message_ids):
         session.execute(sa.delete(row).where(row.message_id.in_(chunk)).execution_options(synchronize_session=False))
 
 
@@ -147,7 +147,7 @@ def purge(session: orm.Session, days: int, channels: Collection[str]) -> Mapping
         )
     ).all()
     # Deletes by id do not block transactions that insert messages meanwhile.
-    for chunk in chunks.split([row_id for row_id, _ in expired]):
+    for chunk in dialects.in_chunks([row_id for row_id, _ in expired]):
         session.execute(sa.delete(row).where(row.id.in_(chunk)).execution_options(synchronize_session=False))
     session.execute(
         sa.delete(held)

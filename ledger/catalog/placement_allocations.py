@@ -19,7 +19,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import models
 from tonnage.ledger.claims import pool_counters
-from tonnage.ledger.db import chunks
+from tonnage.ledger.db import dialects
 
 #: Number of claims that one call compares.
 _PAGE_SIZE = 2000
@@ -204,7 +204,7 @@ def current_changes(session: orm.Session, tellings: Sequence[AllocationChange], 
     """Return the changes that belong to this round: a newer round that has marked a consumer sends a newer state."""
     row = models.Allocation
     found: set[str] = set()
-    for chunk in chunks.split(telling.consumer_id for telling in tellings):
+    for chunk in dialects.in_chunks(telling.consumer_id for telling in tellings):
         of_round = sa.select(row.consumer_id).where(row.consumer_id.in_(chunk), row.doubt == doubt)
         found.update(session.scalars(of_round))
     return [telling for telling in tellings if telling.consumer_id in found]
@@ -235,7 +235,7 @@ def record_refused(session: orm.Session, tellings: Iterable[AllocationChange], d
     """Record that Placement has refused the changes: where the earlier state was known, Placement still has it."""
     row = models.Allocation
     ids = [telling.consumer_id for telling in tellings if not telling.doubted]
-    for chunk in chunks.split(ids):
+    for chunk in dialects.in_chunks(ids):
         session.execute(
             sa.update(row)
             .where(row.consumer_id.in_(chunk), row.doubt == doubt)
@@ -259,7 +259,7 @@ def sent_usage(session: orm.Session, project_id: str) -> SentUsage:
 def pools(session: orm.Session, ids: Collection[int] | None = None) -> list[PoolFigures]:
     """Return all pools, or the pools with these ids, even if they were not in their backend's last report."""
     pool, row = models.Pool, models.Allocation
-    id_chunks: list[list[int] | None] = [None] if ids is None else list(chunks.split(ids))
+    id_chunks: list[list[int] | None] = [None] if ids is None else list(dialects.in_chunks(ids))
     found: list[PoolFigures] = []
     for chunk in id_chunks:
         told = sa.select(row.pool_id, sa.func.sum(row.size_gb).label("size_gb")).group_by(row.pool_id)
@@ -293,7 +293,7 @@ def sent_consumers(session: orm.Session, consumer_ids: Collection[str]) -> set[s
     """Return the consumers for which an allocation was sent, or is being sent, in any pool."""
     row = models.Allocation
     found: set[str] = set()
-    for chunk in chunks.split(consumer_ids):
+    for chunk in dialects.in_chunks(consumer_ids):
         found.update(session.scalars(sa.select(row.consumer_id).where(row.consumer_id.in_(chunk))))
     return found
 
@@ -301,7 +301,7 @@ def sent_consumers(session: orm.Session, consumer_ids: Collection[str]) -> set[s
 def mark_for_resend(session: orm.Session, consumer_ids: Sequence[str]) -> None:
     """Mark consumers so that their allocations are sent again."""
     row = models.Allocation
-    for chunk in chunks.split(sorted(consumer_ids)):
+    for chunk in dialects.in_chunks(sorted(consumer_ids)):
         _mark_doubted(session, row.consumer_id.in_(chunk))
 
 

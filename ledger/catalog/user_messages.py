@@ -10,7 +10,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import models
-from tonnage.ledger.db import chunks, paging
+from tonnage.ledger.db import dialects, paging
 
 #: Days for which messages are kept; the default of the Block Storage service.
 KEPT_DAYS = 30
@@ -72,7 +72,7 @@ def purge(session: orm.Session, days: int = KEPT_DAYS) -> int:
     row = models.Message
     before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=days)
     old = session.scalars(sa.select(row.id).where(row.created_at < before).limit(_MAX_PURGED)).all()
-    for chunk in chunks.split(old):
+    for chunk in dialects.in_chunks(old):
         session.execute(sa.delete(row).where(row.id.in_(chunk)).execution_options(synchronize_session=False))
     return len(old)
 

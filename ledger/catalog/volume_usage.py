@@ -14,7 +14,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import models
 from tonnage.ledger.claims import bookings, pool_counters
-from tonnage.ledger.db import chunks
+from tonnage.ledger.db import dialects
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def mark_for_recount(session: orm.Session, project_ids: Collection[str]) -> None
     They are locked, so this must come before all other locks of the transaction.
     """
     usage = models.QuotaUsage
-    for chunk in chunks.split(sorted(set(project_ids))):
+    for chunk in dialects.in_chunks(sorted(set(project_ids))):
         locked = (
             sa.select(usage.project_id)
             .where(usage.project_id.in_(chunk))
@@ -134,6 +134,6 @@ def mark_owners_for_recount(session: orm.Session, volume_ids: Collection[str]) -
     """Mark the counters of the volumes' projects for a recount: the volumes may grow by an unknown size."""
     volume = models.Volume
     owners: set[str] = set()
-    for chunk in chunks.split(volume_ids):
+    for chunk in dialects.in_chunks(volume_ids):
         owners.update(session.scalars(sa.select(volume.project_id).where(volume.id.in_(chunk)).distinct()))
     mark_for_recount(session, owners)

@@ -12,7 +12,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import models
-from tonnage.ledger.db import chunks
+from tonnage.ledger.db import dialects
 
 #: States in which a volume may be cloned.
 CLONEABLE = ("available", "in-use")
@@ -25,7 +25,7 @@ def being_cloned(session: orm.Session, volume_ids: Collection[str]) -> dict[str,
     """
     volume = models.Volume
     pairs: dict[str, str] = {}
-    for chunk in chunks.split(volume_ids):
+    for chunk in dialects.in_chunks(volume_ids):
         being_made = sa.select(volume.source_volume_id, volume.id).where(
             volume.status == "creating", volume.source_volume_id.in_(chunk)
         )
@@ -54,7 +54,7 @@ def lock(
     volume = models.Volume
     cloneable: dict[str, tuple[int, int | None]] = {}
     pools: dict[str, int | None] = {}
-    for chunk in chunks.split(sorted({*seen, *bound, *others, *changed})):
+    for chunk in dialects.in_chunks(sorted({*seen, *bound, *others, *changed})):
         rows = session.execute(
             sa.select(volume.id, volume.size_gb, volume.pool_id, volume.status)
             .where(volume.id.in_(chunk))

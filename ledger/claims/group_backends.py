@@ -13,9 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.ledger import models
-from tonnage.ledger.db import chunks
+from tonnage.ledger.db import dialects
 
 AVAILABLE = "available"
 DELETING = "deleting"
@@ -40,7 +40,7 @@ def load(session: orm.Session, group_ids: Collection[str]) -> dict[str, GroupSta
         return {}
     group, volume, kind = models.Group, models.Volume, models.VolumeType
     found: dict[str, GroupState] = {}
-    for chunk in chunks.split(sorted(set(group_ids))):
+    for chunk in dialects.in_chunks(sorted(set(group_ids))):
         pools = (
             sa.select(volume.group_id, models.Pool.name)
             .join(models.Pool, models.Pool.id == volume.pool_id)
@@ -102,6 +102,6 @@ def purge(session: orm.Session) -> None:
     deleted = session.scalars(
         sa.select(group.id).where(sa.not_(exists_condition())).order_by(group.id).with_for_update()
     ).all()
-    for chunk in chunks.split(deleted):
+    for chunk in dialects.in_chunks(deleted):
         session.execute(sa.delete(kinds).where(kinds.group_id.in_(chunk)))
         session.execute(sa.delete(group).where(group.id.in_(chunk)).execution_options(synchronize_session=False))

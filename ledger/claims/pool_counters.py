@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger import models
-from tonnage.ledger.db import chunks
+from tonnage.ledger.db import dialects
 
 PENDING = "pending"
 CONFIRMED = "confirmed"
@@ -75,7 +75,7 @@ def read(session: orm.Session, pool_ids: Collection[int]) -> dict[int, Counters]
     """Return the counters of the pools."""
     pool = models.Pool
     found: dict[int, Counters] = {}
-    for chunk in chunks.split(pool_ids):
+    for chunk in dialects.in_chunks(pool_ids):
         rows = session.execute(sa.select(pool.id, *COLUMNS).where(pool.id.in_(chunk)))
         found.update((row[0], from_row(row[1:])) for row in rows)
     return found
@@ -108,17 +108,17 @@ def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collectio
     pool, backend = models.Pool, models.Backend
     found = [
         row
-        for chunk in chunks.split(pool_ids)
+        for chunk in dialects.in_chunks(pool_ids)
         for row in session.execute(sa.select(pool.id, pool.backend_id, pool.storage_id).where(pool.id.in_(chunk)))
     ]
     storages = {row[2] for row in found if row[2] is not None} | set(storage_ids)
     ids, backend_ids = {row[0] for row in found}, {row[1] for row in found}
-    for names in chunks.split(sorted(storages)):
+    for names in dialects.in_chunks(sorted(storages)):
         ids.update(session.scalars(sa.select(pool.id).where(pool.storage_id.in_(names))))
     of_backends = sa.select(backend.id, backend.epoch).order_by(backend.id).with_for_update()
     epochs = [
         row
-        for chunk in chunks.split(sorted(backend_ids))
+        for chunk in dialects.in_chunks(sorted(backend_ids))
         for row in session.execute(of_backends.where(backend.id.in_(chunk)))
     ]
     of_pools = (
@@ -126,7 +126,9 @@ def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collectio
         .order_by(pool.id)
         .with_for_update()
     )
-    rows = [row for chunk in chunks.split(sorted(ids)) for row in session.execute(of_pools.where(pool.id.in_(chunk)))]
+    rows = [
+        row for chunk in dialects.in_chunks(sorted(ids)) for row in session.execute(of_pools.where(pool.id.in_(chunk)))
+    ]
     return LockedPools(
         {row[0]: row[1] for row in rows},
         {row[0]: row[2] for row in rows},
@@ -213,7 +215,7 @@ def recount_in_flight(session: orm.Session, pool_ids: Collection[int]) -> None:
             .scalar_subquery()
         )
 
-    for chunk in chunks.split(pool_ids):
+    for chunk in dialects.in_chunks(pool_ids):
         session.execute(
             sa.update(pool)
             .where(pool.id.in_(chunk))
@@ -301,11 +303,11 @@ def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[in
                 }
             )
         session.execute(sa.update(pool), sorted(values, key=lambda value: value["id"]))
-        for released_ids in chunks.split(one.id for one in fully_contained if one.state == RELEASED):
+        for released_ids in dialects.in_chunks(one.id for one in fully_contained if one.state == RELEASED):
             session.execute(
                 sa.delete(claim).where(claim.id.in_(released_ids)).execution_options(synchronize_session=False)
             )
-        for live_ids in chunks.split(one.id for one in fully_contained if one.state != RELEASED):
+        for live_ids in dialects.in_chunks(one.id for one in fully_contained if one.state != RELEASED):
             session.execute(
                 sa.update(claim)
                 .where(claim.id.in_(live_ids))

@@ -3,7 +3,8 @@
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -87,3 +88,16 @@ def _messages(statements: Iterable[str]) -> Iterator[str]:
         length += len(statement)
     if batch:
         yield ";".join(batch)
+
+
+T = TypeVar("T")
+
+#: Number of values in one statement. Larger statements are no faster.
+CHUNK_SIZE = 1000
+
+
+def in_chunks(values: Iterable[T]) -> Iterator[list[T]]:
+    """Yield the values in their order, in lists of at most :data:`CHUNK_SIZE`; yield nothing for no values."""
+    remaining = iter(values)
+    while chunk := list(islice(remaining, CHUNK_SIZE)):
+        yield chunk

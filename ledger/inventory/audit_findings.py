@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger import models
-from tonnage.ledger.db import chunks
+from tonnage.ledger.db import dialects
 from tonnage.ledger.db.database import storable_text
 
 #: Longest stored pool name (a longer name is invalid) and longest stored text, in characters.
@@ -100,7 +100,7 @@ def store(
     )
     known = {(row.pool, row.breach): row for row in rows}
     ended = [key for key in known if key not in found and judged(key)]
-    for chunk in chunks.split(known[key].id for key in ended):
+    for chunk in dialects.in_chunks(known[key].id for key in ended):
         session.execute(sa.delete(table).where(table.id.in_(chunk)).execution_options(synchronize_session=False))
     certain = [key for key in found if found[key].once is None]
     confirmed = sorted(key for key in certain if key in known and known[key].once_seq is not None)
@@ -160,6 +160,6 @@ def doubtful(session: orm.Session, backend_ids: Collection[int]) -> set[int]:
         ),
     )
     found: set[int] = set()
-    for chunk in chunks.split(backend_ids):
+    for chunk in dialects.in_chunks(backend_ids):
         found.update(session.scalars(statement.where(pool.backend_id.in_(chunk)).distinct()))
     return found

@@ -12,7 +12,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.claims import bookings, pool_counters
-from tonnage.ledger.db import chunks
+from tonnage.ledger.db import dialects
 from tonnage.ledger.inventory import scheduling_rules
 
 #: Pause after a failed migration of a drain: each attempt may copy the whole volume, and sends its owner a message.
@@ -153,7 +153,7 @@ def load_backends(session: orm.Session, *, ids: Collection[int] | None = None) -
     """Return all backends, or those with these ids."""
     if ids is None:
         return _backends(session, sa.true())
-    return [row for some in chunks.split(sorted(ids)) for row in _backends(session, models.Backend.id.in_(some))]
+    return [row for some in dialects.in_chunks(sorted(ids)) for row in _backends(session, models.Backend.id.in_(some))]
 
 
 def load_pools(
@@ -179,7 +179,9 @@ def load_pools(
     )
     if backend is not None:
         statement = statement.where(models.Backend.name == backend)
-    statements = [statement] if ids is None else [statement.where(pool.id.in_(some)) for some in chunks.split(ids)]
+    statements = (
+        [statement] if ids is None else [statement.where(pool.id.in_(some)) for some in dialects.in_chunks(ids)]
+    )
     return [
         PoolRow(
             id=row[0],
@@ -225,7 +227,7 @@ def load_pool_marks(session: orm.Session, backend_ids: Collection[int]) -> list[
             figures_age=models.age(row[6], row[7]),
             counters=pool_counters.from_row(row[8:]),
         )
-        for some in chunks.split(backend_ids)
+        for some in dialects.in_chunks(backend_ids)
         for row in session.execute(statement.where(pool.backend_id.in_(some)))
     ]
 
@@ -242,7 +244,9 @@ def load_pending(
     )
     if backend_id is not None:
         statement = statement.where(claim.backend_id == backend_id)
-    statements = [statement] if ids is None else [statement.where(claim.id.in_(some)) for some in chunks.split(ids)]
+    statements = (
+        [statement] if ids is None else [statement.where(claim.id.in_(some)) for some in dialects.in_chunks(ids)]
+    )
     found = [row for one in statements for row in session.execute(one)]
     found.sort(key=lambda row: (row[0].created_at, row[0].id))
     sources = _sources(session, [row for row, _, _ in found])
@@ -273,7 +277,7 @@ def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, 
     if not moves:
         return sources
     names: dict[int, str] = {}
-    for pool_ids in chunks.split({claim.source_pool_id for claim in moves.values()}):
+    for pool_ids in dialects.in_chunks({claim.source_pool_id for claim in moves.values()}):
         rows = session.execute(sa.select(pool.id, pool.name).where(pool.id.in_(pool_ids)))
         names.update((row[0], row[1]) for row in rows)
     original = orm.aliased(volume)
@@ -281,7 +285,7 @@ def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, 
         original, original.id == volume.source_volume_id
     )
     cloned: dict[str, tuple[str | None, int | None]] = {}
-    for ids in chunks.split({claim.volume_id for claim in moves.values() if claim.verb == bookings.CREATE}):
+    for ids in dialects.in_chunks({claim.volume_id for claim in moves.values() if claim.verb == bookings.CREATE}):
         cloned.update((row[0], (row[1], row[2])) for row in session.execute(clones.where(volume.id.in_(ids))))
     for claim in moves.values():
         volume_id, size = cloned.get(claim.volume_id, (claim.volume_id, claim.target_size_gb))

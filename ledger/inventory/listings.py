@@ -17,10 +17,10 @@ from typing import Any, Protocol, TypeAlias
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.capacity.names import short_name
+from tonnage.capacity.pools.pool import short_name
 from tonnage.ledger import models
 from tonnage.ledger.claims import pool_counters
-from tonnage.ledger.db import chunks
+from tonnage.ledger.db import dialects
 from tonnage.ledger.db.database import StaleRead, storable_text
 
 #: On the storage, and unknown to the ledger.
@@ -296,7 +296,9 @@ def _volume_ids_among(session: orm.Session, names: Collection[str]) -> set[str]:
     The claims of a deleted volume are gone, so an older listing would show it as if it had never been claimed.
     """
     known: set[str] = set()
-    for chunk in chunks.split(sorted(name for name in names if len(name) <= models.LONGEST_ID and _is_storable(name))):
+    for chunk in dialects.in_chunks(
+        sorted(name for name in names if len(name) <= models.LONGEST_ID and _is_storable(name))
+    ):
         for column in (models.Volume.id, models.RequestKey.volume_id):
             known.update(session.scalars(sa.select(column).where(column.in_(chunk))))
     return known
@@ -323,7 +325,7 @@ def _size(listed: float) -> float:
 def _write(session: orm.Session, comparison: _Comparison) -> None:
     """Write the discrepancies of the comparison to the table."""
     table = models.Discrepancy
-    for chunk in chunks.split(
+    for chunk in dialects.in_chunks(
         [row.id for place, row in sorted(comparison.recorded.items()) if place not in comparison.found]
     ):
         session.execute(sa.delete(table).where(table.id.in_(chunk)).execution_options(synchronize_session=False))

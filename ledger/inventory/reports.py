@@ -12,7 +12,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import models
 from tonnage.ledger.claims import pool_counters
-from tonnage.ledger.db import chunks
+from tonnage.ledger.db import dialects
 
 
 class PoolFigures(NamedTuple):
@@ -294,7 +294,7 @@ def _keep(session: orm.Session, pool_ids: Collection[int], before: _LastReport) 
     """
     pool = models.Pool
     fresh = None if before.at is None else before.at - datetime.timedelta(seconds=before.age)
-    for ids in chunks.split(sorted(pool_ids)):
+    for ids in dialects.in_chunks(sorted(pool_ids)):
         known = session.execute(sa.select(pool.id, pool.unheard_at, pool.figures_at).where(pool.id.in_(ids)))
         kept = {row.id: row.figures_at for row in known if row.unheard_at and row.unheard_at == before.at}
         session.connection().execute(_KEEP, [{"of": id, "since": kept.get(id, fresh)} for id in ids])

@@ -10,7 +10,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import models
 from tonnage.ledger.claims import bookings, pool_counters
-from tonnage.ledger.db import chunks
+from tonnage.ledger.db import dialects
 from tonnage.ledger.inventory import listings
 
 #: Verbs whose claims count capacity for a volume.
@@ -205,4 +205,4 @@ def named(session: orm.Session, places: Collection[listings.Place]) -> set[listi
 
 def _names(places: Collection[listings.Place]) -> Iterator[list[str]]:
     # The names are passed as values and not joined: the columns may differ in collation, and then no index serves.
-    return chunks.split(sorted({name for _, name in places}))
+    return dialects.in_chunks(sorted({name for _, name in places}))

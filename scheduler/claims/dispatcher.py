@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from tonnage.capacity.arithmetic import DEFAULT_RATIO
-from tonnage.capacity.names import backend_of, short_name
+from tonnage.capacity.pools.pool import backend_of, short_name
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger.claims import bookings
 from tonnage.ledger.claims.bookings import Booking

@@ -16,7 +16,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.ledger.claims import bookings
-from tonnage.ledger.db import chunks
+from tonnage.ledger.db import dialects
 from tonnage.ledger.inventory import backends
 from tonnage.rpc.messages import MigrateVolume
 from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
@@ -115,7 +115,7 @@ class ClaimRecovery:
         ]
         if stuck:
             LOG.warning("%d claim(s) are abandoned, as their backends stay away", len(stuck))
-        for some in chunks.split(stuck):
+        for some in dialects.in_chunks(stuck):
             self._outcome_handler.abandon(some)
 
     def _drain(self, volume_ids: Sequence[str]) -> None:
@@ -167,6 +167,6 @@ class Sweep:
         """
         ids = sorted(entry.id for entry in self._cache_refresh.hosts.entries.values())
         if not everything:
-            ids = [id for id in ids if id > self._recounted][: chunks.CHUNK_SIZE] or ids[: chunks.CHUNK_SIZE]
+            ids = [id for id in ids if id > self._recounted][: dialects.CHUNK_SIZE] or ids[: dialects.CHUNK_SIZE]
         self._recounted = ids[-1] if ids else 0
         self._cache_refresh.refresh_counters(session, ids)

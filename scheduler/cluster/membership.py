@@ -9,7 +9,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.names import stable_hash
+from tonnage.capacity.pools.pool import stable_hash
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import heartbeats, scheduling_rules
 from tonnage.scheduler import options

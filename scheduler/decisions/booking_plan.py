@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Decision, Placement, Refusal
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.request import Request
 from tonnage.ledger.catalog import volumes
 from tonnage.ledger.claims.bookings import Booking

@@ -8,7 +8,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import models
 from tonnage.ledger.claims import clone_sources, group_backends, pool_counters
-from tonnage.ledger.db import chunks
+from tonnage.ledger.db import dialects
 from tonnage.rpc.messages import CreateVolume, ExtendVolume
 from tonnage.scheduler.decisions.placement_requests import Move, Single
 from tonnage.scheduler.decisions.request_spec import Lookup, UnplacedVolume
@@ -57,7 +57,7 @@ def _types(session: orm.Session, names: set[str]) -> dict[str, models.VolumeType
     kind = models.VolumeType
     by_name: dict[str, models.VolumeType] = {}
     by_id: dict[str, models.VolumeType] = {}
-    for some in chunks.split(names):
+    for some in dialects.in_chunks(names):
         chosen = sa.select(kind).where(sa.or_(kind.id.in_(some), kind.name.in_(some)))
         found = session.scalars(chosen.options(orm.joinedload(kind.qos))).all()
         by_name.update({row.name: row for row in found})
@@ -73,7 +73,9 @@ def _volumes(session: orm.Session, ids: set[str]) -> dict[str, models.Volume]:
         orm.joinedload(volume.pool), orm.joinedload(volume.volume_type).joinedload(kind.qos)
     )
     while ids:
-        rows = [row for some in chunks.split(ids) for row in session.scalars(with_names.where(volume.id.in_(some)))]
+        rows = [
+            row for some in dialects.in_chunks(ids) for row in session.scalars(with_names.where(volume.id.in_(some)))
+        ]
         volumes.update({row.id: row for row in rows})
         ids = {other for row in rows if row.pool_id is None for other in _named_by(row)} - volumes.keys()
     return volumes

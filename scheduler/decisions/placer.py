@@ -27,7 +27,7 @@ from tonnage.ledger.claims.request_keys import Key
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
 from tonnage.ledger.inventory import scheduling_rules
-from tonnage.quotas import limit_rows, reservations
+from tonnage.quotas import limits, reservations
 from tonnage.quotas import options as quota_options
 from tonnage.quotas import usage_counters as quota_counters
 from tonnage.quotas.quota_check import QuotaChanged
@@ -157,7 +157,7 @@ class Placer:
         lookup = lookups.read_references(session, by_volume(work))
         # In the one order: quotas before backends and pools.
         held = None
-        if limit_rows.has_volume_limits(session, self.quotas.defaults):
+        if limits.has_volume_limits(session, self.quotas.defaults):
             new = [item for item in work if key_of(item) not in known]
             wanted = [demand for item in new for demand in quota_demands.of_request(item, lookup)]
             held = reservations.reserve(session, self.quotas, wanted, contested=hurried or bool(contested))

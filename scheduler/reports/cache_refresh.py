@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from sqlalchemy import orm
 
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.claims import pool_counters

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tonnage.capacity.names import pool_name
+from tonnage.capacity.pools.pool import pool_name
 from tonnage.capacity.reports import audit_rules
 from tonnage.capacity.reports.audit_rules import Auditor, Breach, Volumes
 from tonnage.ledger.db.database import Database

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.names import pool_name
+from tonnage.capacity.pools.pool import pool_name
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports import validation
 from tonnage.capacity.reports.pool_stats import PoolStats

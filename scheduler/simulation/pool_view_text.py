@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.request import Request
 from tonnage.rpc.batching import packed_reports, pool_list_text
 from tonnage.rpc.messages import PoolListQuery, PoolListText, PoolView

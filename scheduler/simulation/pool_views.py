@@ -12,8 +12,8 @@ import numpy as np
 
 from tonnage.capacity import arithmetic, over_subscription, units
 from tonnage.capacity.capacity_factors import wire_factors
-from tonnage.capacity.names import backend_of
 from tonnage.capacity.over_subscription import AUTO
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports.pool_stats import PoolStats
 from tonnage.capacity.request import Request

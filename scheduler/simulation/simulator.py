@@ -10,7 +10,7 @@ from tonnage.capacity.pools import hypothetical_pools
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.ledger.catalog import volumes
 from tonnage.ledger.db.database import Database
-from tonnage.quotas import limit_rows, reservations
+from tonnage.quotas import limits, reservations
 from tonnage.quotas import options as quota_options
 from tonnage.quotas.quota_check import Demand
 from tonnage.rpc.messages import Asked, MigrateVolume, Outlook, WhatIf
@@ -117,7 +117,7 @@ class Simulator:
             lookup = lookups.read_references(session, by_volume(work))
             demands: list[list[Demand]] = [[] for _ in work]
             held = None
-            if limit_rows.has_volume_limits(session, self._quotas.defaults):
+            if limits.has_volume_limits(session, self._quotas.defaults):
                 # A question without a project is about the pools alone.
                 demands = [
                     [each for each in quota_demands.of_request(item, lookup) if each.project_id] for item in work

@@ -23,7 +23,7 @@ from tonnage.placement import allocation_check, options
 from tonnage.placement.allocation_writer import AllocationWriter
 from tonnage.placement.client import PlacementUnavailable
 from tonnage.placement.project_usage import PlacementUsage
-from tonnage.quotas import limit_rows
+from tonnage.quotas import limits
 from tonnage.quotas import options as quota_options
 from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
 from tonnage.quotas.options import Settings
@@ -67,7 +67,7 @@ class Cloud(World):
             self.limit(limit)
 
     def limit(self, gigabytes: int, user_id: str = "") -> None:
-        self.database.run(limit_rows.put, Place(Holder.PROJECT, self.project, user_id), {GIGABYTES: gigabytes})
+        self.database.run(limits.put, Place(Holder.PROJECT, self.project, user_id), {GIGABYTES: gigabytes})
 
     def create_message(self, size: int) -> Any:
         return replace(super().create_message(size), project_id=self.project, user_id="u")

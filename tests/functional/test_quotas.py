@@ -17,7 +17,7 @@ from tests.unit.scheduler.world import StoragePool, World
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types, volume_usage, volumes
 from tonnage.ledger.db import database
-from tonnage.quotas import limit_rows, usage_audit, usage_counters
+from tonnage.quotas import limits, usage_audit, usage_counters
 from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import Answer, CreateVolume, ExtendVolume
@@ -61,7 +61,7 @@ def collisions(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
 
 def limit(engine: sa.Engine, project: str, gigabytes: int, **more: int) -> None:
     values = {Item(Resource.GIGABYTES): gigabytes, **{Item(Resource(name)): value for name, value in more.items()}}
-    database.Database(engine).run(limit_rows.put, Place(Holder.PROJECT, project), values)
+    database.Database(engine).run(limits.put, Place(Holder.PROJECT, project), values)
 
 
 def used(engine: sa.Engine, project: str) -> int:

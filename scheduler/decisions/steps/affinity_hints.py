@@ -7,7 +7,7 @@ Filters read nothing from the ledger, so the backends of those volumes become pa
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.filters import affinity
 from tonnage.ledger import models
 from tonnage.scheduler.decisions.request_spec import Lookup, NotFirst, RequestSpec, UnplacedVolume

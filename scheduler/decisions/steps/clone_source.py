@@ -4,7 +4,7 @@
 from dataclasses import replace
 
 from tonnage.capacity import errors
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.ledger.claims import clone_sources
 from tonnage.ledger.claims.bookings import SourceVolume
 from tonnage.scheduler.decisions.request_spec import Lookup, RequestSpec, UnplacedVolume

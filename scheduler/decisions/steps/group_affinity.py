@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from tonnage.capacity import errors
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from tonnage.capacity import arithmetic
 from tonnage.capacity.decision import Placement, Refusal
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Provisioning, Request, judged_thin
 from tonnage.scheduler.decisions.pool_selection import Rules, provisioning_in, worded

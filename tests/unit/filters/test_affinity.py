@@ -39,7 +39,6 @@ def test_an_invalid_id_in_the_hint_refuses_every_pool(value: Any) -> None:
     for plugin, hint in ((SAME, "same_host"), (DIFFERENT, "different_host")):
         request = Request("r", 1, hints={hint: value})
         assert not plugin.accepts(POOLS, request).any()
-        assert plugin.kept_by(request) is None
         rejection = plugin.reason(POOLS.row(0), request)
         assert rejection.code == "bad_hint"
         assert rejection.message.startswith(f"cannot be judged by the hint {hint}: ")

@@ -272,6 +272,33 @@ def test_verdicts_are_cached_until_a_trait_changes() -> None:
     assert plugin.asked == [100, 2, 101]
 
 
+def test_a_filter_is_called_only_for_requests_with_a_field_that_it_names() -> None:
+    class Zones(CachedFilter):
+        request_fields = ("availability_zone", "same_backends")
+
+    pools = PoolTable([Pool(name="h@b#p", total=1.0, free=1.0, availability_zone="p")])
+    plugin = Zones()
+    chain = FilterChain([plugin])
+    assert chain.candidates(pools, Request("r", 1, project_id="p")).all()
+    assert plugin.asked == []
+    assert not chain.candidates(pools, Request("r", 1, project_id="p", availability_zone="nova")).any()
+    # No backend is another value than no hint.
+    assert not chain.candidates(pools, Request("r", 1, project_id="p", same_backends=frozenset())).any()
+    assert plugin.asked == [1]
+
+
+def test_a_subclass_with_other_verdicts_is_called_for_every_request() -> None:
+    class Zones(CachedFilter):
+        request_fields = ("availability_zone",)
+
+    class Others(Zones):
+        def accepts(self, pools: PoolTable, request: Request) -> Mask:
+            return np.zeros(len(pools), dtype=np.bool_)
+
+    pools = PoolTable([Pool(name="h@b#p", total=1.0, free=1.0)])
+    assert not FilterChain([Others()]).candidates(pools, Request("r", 1)).any()
+
+
 def test_each_chain_has_its_own_cache() -> None:
     class Nothing(CachedFilter):
         def accepts(self, pools: PoolTable, request: Request) -> Mask:

@@ -17,7 +17,7 @@ from tests.unit.scheduler.world import StoragePool, World
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import type_catalog, volume_types, volume_usage
 from tonnage.ledger.claims import deletions, operation_outcomes
-from tonnage.quotas import limit_rows, options, usage_counters
+from tonnage.quotas import limits, options, usage_counters
 from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
 from tonnage.quotas.quota_check import Usage
 from tonnage.rpc.messages import (
@@ -40,7 +40,7 @@ VOLUMES, GIGABYTES = Item(Resource.VOLUMES), Item(Resource.GIGABYTES)
 
 
 def limit(world: World, place: Place, values: dict[Item, int]) -> None:
-    world.database.run(limit_rows.put, place, values)
+    world.database.run(limits.put, place, values)
 
 
 def used(world: World) -> dict[Scope, Usage]:

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from tonnage.capacity.names import backend_of, pool_name, short_name, stable_hash
+from tonnage.capacity.pools.pool import backend_of, pool_name, short_name, stable_hash
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 
 NAMES = st.integers(0, 40).map(lambda number: f"host@backend#{number}")
@@ -231,7 +231,7 @@ def test_names() -> None:
 
 
 def test_hashes_are_the_same_in_every_process() -> None:
-    command = "from tonnage.capacity.names import stable_hash; print(stable_hash('h@b#p'))"
+    command = "from tonnage.capacity.pools.pool import stable_hash; print(stable_hash('h@b#p'))"
     printed = subprocess.run([sys.executable, "-c", command], check=True, capture_output=True, text=True)
     assert int(printed.stdout) == stable_hash("h@b#p")
     assert np.uint64(stable_hash("\ud800")) >= 0

@@ -15,7 +15,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
-from tonnage.ledger.db import chunks, database, db_errors
+from tonnage.ledger.db import database, db_errors, dialects
 from tonnage.ledger.inventory import heartbeats, scheduling_rules
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import Hello, PoolQuery
@@ -74,7 +74,7 @@ def test_a_lone_scheduler_reads_counters_that_were_repaired_by_hand(
     hello = Hello(backend=BACKEND, nonce="another", availability_zone="nova", driver="memory")
     agent.epoch = core.hello(hello).epoch
     core.report(PackedReport.of(agent.look()))
-    monkeypatch.setattr(chunks, "CHUNK_SIZE", 2)
+    monkeypatch.setattr(dialects, "CHUNK_SIZE", 2)
 
     def allocated() -> list[Any]:
         return [pool.capabilities["allocated_capacity_gb"] for pool in core.get_pools(PoolQuery())]

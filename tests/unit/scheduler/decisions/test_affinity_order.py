@@ -12,7 +12,7 @@ from sqlalchemy import orm
 from tests.unit.scheduler.model import checks
 from tests.unit.scheduler.model.storage import Fate, Storage, StoragePool
 from tests.unit.scheduler.model.world import World
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.ledger import models
 from tonnage.rpc.messages import Command, CreateGroup, GroupAnswer, Outcome
 from tonnage.scheduler.decisions import lookups

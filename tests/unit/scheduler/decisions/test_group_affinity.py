@@ -10,7 +10,7 @@ from sqlalchemy import orm
 from tests.unit.scheduler.model.storage import Fate, Storage, StoragePool
 from tests.unit.scheduler.model.world import World
 from tonnage.capacity import errors
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters.capabilities import CapabilitiesFilter

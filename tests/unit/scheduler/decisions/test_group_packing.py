@@ -10,7 +10,7 @@ import pytest
 from tests.unit.scheduler.model.storage import Storage, StoragePool
 from tests.unit.scheduler.model.world import World
 from tonnage.capacity import errors
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.rpc.messages import CreateGroup, CreateVolume, GroupAnswer
 from tonnage.scheduler.decisions.steps import group_packing, group_requests
 

@@ -23,7 +23,7 @@ from tests.unit.scheduler.model.turns import Killed
 from tests.unit.scheduler.model.world import Letter, World
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.names import backend_of
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger.catalog import volume_types
 from tonnage.rpc.messages import (

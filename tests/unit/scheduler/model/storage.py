@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tonnage.capacity import errors
-from tonnage.capacity.names import pool_name
+from tonnage.capacity.pools.pool import pool_name
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers.base import Driver, Source, StoredVolume, Volume
 

@@ -15,7 +15,7 @@ from tests.unit.scheduler.model.agent import Agent
 from tests.unit.scheduler.model.scheduler import Interruptions, Scheduler
 from tests.unit.scheduler.model.storage import Fate, ModelDriver, StoragePool
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.names import backend_of, short_name
+from tonnage.capacity.pools.pool import backend_of, short_name
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import BackendReport, Command, CreateVolume, Listing, Outcome, SharedStorages, StampQuery
 

@@ -13,7 +13,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.hypothetical_pools import Changes
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.quotas import limit_rows
+from tonnage.quotas import limits
 from tonnage.quotas.limits import Holder, Item, Place, Resource
 from tonnage.rpc.messages import Asked, CreateGroup, CreateVolume, ExtendVolume, PoolQuery, WhatIf
 from tonnage.scheduler.manager import SchedulerManager
@@ -49,7 +49,7 @@ def test_a_question_has_no_effect_and_sees_what_was_asked_before(judged: Schedul
 
 def test_quotas_are_asked_first_and_each_request_sees_what_those_before_it_took(judged: SchedulerManager) -> None:
     place = Place(Holder.PROJECT, "p")
-    judged.database.run(limit_rows.put, place, {Item(Resource.GIGABYTES): 8})
+    judged.database.run(limits.put, place, {Item(Resource.GIGABYTES): 8})
     group = Asked(group=CreateGroup(request_id="g", volumes=[create(1), create(2)]))
     question = WhatIf(requests=[asked(5), asked(4), group, asked(1)], changes=Changes(reserved_percentage=50))
     outlooks = judged.what_if(question)
