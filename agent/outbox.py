@@ -25,9 +25,6 @@ _WORKERS = 2
 #: Largest number of outcomes in one call.
 _MAX_BATCH = 64
 
-#: Seconds between two calls, in which new outcomes gather. No operation waits for them.
-_LINGER_SECONDS = 0.2
-
 
 @dataclass(slots=True)
 class _QueuedOutcome:
@@ -40,8 +37,8 @@ class _QueuedOutcome:
 class Outbox:
     """Sends outcomes, and repeats failed calls after growing pauses. ``send`` raises an exception to keep its outcomes.
 
-    An outcome after a quiet time is sent at once. The following outcomes wait for each other for a moment, since a call
-    costs more than the outcomes in it.
+    An outcome is sent as soon as one of the threads is free. Outcomes that arrive while all threads wait for answers
+    gather, and leave together in the next call.
     """
 
     def __init__(self, backend: str, send: Callable[[Sequence[Outcome]], None], backoff: BackOff) -> None:
@@ -52,7 +49,6 @@ class Outbox:
         # Guards the fields below; notified when outcomes have left the outbox.
         self._changed = threading.Condition()
         self._max_batch = _MAX_BATCH
-        self._last_sent = -_LINGER_SECONDS
         self._outcomes: dict[str, _QueuedOutcome] = {}
         # Entries (due, number, claim id); an entry whose outcome has another due time by now is ignored.
         self._queue: list[tuple[float, int, str]] = []
@@ -71,7 +67,7 @@ class Outbox:
             if queued is None:
                 queued = self._outcomes[outcome.claim_id] = _QueuedOutcome(outcome, 0.0)
             if not queued.sending:
-                self._enqueue(queued, max(time.monotonic(), self._last_sent + _LINGER_SECONDS))
+                self._enqueue(queued, time.monotonic())
         for worker in self._workers:
             worker.wake()
 
@@ -123,8 +119,6 @@ class Outbox:
                 if queued is not None and not queued.sending and queued.due == due:
                     queued.sending = True
                     batch.append(queued)
-            if batch:
-                self._last_sent = now
             return batch, self._queue[0][0] - now if self._queue else None
 
     def _settle(self, batch: Sequence[_QueuedOutcome], failure: Exception | None) -> None:

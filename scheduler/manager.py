@@ -62,8 +62,8 @@ LOG = logging.getLogger(__name__)
 #: The requests that are decided: all that take capacity.
 Placeable: TypeAlias = CreateVolume | CreateGroup | ExtendVolume | Move | RetypeVolume
 
-#: Seconds between two batches of messages from agents, for which no caller waits, for each scheduler: schedulers share
-#: these messages, and each batch is a transaction, so with more of them each takes batches less often. The upper bound.
+#: Seconds between two batches of reports, for which nobody waits, for each scheduler: schedulers share the reports, and
+#: each batch is a transaction, so with more of them each takes batches less often. The upper bound.
 _PAUSE = 0.25
 _LONGEST_PAUSE = 1.0
 
@@ -130,7 +130,7 @@ class SchedulerManager:
         self._rules_agreement.restate(pools)
         self.hosts.update_statuses(self._clock())
         LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(list(self.hosts.backends())), len(pools))
-        self._share_messages()
+        self._pace_reports()
 
     def ask_for_reports(self) -> None:
         """Ask all agents for a report now; an agent that is away says hello when it starts.
@@ -140,11 +140,6 @@ class SchedulerManager:
         self.membership.listening = True
         for backend in list(self.hosts.backends()):
             self._agents.report_now(backend.name)
-
-    @property
-    def scheduler_count(self) -> int:
-        """The number of schedulers, this one included."""
-        return self.membership.scheduler_count
 
     def reporting(self) -> set[str]:
         """Return the names of the backends that have reported since this scheduler started."""
@@ -303,14 +298,14 @@ class SchedulerManager:
     def keep_house(self) -> None:
         """Do the work that is due about once a second. Belongs to the decision thread."""
         self.periodic_tasks.run()
-        self._share_messages()
+        self._pace_reports()
         rules = self.decisions.rules.current
         self._unread.look(rules.filters, rules.weighers)
 
-    def _share_messages(self) -> None:
-        """Set the pauses between batches of messages from agents, which all schedulers share."""
+    def _pace_reports(self) -> None:
+        """Set the pause between batches of reports, which all schedulers share."""
         pause = min(_LONGEST_PAUSE, _PAUSE * self.membership.scheduler_count)
-        self._thread.pauses = {self._outcome_handler.outcomes: pause, self._report_handler.reports: pause}
+        self._thread.pauses = {self._report_handler.reports: pause}
 
     def _change(self, wanted: Sequence[Mutable]) -> list[Exception | None]:
         results: list[Exception | None] = []

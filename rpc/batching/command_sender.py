@@ -19,11 +19,6 @@ LOG = logging.getLogger(__name__)
 #: Largest number of commands in one message.
 _MAX_BATCH = 64
 
-#: Seconds between two messages to a backend, in which further commands gather, for each scheduler: an agent receives
-#: messages from all of them, so the more there are, the fewer each one sends. The upper bound of these seconds.
-LINGER_SECONDS = 0.4
-_LONGEST_LINGER = 1.0
-
 
 class AgentClient:
     """Casts to the agent of one backend, ``host@backend``. Nothing is answered; agents send what they have to say.
@@ -73,10 +68,6 @@ class AgentMessages(Protocol):
 class CommandOwner(Protocol):
     """The scheduler whose commands are sent."""
 
-    @property
-    def scheduler_count(self) -> int:
-        """The number of schedulers, this one included."""
-
     def undelivered(self, claim_ids: Sequence[str]) -> None:
         """Have the commands of these claims, which were dropped, sent again later."""
 
@@ -101,29 +92,24 @@ class _Batch:
 
 
 class CommandSender:
-    """Collects the messages for each backend and sends them together, the commands of a backend in their order.
+    """Sends the messages for each backend together, the commands of a backend in their order.
 
-    A message after a quiet time is sent at once. The following ones wait until ``linger`` seconds for each scheduler,
-    at most ``longest``, have passed since then, because a message costs more at both ends and at the broker than the
-    commands in it.
+    A message is sent as soon as the thread is free. Messages that arrive while the thread sends others gather, and all
+    that wait for the same backend leave in its next turn.
 
     Messages that cannot be sent are dropped, so that the queues do not grow while the bus is away. The owner of the
     commands is told on the sender's thread.
     """
 
-    def __init__(self, agents: AgentClient, linger: float = LINGER_SECONDS, longest: float = _LONGEST_LINGER) -> None:
+    def __init__(self, agents: AgentClient) -> None:
         self._agents = agents
         self._owner: CommandOwner
-        self._linger, self._longest = linger, longest
         # Guards the fields below; notified when a batch has been sent.
         self._changed = threading.Condition()
         # In the order of the backends' turns.
         self._queues: dict[str, _Queue] = {}
-        # The time from which each backend may get its next message.
-        self._earliest: dict[str, float] = {}
         self._sending = False
-        self._closing = False
-        self._worker = Worker("command-sender", self._send_due)
+        self._worker = Worker("command-sender", self._send_all)
 
     def start(self, owner: CommandOwner) -> None:
         """Start the thread; messages that were queued before are sent now."""
@@ -136,9 +122,6 @@ class CommandSender:
         Schedulers send the commands that are left again when their leases end.
         """
         deadline = time.monotonic() + timeout
-        with self._changed:
-            self._closing = True
-        self._worker.wake()
         if self._worker.alive:
             self.wait_idle(timeout)
         self._worker.stop(max(0.0, deadline - time.monotonic()))
@@ -151,10 +134,7 @@ class CommandSender:
     def run(self, backend: str, command: Command) -> None:
         """Queue a command."""
         with self._changed:
-            waiting = self._queue(backend).commands
-            waiting.append(command)
-            if len(waiting) == _MAX_BATCH:
-                self._worker.wake()
+            self._queue(backend).commands.append(command)
 
     def report_now(self, backend: str) -> None:
         """Queue a request for a report."""
@@ -185,8 +165,8 @@ class CommandSender:
             self._worker.wake()
         return queue
 
-    def _send_due(self) -> float | None:
-        """Send the messages that are due; return the seconds until others are, None if none wait."""
+    def _send_all(self) -> None:
+        """Send messages, one backend after another, until none wait."""
         while (batch := self._next_batch()) is not None:
             lost: list[str] = []
             try:
@@ -202,22 +182,14 @@ class CommandSender:
             with self._changed:
                 self._sending = False
                 self._changed.notify_all()
-        with self._changed:
-            now = time.monotonic()
-            due = min((self._earliest.get(backend, now) for backend in self._queues), default=None)
-            return None if due is None else max(0.0, due - now)
 
     def _next_batch(self) -> _Batch | None:
-        """Return the messages to the backend whose turn it is, None if no message is due."""
+        """Return the messages to the backend whose turn it is, None if none wait."""
         with self._changed:
-            now = time.monotonic()
-            for backend, queue in self._queues.items():
-                if self._closing or len(queue.commands) >= _MAX_BATCH or self._earliest.get(backend, now) <= now:
-                    break
-            else:
+            if not self._queues:
                 return None
-            del self._queues[backend]
-            self._earliest[backend] = now + min(self._longest, self._linger * self._owner.scheduler_count)
+            backend = next(iter(self._queues))
+            queue = self._queues.pop(backend)
             commands = [queue.commands.popleft() for _ in range(min(_MAX_BATCH, len(queue.commands)))]
             if queue.commands:
                 self._queues[backend] = _Queue(queue.commands)  # at the end: the other backends have their turns first

@@ -120,7 +120,7 @@ def test_commands_do_not_wait_for_a_dead_bus_and_are_returned_unsent(
     server.start(override_pool_size=1)
     lost: list[str] = []
     sender = CommandSender(AgentClient(client_bus))
-    sender.start(SimpleNamespace(scheduler_count=1, undelivered=lost.extend))
+    sender.start(SimpleNamespace(undelivered=lost.extend))
     for number in range(500):
         sender.run(BACKEND, command(f"c{number}", f"v{number}"))
     wait_for(lambda: len(agent.claims) == 500, "all commands have arrived")

@@ -112,7 +112,7 @@ class TestAnnouncements:
         assert announcer.thresholds.percent == 80.0
 
 
-def test_schedulers_share_how_often_they_take_up_what_agents_tell(
+def test_the_pause_between_reports_grows_with_the_number_of_schedulers(
     core: SchedulerManager,
     thread: DecisionThread,
     clock: Clock,

@@ -3,7 +3,6 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from unittest import mock
 
 import pytest
 
@@ -54,8 +53,6 @@ def agents() -> Agents:
 class Owner:
     """Notes the commands that were dropped."""
 
-    scheduler_count = 1
-
     def __init__(self) -> None:
         self.lost: list[Sequence[str]] = []
 
@@ -96,48 +93,27 @@ def test_commands_that_wait_for_a_backend_are_sent_together_in_order(
 ) -> None:
     for number in range(1, 7):
         sender.run("h@odd" if number % 2 else "h@even", command(f"c{number}", "v"))
-    assert agents.sent == []  # and nobody has waited for that
+    assert agents.sent == []
     busy()
     assert sender.wait_idle(TIMEOUT)
     assert agents.sent == [("h@other", ["c0"]), ("h@odd", ["c1", "c3", "c5"]), ("h@even", ["c2", "c4", "c6"])]
 
 
-def test_later_commands_wait_for_others_unless_the_message_is_full_or_the_sender_stops(
-    agents: Agents, owner: Owner
-) -> None:
-    owner.scheduler_count = 2
-    sender = CommandSender(agents, linger=1800, longest=3600)
-    sender.start(owner)
-    sender.run("h@a", command("c1", "v1"))
-    sender.run("h@b", command("c2", "v2"))
-    assert sender.wait_idle(TIMEOUT)
-    for number in range(64):
-        sender.run("h@a", command(f"full{number}", "v"))
-    sender.run("h@b", command("c3", "v3"))
-    sender.run("h@c", command("c4", "v4"))
-    eventually(lambda: len(agents.sent) == 4)
-    sender.run("h@b", command("c5", "v5"))
-    sender.stop(TIMEOUT)
-    assert [(backend, what) for backend, what in agents.sent if len(what) < 64] == [
-        ("h@a", ["c1"]),
-        ("h@b", ["c2"]),
-        ("h@c", ["c4"]),
-        ("h@b", ["c3", "c5"]),
-    ]
+def test_each_command_is_sent_at_once_while_the_sender_is_free(sender: CommandSender, agents: Agents) -> None:
+    for number in range(20):
+        sender.run("h@a", command(f"c{number}", "v"))
+        assert sender.wait_idle(TIMEOUT)
+    assert agents.sent == [("h@a", [f"c{number}"]) for number in range(20)]
 
 
-def test_only_the_first_command_and_a_full_message_wake_the_worker(agents: Agents, owner: Owner) -> None:
-    """The worker goes through all backends with messages each time that it wakes."""
+def test_messages_from_before_the_start_are_sent_together(agents: Agents, owner: Owner) -> None:
     sender = CommandSender(agents)
-    with mock.patch.object(sender._worker, "wake") as woken:
-        for number, times in ((1, 1), (62, 1), (1, 2), (3, 2)):
-            for _ in range(number):
-                sender.run("h@a", command("c", "v"))
-                sender.list_now("h@a")
-            assert woken.call_count == times
+    for number in range(67):
+        sender.run("h@a", command(f"c{number}", "v"))
+        sender.list_now("h@a")
     sender.start(owner)
     sender.stop(TIMEOUT)
-    assert [len(what) for _, what in agents.sent if what != "list_now"] == [64, 3]
+    assert [len(claims) for _, claims in agents.sent if claims != "list_now"] == [64, 3]
 
 
 def test_many_commands_are_sent_in_several_messages_with_other_backends_in_between(
