@@ -20,6 +20,7 @@ from tonnage.capacity.request import Locality, Operation, Request, judged_thin
 from tonnage.filters.base import Filter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
+from tonnage.ledger.catalog.volume_types import TypeSpecs
 from tonnage.rpc.messages import CreateVolume
 from tonnage.scheduler.decisions import request_spec, resolution
 from tonnage.weighers.base import Weigher
@@ -139,8 +140,7 @@ def pool_of(case: PoolCase, default_ratio: float | str) -> Pool | BadField:
 
 def request_of(wish: CaseRequest) -> Request:
     """Return the request that the scheduler resolves from a message."""
-    specs = [models.ExtraSpec(key=key, value=value) for key, value in wish.extra_specs.items()]
-    kind = models.VolumeType(id="t", name="t", specs=specs)
+    kind = TypeSpecs("t", "t", wish.extra_specs, {})
     message = CreateVolume(
         request_id="req-1",
         volume_id="00000000-0000-4000-8000-000000000001",

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volume types and their extra specs. A private type is visible to the projects with access to it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -11,7 +12,7 @@ from tonnage.capacity import errors, request
 from tonnage.ledger import models
 from tonnage.ledger.catalog.type_catalog import TypeCatalog
 from tonnage.ledger.claims import pool_counters
-from tonnage.ledger.db import filter_values
+from tonnage.ledger.db import dialects, filter_values
 
 #: Keys that filter a list of volume types. The value of ``extra_specs`` has the format of
 #: :mod:`tonnage.ledger.db.filter_values`.
@@ -79,6 +80,49 @@ class VolumeTypeCatalog(TypeCatalog[models.VolumeType]):
         for of_type in (models.TypeAccess, models.TypeQos, models.QuotaLimit):
             session.execute(sa.delete(of_type).where(of_type.volume_type_id == kind.id))
         return errors.Conflict(f"Volume type {kind.name!r} is in use by a volume or a group.")
+
+
+@dataclass(frozen=True, slots=True)
+class TypeSpecs:
+    """The part of a volume type that decisions read."""
+
+    id: str
+    name: str
+    extra_specs: Mapping[str, str]
+    qos_specs: Mapping[str, str]
+
+
+_TYPE, _SPEC = models.table(models.VolumeType), models.table(models.ExtraSpec)
+_TYPE_QOS, _QOS = models.table(models.TypeQos), models.table(models.QosSpecs)
+#: One row for each extra spec. Each batch of requests reads it, so it bypasses the ORM.
+_READ_SPECS = (
+    sa.select(_TYPE.c.id, _TYPE.c.name, _SPEC.c.key, _SPEC.c.value, _QOS.c.specs)
+    .select_from(_TYPE)
+    .outerjoin(_SPEC, _SPEC.c.volume_type_id == _TYPE.c.id)
+    .outerjoin(_TYPE_QOS, _TYPE_QOS.c.volume_type_id == _TYPE.c.id)
+    .outerjoin(_QOS, _QOS.c.id == _TYPE_QOS.c.qos_specs_id)
+    .where(
+        sa.or_(
+            _TYPE.c.id.in_(sa.bindparam("ids", expanding=True)),
+            _TYPE.c.name.in_(sa.bindparam("names", expanding=True)),
+        )
+    )
+)
+
+
+def read_specs(session: orm.Session, references: Collection[str]) -> dict[str, TypeSpecs]:
+    """Return the types with these ids or names, by id and by name; an id wins over a name."""
+    by_id: dict[str, TypeSpecs] = {}
+    for chunk in dialects.in_chunks(references):
+        rows = session.connection().execute(_READ_SPECS, {"ids": chunk, "names": chunk})
+        extra_specs: dict[str, dict[str, str]] = {}
+        for type_id, name, key, value, qos_specs in rows:
+            if type_id not in extra_specs:
+                extra_specs[type_id] = {}
+                by_id[type_id] = TypeSpecs(type_id, name, extra_specs[type_id], qos_specs or {})
+            if key is not None:
+                extra_specs[type_id][key] = value
+    return {found.name: found for found in by_id.values()} | by_id
 
 
 CATALOG = VolumeTypeCatalog()

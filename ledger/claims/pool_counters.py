@@ -71,12 +71,17 @@ def from_row(values: Iterable[float]) -> Counters:
     )
 
 
+_POOL = models.table(models.Pool).c
+_READ = sa.select(_POOL.id, *(_POOL[column.key] for column in COLUMNS)).where(
+    _POOL.id.in_(sa.bindparam("pool_ids", expanding=True))
+)
+
+
 def read(session: orm.Session, pool_ids: Collection[int]) -> dict[int, Counters]:
     """Return the counters of the pools."""
-    pool = models.Pool
     found: dict[int, Counters] = {}
     for chunk in dialects.in_chunks(pool_ids):
-        rows = session.execute(sa.select(pool.id, *COLUMNS).where(pool.id.in_(chunk)))
+        rows = session.connection().execute(_READ, {"pool_ids": chunk})
         found.update((row[0], from_row(row[1:])) for row in rows)
     return found
 

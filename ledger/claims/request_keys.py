@@ -31,7 +31,11 @@ _ERROR = "error"
 _MESSAGE = "message"
 
 
+_KEY = models.table(models.RequestKey).c
 _INSERT = sa.insert(models.table(models.RequestKey))
+_FIND = sa.select(_KEY.request_id, _KEY.volume_id, _KEY.answer).where(
+    _KEY.request_id.in_(sa.bindparam("request_ids", expanding=True))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +74,7 @@ def find(session: orm.Session, request_ids: Collection[str]) -> dict[str, Key]:
     """Return the keys of the requests that were answered before, by request id."""
     if not request_ids:
         return {}
-    key = models.RequestKey
-    rows = session.execute(sa.select(key.request_id, key.volume_id, key.answer).where(key.request_id.in_(request_ids)))
+    rows = session.connection().execute(_FIND, {"request_ids": request_ids})
     return {row[0]: Key(row[0], row[1], row[2].pop(_VERB, ""), row[2]) for row in rows}
 
 

@@ -28,6 +28,11 @@ class VolumeType(Base):
         """The extra specs as a mapping."""
         return {spec.key: spec.value for spec in self.specs}
 
+    @property
+    def qos_specs(self) -> dict[str, str]:
+        """The QoS specs as a mapping."""
+        return {} if self.qos is None else self.qos.specs
+
 
 class ExtraSpec(Base):
     """One extra spec of a volume type."""

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger import models
+from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.claims import clone_sources, group_backends, pool_counters
 from tonnage.ledger.db import dialects
 from tonnage.rpc.messages import CreateVolume, ExtendVolume
@@ -37,7 +38,7 @@ def read_references(session: orm.Session, items: Sequence[Single]) -> Lookup:
     moved = [item.message.volume_id for item in items if isinstance(item, Move)]
     extended = {item.volume_id for item in items if isinstance(item, ExtendVolume)}
     return Lookup(
-        _types(session, names) if names else {},
+        volume_types.read_specs(session, names) if names else {},
         volumes,
         _copies(session, moved) if moved else {},
         group_backends.load(session, {each for each in group_ids if each is not None}) if group_ids else {},
@@ -50,19 +51,6 @@ def hints_of(session: orm.Session, volume_id: str) -> tuple[str, Mapping[str, ob
     query = sa.select(models.Volume.project_id, models.Volume.hints).where(models.Volume.id == volume_id)
     row = session.execute(query).one_or_none()
     return ("", {}) if row is None else (row.project_id, row.hints or {})
-
-
-def _types(session: orm.Session, names: set[str]) -> dict[str, models.VolumeType]:
-    """Return volume types by id and by name; an id wins over a name."""
-    kind = models.VolumeType
-    by_name: dict[str, models.VolumeType] = {}
-    by_id: dict[str, models.VolumeType] = {}
-    for some in dialects.in_chunks(names):
-        chosen = sa.select(kind).where(sa.or_(kind.id.in_(some), kind.name.in_(some)))
-        found = session.scalars(chosen.options(orm.joinedload(kind.qos))).all()
-        by_name.update({row.name: row for row in found})
-        by_id.update({row.id: row for row in found})
-    return by_name | by_id
 
 
 def _volumes(session: orm.Session, ids: set[str]) -> dict[str, models.Volume]:

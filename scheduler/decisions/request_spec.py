@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from tonnage.capacity import errors
 from tonnage.capacity.request import Request, asked_provisioning
 from tonnage.ledger import models
+from tonnage.ledger.catalog.volume_types import TypeSpecs
 from tonnage.ledger.claims import bookings
 from tonnage.ledger.claims.bookings import SourceVolume
 from tonnage.ledger.claims.group_backends import GroupState
@@ -73,7 +74,7 @@ class Lookup:
     ``types`` has volume types by id and by name, ``volumes`` volumes by id with their pools, ``groups`` groups by id.
     """
 
-    types: Mapping[str, models.VolumeType]
+    types: Mapping[str, TypeSpecs]
     volumes: Mapping[str, models.Volume]
     #: The pools, by volume, that hold a copy of it or may do: there a new copy would meet the order to purge the old.
     copies: Mapping[str, frozenset[str]] = field(default_factory=dict)
@@ -86,7 +87,7 @@ class Lookup:
         """The order in which volumes are tried again that name each other in hints."""
         return AffinityOrder(self.volumes)
 
-    def type(self, name: str) -> models.VolumeType:
+    def type(self, name: str) -> TypeSpecs:
         """Return a volume type by its id or name, or raise :class:`~tonnage.capacity.errors.InvalidInput`."""
         found = self.types.get(name)
         if found is None:
@@ -135,7 +136,7 @@ class RequestStep(Protocol):
         ...
 
 
-def with_type(request: Request, volume_type: models.VolumeType | None) -> Request:
+def with_type(request: Request, volume_type: TypeSpecs | models.VolumeType | None) -> Request:
     """Return a request with the specs of its volume type, with none if that is None."""
     specs = {} if volume_type is None else volume_type.extra_specs
     return replace(
@@ -143,7 +144,7 @@ def with_type(request: Request, volume_type: models.VolumeType | None) -> Reques
         provisioning=asked_provisioning(specs),
         volume_type=None if volume_type is None else volume_type.name,
         extra_specs=specs,
-        qos_specs={} if volume_type is None or volume_type.qos is None else volume_type.qos.specs,
+        qos_specs={} if volume_type is None else volume_type.qos_specs,
     )
 
 
