@@ -19,8 +19,10 @@ from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
-#: Number of calls in flight at a time. A call without an answer takes some seconds; new outcomes gather meanwhile.
+#: Number of calls in flight at a time, counting a call that lasts longer than these seconds: its scheduler may be gone,
+#: and another one takes new outcomes meanwhile.
 _WORKERS = 2
+_PATIENCE = 1.0
 
 #: Largest number of outcomes in one call.
 _MAX_BATCH = 64
@@ -37,18 +39,27 @@ class _QueuedOutcome:
 class Outbox:
     """Sends outcomes, and repeats failed calls after growing pauses. ``send`` raises an exception to keep its outcomes.
 
-    An outcome is sent as soon as one of the threads is free. Outcomes that arrive while all threads wait for answers
-    gather, and leave together in the next call.
+    An outcome is sent at once if no call is in flight. Outcomes that arrive during a call gather and leave together in
+    the next one. A call that has been in flight for ``patience`` seconds no longer keeps them.
     """
 
-    def __init__(self, backend: str, send: Callable[[Sequence[Outcome]], None], backoff: BackOff) -> None:
+    def __init__(
+        self,
+        backend: str,
+        send: Callable[[Sequence[Outcome]], None],
+        backoff: BackOff,
+        patience: float = _PATIENCE,
+    ) -> None:
         self._backend = backend
         self._send = send
         self._backoff = backoff
+        self._patience = patience
         self._failure_log = FailureLog(LOG)
         # Guards the fields below; notified when outcomes have left the outbox.
         self._changed = threading.Condition()
         self._max_batch = _MAX_BATCH
+        # When the calls in flight began.
+        self._calls: list[float] = []
         self._outcomes: dict[str, _QueuedOutcome] = {}
         # Entries (due, number, claim id); an entry whose outcome has another due time by now is ignored.
         self._queue: list[tuple[float, int, str]] = []
@@ -63,13 +74,17 @@ class Outbox:
     def put(self, outcome: Outcome) -> None:
         """Send an outcome now, also one that waits for its next attempt."""
         with self._changed:
+            now = time.monotonic()
+            # Otherwise the workers know that outcomes wait.
+            is_first = not self._queue or self._queue[0][0] > now
             queued = self._outcomes.get(outcome.claim_id)
             if queued is None:
                 queued = self._outcomes[outcome.claim_id] = _QueuedOutcome(outcome, 0.0)
             if not queued.sending:
-                self._enqueue(queued, time.monotonic())
-        for worker in self._workers:
-            worker.wake()
+                self._enqueue(queued, now)
+        if is_first:
+            for worker in self._workers:
+                worker.wake()
 
     def clear(self) -> None:
         """Drop all outcomes: their epoch has ended."""
@@ -94,7 +109,8 @@ class Outbox:
 
     def _deliver(self) -> float | None:
         """Send the outcomes that are due; return the seconds until others are, None if none wait."""
-        batch, pause = self._take_due()
+        now = time.monotonic()
+        batch, pause = self._take_due(now)
         if not batch:
             return pause
         failure: Exception | None = None
@@ -102,14 +118,15 @@ class Outbox:
             self._send([queued.outcome for queued in batch])
         except Exception as error:
             failure = error
-        self._settle(batch, failure)
+        self._settle(batch, now, failure)
         return 0.0
 
-    def _take_due(self) -> tuple[list[_QueuedOutcome], float | None]:
-        """Return the outcomes that are due or, if none is, the seconds until one will be."""
+    def _take_due(self, now: float) -> tuple[list[_QueuedOutcome], float | None]:
+        """Return the outcomes to send now in one call or, if there are none, the seconds until the next look."""
         batch: list[_QueuedOutcome] = []
         with self._changed:
-            now = time.monotonic()
+            if self._calls and self._calls[-1] + self._patience > now:
+                return batch, self._calls[-1] + self._patience - now
             while self._queue and len(batch) < self._max_batch:
                 due, _, claim_id = self._queue[0]
                 if due > now:
@@ -119,10 +136,13 @@ class Outbox:
                 if queued is not None and not queued.sending and queued.due == due:
                     queued.sending = True
                     batch.append(queued)
+            if batch:
+                self._calls.append(now)
             return batch, self._queue[0][0] - now if self._queue else None
 
-    def _settle(self, batch: Sequence[_QueuedOutcome], failure: Exception | None) -> None:
+    def _settle(self, batch: Sequence[_QueuedOutcome], began: float, failure: Exception | None) -> None:
         with self._changed:
+            self._calls.remove(began)
             recovers = failure is None and self._max_batch < _MAX_BATCH
             self._max_batch = min(_MAX_BATCH, self._max_batch * 2) if failure is None else max(1, len(batch) // 8)
             for queued in batch:

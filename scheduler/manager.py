@@ -62,10 +62,8 @@ LOG = logging.getLogger(__name__)
 #: The requests that are decided: all that take capacity.
 Placeable: TypeAlias = CreateVolume | CreateGroup | ExtendVolume | Move | RetypeVolume
 
-#: Seconds between two batches of reports, for which nobody waits, for each scheduler: schedulers share the reports, and
-#: each batch is a transaction, so with more of them each takes batches less often. The upper bound.
-_PAUSE = 0.25
-_LONGEST_PAUSE = 1.0
+#: The largest share of the decision thread's time for the messages of agents, for which no caller waits.
+_AGENTS_SHARE = 0.2
 
 
 class SchedulerManager:
@@ -102,6 +100,9 @@ class SchedulerManager:
         self._outcome_handler, self._report_handler = parts.outcome_handler, parts.report_handler
         self._deferred_reports = parts.deferred_reports
         self.periodic_tasks, self.operations = parts.periodic_tasks, parts.operations
+        self._thread.shares = dict.fromkeys(
+            (self._outcome_handler.outcomes, self._report_handler.reports), _AGENTS_SHARE
+        )
         self._pool_list_text = PoolListTextCache()
         self._node_fit = NodeFit(database)
         self._unread = UnreadFunctions(base.hosts)
@@ -130,7 +131,6 @@ class SchedulerManager:
         self._rules_agreement.restate(pools)
         self.hosts.update_statuses(self._clock())
         LOG.info("Loaded %d backend(s) and %d pool(s) from the ledger", len(list(self.hosts.backends())), len(pools))
-        self._pace_reports()
 
     def ask_for_reports(self) -> None:
         """Ask all agents for a report now; an agent that is away says hello when it starts.
@@ -298,14 +298,8 @@ class SchedulerManager:
     def keep_house(self) -> None:
         """Do the work that is due about once a second. Belongs to the decision thread."""
         self.periodic_tasks.run()
-        self._pace_reports()
         rules = self.decisions.rules.current
         self._unread.look(rules.filters, rules.weighers)
-
-    def _pace_reports(self) -> None:
-        """Set the pause between batches of reports, which all schedulers share."""
-        pause = min(_LONGEST_PAUSE, _PAUSE * self.membership.scheduler_count)
-        self._thread.pauses = {self._report_handler.reports: pause}
 
     def _change(self, wanted: Sequence[Mutable]) -> list[Exception | None]:
         results: list[Exception | None] = []

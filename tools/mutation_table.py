@@ -356,27 +356,8 @@ MUTATIONS = (
     Mutation(
         "The ledger sums the in-flight capacity in a separate statement after the locks.",
         "ledger/claims/pool_counters.py",
-        "    of_backends = sa.select(backend.id, backend.epoch).order_by(backend.id).with_for_update()\n"
-        "    epochs = [\n"
-        "        row\n"
-        "        for chunk in dialects.in_chunks(sorted(backend_ids))\n"
-        "        for row in session.execute(of_backends.where(backend.id.in_(chunk)))\n"
-        "    ]\n"
-        "    of_pools = (\n"
-        "        sa.select(pool.id, pool.backend_id, pool.storage_id, pool.covers_epoch, pool.covers_tick)\n"
-        "        .order_by(pool.id)\n"
-        "        .with_for_update()\n"
-        "    )\n",
-        "    of_backends = sa.select(backend.id, backend.epoch).order_by(backend.id)\n"
-        "    epochs = [\n"
-        "        row\n"
-        "        for chunk in dialects.in_chunks(sorted(backend_ids))\n"
-        "        for row in session.execute(of_backends.where(backend.id.in_(chunk)))\n"
-        "    ]\n"
-        "    of_pools = (\n"
-        "        sa.select(pool.id, pool.backend_id, pool.storage_id, pool.covers_epoch, pool.covers_tick)\n"
-        "        .order_by(pool.id)\n"
-        "    )\n",
+        "_LOCK_BACKENDS, _LOCK_POOLS = _READ_BACKENDS.with_for_update(), _READ_POOLS.with_for_update()",
+        "_LOCK_BACKENDS, _LOCK_POOLS = _READ_BACKENDS, _READ_POOLS",
         (IN_FLIGHT_SUMS,),
     ),
     Mutation(

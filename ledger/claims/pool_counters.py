@@ -103,6 +103,19 @@ class LockedPools:
         return {storage for storage in self.storages.values() if storage is not None}
 
 
+_BACKEND = models.table(models.Backend).c
+_IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
+_OF_POOLS = sa.select(_POOL.id, _POOL.backend_id, _POOL.storage_id).where(_POOL.id.in_(_IDS))
+_ON_STORAGES = sa.select(_POOL.id).where(_POOL.storage_id.in_(_IDS))
+_READ_BACKENDS = sa.select(_BACKEND.id, _BACKEND.epoch).where(_BACKEND.id.in_(_IDS)).order_by(_BACKEND.id)
+_READ_POOLS = (
+    sa.select(_POOL.id, _POOL.backend_id, _POOL.storage_id, _POOL.covers_epoch, _POOL.covers_tick)
+    .where(_POOL.id.in_(_IDS))
+    .order_by(_POOL.id)
+)
+_LOCK_BACKENDS, _LOCK_POOLS = _READ_BACKENDS.with_for_update(), _READ_POOLS.with_for_update()
+
+
 def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collection[str] = ()) -> LockedPools:
     """Lock the backends of pools, then the pools and all pools on the same storages, in the one order of locks.
 
@@ -110,30 +123,20 @@ def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collectio
 
     On SQLite the whole transaction holds the lock already.
     """
-    pool, backend = models.Pool, models.Backend
-    found = [
-        row
-        for chunk in dialects.in_chunks(pool_ids)
-        for row in session.execute(sa.select(pool.id, pool.backend_id, pool.storage_id).where(pool.id.in_(chunk)))
-    ]
+    session.flush()
+    connection = session.connection()
+
+    def select(statement: sa.Select[Any], ids: Collection[Any]) -> list[Any]:
+        return [
+            row for chunk in dialects.in_chunks(sorted(ids)) for row in connection.execute(statement, {"ids": chunk})
+        ]
+
+    found = select(_OF_POOLS, pool_ids)
     storages = {row[2] for row in found if row[2] is not None} | set(storage_ids)
     ids, backend_ids = {row[0] for row in found}, {row[1] for row in found}
-    for names in dialects.in_chunks(sorted(storages)):
-        ids.update(session.scalars(sa.select(pool.id).where(pool.storage_id.in_(names))))
-    of_backends = sa.select(backend.id, backend.epoch).order_by(backend.id).with_for_update()
-    epochs = [
-        row
-        for chunk in dialects.in_chunks(sorted(backend_ids))
-        for row in session.execute(of_backends.where(backend.id.in_(chunk)))
-    ]
-    of_pools = (
-        sa.select(pool.id, pool.backend_id, pool.storage_id, pool.covers_epoch, pool.covers_tick)
-        .order_by(pool.id)
-        .with_for_update()
-    )
-    rows = [
-        row for chunk in dialects.in_chunks(sorted(ids)) for row in session.execute(of_pools.where(pool.id.in_(chunk)))
-    ]
+    ids.update(row[0] for row in select(_ON_STORAGES, storages))
+    epochs = select(_LOCK_BACKENDS, backend_ids)
+    rows = select(_LOCK_POOLS, ids)
     return LockedPools(
         {row[0]: row[1] for row in rows},
         {row[0]: row[2] for row in rows},

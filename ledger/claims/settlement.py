@@ -10,6 +10,7 @@ import math
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -50,33 +51,35 @@ class Result:
     past: tuple[str, ...] = ()
 
 
+_IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
+_CLAIM = models.table(models.Claim).c
+_PENDING = sa.select(_CLAIM.id, _CLAIM.volume_id, _CLAIM.verb, _CLAIM.pool_id).where(
+    _CLAIM.id.in_(_IDS), _CLAIM.state == pool_counters.PENDING
+)
+_LOCK_VOLUMES = sa.select(models.Volume).where(models.Volume.id.in_(_IDS)).order_by(models.Volume.id).with_for_update()
+_LOCK_CLAIMS = sa.select(models.Claim).where(models.Claim.id.in_(_IDS)).order_by(models.Claim.id).with_for_update()
+
+
 def begin(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -> "Settlement | None":
     """Lock the rows that the settlement of these claims may touch, in the one order of locks, and read them.
 
     Returns None if no claim is pending. A report repeats outcomes that were mostly sent to another scheduler before:
     nothing is locked for those. A claim that is not pending never becomes pending again.
     """
-    claim, volume = models.Claim, models.Volume
-    pending = session.execute(
-        sa.select(claim.id, claim.volume_id, claim.verb, claim.pool_id).where(
-            claim.id.in_(claim_ids), claim.state == pool_counters.PENDING
-        )
-    ).all()
+    pending = session.connection().execute(_PENDING, {"ids": claim_ids}).all()
     if not pending:
         return None
     ids, pools = {row.id for row in pending}, {row.pool_id for row in pending}
     # Verbs that end all claims of their volume in any pool, or leave a copy behind that has to be purged.
     removing = {row.volume_id for row in pending if row.verb not in (bookings.CREATE, bookings.EXTEND, bookings.MANAGE)}
     if removing:
-        pools |= set(session.scalars(sa.select(claim.pool_id).where(claim.volume_id.in_(removing))))
+        pools |= set(session.scalars(sa.select(models.Claim.pool_id).where(models.Claim.volume_id.in_(removing))))
     if managed := {row.volume_id for row in pending if row.verb == bookings.MANAGE}:
         volume_usage.mark_owners_for_recount(session, managed)
     locked = pool_counters.lock(session, pools)
     # The rows are read under the pools' locks: another scheduler may have received the same outcome.
-    volumes = session.scalars(
-        sa.select(volume).where(volume.id.in_({row.volume_id for row in pending})).order_by(volume.id).with_for_update()
-    ).all()
-    claims = session.scalars(sa.select(claim).where(claim.id.in_(ids)).order_by(claim.id).with_for_update()).all()
+    volumes = session.scalars(_LOCK_VOLUMES, {"ids": {row.volume_id for row in pending}}).all()
+    claims = session.scalars(_LOCK_CLAIMS, {"ids": ids}).all()
     shared = locked.shared()
     stamps = (
         {row[0]: int(row[1]) for row in session.execute(sa.select(models.Storage.name, models.Storage.stamp))}

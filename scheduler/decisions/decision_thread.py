@@ -5,9 +5,10 @@ It owns the pool table and everything that changes with it, so none of that need
 busy are handed over together: all items for the same handler become one call, which makes a group commit. The order of
 arrival has no meaning between different handlers: a caller that needs an order waits for the first answer.
 
-A handler may have a pause: it is called again only when the pause has passed since it returned, with all items that
-arrived meanwhile, or when a whole batch has arrived. Work without a waiting caller costs less that way, and several
-schedulers that share the work conflict less often. An item after a quiet time is handed over at once.
+A handler may be limited to a share of the thread's time: after each call it rests in proportion to the time that the
+call took, and then gets all items that arrived meanwhile. A whole batch ends the rest. Outcomes and reports of a busy
+installation then travel in few transactions, and the more these conflict with other schedulers, the fewer they are. An
+item after a quiet time is handed over at once.
 """
 
 import collections
@@ -28,6 +29,9 @@ LOG = logging.getLogger(__name__)
 #: How many batches are taken from the queue at a time.
 _ROUND = 4
 
+#: The longest rest of a handler in seconds.
+_LONGEST_REST = 1.0
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
@@ -45,15 +49,16 @@ class _Job:
 class DecisionThread:
     """Runs handlers one after another, and the housekeeping about every ``period`` seconds in between.
 
-    ``pauses`` has the seconds between two calls of each handler that has a pause; it may be replaced at any time.
+    ``shares`` has the largest share of the thread's time, between 0 and 1, of each handler that is limited to one. It
+    is set before the start.
     """
 
     def __init__(self, batch_size: int, period: float = 1.0) -> None:
-        self.pauses: Mapping[Handler[Any, Any], float] = {}
+        self.shares: Mapping[Handler[Any, Any], float] = {}
         self._batch_size = batch_size
         self._period = period
         self._housekeeping: Callable[[], None] | None = None
-        # When each handler that has a pause may be called again, and the jobs that wait for that.
+        # When each handler with a share may be called again, and the jobs that wait for that.
         self._rests: dict[Handler[Any, Any], float] = {}
         self._waiting: list[_Job] = []
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -101,10 +106,16 @@ class DecisionThread:
             ended = None in jobs
             ready = self._ready([job for job in jobs if job is not None], everything=ended)
             for batch in self._batches(ready):
+                began = time.monotonic()
                 self._work(batch)
-                pause = self.pauses.get(batch[0].handler)
-                if pause is not None:
-                    self._rests[batch[0].handler] = time.monotonic() + pause
+                self._rest(batch[0].handler, began)
+
+    def _rest(self, handler: Handler[Any, Any], began: float) -> None:
+        """Let a handler that was called at ``began`` rest for as long as its share requires."""
+        share = self.shares.get(handler)
+        if share is not None:
+            now = time.monotonic()
+            self._rests[handler] = now + min(_LONGEST_REST, (now - began) * (1 / share - 1))
 
     def _take(self, patience: float) -> list[_Job | None]:
         """Wait for a job and return all jobs that have arrived by then; None among them is the end."""

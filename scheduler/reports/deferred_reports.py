@@ -18,6 +18,9 @@ from tonnage.scheduler.reports.report_handler import ReportHandler
 
 LOG = logging.getLogger(__name__)
 
+#: The largest share of the decision thread's time that is spent on taking over reports.
+_SHARE = 0.05
+
 
 @dataclass(slots=True)
 class _Deferred:
@@ -41,6 +44,8 @@ class DeferredReports:
         self._clock = report_handler.clock
         self._patience = patience
         self._deferred: dict[str, _Deferred] = {}
+        # The time of the next look into the ledger.
+        self._due = 0.0
 
     def put(self, messages: Sequence[PackedReport]) -> list[Exception | None]:
         """Defer reports."""
@@ -55,11 +60,12 @@ class DeferredReports:
         return [None] * len(messages)
 
     def run(self) -> None:
-        """Take over the reports that the ledger has, and apply those that wait for too long.
+        """Take over the reports that the ledger has, and apply those that wait for too long, if a look is due.
 
         Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger is away; all reports stay deferred.
         """
-        if not self._deferred:
+        began = self._clock()
+        if not self._deferred or began < self._due:
             return
         try:
             self._take_over()
@@ -67,6 +73,8 @@ class DeferredReports:
             raise
         except Exception:
             LOG.exception("Reports that other schedulers apply could not be taken over and stay deferred")
+        ended = self._clock()
+        self._due = ended + (ended - began) * (1 / _SHARE - 1)
 
     def _take_over(self) -> None:
         ids = self._current_backends()

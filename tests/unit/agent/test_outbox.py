@@ -38,7 +38,7 @@ def receiver() -> Receiver:
 
 @pytest.fixture
 def outbox(receiver: Receiver) -> Iterator[Outbox]:
-    outbox = Outbox("host@backend", receiver.send, BackOff(0.01, 0.05))
+    outbox = Outbox("host@backend", receiver.send, BackOff(0.01, 0.05), patience=fakes.DEADLINE)
     outbox.start()
     yield outbox
     receiver.gate.set()
@@ -47,13 +47,12 @@ def outbox(receiver: Receiver) -> Iterator[Outbox]:
 
 @pytest.fixture
 def gathered(outbox: Outbox, receiver: Receiver) -> Callable[[range], None]:
-    """Return a function that queues outcomes while both workers are busy, and then lets them continue."""
+    """Return a function that queues outcomes during a call, and then lets it end."""
 
     def gather(numbers: range) -> None:
         receiver.gate.clear()
-        for name in ("early 1", "early 2"):
-            outbox.put(outcome(name))
-            assert receiver.entered.acquire(timeout=fakes.DEADLINE)
+        outbox.put(outcome("early"))
+        assert receiver.entered.acquire(timeout=fakes.DEADLINE)
         for number in numbers:
             outbox.put(outcome(f"c{number}"))
         receiver.gate.set()
@@ -124,3 +123,16 @@ def test_outcomes_of_a_past_epoch_are_not_sent(outbox: Outbox, receiver: Receive
     eventually(lambda: receiver.calls)
     outbox.clear()
     assert outbox.flush(0)
+
+
+def test_a_call_without_an_answer_does_not_keep_later_outcomes(receiver: Receiver) -> None:
+    outbox = Outbox("host@backend", receiver.send, BackOff(0.01, 0.05), patience=0.05)
+    outbox.start()
+    receiver.gate.clear()
+    for number in range(2):
+        outbox.put(outcome(f"c{number}"))
+        assert receiver.entered.acquire(timeout=fakes.DEADLINE)
+    receiver.gate.set()
+    assert outbox.flush(fakes.DEADLINE)
+    assert sorted(receiver.calls) == [["c0"], ["c1"]]
+    outbox.close()

@@ -22,7 +22,6 @@ from tonnage.notifications.announcer import Announcer, AnnouncerConfig
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import Asked, CreateVolume, ManageVolume, PoolQuery, WhatIf
 from tonnage.scheduler.composition import Integrations
-from tonnage.scheduler.decisions.decision_thread import DecisionThread
 from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Mutable, Settings
 from tonnage.weighers.chain import WeigherChain
@@ -110,23 +109,6 @@ class TestAnnouncements:
         with pytest.raises(errors.ConfigurationError, match="on scheduler other"):
             core.change(replace(mutable, default_ratio=3.0, announcements=announcements(70.0)))
         assert announcer.thresholds.percent == 80.0
-
-
-def test_the_pause_between_reports_grows_with_the_number_of_schedulers(
-    core: SchedulerManager,
-    thread: DecisionThread,
-    clock: Clock,
-    join: Callable[[str], None],
-    run_periodic_tasks: Callable[[], None],
-) -> None:
-    pauses = [set(thread.pauses.values())]
-    for others in (1, 3, 50):
-        for number in range(others):
-            join(f"other{number}")
-        clock.now += 10
-        run_periodic_tasks()
-        pauses.append(set(thread.pauses.values()))
-    assert pauses == [{0.25}, {0.5}, {1.0}, {1.0}]
 
 
 class TestUsageElsewhere:

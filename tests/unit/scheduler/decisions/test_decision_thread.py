@@ -125,11 +125,13 @@ def test_stop_finishes_what_was_submitted_and_refuses_more() -> None:
         thread.call(lambda items: list(items), 1)
 
 
-def test_a_handler_that_has_a_pause_gets_together_what_comes_meanwhile_and_others_do_not_wait_for_it() -> None:
+def test_a_handler_with_a_share_rests_in_proportion_and_then_gets_all_that_arrived() -> None:
     batches: list[tuple[str, list[int]]] = []
+    seconds = 0.05
 
-    def patient(items: Sequence[int]) -> list[None]:
-        batches.append(("patient", list(items)))
+    def limited(items: Sequence[int]) -> list[None]:
+        batches.append(("limited", list(items)))
+        time.sleep(seconds)
         return [None] * len(items)
 
     def prompt(items: Sequence[int]) -> list[None]:
@@ -137,39 +139,49 @@ def test_a_handler_that_has_a_pause_gets_together_what_comes_meanwhile_and_other
         return [None] * len(items)
 
     thread = DecisionThread(batch_size=4, period=3600.0)
-    thread.pauses = {patient: 3600.0}
+    thread.shares = {limited: 0.0001}
     thread.start()
-    thread.call(patient, 0)  # after a quiet time it is at once
-    waiting = [thread.submit(patient, number) for number in (1, 2)]
+    began = time.monotonic()
+    thread.call(limited, 0)  # after a quiet time it is at once
+    waiting = [thread.submit(limited, number) for number in (1, 2)]
     thread.call(prompt, 3)
-    waiting.append(thread.submit(patient, 4))
-    assert batches == [("patient", [0]), ("prompt", [3])]
-    thread.pauses = {patient: 0.1}  # from the next on
-    thread._rests[patient] = 0.0  # and this one is over
-    thread.call(prompt, 6)
+    waiting.append(thread.submit(limited, 4))
     futures.wait(waiting, timeout=60)
-    assert sorted(batches[2:]) == [("patient", [1, 2, 4]), ("prompt", [6])]
-    assert thread.submit(patient, 7).result(60) is None  # it wakes when the pause is over
-    thread.call(prompt, 8)
-    thread._rests[patient] = time.monotonic() + 3600.0
-    last = thread.submit(patient, 5)
+    assert time.monotonic() - began >= 1.0 + 2 * seconds
+    assert batches == [("limited", [0]), ("prompt", [3]), ("limited", [1, 2, 4])]
+    last = thread.submit(limited, 5)
     thread.stop()  # nothing of what was accepted is left
     assert last.done()
-    assert batches[4:] == [("patient", [7]), ("prompt", [8]), ("patient", [5])]
+    assert batches[3:] == [("limited", [5])]
 
 
-def test_a_handler_does_not_pause_when_a_whole_batch_waits() -> None:
-    batches: list[list[int]] = []
-
-    def patient(items: Sequence[int]) -> list[None]:
-        batches.append(list(items))
+def test_a_short_call_of_a_handler_with_a_share_is_followed_by_a_short_rest() -> None:
+    def limited(items: Sequence[int]) -> list[None]:
         return [None] * len(items)
 
-    thread = DecisionThread(batch_size=4)
-    thread.pauses = {patient: 3600.0}
+    thread = DecisionThread(batch_size=4, period=3600.0)
+    thread.shares = {limited: 0.2}
     thread.start()
-    thread.call(patient, 0)
-    waiting = [thread.submit(patient, number) for number in (1, 2, 3, 4)]
+    began = time.monotonic()
+    for number in range(100):
+        thread.call(limited, number)
+    assert time.monotonic() - began < 50  # the longest rests would take 99 s
+    thread.stop()
+
+
+def test_a_whole_batch_ends_the_rest_of_a_handler() -> None:
+    batches: list[list[int]] = []
+
+    def limited(items: Sequence[int]) -> list[None]:
+        batches.append(list(items))
+        time.sleep(0.05)
+        return [None] * len(items)
+
+    thread = DecisionThread(batch_size=4, period=3600.0)
+    thread.shares = {limited: 0.0001}
+    thread.start()
+    thread.call(limited, 0)
+    waiting = [thread.submit(limited, number) for number in (1, 2, 3, 4)]
     assert not futures.wait(waiting, timeout=30).not_done
     assert batches == [[0], [1, 2, 3, 4]]
     thread.stop()
