@@ -62,9 +62,6 @@ LOG = logging.getLogger(__name__)
 #: The requests that are decided: all that take capacity.
 Placeable: TypeAlias = CreateVolume | CreateGroup | ExtendVolume | Move | RetypeVolume
 
-#: The largest share of the decision thread's time for the messages of agents, for which no caller waits.
-_AGENTS_SHARE = 0.2
-
 
 class SchedulerManager:
     """One scheduler.
@@ -100,9 +97,8 @@ class SchedulerManager:
         self._outcome_handler, self._report_handler = parts.outcome_handler, parts.report_handler
         self._deferred_reports = parts.deferred_reports
         self.periodic_tasks, self.operations = parts.periodic_tasks, parts.operations
-        self._thread.shares = dict.fromkeys(
-            (self._outcome_handler.outcomes, self._report_handler.reports), _AGENTS_SHARE
-        )
+        # The messages of agents, for which no caller waits.
+        self._thread.paced = (self._outcome_handler.outcomes, self._report_handler.reports)
         self._pool_list_text = PoolListTextCache()
         self._node_fit = NodeFit(database)
         self._unread = UnreadFunctions(base.hosts)

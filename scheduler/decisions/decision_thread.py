@@ -5,10 +5,10 @@ It owns the pool table and everything that changes with it, so none of that need
 busy are handed over together: all items for the same handler become one call, which makes a group commit. The order of
 arrival has no meaning between different handlers: a caller that needs an order waits for the first answer.
 
-A handler may be limited to a share of the thread's time: after each call it rests in proportion to the time that the
-call took, and then gets all items that arrived meanwhile. A whole batch ends the rest. Outcomes and reports of a busy
-installation then travel in few transactions, and the more these conflict with other schedulers, the fewer they are. An
-item after a quiet time is handed over at once.
+A handler may be paced: after a call with several items it rests, the longer the more items there were, and then gets
+all that arrived meanwhile. A whole batch ends the rest. So outcomes and reports of a busy installation travel in few
+transactions, and the more these conflict with other schedulers, the fewer they are. An item that comes alone is handed
+over at once, and so is the next one.
 """
 
 import collections
@@ -16,7 +16,7 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -29,7 +29,8 @@ LOG = logging.getLogger(__name__)
 #: How many batches are taken from the queue at a time.
 _ROUND = 4
 
-#: The longest rest of a handler in seconds.
+#: The longest rest of a paced handler, as a multiple of the time of its last call, and in seconds.
+_REST_FACTOR = 9
 _LONGEST_REST = 1.0
 
 Item = TypeVar("Item")
@@ -49,16 +50,15 @@ class _Job:
 class DecisionThread:
     """Runs handlers one after another, and the housekeeping about every ``period`` seconds in between.
 
-    ``shares`` has the largest share of the thread's time, between 0 and 1, of each handler that is limited to one. It
-    is set before the start.
+    ``paced`` has the handlers that are paced. It is set before the start.
     """
 
     def __init__(self, batch_size: int, period: float = 1.0) -> None:
-        self.shares: Mapping[Handler[Any, Any], float] = {}
+        self.paced: Collection[Handler[Any, Any]] = ()
         self._batch_size = batch_size
         self._period = period
         self._housekeeping: Callable[[], None] | None = None
-        # When each handler with a share may be called again, and the jobs that wait for that.
+        # When each paced handler may be called again, and the jobs that wait for that.
         self._rests: dict[Handler[Any, Any], float] = {}
         self._waiting: list[_Job] = []
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
@@ -108,14 +108,14 @@ class DecisionThread:
             for batch in self._batches(ready):
                 began = time.monotonic()
                 self._work(batch)
-                self._rest(batch[0].handler, began)
+                if batch[0].handler in self.paced:
+                    self._rest(batch, began)
 
-    def _rest(self, handler: Handler[Any, Any], began: float) -> None:
-        """Let a handler that was called at ``began`` rest for as long as its share requires."""
-        share = self.shares.get(handler)
-        if share is not None:
-            now = time.monotonic()
-            self._rests[handler] = now + min(_LONGEST_REST, (now - began) * (1 / share - 1))
+    def _rest(self, batch: Sequence[_Job], began: float) -> None:
+        """Let the handler of a batch rest that it was called with at ``began``."""
+        now = time.monotonic()
+        factor = min(len(batch) - 1, _REST_FACTOR)
+        self._rests[batch[0].handler] = now + min(_LONGEST_REST, (now - began) * factor)
 
     def _take(self, patience: float) -> list[_Job | None]:
         """Wait for a job and return all jobs that have arrived by then; None among them is the end."""

@@ -125,63 +125,82 @@ def test_stop_finishes_what_was_submitted_and_refuses_more() -> None:
         thread.call(lambda items: list(items), 1)
 
 
-def test_a_handler_with_a_share_rests_in_proportion_and_then_gets_all_that_arrived() -> None:
-    batches: list[tuple[str, list[int]]] = []
-    seconds = 0.05
+class Paced:
+    """A decision thread with a paced handler, whose calls take half a second, and with another handler."""
 
-    def limited(items: Sequence[int]) -> list[None]:
-        batches.append(("limited", list(items)))
-        time.sleep(seconds)
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, list[int]]] = []
+        self.times: list[float] = []
+        #: Called during each call of the paced handler.
+        self.meanwhile: Callable[[], None] = lambda: None
+        self.thread = DecisionThread(batch_size=4, period=3600.0)
+        self.thread.paced = (self.paced,)
+        self.thread.start()
+
+    def paced(self, items: Sequence[int]) -> list[None]:
+        self.calls.append(("paced", list(items)))
+        self.times.append(time.monotonic())
+        self.meanwhile()
+        time.sleep(0.5)
         return [None] * len(items)
 
-    def prompt(items: Sequence[int]) -> list[None]:
-        batches.append(("prompt", list(items)))
+    def prompt(self, items: Sequence[int]) -> list[None]:
+        self.calls.append(("prompt", list(items)))
         return [None] * len(items)
 
-    thread = DecisionThread(batch_size=4, period=3600.0)
-    thread.shares = {limited: 0.0001}
-    thread.start()
-    began = time.monotonic()
-    thread.call(limited, 0)  # after a quiet time it is at once
-    waiting = [thread.submit(limited, number) for number in (1, 2)]
-    thread.call(prompt, 3)
-    waiting.append(thread.submit(limited, 4))
-    futures.wait(waiting, timeout=60)
-    assert time.monotonic() - began >= 1.0 + 2 * seconds
-    assert batches == [("limited", [0]), ("prompt", [3]), ("limited", [1, 2, 4])]
-    last = thread.submit(limited, 5)
-    thread.stop()  # nothing of what was accepted is left
+    def call_together(self, numbers: Sequence[int]) -> None:
+        """Have the paced handler called once with these items."""
+        blocked = threading.Event()
+        self.thread.submit(lambda items: [blocked.wait(60)], None)
+        waiting = [self.thread.submit(self.paced, number) for number in numbers]
+        blocked.set()
+        assert not futures.wait(waiting, timeout=60).not_done
+
+
+@pytest.fixture
+def paced() -> Iterator[Paced]:
+    paced = Paced()
+    yield paced
+    paced.thread.stop()
+
+
+def test_a_paced_handler_rests_after_several_items_and_then_gets_all_that_arrived(paced: Paced) -> None:
+    waiting: list[futures.Future[None]] = []
+
+    def arrive() -> None:
+        paced.meanwhile = lambda: None
+        waiting.extend(paced.thread.submit(paced.paced, number) for number in (4, 5))
+        waiting.append(paced.thread.submit(paced.prompt, 6))
+        waiting.append(paced.thread.submit(paced.paced, 7))
+
+    paced.meanwhile = arrive
+    paced.call_together([1, 2, 3])
+    assert not futures.wait(waiting, timeout=60).not_done
+    assert paced.calls == [("paced", [1, 2, 3]), ("prompt", [6]), ("paced", [4, 5, 7])]
+    assert paced.times[1] - paced.times[0] > 0.5 + 2 * 0.5 - 0.01
+
+
+def test_a_paced_handler_gets_an_item_that_comes_alone_at_once_and_the_next_one_too(paced: Paced) -> None:
+    def waits() -> bool:
+        began = time.monotonic()
+        paced.thread.call(paced.paced, 1)
+        return time.monotonic() - began > 0.5 + 0.25
+
+    waits()
+    assert not all(waits() for _ in range(5))  # the machine may stand still in one of them
+
+
+def test_a_whole_batch_ends_the_rest_of_a_handler(paced: Paced) -> None:
+    def rests() -> bool:
+        paced.call_together([1, 2, 3])
+        paced.call_together([4, 5, 6, 7])
+        return paced.times[-1] - paced.times[-2] > 0.5 + 2 * 0.5 - 0.01
+
+    assert not all(rests() for _ in range(4))
+
+
+def test_a_thread_that_stops_calls_a_handler_that_rests(paced: Paced) -> None:
+    paced.call_together([1, 2, 3])
+    last = paced.thread.submit(paced.paced, 4)
+    paced.thread.stop()
     assert last.done()
-    assert batches[3:] == [("limited", [5])]
-
-
-def test_a_short_call_of_a_handler_with_a_share_is_followed_by_a_short_rest() -> None:
-    def limited(items: Sequence[int]) -> list[None]:
-        return [None] * len(items)
-
-    thread = DecisionThread(batch_size=4, period=3600.0)
-    thread.shares = {limited: 0.2}
-    thread.start()
-    began = time.monotonic()
-    for number in range(100):
-        thread.call(limited, number)
-    assert time.monotonic() - began < 50  # the longest rests would take 99 s
-    thread.stop()
-
-
-def test_a_whole_batch_ends_the_rest_of_a_handler() -> None:
-    batches: list[list[int]] = []
-
-    def limited(items: Sequence[int]) -> list[None]:
-        batches.append(list(items))
-        time.sleep(0.05)
-        return [None] * len(items)
-
-    thread = DecisionThread(batch_size=4, period=3600.0)
-    thread.shares = {limited: 0.0001}
-    thread.start()
-    thread.call(limited, 0)
-    waiting = [thread.submit(limited, number) for number in (1, 2, 3, 4)]
-    assert not futures.wait(waiting, timeout=30).not_done
-    assert batches == [[0], [1, 2, 3, 4]]
-    thread.stop()
