@@ -31,7 +31,7 @@ _ROUND = 4
 
 #: The longest rest of a paced handler, as a multiple of the time of its last call, and in seconds.
 _REST_FACTOR = 9
-_LONGEST_REST = 1.0
+_LONGEST_REST = 0.25
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
