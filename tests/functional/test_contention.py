@@ -164,7 +164,7 @@ def test_a_request_is_not_refused_while_a_report_or_outcome_frees_capacity(
     """The first of two requests takes the last capacity. Another scheduler learns of more before its booking."""
     book, name, agents, meanwhile = bookings.book, "h0@b", in_process.RecordingAgents(), []
     with in_process.run_schedulers(engine, agents, schedulers=2, backends=1, capacity=6) as schedulers:
-        reporter, decider = sorted(schedulers, key=lambda core: not core.has_turn(name))
+        reporter, decider = sorted(schedulers, key=lambda core: not core.membership.has_turn(name))
 
         def report(seq: int, provisioned: int, *listeners: SchedulerManager) -> None:
             for core in listeners:
@@ -187,7 +187,8 @@ def test_a_request_is_not_refused_while_a_report_or_outcome_frees_capacity(
         else:
             decider.place(_create(2))
         monkeypatch.setattr(bookings, "book", book_late)
-        future = decider._thread.submit(lambda works: [*map(decider._placer.place, works)], [*map(_create, (4, 2))])
+        place = decider.decisions.placer.place
+        future = decider._thread.submit(lambda works: [*map(place, works)], [*map(_create, (4, 2))])
         answers = future.result()
     assert [answer.refusal for answer in answers] == [None, None]
 

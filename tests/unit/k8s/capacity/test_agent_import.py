@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import pytest
 import sqlalchemy as sa
 
+from tests.servers import ledger_schema
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors, type_conversion
 from tonnage.k8s.capacity import agent_import, driver_rows
@@ -30,7 +31,7 @@ Report: TypeAlias = Callable[..., None]
 def ledger(request: pytest.FixtureRequest) -> Iterator[database.Database]:
     kind = request.param
     engine = database.create_engine("sqlite://" if kind == "sqlite" else request.getfixturevalue(f"{kind}_url"))
-    models.Base.metadata.create_all(engine)
+    ledger_schema.create(engine)
     ledger = database.Database(engine)
     change = type_conversion.convert({"spec": {"capacityTracking": True}}, DriverPatch)
     ledger.run(driver_rows.patch, NAME, change)
