@@ -15,7 +15,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 CONF ?= etc/tonnage-standalone.conf
 # Two workers for each processor, because tests wait half of their time, and at most four, because each worker starts
-# its own servers. Workers take the files in order, so that the long functional tests come before the short unit tests.
+# its own servers. Workers take the files in the order of tests/conftest.py.
 PROCESSORS := $(shell PATH='$(PATH)' nproc)
 WORKERS ?= --numprocesses=$(if $(filter 1,$(PROCESSORS)),2,4) --dist=loadfile --no-loadscope-reorder
 # More arguments for pytest: make test ARGS="tests/unit -k headroom"

@@ -190,7 +190,7 @@ def test_a_project_gets_exactly_its_quota_after_the_kills(tonnage: Deployment) -
 @pytest.mark.parametrize(
     ("deploy", "times"),
     [
-        ("postgresql", 6),
+        ("postgresql", 4),
         pytest.param("postgresql", 200, marks=pytest.mark.heavy),
         pytest.param("standalone", 50, marks=pytest.mark.heavy),
     ],

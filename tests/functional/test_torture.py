@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The torture bench: a short run on each database server, and heavy full runs; see the chapter "Torture"."""
+"""The torture bench: a short run on each database server, and heavy runs of all; see the chapter "Torture"."""
 
 import json
 import pathlib
@@ -57,7 +57,9 @@ def torture(database: str, patience: float, keep: bool = False, **arguments: int
 
 
 @pytest.mark.timeout(960)
-@pytest.mark.parametrize("database", ["postgresql", "mariadb", pytest.param("sqlite", marks=pytest.mark.heavy)])
+@pytest.mark.parametrize(
+    "database", ["mariadb", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("postgresql", "sqlite"))]
+)
 def test_faults_break_no_invariant(database: str) -> None:
     figures = torture(
         database,
@@ -76,7 +78,9 @@ def test_faults_break_no_invariant(database: str) -> None:
 
 
 @pytest.mark.timeout(960)
-@pytest.mark.parametrize("database", ["postgresql", "mariadb", pytest.param("sqlite", marks=pytest.mark.heavy)])
+@pytest.mark.parametrize(
+    "database", ["postgresql", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("mariadb", "sqlite"))]
+)
 def test_several_schedulers_fill_a_pool_exactly(database: str) -> None:
     figures = torture(database, 900, one_pool=40, schedulers=3)
     assert (figures["placed"], figures["refused"]) == (40, 20)

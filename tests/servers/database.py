@@ -5,7 +5,7 @@ import abc
 import contextlib
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import sqlalchemy as sa
 
@@ -15,11 +15,14 @@ from tests.servers import base
 class DatabaseServer(base.Server):
     """A database server. :attr:`url` names a database for administration and for tests that share it."""
 
+    create_options: ClassVar[str] = ""
+    """The end of the statement ``CREATE DATABASE`` that makes a database in the least time."""
+
     @contextlib.contextmanager
     def database(self) -> Iterator[str]:
         """Create an empty database, yield its URL, and drop it afterwards, even with connected clients."""
         name = f"t{uuid.uuid4().hex}"
-        self.execute(f"CREATE DATABASE {name}")
+        self.execute(f"CREATE DATABASE {name} {self.create_options}")
         try:
             yield sa.make_url(self.url).set(database=name).render_as_string(hide_password=False)
         finally:

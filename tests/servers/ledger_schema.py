@@ -68,7 +68,7 @@ def _copy_postgresql(engine: sa.Engine) -> None:
     engine.dispose()
     with _administrator(server).connect() as connection:
         connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
-        connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE}")
+        connection.exec_driver_sql(f"CREATE DATABASE {name} TEMPLATE {_TEMPLATE} STRATEGY FILE_COPY")
 
 
 @functools.cache

@@ -61,6 +61,7 @@ class MariaDB(database.DatabaseServer):
                 *(f"--socket={self._socket}", f"--pid-file={self.folder / 'pid'}", "--skip-networking"),
                 *("--max-connections=1000", "--character-set-server=utf8mb4"),
                 *(f"--innodb-flush-log-at-trx-commit={1 if self._durable else 2}", "--innodb-log-file-size=32M"),
+                *([] if self._durable else ["--debug-no-sync", "--innodb-flush-method=nosync"]),
             ],
             env=self._env,
         )
