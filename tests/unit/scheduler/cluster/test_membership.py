@@ -74,7 +74,7 @@ def test_a_scheduler_is_not_alone_after_a_short_silence_of_the_others(
     assert look(membership, ledger).alone, "gone for hours"
 
 
-def test_each_backend_is_one_schedulers_turn(membership: Membership, ledger: database.Database) -> None:
+def test_each_backend_is_the_turn_of_one_scheduler(membership: Membership, ledger: database.Database) -> None:
     names = [f"host{number}@backend" for number in range(300)]
     assert all(membership.has_turn(name) for name in names), "who is alone has every turn"
     look(membership, ledger, "there")

@@ -170,14 +170,14 @@ def test_the_calculation_changes_the_limits_of_every_pool_with_a_reserve(one: Sc
     assert {name: limit for name, (_, limit, _) in limits(one.world).items()} == {POOL: 100.0, OWN: 4.0}
 
 
-def test_auto_is_worked_out_of_what_was_reported(one: Scheduler) -> None:
+def test_a_change_to_auto_computes_ratios_from_the_last_report(one: Scheduler) -> None:
     one.world.made(5)
     one.apply_rules("auto", CINDER)
     provisioned = 5.0 if one.world.pools["p0"].volumes else 0.0
     assert one.ratio() == limits(one.world)[POOL][0] == (1 + provisioned / 1 if provisioned else 20.0)
 
 
-def test_while_another_scheduler_applies_the_old_rules_nothing_changes(one: Scheduler, two: Scheduler) -> None:
+def test_rules_do_not_change_while_another_scheduler_applies_the_old_ones(one: Scheduler, two: Scheduler) -> None:
     before = limits(one.world)
     hasty = RulesAgreement(one.world.database, one.world.cache_refresh, one.membership, patience=0.3)
     with pytest.raises(
@@ -221,9 +221,7 @@ def test_a_scheduler_that_stops_does_not_wait_for_a_database_that_is_away(
         one.rules_agreement.agree(3.0, CINDER)
 
 
-def test_schedulers_change_their_rules_together_and_none_decides_before_all_agree(
-    one: Scheduler, two: Scheduler
-) -> None:
+def test_schedulers_change_their_rules_together_and_decide_after_all_agree(one: Scheduler, two: Scheduler) -> None:
     done = threading.Event()
 
     def change() -> None:
@@ -250,7 +248,7 @@ def test_schedulers_change_their_rules_together_and_none_decides_before_all_agre
     one.world.check()
 
 
-def test_limits_that_another_scheduler_has_written_are_taken_over(one: Scheduler, two: Scheduler) -> None:
+def test_limits_written_by_another_scheduler_are_adopted(one: Scheduler, two: Scheduler) -> None:
     two.membership.leave()
     one.apply_rules(3.0, CINDER)
     generation = limits(one.world)[POOL][2]
@@ -260,7 +258,7 @@ def test_limits_that_another_scheduler_has_written_are_taken_over(one: Scheduler
     assert two.places(5)
 
 
-def test_limits_from_before_all_were_stopped_are_restated_at_the_start(world: World) -> None:
+def test_a_scheduler_with_new_rules_rewrites_the_limits_at_its_start(world: World) -> None:
     world.made(2)
     world.hosts.apply_rules(4.0, STANDARD, 0)
     with world.database.reading() as session:
@@ -323,7 +321,7 @@ def test_a_suspended_scheduler_adopts_the_calculation_of_the_others(one: Schedul
     assert said(one.world)["two"] == ("20.0", "standard")
 
 
-def test_rules_that_are_the_same_again_are_followed(one: Scheduler, two: Scheduler) -> None:
+def test_rules_that_are_changed_back_are_adopted(one: Scheduler, two: Scheduler) -> None:
     asleep(two)
     one.apply_rules(3.0, CINDER)
     one.apply_rules(20.0, CINDER)
@@ -331,7 +329,7 @@ def test_rules_that_are_the_same_again_are_followed(one: Scheduler, two: Schedul
     assert two.membership.generation == two.world.hosts.rules_generation == 2
 
 
-def test_rules_that_a_scheduler_does_not_know_are_not_adopted(one: Scheduler, two: Scheduler) -> None:
+def test_unknown_rules_are_not_adopted(one: Scheduler, two: Scheduler) -> None:
     asleep(two)
     one.apply_rules(3.0, CINDER)
     with one.world.engine.begin() as connection:
@@ -346,7 +344,7 @@ def test_rules_that_a_scheduler_does_not_know_are_not_adopted(one: Scheduler, tw
     assert (two.ratio(), two.membership.generation) == (20.0, 0)
 
 
-def test_limits_are_not_restated_by_rules_that_are_others_by_now(one: Scheduler, two: Scheduler) -> None:
+def test_limits_are_not_rewritten_by_replaced_rules(one: Scheduler, two: Scheduler) -> None:
     """It was stopped while it went over."""
     asleep(two)
     one.apply_rules(3.0, CINDER)
@@ -357,7 +355,7 @@ def test_limits_are_not_restated_by_rules_that_are_others_by_now(one: Scheduler,
     assert limits(one.world)[POOL][:2] == (3.0, 30.0)
 
 
-def test_rules_that_one_scheduler_counts_as_agreed_are_not_withdrawn(one: Scheduler, two: Scheduler) -> None:
+def test_agreed_rules_are_not_withdrawn(one: Scheduler, two: Scheduler) -> None:
     three = another(one.world, "three")
     asleep(three)
     assert one.membership.propose(3.0, CINDER, last=False)  # it waits for two

@@ -164,7 +164,7 @@ def test_a_report_is_compared_with_the_last_applied_report_and_not_with_an_old_c
     one.check()
 
 
-def test_a_report_that_one_missed_does_not_keep_the_next_from_being_applied(one: World, two: World) -> None:
+def test_a_report_is_applied_by_a_scheduler_that_missed_the_previous_one(one: World, two: World) -> None:
     two.deliver(one.agent.look())
     for total in (30, 40):
         one.pools["p0"].total = total
@@ -177,7 +177,7 @@ def test_a_report_that_one_missed_does_not_keep_the_next_from_being_applied(one:
     assert row.total == 50
 
 
-def test_a_report_that_another_has_applied_is_followed(one: World, two: World) -> None:
+def test_a_report_applied_by_another_scheduler_is_adopted(one: World, two: World) -> None:
     one.create(5)
     one.agent.work()
     report = one.agent.look()
@@ -208,7 +208,7 @@ def test_refused_figures_leave_the_age_of_the_old_ones_in_every_scheduler(one: W
     assert one.hosts.age(POOL, 20.0) == 0
 
 
-def test_a_refusal_is_final_by_the_ledger_alone(one: World, two: World) -> None:
+def test_a_request_is_refused_only_by_figures_of_the_ledger(one: World, two: World) -> None:
     volume_id = heard_of(20, one, two)
     assert not placed(two.create(20)[0])
     deleted_unheard(volume_id, one)
@@ -262,14 +262,14 @@ def typed(world: World, name: str, pool: str) -> str:
     return world.database.run(make)
 
 
-def test_a_filter_that_looks_at_figures_refuses_by_those_of_the_ledger(one: World, two: World) -> None:
+def test_a_filter_of_figures_refuses_by_those_of_the_ledger(one: World, two: World) -> None:
     heard_of(1, one, two)
     goes_by_figures(two)
     failed_unheard(5, one, two)
     assert placed(two.create(1)[0])
 
 
-def test_where_a_group_goes_is_settled_by_figures_of_the_ledger(engine: sa.Engine) -> None:
+def test_the_backend_of_a_group_is_chosen_by_figures_of_the_ledger(engine: sa.Engine) -> None:
     """The group asks for a pool for each of two types. That for the other type seems to be too full."""
     rooms = {"p0": 20, "p1": 10}
     pools = {name: StoragePool(room, 1.0, thin=True, thick=False) for name, room in rooms.items()}
@@ -355,7 +355,7 @@ def test_a_lone_scheduler_refuses_by_its_cache(one: World, two: World) -> None:
     assert not placed(two.create(20)[0])
 
 
-def test_a_backend_that_was_removed_and_is_back_takes_volumes(one: World, two: World) -> None:
+def test_a_removed_backend_that_returns_takes_volumes(one: World, two: World) -> None:
     two.deliver(one.agent.look())
     long_ago = sa.text("UPDATE backends SET last_report_at = '2000-01-01 00:00:00'")
     one.database.run(lambda session: session.execute(long_ago) and None)
@@ -372,7 +372,7 @@ def test_a_backend_that_was_removed_and_is_back_takes_volumes(one: World, two: W
     assert placed(one.create(5)[0])
 
 
-def test_a_pool_that_leaves_its_storage_counts_alone_and_is_counted_no_more(engine: sa.Engine) -> None:
+def test_a_pool_that_leaves_its_storage_is_counted_separately(engine: sa.Engine) -> None:
     world = World({name: StoragePool(20, 1.0, thin=True, thick=False) for name in ("p0", "p1")}, engine=engine)
     world.start_agent()
 
@@ -404,7 +404,7 @@ def deferred(world: World, *reports: BackendReport, patience: float = 10.0) -> D
     return found
 
 
-def test_a_report_is_applied_out_of_turn_once_it_has_waited_for_too_long(one: World, two: World) -> None:
+def test_a_report_that_waited_too_long_is_applied_out_of_turn(one: World, two: World) -> None:
     one.create(5)
     one.agent.work()
     report = one.agent.look()
@@ -422,7 +422,7 @@ def test_a_report_is_applied_out_of_turn_once_it_has_waited_for_too_long(one: Wo
         assert (row.provisioned, world.hosts.backend(BACKEND).seq) == (5, report.seq)  # type: ignore[union-attr]
 
 
-def test_a_deferred_report_is_taken_over_from_the_ledger(one: World, two: World) -> None:
+def test_a_deferred_report_that_another_scheduler_applied_is_adopted(one: World, two: World) -> None:
     one.create(5)
     one.agent.work()
     reports = [one.agent.look(), one.agent.look(), one.agent.look()]
@@ -440,7 +440,7 @@ def test_a_deferred_report_is_taken_over_from_the_ledger(one: World, two: World)
     assert backend.seq == reports[2].seq
 
 
-def test_a_deferred_report_waits_from_the_last_progress_on(one: World, two: World) -> None:
+def test_the_wait_of_a_deferred_report_begins_at_the_last_progress(one: World, two: World) -> None:
     one.create(5)
     one.agent.work()
     reports = [one.agent.look(), one.agent.look()]
@@ -454,7 +454,7 @@ def test_a_deferred_report_waits_from_the_last_progress_on(one: World, two: Worl
     assert one.rows("SELECT report_seq FROM backends") == [(reports[1].seq,)]
 
 
-def test_of_deferred_reports_the_newest_is_applied_in_whatever_order_they_came(one: World, two: World) -> None:
+def test_the_newest_deferred_report_is_applied_in_any_order_of_arrival(one: World, two: World) -> None:
     reports = [one.agent.look(), one.agent.look(), one.agent.look()]
     waiting = deferred(two, reports[1], reports[2], reports[0], patience=0.0)
     two.now = 3.0
@@ -462,7 +462,7 @@ def test_of_deferred_reports_the_newest_is_applied_in_whatever_order_they_came(o
     assert one.rows("SELECT report_seq FROM backends") == [(reports[2].seq,)]
 
 
-def test_a_newer_report_than_the_deferred_one_is_taken_over_as_well(one: World, two: World) -> None:
+def test_a_newer_report_from_the_ledger_replaces_a_deferred_one(one: World, two: World) -> None:
     one.create(5)
     one.agent.work()
     reports = [one.agent.look(), one.agent.look()]
@@ -525,7 +525,7 @@ def test_a_report_that_cannot_be_written_now_stays_deferred(
     assert provisioned(one) == 5
 
 
-def test_a_malformed_report_does_not_keep_deferred_ones_from_being_taken_over(
+def test_a_malformed_report_does_not_block_deferred_ones(
     one: World, two: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     report = one.agent.look()

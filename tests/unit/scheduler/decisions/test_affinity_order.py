@@ -93,7 +93,7 @@ def places(world: World) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("names", CIRCLES)
-def test_volumes_that_are_to_be_together_go_elsewhere_together(names: Names) -> None:
+def test_volumes_with_affinity_are_retried_in_the_same_backend(names: Names) -> None:
     # The second that went by room alone would go to the third.
     world = world_of(50, 40, 39)
     ids = ask(world, "same_host", names)
@@ -104,7 +104,7 @@ def test_volumes_that_are_to_be_together_go_elsewhere_together(names: Names) -> 
 
 
 @pytest.mark.parametrize("names", [[[1], [0]], [[], [0]]])
-def test_volumes_that_are_to_be_apart_go_elsewhere_apart(names: Names) -> None:
+def test_volumes_with_anti_affinity_are_retried_in_different_backends(names: Names) -> None:
     world = world_of(30, 40, 50, 60)
     ids = ask(world, "different_host", names)
     fail(world)
@@ -117,7 +117,7 @@ def test_volumes_that_are_to_be_apart_go_elsewhere_apart(names: Names) -> None:
 
 
 @pytest.mark.parametrize("first", range(2))
-def test_who_fails_first_waits_for_what_becomes_of_the_other(first: int) -> None:
+def test_the_first_failed_volume_waits_for_the_outcome_of_its_peer(first: int) -> None:
     world = world_of(50, 40)
     ids = ask(world, "same_host", [[1], [0]])
     fail(world, ids[first])
@@ -128,7 +128,7 @@ def test_who_fails_first_waits_for_what_becomes_of_the_other(first: int) -> None
     assert places(world) == dict.fromkeys(ids, "host1@b")
 
 
-def test_who_is_to_be_apart_waits_for_what_becomes_of_the_other() -> None:
+def test_a_volume_with_anti_affinity_waits_for_the_outcome_of_its_peer() -> None:
     world = world_of(50, 40)
     ids = ask(world, "different_host", [[1], [0]])
     fail(world, ids[0])
@@ -140,7 +140,7 @@ def test_who_is_to_be_apart_waits_for_what_becomes_of_the_other() -> None:
     assert len(set(places(world).values())) == len(ids)
 
 
-def test_all_that_wait_for_one_another_are_placed_without_waiting_for_the_next_sweep() -> None:
+def test_waiting_volumes_are_placed_before_the_next_sweep() -> None:
     world = world_of(50, 40, 39)
     ids = ask(world, "same_host", [[1], [2], [3], [0], [3]])
     fail(world)
@@ -151,7 +151,7 @@ def test_all_that_wait_for_one_another_are_placed_without_waiting_for_the_next_s
 
 
 @pytest.mark.parametrize(("hint", "goes"), [("different_host", "host0@b#p"), ("same_host", "host2@b#p")])
-def test_who_was_given_another_place_meanwhile_is_seen_there(
+def test_a_peer_that_another_scheduler_moved_counts_in_its_new_pool(
     monkeypatch: pytest.MonkeyPatch, hint: str, goes: str
 ) -> None:
     """By another scheduler, since this one looked. By the old place it would meet the other, or be refused for good."""
@@ -198,7 +198,7 @@ def test_volumes_of_other_projects_are_not_waited_for() -> None:
     assert answer.pool == "host0@b#p"
 
 
-def test_who_cannot_follow_the_other_fails() -> None:
+def test_a_volume_that_cannot_join_its_peer_is_in_error() -> None:
     world = world_of(50, 40)
     ids = ask(world, "same_host", [[1], [0]])
     fail(world, ids[0])
@@ -210,7 +210,7 @@ def test_who_cannot_follow_the_other_fails() -> None:
 
 
 @pytest.mark.parametrize("names", CIRCLES[:3])
-def test_none_waits_for_ever_where_nothing_else_has_room(names: Names) -> None:
+def test_volumes_do_not_wait_forever_if_no_other_pool_has_room(names: Names) -> None:
     world = world_of(50)
     ids = ask(world, "same_host", names)
     fail(world)

@@ -81,7 +81,7 @@ def test_a_volume_is_not_extended_while_its_clone_waits_for_another_pool() -> No
     assert [row[0] for row in world.rows("SELECT status FROM volumes")] == ["available", "available"]
 
 
-def test_a_volume_is_not_extended_of_which_a_clone_was_booked_after_it_was_looked_at(
+def test_an_extend_is_refused_if_a_clone_was_booked_after_the_volume_was_read(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source = made(world)
@@ -101,9 +101,7 @@ def test_a_volume_is_not_extended_of_which_a_clone_was_booked_after_it_was_looke
 
 
 @pytest.mark.parametrize("change", ["size_gb = 6", "status = 'extending'", "pool_id = 3 - pool_id"])
-def test_a_volume_that_changes_after_it_was_looked_at_is_not_cloned_by_that(
-    monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
+def test_a_clone_is_not_booked_by_an_outdated_row_of_its_source(monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     world = world_of("thin@b#p", "thin@b#q")
     source = made(world)
     look_up = lookups.read_references
@@ -123,7 +121,7 @@ def test_a_volume_that_changes_after_it_was_looked_at_is_not_cloned_by_that(
     assert len(looks) == 2
 
 
-def test_of_a_source_that_is_let_go_of_no_more_is_copied_than_was_claimed(world: World) -> None:
+def test_a_clone_of_an_unmanaged_source_copies_at_most_the_claimed_size(world: World) -> None:
     source = made(world)
     ask(world, world.create_message(8, source_volume_id=source))
     message = UnmanageVolume(request_id="req-u", volume_id=source)
@@ -134,7 +132,7 @@ def test_of_a_source_that_is_let_go_of_no_more_is_copied_than_was_claimed(world:
     checks.check_at_rest(world, (), {("thin@b#p", source)}, {})
 
 
-def test_an_extend_and_a_clone_that_arrive_together_follow_each_other(world: World) -> None:
+def test_a_clone_is_refused_after_an_extend_in_its_batch(world: World) -> None:
     source = made(world)
     clone = world.create_message(8, source_volume_id=source)
     grown, cloned = world.place(world.schedulers[0], extend(source), clone)
@@ -143,7 +141,7 @@ def test_an_extend_and_a_clone_that_arrive_together_follow_each_other(world: Wor
     assert "is extending" in cloned.message
 
 
-def test_a_move_and_a_clone_that_arrive_together_follow_each_other() -> None:
+def test_a_clone_is_refused_after_a_migration_in_its_batch() -> None:
     world = world_of("thin@b#p", "thin@c#q")
     source = made(world)
     clone = world.create_message(8, source_volume_id=source)

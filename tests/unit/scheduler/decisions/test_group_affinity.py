@@ -63,7 +63,7 @@ def where(answers: list[Any]) -> list[str]:
     return [backend_of(answer.pool or "") for answer in answers]
 
 
-def test_the_first_decides_and_the_others_follow(world: World) -> None:
+def test_the_first_member_chooses_the_backend_of_its_group(world: World) -> None:
     kind = gold(world)
     fields = {"volume_type": kind, "group_id": group(world, kind)}
     first = place(world, 3, 15, 5, **fields)
@@ -80,7 +80,7 @@ def test_the_first_decides_and_the_others_follow(world: World) -> None:
     assert [outlook.volumes[0].pool for outlook in world.schedulers[1].core.what_if(asked)] == ["c@x#2"] * 2
 
 
-def test_all_or_none_go_where_all_have_room(world: World) -> None:
+def test_members_created_together_are_placed_in_a_backend_with_room_for_all(world: World) -> None:
     kind = gold(world)
     fields = {"volume_type": kind, "group_id": group(world, kind)}
     request_id = world.request_id()
@@ -93,7 +93,7 @@ def test_all_or_none_go_where_all_have_room(world: World) -> None:
     assert len(set(where(answer.volumes))) == 1
 
 
-def test_one_that_is_tried_again_stays_with_the_others(world: World) -> None:
+def test_a_retried_member_stays_in_the_backend_of_its_group(world: World) -> None:
     kind = gold(world)
     fields = {"volume_type": kind, "group_id": group(world, kind)}
     place(world, 8, **fields)
@@ -115,7 +115,7 @@ def test_one_that_is_tried_again_stays_with_the_others(world: World) -> None:
     assert found == [(8, "available", "c@x#1"), (3, "available", "c@x#2"), (3, "error", None)]
 
 
-def test_nothing_parts_them(world: World) -> None:
+def test_no_operation_moves_a_member_to_another_backend(world: World) -> None:
     kind, other = gold(world), world.schedulers[0].core.database.run(volume_types.create, "other").id
     fields = {"volume_type": kind, "group_id": group(world, kind)}
     [answer] = place(world, 3, **fields)
@@ -132,7 +132,7 @@ def test_nothing_parts_them(world: World) -> None:
     assert world.rows("SELECT p.name FROM pools p JOIN volumes v ON v.pool_id = p.id") == [("c@x#1",)]
 
 
-def test_who_thought_his_the_first_looks_again(world: World) -> None:
+def test_a_member_is_not_booked_in_another_backend_than_its_group(world: World) -> None:
     kind = gold(world)
     group_id = group(world, kind)
     place(world, 3, volume_type=kind, group_id=group_id)
@@ -147,7 +147,7 @@ def test_who_thought_his_the_first_looks_again(world: World) -> None:
         ledger.run(group_backends.lock_for_members, [(group_id, ids["c@x"])])
 
 
-def test_a_backend_has_to_suit_all_types() -> None:
+def test_the_backend_of_a_group_must_suit_all_its_types() -> None:
     table = PoolTable(
         [
             Pool(name=name, total=100.0, free=100.0, thick=True, capabilities=capabilities)

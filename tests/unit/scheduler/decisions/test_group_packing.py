@@ -49,7 +49,7 @@ def backends(answer: GroupAnswer) -> list[str]:
     return [backend_of(each.pool or "") for each in answer.volumes]
 
 
-def test_all_or_none() -> None:
+def test_all_members_are_placed_or_none() -> None:
     world = world_of(10, 10)
     answer = ask(world, 8, 8, 8)
     assert answer.refusal is not None
@@ -62,18 +62,18 @@ def test_all_or_none() -> None:
     assert backends(ask(world, 10, 10)) != []
 
 
-def test_members_see_each_other() -> None:
+def test_members_count_against_the_capacity_of_each_other() -> None:
     world = world_of(10, 10)
     assert sorted(backends(ask(world, 6, 6))) == ["host0@b", "host1@b"]
 
 
-def test_members_see_each_other_on_a_shared_storage() -> None:
+def test_members_count_against_each_other_on_a_shared_storage() -> None:
     world = world_of(20, 20, storage=Storage("array", 20))
     assert ask(world, 11, 11).refusal is not None
     assert backends(ask(world, 11, 9)) != []
 
 
-def test_a_group_that_only_another_arrangement_fits_is_arranged_so() -> None:
+def test_members_are_rearranged_if_only_that_fits() -> None:
     # In order, 4 goes where most is free and leaves no room for 10.
     world = world_of(10, 4)
     assert backends(ask(world, 4, 10)) == ["host1@b", "host0@b"]
@@ -92,7 +92,7 @@ def test_a_group_is_refused_only_if_no_arrangement_fits(seed: int) -> None:
     assert (answer.refusal is None) is possible, (free, sizes)
 
 
-def test_with_many_pools_the_search_ends_sooner_as_all_other_requests_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_for_an_arrangement_is_bounded_with_many_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_packing, "_ROWS", 6 * 30)
     monkeypatch.setattr(group_packing, "_LEAST_BUDGET", 20)
     claimed: list[int] = []
@@ -108,7 +108,7 @@ def test_with_many_pools_the_search_ends_sooner_as_all_other_requests_wait(monke
     assert len(claimed) == 6 + 6 + 30, "in turn, the tightest first, and by searching"
 
 
-def test_beside_and_away_from_each_other() -> None:
+def test_members_can_have_affinity_and_anti_affinity() -> None:
     world = world_of(30, 30, 30)
     placed = backends(ask(world, 5, 5, 5, same_host={"2": [0]}, different_host={"0": [1]}))
     assert placed[0] == placed[2] != placed[1]
@@ -118,7 +118,7 @@ def test_beside_and_away_from_each_other() -> None:
     assert ask(world, 1, 1, 1, 1, different_host={"3": [0, 1, 2], "2": [0, 1], "1": [0]}).refusal is not None
 
 
-def test_beside_each_other_where_both_fit() -> None:
+def test_members_with_affinity_are_placed_where_both_fit() -> None:
     # The first one alone would go to the larger pool, which has no room for both.
     world = world_of(9, 8)
     first = ask(world, 1)
@@ -128,7 +128,7 @@ def test_beside_each_other_where_both_fit() -> None:
     assert len(set(backends(ask(world, 4, 4, same_host={"1": [0]})))) == 1
 
 
-def test_the_same_group_twice_is_one_group() -> None:
+def test_a_repeated_group_request_creates_one_group() -> None:
     world = world_of(10, 10)
     request_id = world.request_id()
     members = [world.create_message(3, request_id=request_id) for _ in range(2)]
@@ -139,7 +139,7 @@ def test_the_same_group_twice_is_one_group() -> None:
     assert world.rows("SELECT COUNT(*), SUM(size_gb) FROM volumes") == [(2, 6)]
 
 
-def test_a_bad_member_refuses_the_group() -> None:
+def test_an_invalid_member_refuses_the_group() -> None:
     world = world_of(10)
     assert isinstance(ask(world, 3, 0), errors.InvalidInput)
     assert isinstance(ask(world), errors.InvalidInput)
@@ -149,6 +149,6 @@ def test_a_bad_member_refuses_the_group() -> None:
     assert world.rows("SELECT COUNT(*) FROM volumes") == [(0,)]
 
 
-def test_hints_bind_both_members() -> None:
+def test_a_hint_to_a_member_applies_to_both_members() -> None:
     bound = group_requests.bound_members(["a", "b", "c"], {"a": ["b", "elsewhere", "a"], "c": []})
     assert bound == {0: frozenset({1}), 1: frozenset({0}), 2: frozenset()}

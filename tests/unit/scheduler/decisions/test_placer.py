@@ -36,7 +36,7 @@ def test_a_batch_is_decided_in_order_and_later_requests_see_earlier_ones() -> No
     world.check()
 
 
-def test_a_refusal_leaves_no_trace_but_its_answer() -> None:
+def test_a_refusal_stores_only_its_answer() -> None:
     world = thin_world()
     assert answer(world.create(41)[0]).refusal is not None
     assert world.rows("SELECT COUNT(*) FROM volumes") == [(0,)]
@@ -44,7 +44,7 @@ def test_a_refusal_leaves_no_trace_but_its_answer() -> None:
     assert world.rows("SELECT COUNT(*) FROM request_keys") == [(1,)]
 
 
-def test_one_bad_request_of_a_batch_does_not_touch_the_others() -> None:
+def test_an_invalid_request_does_not_affect_others_in_its_batch() -> None:
     world = thin_world()
     bad = world.create_message(0)
     good = world.create_message(5)
@@ -68,7 +68,7 @@ def test_pools_taken_by_another_scheduler_are_read_again_and_the_next_is_chosen(
     world.check()
 
 
-def test_a_failed_create_goes_to_the_next_pool_and_then_to_error_with_the_reasons() -> None:
+def test_a_failed_create_is_retried_in_the_next_pool_and_then_in_error_with_the_reasons() -> None:
     world = thin_world(pools=2)
     volume = answer(world.create(3)[0]).volume_id
     tried = []
@@ -90,7 +90,7 @@ def test_a_failed_create_goes_to_the_next_pool_and_then_to_error_with_the_reason
     assert world.rows("SELECT allocated_capacity_gb, in_flight_gb FROM pools") == [(0, 0), (0, 0)]
 
 
-def test_attempts_are_bounded() -> None:
+def test_a_create_is_attempted_in_a_limited_number_of_pools() -> None:
     world = thin_world(pools=5)
     answer(world.create(3)[0])
     for _ in range(3):
@@ -133,7 +133,7 @@ def test_an_extend_never_shrinks(new_size: int, problem: str) -> None:
 
 
 @pytest.mark.parametrize("calculation", Calculation)
-def test_the_commands_carry_what_was_judged_by(calculation: Calculation) -> None:
+def test_commands_have_the_ratio_and_calculation_of_the_decision(calculation: Calculation) -> None:
     world = World({"p0": StoragePool(20, 3.0, thin=True, thick=True)}, calculation).started()
     answer(world.create(7)[0])
     [command] = world.agent.commands
@@ -141,7 +141,7 @@ def test_the_commands_carry_what_was_judged_by(calculation: Calculation) -> None
     assert command.provisioning == "thin"
 
 
-def test_a_failed_create_that_left_something_stays_counted_where_it_is_until_deleted() -> None:
+def test_an_unclean_failed_create_stays_counted_in_its_pool_until_deleted() -> None:
     world = thin_world(pools=2)
     volume = answer(world.create(3)[0]).volume_id
     outcome = world.agent.work(fails=True, leaves=True)
@@ -158,7 +158,7 @@ def test_a_failed_create_that_left_something_stays_counted_where_it_is_until_del
     world.check()
 
 
-def test_a_type_that_goes_while_a_batch_is_decided_keeps_only_those_of_that_type(
+def test_a_type_deleted_during_a_batch_refuses_only_requests_of_that_type(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = thin_world()
@@ -199,7 +199,7 @@ def test_a_volume_that_another_scheduler_has_just_placed_is_not_given_up(monkeyp
     assert world.rows("SELECT COUNT(*) FROM messages") == [(0,)]
 
 
-def test_a_request_id_is_good_for_one_request_only() -> None:
+def test_a_request_id_cannot_be_used_for_another_request() -> None:
     world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}).started()
     first, other = world.create_message(1), world.create_message(1)
     stranger = replace(other, request_id=first.request_id)
@@ -215,7 +215,7 @@ def test_a_request_id_is_good_for_one_request_only() -> None:
     assert all(isinstance(answer, Answer) and answer.pool for answer in results[3:]), "and nobody else suffers"
 
 
-def test_a_request_id_is_good_for_one_request_within_a_batch() -> None:
+def test_a_request_id_cannot_be_used_twice_within_a_batch() -> None:
     world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}).started()
     first = world.create_message(1)
     stranger = replace(world.create_message(1), request_id=first.request_id)

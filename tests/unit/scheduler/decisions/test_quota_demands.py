@@ -16,7 +16,7 @@ def volume(project: str) -> CreateVolume:
     return CreateVolume(request_id="r", volume_id="v", size_gb=1, project_id=project)
 
 
-def test_the_projects_of_what_takes_quota() -> None:
+def test_the_projects_whose_quota_a_request_uses() -> None:
     world = World({"p0": StoragePool(100, 2.0, thin=True, thick=False)}).started()
     volume_id = world.made(1)
     retype = RetypeVolume(request_id="r", volume_id=volume_id, volume_type="x", migration_policy=MigrationPolicy.NEVER)

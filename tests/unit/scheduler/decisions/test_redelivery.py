@@ -110,9 +110,7 @@ def test_a_retype_and_a_migration_do_not_share_a_request_id(world: World) -> Non
     assert f"req-type has been used for another request (retype of volume {volume})" in answer.message
 
 
-def test_a_volume_that_changes_while_its_type_is_looked_at_keeps_it(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_retype_by_an_outdated_row_leaves_the_volume_unchanged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """A retype takes effect on the volume that was looked at, or not at all."""
     volume = made(world)
     world.schedulers[0].core.database.run(lambda session: volume_types.create(session, "any"))
@@ -132,7 +130,7 @@ def test_a_volume_that_changes_while_its_type_is_looked_at_keeps_it(
     assert status(world) == ("available", "any")
 
 
-def test_a_volume_is_let_go_of_once(world: World) -> None:
+def test_a_repeated_unmanage_has_no_second_effect(world: World) -> None:
     volume = made(world)
     message = UnmanageVolume(request_id="req-go", volume_id=volume)
     for scheduler in (0, 0, 1):
@@ -143,7 +141,7 @@ def test_a_volume_is_let_go_of_once(world: World) -> None:
     assert isinstance(refused, errors.NotFound)
 
 
-def test_letting_go_takes_a_request_id_of_its_own(world: World) -> None:
+def test_an_unmanage_cannot_reuse_the_request_id_of_a_create(world: World) -> None:
     message = world.create_message(5, request_id="req-1")
     ask(world, message)
     world.settle()
@@ -154,7 +152,7 @@ def test_letting_go_takes_a_request_id_of_its_own(world: World) -> None:
     assert "req-1 has been used for another request (create of volume" in refused.message
 
 
-def test_a_volume_on_no_pool_is_deleted_once(world: World) -> None:
+def test_a_repeated_delete_of_a_volume_in_no_pool_has_no_second_effect(world: World) -> None:
     volumes = [made(world), made(world)]
     with world.engine.begin() as connection:
         connection.exec_driver_sql("UPDATE volumes SET pool_id = NULL, status = 'error'")
@@ -167,7 +165,7 @@ def test_a_volume_on_no_pool_is_deleted_once(world: World) -> None:
     assert isinstance(refused, errors.NotFound)
 
 
-def test_a_delete_is_granted_again_when_the_volume_is_gone(world: World) -> None:
+def test_a_repeated_delete_is_accepted_after_the_volume_is_gone(world: World) -> None:
     volume, other = made(world), made(world)
     first, second = (DeleteVolume(request_id=f"req-d{number}", volume_id=volume) for number in (1, 2))
     verbs, elsewhere = (scheduler.core.operations for scheduler in world.schedulers[:2])
@@ -183,7 +181,7 @@ def test_a_delete_is_granted_again_when_the_volume_is_gone(world: World) -> None
     assert world.rows("SELECT id FROM volumes WHERE status = 'available'") == [(other,)]
 
 
-def test_a_delete_that_failed_is_not_begun_again_by_the_request_that_began_it(world: World) -> None:
+def test_a_repeated_request_does_not_restart_a_failed_delete(world: World) -> None:
     volume = made(world)
     message = DeleteVolume(request_id="req-d1", volume_id=volume)
     verbs = world.schedulers[0].core.operations
@@ -253,7 +251,7 @@ def test_a_manage_that_was_refused_does_not_take_effect_later(world: World) -> N
 
 
 @pytest.mark.parametrize("kind", ["extend", "migrate", "retype", "clone", "group"])
-def test_what_was_refused_as_a_volume_was_in_use_does_not_take_effect_later(world: World, kind: str) -> None:
+def test_a_request_refused_for_a_volume_in_use_does_not_take_effect_later(world: World, kind: str) -> None:
     volume = made(world)
     ask(world, ExtendVolume(request_id="req-e", volume_id=volume, new_size_gb=6))
     clone = world.create_message(7, request_id="req-again", source_volume_id=volume)
@@ -278,7 +276,7 @@ def test_what_was_refused_as_a_volume_was_in_use_does_not_take_effect_later(worl
     assert "has been used for another request" in other.message
 
 
-def test_nothing_is_kept_of_what_nobody_asks_again_for(world: World) -> None:
+def test_a_request_without_a_key_stores_none(world: World) -> None:
     volume = made(world)
     ask(world, ExtendVolume(request_id="req-e", volume_id=volume, new_size_gb=6))
     answer = ask(world, Move(MigrateVolume(request_id="drain-1", volume_id=volume), keyed=False))

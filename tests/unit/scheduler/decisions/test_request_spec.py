@@ -35,7 +35,7 @@ def move(world: World, volume_id: str, destination: str | None = None) -> object
     return world.place(world.schedulers[0], Move(message))[0]
 
 
-def test_a_clone_is_made_on_the_backend_of_its_source_with_its_data_in_flight(world: World) -> None:
+def test_a_clone_is_placed_in_the_backend_of_its_source_and_its_data_are_in_flight(world: World) -> None:
     source = place(world)
     world.settle()
     clone = place(world, 8, source_volume_id=source.volume_id)
@@ -55,7 +55,7 @@ def test_a_clone_is_not_smaller_than_its_source(world: World, size: int, problem
     assert problem in refused.message
 
 
-def test_a_clone_of_what_is_not_there_or_not_ready(world: World) -> None:
+def test_a_clone_of_a_missing_or_busy_source_is_refused(world: World) -> None:
     [refused] = world.place(world.schedulers[0], world.create_message(5, source_volume_id="nothing"))
     assert isinstance(refused, errors.NotFound)
     source = place(world)
@@ -63,7 +63,7 @@ def test_a_clone_of_what_is_not_there_or_not_ready(world: World) -> None:
     assert isinstance(refused, errors.Conflict)
 
 
-def test_a_clone_whose_source_went_while_it_waited_for_another_pool_fails_for_good(world: World) -> None:
+def test_a_retried_clone_is_in_error_if_its_source_was_deleted(world: World) -> None:
     source = place(world)
     world.settle()
     clone = place(world, source_volume_id=source.volume_id)
@@ -84,7 +84,7 @@ def test_a_clone_whose_source_went_while_it_waited_for_another_pool_fails_for_go
     assert source.volume_id in reason
 
 
-def test_a_volume_is_moved_elsewhere_and_nowhere_it_is_already(world: World) -> None:
+def test_a_volume_is_migrated_to_another_pool_only(world: World) -> None:
     volume = place(world)
     world.settle()
     stays = move(world, volume.volume_id, volume.pool)
@@ -99,7 +99,7 @@ def test_a_volume_is_moved_elsewhere_and_nowhere_it_is_already(world: World) -> 
     checks.check_at_rest(world, (), (), {})
 
 
-def test_a_volume_is_not_moved_to_where_a_copy_of_it_is_still_to_be_purged(world: World) -> None:
+def test_a_volume_is_not_migrated_to_a_pool_with_an_old_copy_of_it(world: World) -> None:
     """The order to purge would meet the copy that comes."""
     volume = place(world)
     world.settle()
@@ -124,7 +124,7 @@ def test_a_volume_is_not_moved_to_where_a_copy_of_it_is_still_to_be_purged(world
     checks.check_at_rest(world, (), (), {})
 
 
-def test_volumes_of_other_projects_are_nowhere(world: World) -> None:
+def test_hints_do_not_see_volumes_of_other_projects(world: World) -> None:
     volume = place(world)
     request = world.create_message(1, hints={"same_host": volume.volume_id, "different_host": [volume.volume_id]})
     with database.Database(world.engine).reading() as session:
@@ -136,7 +136,7 @@ def test_volumes_of_other_projects_are_nowhere(world: World) -> None:
     assert (others.same_backends, others.different_backends) == (set(), set())
 
 
-def test_what_a_type_is_to_get_is_in_each_request(world: World) -> None:
+def test_a_request_has_the_qos_specs_of_its_type(world: World) -> None:
     ledger = database.Database(world.engine)
     ledger.run(lambda session: volume_types.create(session, "fast"))
     limits = {"maxIOPS": "500"}
@@ -163,7 +163,7 @@ def test_what_a_type_is_to_get_is_in_each_request(world: World) -> None:
     assert resolution.resolve_create(world.create_message(1), lookup).request.qos_specs == {}
 
 
-def test_hints_are_about_where_a_volume_is_made(world: World) -> None:
+def test_hints_apply_to_creation_only(world: World) -> None:
     """A query that held then need not hold for its growth, nor for where it is moved."""
     volume = place(world, hints={"query": '["=", 1, 1]'})
     world.settle()

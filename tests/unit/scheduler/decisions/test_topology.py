@@ -172,7 +172,7 @@ def another(world: World, settings: Settings, clock: Clock) -> SchedulerManager:
     return core
 
 
-def test_volumes_go_where_their_node_and_class_say(world: World) -> None:
+def test_volumes_are_placed_by_their_node_and_storage_class(world: World) -> None:
     assert world.ask(3, node_name="n1", storage_class="fast") == "n1@pmem"
     assert world.ask(3, storage_class="fast", **segments({"zone": "z3"}, {"zone": "z2", "rack": "r1"})) == "n2@pmem"
     assert world.ask(3, node_name="n9", storage_class="cold", **segments({"zone": "z1"})) == "array@san"
@@ -201,7 +201,7 @@ def test_volumes_of_a_pod_are_fitted_together(world: World) -> None:
     assert world.ask(1, node_name="n1", storage_class="fast").startswith("No pool for 1 GiB")
 
 
-def test_which_nodes_can_take_volumes_together(world: World) -> None:
+def test_nodes_with_room_for_several_volumes_are_found(world: World) -> None:
     def pod(node: str, *sizes: int) -> Asked:
         volumes = [message(size, node_name=node, storage_class="fast") for size in sizes]
         return Asked(group=CreateGroup(request_id=str(uuid.uuid4()), volumes=volumes))
@@ -220,7 +220,7 @@ def test_which_nodes_can_take_volumes_together(world: World) -> None:
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_figures_that_took_long_to_collect_are_as_old_as_their_collection(
+def test_the_age_of_figures_begins_with_their_collection(
     world: World, restarted: bool, settings: Settings, clock: Clock
 ) -> None:
     wanted = {"node_name": "n3", "storage_class": "fast"}
@@ -240,13 +240,13 @@ def test_figures_that_took_long_to_collect_are_as_old_as_their_collection(
 
 
 @pytest.mark.parametrize("age", [math.nan, math.inf, 1e300, -1e300, -math.inf])
-def test_no_age_keeps_a_report_from_being_applied(world: World, age: float) -> None:
+def test_reports_of_any_age_are_applied(world: World, age: float) -> None:
     world.report("n3@pmem", age=age)
     expected = 0.0 if age < 0 else 1e9
     wait_for(lambda: world.shown_age("n3@pmem") == expected, "what is no age counts as one that nobody should use")
 
 
-def test_figures_that_are_too_old_are_not_used_and_it_says_so(world: World) -> None:
+def test_a_refusal_names_figures_that_are_too_old(world: World) -> None:
     wanted = {"node_name": "n3", "storage_class": "fast"}
     world.wait(29)
     assert world.ask(1, **wanted) == "n3@pmem"
@@ -266,9 +266,7 @@ def test_figures_that_are_too_old_are_not_used_and_it_says_so(world: World) -> N
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_figures_get_older_while_reports_have_none_that_can_be_used(
-    world: World, restarted: bool, settings: Settings, clock: Clock
-) -> None:
+def test_figures_age_while_reports_are_invalid(world: World, restarted: bool, settings: Settings, clock: Clock) -> None:
     wanted = {"node_name": "n3", "storage_class": "fast"}
     for seconds in (9, 10, 10):
         world.wait(seconds)
@@ -292,7 +290,7 @@ def test_figures_get_older_while_reports_have_none_that_can_be_used(
     wait_for(lambda: world.ask(1, **wanted) == "n3@pmem", "the next one that can be used counts")
 
 
-def test_a_volume_that_moves_stays_within_reach(world: World) -> None:
+def test_a_migrated_volume_stays_accessible_from_its_node(world: World) -> None:
     wanted = message(1, node_name="n1", **segments({"zone": "z1"}))
     assert world.core.place(wanted).pool == "array@san#p"
     world.work()
@@ -302,7 +300,7 @@ def test_a_volume_that_moves_stays_within_reach(world: World) -> None:
     assert world.core.place(Move(replace(away, request_id="r-2", destination=None))).pool == "n1@pmem#p"
 
 
-def test_a_hint_that_nobody_looks_at_is_told(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_ignored_hint_is_reported(world: World, caplog: pytest.LogCaptureFixture) -> None:
     """To whoever runs this, and to whoever asks for an explanation."""
     wanted = {"node_name": "n1", "storage_class": "fast", "query": '["=", "$free_capacity_gb", 1]', "same_host": ""}
     words = "the hint query has no effect: scheduler_default_filters does not name JsonFilter"
