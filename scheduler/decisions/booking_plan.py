@@ -57,9 +57,10 @@ class BookingPlan:
             )
             self.decisions.append((spec, placement))
         else:
-            for spec, placement in zip(decided.specs, decided.found, strict=True):
-                self._book(spec, placement)
-                self.decisions.append((spec, placement))
+            placed = list(zip(decided.specs, decided.found, strict=True))
+            # All of a group or none.
+            self.bookings += [self._booking(spec, placement) for spec, placement in placed]
+            self.decisions += placed
         answer = _answer(item, decided)
         if key_of(item):
             self.keys.append(answered_key(item, answer))
@@ -82,39 +83,37 @@ class BookingPlan:
             self.failed[item.volume_id] = refusal.message
         self.decisions += [(spec, refusal) for spec in decided.specs]
 
-    def _book(self, spec: RequestSpec, placement: Placement) -> None:
-        """Add the claim of a placement."""
+    def _booking(self, spec: RequestSpec, placement: Placement) -> Booking:
+        """Return the claim of a placement."""
         hosts = self.hosts
         entry = hosts.entries[placement.pool]
         backend = hosts.backend(backend_of(placement.pool))
         if backend is None:
             raise errors.NotFound(f"the backend of pool {placement.pool} has gone")
         sharing = self._sharing(placement.pool)
-        self.bookings.append(
-            Booking(
-                id=str(uuid.uuid4()),
-                request_id=spec.request.request_id,
-                volume_id=spec.volume_id,
-                verb=spec.request.operation.value,
-                pool_id=entry.id,
-                pool_name=placement.pool,
-                backend_id=backend.id,
-                generation=entry.generation,
-                size_gb=spec.request.size_gb,
-                physical_gb=physical_gb(placement, spec.request, spec.copied_gb),
-                target_size_gb=spec.target_size_gb,
-                provisioning=placement.provisioning,
-                availability_zone=backend.availability_zone,
-                volume=spec.new_volume,
-                requested_zone=spec.request.availability_zone,
-                storage_id=entry.stats.storage_id,
-                sharing=[hosts.entries[name].id for name in sharing] if len(sharing) > 1 else (),
-                source=spec.source,
-                source_pool_id=spec.source_pool_id,
-                clone_of=spec.clone_of,
-                volume_type_id=spec.volume_type_id,
-                group_id=None if spec.group is None else spec.group.id,
-            )
+        return Booking(
+            id=str(uuid.uuid4()),
+            request_id=spec.request.request_id,
+            volume_id=spec.volume_id,
+            verb=spec.request.operation.value,
+            pool_id=entry.id,
+            pool_name=placement.pool,
+            backend_id=backend.id,
+            generation=entry.generation,
+            size_gb=spec.request.size_gb,
+            physical_gb=physical_gb(placement, spec.request, spec.copied_gb),
+            target_size_gb=spec.target_size_gb,
+            provisioning=placement.provisioning,
+            availability_zone=backend.availability_zone,
+            volume=spec.new_volume,
+            requested_zone=spec.request.availability_zone,
+            storage_id=entry.stats.storage_id,
+            sharing=[hosts.entries[name].id for name in sharing] if len(sharing) > 1 else (),
+            source=spec.source,
+            source_pool_id=spec.source_pool_id,
+            clone_of=spec.clone_of,
+            volume_type_id=spec.volume_type_id,
+            group_id=None if spec.group is None else spec.group.id,
         )
 
     def _sharing(self, pool: str) -> Sequence[str]:
