@@ -8,7 +8,7 @@ from oslo_config import cfg
 
 from tonnage.api.auth import authentication, noauth_identity
 from tonnage.api.auth.enforcement import Policy
-from tonnage.api.http import faults, microversions, middleware, request_limits
+from tonnage.api.http import faults, microversions, middleware
 from tonnage.api.http.body import BodyReader
 from tonnage.api.http.http_request import Request, WsgiApp
 from tonnage.api.http.list_query import Paginator
@@ -56,11 +56,11 @@ def build(
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable options.
     """
-    limit = request_limits.body_limit(conf)
+    limit = middleware.body_limit(conf)
     app: faults.App = falcon.App(
         request_type=Request,
         middleware=[
-            request_limits.RequestLimits(limit),
+            middleware.RequestLimits(limit),
             microversions.MicroversionMiddleware(),
             authentication.Authentication(authenticator),
         ],

@@ -15,7 +15,7 @@ import msgspec
 from oslo_config import cfg
 
 from tonnage.api.auth import authentication, mutual_tls
-from tonnage.api.http import request_limits
+from tonnage.api.http import middleware
 from tonnage.api.http.body import NUL
 from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.http.server import Listener, Server, ServerLimits
@@ -34,7 +34,7 @@ _THREADS = 16
 class _VerbResource(abc.ABC):
     """A path that accepts POST. kube-scheduler reads the body only with status 200."""
 
-    def __init__(self, extender: Extender, limit: request_limits.BodyLimit) -> None:
+    def __init__(self, extender: Extender, limit: middleware.BodyLimit) -> None:
         self._extender, self._limit = extender, limit
 
     @abc.abstractmethod
@@ -68,9 +68,9 @@ class _Prioritize(_VerbResource):
         return self._extender.prioritize(body)
 
 
-def application(extender: Extender, limit: request_limits.BodyLimit) -> "falcon.App[falcon.Request, falcon.Response]":
+def application(extender: Extender, limit: middleware.BodyLimit) -> "falcon.App[falcon.Request, falcon.Response]":
     """Return the WSGI application."""
-    app: falcon.App[falcon.Request, falcon.Response] = falcon.App(middleware=[request_limits.RequestLimits(limit)])
+    app: falcon.App[falcon.Request, falcon.Response] = falcon.App(middleware=[middleware.RequestLimits(limit)])
     app.add_route("/k8s/filter", _Filter(extender, limit))
     app.add_route("/k8s/prioritize", _Prioritize(extender, limit))
     app.add_error_handler(Exception, _on_unexpected_error)
@@ -144,7 +144,7 @@ def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
     lease = options.extender_lease if options.extender_reserves else None
     cluster = ClusterReader(options.kubeconfig)
     extender = Extender(NodeQueries(database), cluster, lease)
-    limit = request_limits.BodyLimit(options.extender_max_request_body_size, "extender_max_request_body_size")
+    limit = middleware.BodyLimit(options.extender_max_request_body_size, "extender_max_request_body_size")
     return ExtenderServer(
         options,
         application(extender, limit),

@@ -7,7 +7,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups
 from tonnage.ledger.db.database import Database
-from tonnage.quotas import limits, usage_counters
+from tonnage.quotas import limits, reservations
 from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
 from tonnage.quotas.options import Settings
 from tonnage.quotas.quota_check import QuotaChanged
@@ -23,7 +23,7 @@ def create(database: Database, settings: Settings, wanted: groups.NewGroup) -> m
         return database.run(_create, settings, wanted)
     except QuotaChanged as taken:
         # The counter row that serves as the lock does not exist yet.
-        database.run(usage_counters.insert_missing, taken.missing_counters)
+        database.run(reservations.insert_missing, taken.missing_counters)
     return database.run(_create, settings, wanted)
 
 
@@ -38,7 +38,7 @@ def _create(session: orm.Session, settings: Settings, wanted: groups.NewGroup) -
     of_group = {owner: limit for owner, limit in of_group.items() if limit is not None and limit >= 0}
     if of_group:
         # Transactions that count the groups of this project wait for each other here.
-        usage_counters.lock(session, [Scope(project)])
+        reservations.lock(session, [Scope(project)])
     for owner, limit in of_group.items():
         if limit is not None and groups.count(session, project, owner) >= limit:
             raise errors.OverQuota(f"GroupLimitExceeded: Maximum number of groups allowed ({limit}) exceeded.")

@@ -3,18 +3,171 @@
 
 A reservation has no row of its own. It exists as the booked volume or the pending claim, so it is used with the claim
 or not at all, and ends with it.
+
+Usage counters are rows that a booking updates, so that it need not count all volumes of a project. A counter is never
+below the real usage: each booking in a limited scope is added in the transaction that books it, and nothing is
+subtracted when a volume ends. So a demand that fits by the counter really fits. A demand that does not fit is checked
+against the volumes (:mod:`tonnage.ledger.catalog.volume_usage`) before it is refused.
+
+Counters are locked in the order of their keys, before all other rows that a booking locks.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import sqlalchemy as sa
 from sqlalchemy import orm
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-from tonnage.quotas import limits, quota_check, usage_counters
+from tonnage.ledger import models
+from tonnage.ledger.catalog import volume_usage
+from tonnage.ledger.db import dialects
+from tonnage.quotas import limits, quota_check
 from tonnage.quotas.external_usage import NO_EXTERNAL_USAGE
-from tonnage.quotas.limits import Limits, Scope
+from tonnage.quotas.limits import Limits, Resource, Scope
 from tonnage.quotas.options import Settings
 from tonnage.quotas.quota_check import Demand, QuotaBudget, QuotaChanged, Usage
+
+_TABLE = models.table(models.QuotaUsage)
+_ROW = _TABLE.c
+_KEY = (_ROW.project_id, _ROW.user_id, _ROW.volume_type_id)
+
+
+def read(session: orm.Session, scopes: Collection[Scope], seconds: float) -> dict[Scope, Usage]:
+    """Return the trusted counters: rows of these scopes that were recounted less than ``seconds`` ago."""
+    found: dict[Scope, Usage] = {}
+    statement = sa.select(*_KEY, _ROW.volumes, _ROW.gigabytes, _ROW.counted_at, models.utcnow())
+    for chunk in dialects.in_chunks(_projects(scopes)):
+        for row in session.execute(statement.where(_ROW.project_id.in_(chunk))):
+            age = models.age(row[6], row[5])
+            if age is not None and age < seconds:
+                found[Scope(row[0], row[1], row[2])] = Usage(int(row[3]), int(row[4]))
+    return {scope: used for scope, used in found.items() if scope in scopes}
+
+
+def insert_missing(session: orm.Session, scopes: Iterable[Scope]) -> None:
+    """Insert missing counter rows, in a transaction of their own; they are untrusted until they are recounted."""
+    rows = [{**_named(scope), "volumes": 0, "gigabytes": 0} for scope in sorted(scopes)]
+    session.connection().execute(_make(session), rows)
+
+
+def lock(session: orm.Session, scopes: Collection[Scope]) -> None:
+    """Lock the counters of these scopes, with all others of their projects.
+
+    Raises :class:`~tonnage.quotas.quota_check.QuotaChanged` if some rows are missing.
+    """
+    statement = sa.select(*_KEY).order_by(*volume_usage.counter_order(session)).with_for_update()
+    existing = {
+        Scope(row[0], row[1], row[2])
+        for chunk in dialects.in_chunks(_projects(scopes))
+        for row in session.execute(statement.where(_ROW.project_id.in_(chunk)))
+    }
+    if missing := set(scopes) - existing:
+        raise QuotaChanged(f"there are no counters of {sorted(missing)} yet", missing)
+
+
+def recount(session: orm.Session, scopes: Collection[Scope], placed_only: bool) -> dict[Scope, Usage]:
+    """Set locked counters to the usage by the volumes, and return it."""
+    found = count(session, scopes, placed_only)
+    rows = [
+        {**_key(scope), "of_volumes": used.volumes, "of_gigabytes": used.gigabytes}
+        for scope, used in sorted(found.items())
+    ]
+    session.connection().execute(_SET, rows)
+    return found
+
+
+def add(session: orm.Session, taken: Mapping[Scope, Usage], limits: Limits, external: Mapping[Scope, int]) -> bool:
+    """Add bookings to trusted counters with room for them; return False if one of them is untrusted or full.
+
+    ``external`` maps scopes to the GiB of external usage.
+    """
+    rows = [
+        {
+            **_key(scope),
+            "of_volumes": used.volumes,
+            "of_gigabytes": used.gigabytes,
+            "most_volumes": limits.at(scope, Resource.VOLUMES),
+            "most_gigabytes": _left(limits.at(scope, Resource.GIGABYTES), external.get(scope, 0)),
+        }
+        for scope, used in sorted(taken.items())
+    ]
+    return not rows or session.connection().execute(_ADD, rows).rowcount == len(rows)
+
+
+def count(session: orm.Session, scopes: Collection[Scope], placed_only: bool) -> dict[Scope, Usage]:
+    """Return the usage of each scope by the volumes."""
+    found = dict.fromkeys(scopes, Usage())
+    for project_id in _projects(scopes):
+        counted = sums(project_id, volume_usage.count(session, project_id, placed_only=placed_only))
+        found.update((scope, used) for scope, used in counted.items() if scope in found)
+    return found
+
+
+def sums(project_id: str, shares: Iterable[volume_usage.Share]) -> dict[Scope, Usage]:
+    """Return the usage of a project by scope, from its shares."""
+    found: dict[Scope, Usage] = {}
+    for share in shares:
+        kinds = {share.volume_type_id, ""} if share.new else {share.volume_type_id}
+        for scope in (Scope(project_id, user, kind) for user in {share.user_id, ""} for kind in kinds):
+            found[scope] = found.get(scope, Usage()).plus(Usage(share.volumes, share.gigabytes))
+    return found
+
+
+def _left(limit: int, external: int) -> int:
+    """Return the part of a limit that is left after external usage; no limit stays no limit."""
+    return limit if limit < 0 else max(0, limit - external)
+
+
+def _projects(scopes: Iterable[Scope]) -> list[str]:
+    return sorted({scope.project_id for scope in scopes})
+
+
+def _make(session: orm.Session) -> Any:
+    """Return the statement that inserts rows unless they exist."""
+    dialect = session.get_bind().dialect.name
+    if dialect == "sqlite":
+        return sqlite.insert(_TABLE).on_conflict_do_nothing()
+    if dialect == "postgresql":
+        return postgresql.insert(_TABLE).on_conflict_do_nothing()
+    # INSERT IGNORE would take only a shared lock on an existing row, and two transactions that share a lock deadlock
+    # when both update the row.
+    return mysql.insert(_TABLE).on_duplicate_key_update(counted_at=_ROW.counted_at)
+
+
+def _named(scope: Scope) -> dict[str, str]:
+    return {column.name: value for column, value in zip(_KEY, scope, strict=True)}
+
+
+def _key(scope: Scope) -> dict[str, Any]:
+    return {f"of_{name}": value for name, value in _named(scope).items()}
+
+
+def _given(name: str) -> sa.BindParameter[int]:
+    return sa.bindparam(name, type_=sa.BigInteger())
+
+
+def _room(column: sa.ColumnElement[int], more: str, most: str) -> sa.ColumnElement[bool]:
+    return sa.or_(_given(more) == 0, _given(most) < 0, column + _given(more) <= _given(most))
+
+
+_IS = tuple(column == sa.bindparam(f"of_{column.name}") for column in _KEY)
+_SET = (
+    sa.update(_TABLE)
+    .where(*_IS)
+    .values(volumes=_given("of_volumes"), gigabytes=_given("of_gigabytes"), counted_at=models.utcnow())
+)
+_ADD = (
+    sa.update(_TABLE)
+    .where(
+        *_IS,
+        _ROW.counted_at.is_not(None),
+        _room(_ROW.volumes, "of_volumes", "most_volumes"),
+        _room(_ROW.gigabytes, "of_gigabytes", "most_gigabytes"),
+    )
+    .values(volumes=_ROW.volumes + _given("of_volumes"), gigabytes=_ROW.gigabytes + _given("of_gigabytes"))
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +202,14 @@ def reserve(
         return ReservedQuota(found, {}, {})
     external = _external_usage(settings, asked)
     if not contested:
-        used = usage_counters.read(session, asked, settings.counter_lifetime)
+        used = read(session, asked, settings.counter_lifetime)
         if _fit(found, asked, used, external) == asked.keys():
             return _held(found, used, external)
-    usage_counters.lock(session, asked)
-    used = usage_counters.read(session, asked, settings.counter_lifetime)
+    lock(session, asked)
+    used = read(session, asked, settings.counter_lifetime)
     stale = asked.keys() - _fit(found, asked, used, external)
     if stale:
-        used.update(usage_counters.recount(session, stale, settings.placed_only))
+        used.update(recount(session, stale, settings.placed_only))
     return _held(found, used, external)
 
 
@@ -64,7 +217,7 @@ def preview(session: orm.Session, settings: Settings, demands: Sequence[Demand])
     """Return the result of :func:`reserve`, counted from the volumes and without locks, to answer a query."""
     found = limits.read(session, settings.defaults, {demand.project_id for demand in demands})
     asked = quota_check.limited_demands(found, demands)
-    return _held(found, usage_counters.count(session, asked, settings.placed_only), _external_usage(settings, asked))
+    return _held(found, count(session, asked, settings.placed_only), _external_usage(settings, asked))
 
 
 def consume(session: orm.Session, given: QuotaBudget) -> None:
@@ -72,7 +225,7 @@ def consume(session: orm.Session, given: QuotaBudget) -> None:
 
     Raises :class:`~tonnage.quotas.quota_check.QuotaChanged` if the quota has been used by other transactions.
     """
-    if not usage_counters.add(session, given.taken, given.limits, given.external):
+    if not add(session, given.taken, given.limits, given.external):
         raise QuotaChanged("others were faster")
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import models
 from tonnage.ledger.db.database import Database
-from tonnage.quotas import options, usage_counters
+from tonnage.quotas import options, reservations
 from tonnage.quotas.limits import COUNTED, Scope
 from tonnage.quotas.quota_check import Usage
 
@@ -69,7 +69,7 @@ def check(database: Database, project_id: str | None = None, *, placed_only: boo
     """
     with database.reading(snapshot=True) as session:
         counters = _trusted_counters(session, project_id)
-        found = usage_counters.count(session, counters, placed_only)
+        found = reservations.count(session, counters, placed_only)
         findings = [
             Finding(
                 cause=Cause.BEHIND if used.of(resource) < found[scope].of(resource) else Cause.AHEAD,
@@ -120,8 +120,8 @@ def _recount(session: orm.Session, project_ids: Sequence[str], placed_only: bool
     keys = sa.select(usage.project_id, usage.user_id, usage.volume_type_id).where(usage.project_id.in_(project_ids))
     scopes = {Scope(row[0], row[1], row[2]) for row in session.execute(keys)}
     if scopes:
-        usage_counters.lock(session, scopes)
-        usage_counters.recount(session, scopes, placed_only)
+        reservations.lock(session, scopes)
+        reservations.recount(session, scopes, placed_only)
 
 
 def _orphaned_limits(session: orm.Session, project_id: str | None) -> list[Finding]:

@@ -46,7 +46,7 @@ from tonnage.rpc.messages import (
 from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery
 from tonnage.scheduler.claims.dispatcher import Dispatcher
 from tonnage.scheduler.composition import Clock, DecisionParts, Foundation, Integrations, ReportParts
-from tonnage.scheduler.decisions import lookups, quota_demands, resolution
+from tonnage.scheduler.decisions import quota_demands, resolution
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
 from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.decisions.pool_selection import Rules
@@ -287,7 +287,7 @@ class SchedulerManager:
 
     def _request(self, message: CreateVolume) -> Request:
         with self.database.reading() as session:
-            return resolution.resolve_create(message, lookups.read_references(session, [message])).request
+            return resolution.resolve_create(message, resolution.read_references(session, [message])).request
 
     # Work of the decision thread.
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import falcon
 import msgspec
 
-from tonnage.api.http import request_limits
+from tonnage.api.http import middleware
 from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors, type_conversion
 
@@ -29,7 +29,7 @@ _MAX_VALUE_LENGTH = 60
 class BodyReader:
     """Decodes bodies up to a maximal size."""
 
-    def __init__(self, limit: request_limits.BodyLimit) -> None:
+    def __init__(self, limit: middleware.BodyLimit) -> None:
         self._limit = limit
 
     def read(self, req: Request, kind: type[T]) -> T:

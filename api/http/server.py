@@ -16,7 +16,7 @@ from cheroot import wsgi
 from oslo_config import cfg
 
 from tonnage.api.auth import mutual_tls
-from tonnage.api.http import connections, request_limits
+from tonnage.api.http import connections, middleware
 from tonnage.api.http.http_request import WsgiApp
 from tonnage.capacity import errors
 
@@ -168,7 +168,7 @@ class ApiServer(Server):
             threads=conf.osapi_volume_threads,
             client_timeout=conf.client_socket_timeout,
             stop_timeout=conf.osapi_volume_stop_timeout,
-            max_read_size=request_limits.body_limit(conf).max_read_size,
+            max_read_size=middleware.body_limit(conf).max_read_size,
         )
         super().__init__(listener, application, limits)
 

@@ -15,7 +15,7 @@ from tonnage.ledger.claims import bookings, deletions, managed_volumes, request_
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends
 from tonnage.quotas import options as quota_options
-from tonnage.quotas import reservations, usage_counters
+from tonnage.quotas import reservations
 from tonnage.quotas.quota_check import Demand, QuotaChanged, Usage
 from tonnage.rpc.messages import BackendState, DeleteVolume, ManageVolume, SetBackendState, UnmanageVolume
 from tonnage.scheduler import request_validation
@@ -100,7 +100,7 @@ class VolumeOperations:
             except QuotaChanged as taken:
                 LOG.debug("[%s] volume %s is looked at again: %s", request_id, volume.id, taken)
                 if taken.missing_counters:
-                    self._database.run(usage_counters.insert_missing, taken.missing_counters)
+                    self._database.run(reservations.insert_missing, taken.missing_counters)
         raise errors.Unavailable(f"other requests were faster on the quota of project {volume.project_id}; try again")
 
     def _begin(

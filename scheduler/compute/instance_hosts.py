@@ -12,12 +12,15 @@ from concurrent import futures
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
+import sqlalchemy as sa
+from sqlalchemy import orm
+
 from tonnage.capacity.request import Locality
 from tonnage.filters import instance_locality
+from tonnage.ledger import models
 from tonnage.ledger.db.database import Database
 from tonnage.rpc.messages import CreateGroup, CreateVolume
 from tonnage.scheduler.compute import nova
-from tonnage.scheduler.decisions import lookups
 from tonnage.scheduler.decisions.placement_requests import LocalVolume, Move, Retry
 
 LOG = logging.getLogger(__name__)
@@ -94,7 +97,7 @@ class InstanceHosts:
 
     def _located_again(self, item: Retry) -> Retry:
         with self._database.reading() as session:
-            wanted = _wanted(*lookups.hints_of(session, item.volume_id))
+            wanted = _wanted(*_hints_of(session, item.volume_id))
         return replace(item, locality=self._find({wanted})[wanted]) if wanted else item
 
     def _find(self, instances: set[_Wanted]) -> dict[_Wanted, Locality]:
@@ -125,7 +128,7 @@ class InstanceHosts:
 
 
 def _wanted(project_id: str, hints: Mapping[str, object]) -> _Wanted | None:
-    instance = instance_locality.hinted_instance(hints)
+    instance = instance_locality.hinted_instance(hints) if hints else None
     return None if instance is None else _Wanted(project_id, instance)
 
 
@@ -142,3 +145,10 @@ def _told(message: Any, found: Mapping[_Wanted, Locality]) -> Any:
     if wanted is None:
         return message
     return LocalVolume(locality=found[wanted], **{name: getattr(message, name) for name in _FIELDS})
+
+
+def _hints_of(session: orm.Session, volume_id: str) -> tuple[str, Mapping[str, object]]:
+    """Return the project of a volume and the hints that it was asked for with; none if it is gone."""
+    query = sa.select(models.Volume.project_id, models.Volume.hints).where(models.Volume.id == volume_id)
+    row = session.execute(query).one_or_none()
+    return ("", {}) if row is None else (row.project_id, row.hints or {})

@@ -29,12 +29,11 @@ from tonnage.ledger.db.db_errors import log_level
 from tonnage.ledger.inventory import scheduling_rules
 from tonnage.quotas import limits, reservations
 from tonnage.quotas import options as quota_options
-from tonnage.quotas import usage_counters as quota_counters
 from tonnage.quotas.quota_check import QuotaChanged
 from tonnage.rpc.messages import Answer, GroupAnswer
 from tonnage.scheduler.claims.dispatcher import Dispatcher
 from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
-from tonnage.scheduler.decisions import lookups, quota_demands
+from tonnage.scheduler.decisions import quota_demands, resolution
 from tonnage.scheduler.decisions.booking_plan import BookingPlan
 from tonnage.scheduler.decisions.decider import Decider
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
@@ -143,7 +142,7 @@ class Placer:
         self, work: Sequence[Work], contested: Collection[int], hurry: QuotaChanged | None
     ) -> tuple[BookingPlan, Mapping[int, Counters]]:
         if hurry is not None and hurry.missing_counters:
-            self._database.run(quota_counters.insert_missing, hurry.missing_counters)
+            self._database.run(reservations.insert_missing, hurry.missing_counters)
         # The counters of quotas that others were faster on are locked from the beginning.
         return self._database.run(self._decide_and_book, work, contested, hurry is not None)
 
@@ -154,7 +153,7 @@ class Placer:
         unsure = [self._hosts.entries[name].id for name in self._tentative if name in self._hosts.entries]
         self._forget()
         known = request_keys.find(session, [key for item in work if (key := key_of(item))])
-        lookup = lookups.read_references(session, by_volume(work))
+        lookup = resolution.read_references(session, by_volume(work))
         # In the one order: quotas before backends and pools.
         held = None
         if limits.has_volume_limits(session, self.quotas.defaults):
@@ -166,7 +165,7 @@ class Placer:
             locked = self._cache_refresh.lock_and_refresh(session, contested)
             # The rows that tell the quotas may have changed while the locks were waited for.
             session.expunge_all()
-            lookup = lookups.read_references(session, by_volume(work))
+            lookup = resolution.read_references(session, by_volume(work))
         numbers = volumes.per_pool(session) if self.rules.current.counts_volumes else None
 
         def decide() -> BookingPlan:

@@ -121,7 +121,7 @@ class UnplacedVolume(Protocol):
 class RequestStep(Protocol):
     """A feature of requests for new volumes, which a request that does not ask for it never enters.
 
-    :data:`tonnage.scheduler.decisions.steps.registry.STEPS` has all of them.
+    :data:`tonnage.scheduler.decisions.resolution.STEPS` has all of them.
     """
 
     def volume_ids(self, volume: UnplacedVolume) -> Iterable[str]:

@@ -14,7 +14,7 @@ from tonnage.quotas import limits, reservations
 from tonnage.quotas import options as quota_options
 from tonnage.quotas.quota_check import Demand
 from tonnage.rpc.messages import Asked, MigrateVolume, Outlook, WhatIf
-from tonnage.scheduler.decisions import lookups, quota_demands
+from tonnage.scheduler.decisions import quota_demands, resolution
 from tonnage.scheduler.decisions.decider import Decider
 from tonnage.scheduler.decisions.placement_requests import Move, Work, by_volume
 from tonnage.scheduler.decisions.pool_selection import Rules, set_volume_numbers
@@ -114,7 +114,7 @@ class Simulator:
 
     def _requests(self, question: WhatIf, work: Sequence[Work], snapshot: Snapshot) -> SimulatedRequests:
         with self._database.reading() as session:
-            lookup = lookups.read_references(session, by_volume(work))
+            lookup = resolution.read_references(session, by_volume(work))
             demands: list[list[Demand]] = [[] for _ in work]
             held = None
             if limits.has_volume_limits(session, self._quotas.defaults):

@@ -26,7 +26,7 @@ from tonnage.ledger.claims.settlement import EndedOperation
 from tonnage.ledger.db import database, dialects, schema
 from tonnage.ledger.inventory import backends
 from tonnage.rpc.messages import ExtendVolume
-from tonnage.scheduler.decisions import lookups
+from tonnage.scheduler.decisions import resolution
 
 
 @pytest.fixture
@@ -285,7 +285,7 @@ def test_more_ids_are_read_than_a_statement_has_parameters(ledger: sa.Engine) ->
         pending = backends.load_pending(session, ids=[*map(str, many), *claims])
         assert [claim.volume_id for claim in pending] == [claim.volume_id for claim in backends.load_pending(session)]
         named = replace(world.create_message(1), hints={"same_host": [*map(str, many), pending[0].volume_id]})
-        assert lookups.read_references(session, [named]).volumes.keys() == {pending[0].volume_id}
+        assert resolution.read_references(session, [named]).volumes.keys() == {pending[0].volume_id}
     locked = world.database.run(pool_counters.lock, many)
     assert locked.backends.keys() == pools.keys()
     assert all(not isinstance(answer, Exception) for answer in answers)

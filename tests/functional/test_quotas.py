@@ -17,7 +17,7 @@ from tests.unit.scheduler.world import StoragePool, World
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types, volume_usage, volumes
 from tonnage.ledger.db import database
-from tonnage.quotas import limits, usage_audit, usage_counters
+from tonnage.quotas import limits, reservations, usage_audit
 from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import Answer, CreateVolume, ExtendVolume
@@ -126,7 +126,7 @@ def test_counters_are_locked_in_the_order_of_their_writes(engine: sa.Engine) -> 
                 )
     ledger = database.Database(engine)
     scopes = [Scope(project, user) for project in ("b", "B", "a-b", "a_b", "ab", "Ab", "é") for user in ("", "u", "U")]
-    ledger.run(usage_counters.insert_missing, scopes)
+    ledger.run(reservations.insert_missing, scopes)
     row = models.QuotaUsage
     with ledger.reading() as session:
         statement = sa.select(row.project_id, row.user_id).order_by(*volume_usage.counter_order(session))

@@ -18,7 +18,7 @@ from tests.servers.kube_api import CLASSES, NODES, KubeApi
 from tests.unit.api.cluster import configuration, wait_until
 from tonnage.api import extender as extender_app
 from tonnage.api.auth import mutual_tls
-from tonnage.api.http.request_limits import BodyLimit
+from tonnage.api.http.middleware import BodyLimit
 from tonnage.api.http.server import Server
 from tonnage.capacity import errors, type_conversion
 from tonnage.k8s.capacity import driver_rows

@@ -17,7 +17,7 @@ from tests.unit.scheduler.world import StoragePool, World
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import type_catalog, volume_types, volume_usage
 from tonnage.ledger.claims import deletions, operation_outcomes
-from tonnage.quotas import limits, options, usage_counters
+from tonnage.quotas import limits, options, reservations
 from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
 from tonnage.quotas.quota_check import Usage
 from tonnage.rpc.messages import (
@@ -30,7 +30,7 @@ from tonnage.rpc.messages import (
     MigrationPolicy,
     RetypeVolume,
 )
-from tonnage.scheduler.decisions import lookups
+from tonnage.scheduler.decisions import resolution
 from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.decisions.request_spec import Lookup
 
@@ -93,8 +93,8 @@ class Game:
         truth = used(self.world)
         known = Limits({}, self.limits)
         with self.world.database.reading() as session:
-            counted = usage_counters.sums("demo", volume_usage.count(session, "demo"))
-            trusted = usage_counters.read(
+            counted = reservations.sums("demo", volume_usage.count(session, "demo"))
+            trusted = reservations.read(
                 session, [Scope("demo", u, k) for u in ("", "u", "v") for k in ("", *self.kinds)], 60
             )
         assert {scope: each for scope, each in counted.items() if any(each)} == {
@@ -391,7 +391,7 @@ def test_a_concurrent_change_is_judged_by_the_current_row(asked: str, monkeypatc
     """The other request is committed after this one has read the volume."""
     world = limited()
     kind, [volume_id, _] = typed(world, 4)
-    look_up, missed = lookups.read_references, [True]
+    look_up, missed = resolution.read_references, [True]
     if asked == "extend":
         assert Game.has_quota(world.place([retype(world, volume_id, kind)])[0])
         before: dict[str, Any] = {"volume_type_id": None, "volume_type": None}
@@ -412,8 +412,8 @@ def test_a_concurrent_change_is_judged_by_the_current_row(asked: str, monkeypatc
         return found
 
     # Otherwise the request is read again, as the counter row has to be inserted first.
-    world.database.run(usage_counters.insert_missing, [Scope("demo", "", kind)])
-    monkeypatch.setattr(lookups, "read_references", looked_up_before)
+    world.database.run(reservations.insert_missing, [Scope("demo", "", kind)])
+    monkeypatch.setattr(resolution, "read_references", looked_up_before)
     [answer] = world.place([message])
     assert isinstance(answer, Answer)
     assert answer.refusal is not None
@@ -434,7 +434,7 @@ def test_a_migrating_retype_counts_for_both_types() -> None:
     assert answer.pool is not None
     assert world.rows("SELECT verb, state FROM claims WHERE verb = 'migrate'") == [("migrate", "pending")]
     with world.database.reading() as session:
-        sums = usage_counters.sums("demo", volume_usage.count(session, "demo"))
+        sums = reservations.sums("demo", volume_usage.count(session, "demo"))
     assert (sums[Scope("demo")], sums[Scope("demo", "", kind)]) == (Usage(2, 6), Usage(1, 3))
 
 

@@ -15,7 +15,7 @@ from tests.unit.scheduler.model.world import World
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.ledger import models
 from tonnage.rpc.messages import Command, CreateGroup, GroupAnswer, Outcome
-from tonnage.scheduler.decisions import lookups
+from tonnage.scheduler.decisions import resolution
 from tonnage.scheduler.decisions.placement_requests import Retry
 from tonnage.scheduler.decisions.request_spec import Lookup
 
@@ -165,7 +165,7 @@ def test_a_peer_that_another_scheduler_moved_counts_in_its_new_pool(
         connection.exec_driver_sql(f"UPDATE volumes SET hints = '{hints}' WHERE id = '{ids[1]}'")
         waits = "UPDATE volumes SET pool_id = NULL, status = 'creating', attempted_pools = '[\"host1@b#p\"]'"
         connection.exec_driver_sql(f"{waits} WHERE id = '{ids[1]}'")
-    look_up = lookups.read_references
+    look_up = resolution.read_references
     looked: list[str] = []
 
     def behind(session: orm.Session, items: Any) -> Lookup:
@@ -179,7 +179,7 @@ def test_a_peer_that_another_scheduler_moved_counts_in_its_new_pool(
             found.volumes[ids[0]].pool, found.volumes[ids[0]].pool_id = before, before.id
         return found
 
-    monkeypatch.setattr(lookups, "read_references", behind)
+    monkeypatch.setattr(resolution, "read_references", behind)
     [answer] = world.place(world.schedulers[0], Retry(ids[1]))
     assert len(looked) == 2, "it is decided again"
     assert answer.pool == goes

@@ -13,7 +13,7 @@ from tests.unit.scheduler.model.storage import Fate, Storage, StoragePool
 from tests.unit.scheduler.model.world import World
 from tonnage.capacity import errors
 from tonnage.rpc.messages import Answer, ExtendVolume, MigrateVolume, UnmanageVolume
-from tonnage.scheduler.decisions import lookups
+from tonnage.scheduler.decisions import resolution
 from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.decisions.request_spec import Lookup
 
@@ -86,17 +86,17 @@ def test_an_extend_is_refused_if_a_clone_was_booked_after_the_volume_was_read(
 ) -> None:
     source = made(world)
     ask(world, world.create_message(8, source_volume_id=source))
-    look_up = lookups.read_references
+    look_up = resolution.read_references
 
     def before(session: orm.Session, items: Sequence[Any]) -> Lookup:
         monkeypatch.undo()
         return replace(look_up(session, items), cloned={})
 
-    monkeypatch.setattr(lookups, "read_references", before)
+    monkeypatch.setattr(resolution, "read_references", before)
     refused = ask(world, extend(source), 1)
     assert isinstance(refused, errors.Conflict)
     assert "is being cloned" in refused.message
-    assert lookups.read_references is look_up
+    assert resolution.read_references is look_up
     assert world.rows("SELECT size_gb, status FROM volumes ORDER BY size_gb") == [(5, "available"), (8, "creating")]
 
 
@@ -104,7 +104,7 @@ def test_an_extend_is_refused_if_a_clone_was_booked_after_the_volume_was_read(
 def test_a_clone_is_not_booked_by_an_outdated_row_of_its_source(monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     world = world_of("thin@b#p", "thin@b#q")
     source = made(world)
-    look_up = lookups.read_references
+    look_up = resolution.read_references
     looks = []
 
     def changed_since(session: orm.Session, items: Sequence[Any]) -> Lookup:
@@ -114,7 +114,7 @@ def test_a_clone_is_not_booked_by_an_outdated_row_of_its_source(monkeypatch: pyt
             session.connection().exec_driver_sql(f"UPDATE volumes SET {change}")
         return found
 
-    monkeypatch.setattr(lookups, "read_references", changed_since)
+    monkeypatch.setattr(resolution, "read_references", changed_since)
     answer = ask(world, world.create_message(8, source_volume_id=source))
     # What changed it was rolled back with the decision, which was then made again.
     assert isinstance(answer, Answer)

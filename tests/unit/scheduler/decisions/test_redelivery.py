@@ -25,7 +25,7 @@ from tonnage.rpc.messages import (
     RetypeVolume,
     UnmanageVolume,
 )
-from tonnage.scheduler.decisions import lookups
+from tonnage.scheduler.decisions import resolution
 from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.decisions.request_spec import Lookup
 
@@ -114,19 +114,19 @@ def test_a_retype_by_an_outdated_row_leaves_the_volume_unchanged(world: World, m
     """A retype takes effect on the volume that was looked at, or not at all."""
     volume = made(world)
     world.schedulers[0].core.database.run(lambda session: volume_types.create(session, "any"))
-    look_up = lookups.read_references
+    look_up = resolution.read_references
 
     def changed_since(session: orm.Session, items: Sequence[Any]) -> Lookup:
         found = look_up(session, items)
-        monkeypatch.setattr(lookups, "read_references", look_up)
+        monkeypatch.setattr(resolution, "read_references", look_up)
         session.connection().exec_driver_sql("UPDATE volumes SET status = 'extending'")
         return found
 
-    monkeypatch.setattr(lookups, "read_references", changed_since)
+    monkeypatch.setattr(resolution, "read_references", changed_since)
     answer = ask(world, retype(volume, "any"))
     # What changed it was rolled back with the decision, which was then made again.
     assert isinstance(answer, Answer)
-    assert lookups.read_references is look_up
+    assert resolution.read_references is look_up
     assert status(world) == ("available", "any")
 
 

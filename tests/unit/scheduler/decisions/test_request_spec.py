@@ -12,7 +12,7 @@ from tonnage.capacity import errors
 from tonnage.ledger.catalog import qos_specs, volume_types
 from tonnage.ledger.db import database
 from tonnage.rpc.messages import Answer, Command, ExtendVolume, MigrateVolume, RetypeVolume
-from tonnage.scheduler.decisions import lookups, resolution
+from tonnage.scheduler.decisions import resolution
 from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.decisions.steps import moves
 
@@ -128,7 +128,7 @@ def test_hints_do_not_see_volumes_of_other_projects(world: World) -> None:
     volume = place(world)
     request = world.create_message(1, hints={"same_host": volume.volume_id, "different_host": [volume.volume_id]})
     with database.Database(world.engine).reading() as session:
-        lookup = lookups.read_references(session, [request])
+        lookup = resolution.read_references(session, [request])
     own = resolution.resolve_create(request, lookup).request
     backend = (volume.pool or "").partition("#")[0]
     assert (own.same_backends, own.different_backends) == ({backend}, {backend})
@@ -155,7 +155,7 @@ def test_a_request_has_the_qos_specs_of_its_type(world: World) -> None:
     away = Move(MigrateVolume(request_id="r", volume_id=volume.volume_id))
     retyped = Move.for_type(RetypeVolume(request_id="r", volume_id=plain.volume_id, volume_type="fast"))
     with ledger.reading() as session:
-        lookup = lookups.read_references(session, [create, growth, away, retyped])
+        lookup = resolution.read_references(session, [create, growth, away, retyped])
     assert resolution.resolve_create(create, lookup).request.qos_specs == limits
     assert resolution.resolve_extend(growth, lookup).request.qos_specs == limits
     assert moves.resolve_move(away, lookup).request.qos_specs == limits
@@ -170,6 +170,6 @@ def test_hints_apply_to_creation_only(world: World) -> None:
     growth = ExtendVolume(request_id="r", volume_id=volume.volume_id, new_size_gb=6)
     away = Move(MigrateVolume(request_id="r", volume_id=volume.volume_id))
     with database.Database(world.engine).reading() as session:
-        lookup = lookups.read_references(session, [growth, away])
+        lookup = resolution.read_references(session, [growth, away])
     assert resolution.resolve_extend(growth, lookup).request.hints == {}
     assert moves.resolve_move(away, lookup).request.hints == {}
