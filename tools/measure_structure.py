@@ -12,6 +12,7 @@ import argparse
 import ast
 import collections
 import configparser
+import functools
 import graphlib
 import json
 import pathlib
@@ -32,7 +33,10 @@ _CONVENTIONAL = {"__init__", "base", "options"}
 #: Most arguments of a constructor, ``self`` not counted.
 _MOST_ARGUMENTS = 7
 
-_SCHEDULERS = re.compile(r"\b(SchedulerManager|SchedulerManager|SchedulerService)\(|\"tonnage-(standalone|scheduler)\"")
+#: A private name. The methods of named tuples are public.
+_PRIVATE = re.compile(r"_(?!_|asdict$|fields$|make$|replace$)")
+
+_SCHEDULERS = re.compile(r"\b(SchedulerManager|SchedulerService)\(|\"tonnage-(standalone|scheduler)\"")
 
 
 @dataclass(frozen=True)
@@ -63,15 +67,16 @@ def rooms() -> list[str]:
     return sorted({folder.strip() for _, folder in pairs} - {"tonnage"})
 
 
-def product_modules() -> list[Module]:
+@functools.cache
+def product_modules() -> Sequence[Module]:
     """Return all modules of all rooms, without generated code."""
-    return [
+    return tuple(
         Module(path.relative_to(ROOT), ast.parse(text), text.count("\n"))
         for room in rooms()
         for path in sorted((ROOT / room).rglob("*.py"))
         if not path.name.endswith("_pb2.py")
         for text in [path.read_text(encoding="utf-8")]
-    ]
+    )
 
 
 def modules_per_folder(modules: Sequence[Module]) -> dict[str, int]:
@@ -199,7 +204,7 @@ def test_figures() -> dict[str, Any]:
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, ast.Attribute):
                 own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-                private += not own and node.attr.startswith("_") and not node.attr.startswith("__")
+                private += not own and _PRIVATE.match(node.attr) is not None
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 patches += node.func.attr == "setattr"
         if not path.name.startswith("test_") and _SCHEDULERS.search(text):

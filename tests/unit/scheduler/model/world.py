@@ -221,7 +221,7 @@ class World:
         before: list[object] = []
         for rounds in range(100):
             # What could not be moved is left alone for some minutes.
-            self.pass_time(20 if rounds < 6 else 200)
+            self.pass_time(20 if rounds < 3 else 200)
             for backend, known in self.agents.items():
                 agent = known or self.start_agent(backend)
                 while not agent.joined:
@@ -237,7 +237,7 @@ class World:
             self._flush()
             before.append(self.rows("SELECT id, pool_id, status FROM volumes ORDER BY id"))
             quiet = 4 + self._draining() // 2
-            if rounds > 5 + quiet and not self._unsettled() and before[-1] == before[-quiet]:
+            if rounds > 2 + quiet and not self._unsettled() and before[-1] == before[-quiet]:
                 break
         else:
             raise AssertionError(f"the world does not come to rest: {self._unsettled()}")
