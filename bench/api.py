@@ -197,9 +197,9 @@ def _numbers(text: str) -> list[int]:
     return [int(word) for word in text.split(",")]
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Measure and print."""
-    arguments = parse()
+    arguments = parse(words)
     return measurement.main(
         "api",
         arguments,

@@ -66,10 +66,10 @@ def show(found: Sequence[Figures]) -> str:
     return "\n".join(parts)
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Measure and print."""
     try:
-        return comparison_runner.run("decisions", comparison_runner.parser(__doc__).parse_args(), show)
+        return comparison_runner.run("decisions", comparison_runner.parser(__doc__).parse_args(words), show)
     except command.BenchmarkError as error:
         print(f"decisions: {error}", file=sys.stderr)
         return 1

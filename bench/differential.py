@@ -115,9 +115,9 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
     """Compare and print."""
-    arguments = parse()
+    arguments = parse(words)
     logging.disable()  # the errors of random functions
     tally, recording = Tally(), Recording()
     drawn = case_generator.generate(arguments.cases, arguments.seed)

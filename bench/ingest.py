@@ -70,10 +70,10 @@ def show(found: Sequence[Figures]) -> str:
     return "\n".join(parts)
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Measure and print."""
     try:
-        return comparison_runner.run("reports", comparison_runner.parser(__doc__).parse_args(), show)
+        return comparison_runner.run("reports", comparison_runner.parser(__doc__).parse_args(words), show)
     except command.BenchmarkError as error:
         print(f"ingest: {error}", file=sys.stderr)
         return 1

@@ -41,7 +41,7 @@ HOST = "kubernetes.io/hostname"
 DRIVER = "disk.example.com"
 
 
-def arguments() -> argparse.Namespace:
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the command line's arguments."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
@@ -50,7 +50,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--classes", type=int, default=4)
     parser.add_argument("--calls", type=int, default=50)
     parser.add_argument("--json", action="store_true", help="print one line of JSON and no table")
-    return parser.parse_args()
+    return parser.parse_args(words)
 
 
 def cluster(nodes: int, classes: int, pools: int) -> pool_columns.PoolColumns:
@@ -119,9 +119,9 @@ def _median(call: Callable[[], object], calls: int) -> dict[str, float]:
     return {"wall": round(statistics.median(wall) * 1000, 2), "cpu": round(statistics.median(processor) * 1000, 2)}
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Measure and print."""
-    options = arguments()
+    options = arguments(words)
     nodes = Nodes([Node(f"node-{each}", {HOST: f"node-{each}"}) for each in range(options.nodes)])
     found = {}
     for name, pools in (("one pool", 1), ("several pools", 2)):

@@ -247,9 +247,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Measure and print."""
-    arguments = parse()
+    arguments = parse(words)
 
     def as_data(measured: Sequence[Figures]) -> dict[str, Any]:
         return {"ratios": ratios(measured), "measured": [asdict(one) for one in measured]}

@@ -252,9 +252,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Measure and print."""
-    arguments = parse()
+    arguments = parse(words)
     measured, good = command.collect(
         "restart", Bench(arguments).run(), lambda one: f"{one.database}: answered after {one.answered:.2f} s"
     )

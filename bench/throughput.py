@@ -233,9 +233,9 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
-def main() -> int:
+def main(words: Sequence[str] | None = None) -> int:
     """Measure and print."""
-    arguments = parse()
+    arguments = parse(words)
     return measurement.main(
         "throughput",
         arguments,

@@ -42,8 +42,7 @@ def run(
     monkeypatch.setattr(bench("throughput_machine"), "start", lambda kind: contextlib.nullcontext(running[kind]))
 
     def run(name: str, *arguments: str) -> tuple[int, Any]:
-        monkeypatch.setattr("sys.argv", [name, *arguments])
-        code = bench(name).main()
+        code = bench(name).main(arguments)
         output, said = capsys.readouterr()
         return code, json.loads(output) if output else said
 
@@ -126,14 +125,12 @@ def test_a_named_python_without_cinder_is_reported_before_the_measurement(
     bench: Callable[[str], ModuleType],
     make: Callable[[pathlib.Path], None],
     tmp_path: pathlib.Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     python = tmp_path / "python"
     make(python)
     wanted = ["--variants", "group,cinder", "--databases", "mariadb", "--cinder-python", str(python)]
-    monkeypatch.setattr("sys.argv", ["throughput", *wanted])
-    assert bench("throughput").main() == 2
+    assert bench("throughput").main(wanted) == 2
     output, said = capsys.readouterr()
     assert output == ""
     assert said.startswith(f"throughput: --cinder-python: {python} ")
@@ -152,14 +149,12 @@ def test_relative_paths_become_absolute(
 def test_a_missing_cinder_is_reported_loudly(
     bench: Callable[[str], ModuleType],
     tmp_path: pathlib.Path,
-    monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """If the package index has no Cinder, the other variants are measured all the same."""
     (tmp_path / "file").touch()
     wanted = ["--variants", "cinder", "--databases", "mariadb", "--cache", str(tmp_path / "file")]
-    monkeypatch.setattr("sys.argv", ["throughput", *wanted])
-    assert bench("throughput").main() == 2
+    assert bench("throughput").main(wanted) == 2
     output, said = capsys.readouterr()
     assert said.count("NO RATIO TO CINDER") == 2, "at the start and in place of the ratio"
     assert "tonnage to cinder" not in output

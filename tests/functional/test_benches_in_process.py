@@ -23,8 +23,7 @@ def test_the_benchmark_runs(
 ) -> None:
     monkeypatch.syspath_prepend(str(BENCH))
     bench = importlib.import_module(name)
-    monkeypatch.setattr("sys.argv", [name, "--pools", "20", "40", "--seconds", "0.1", "--whole-up-to", "20", "--json"])
-    assert bench.main() == 0
+    assert bench.main(["--pools", "20", "40", "--seconds", "0.1", "--whole-up-to", "20", "--json"]) == 0
     small, large = map(json.loads, capsys.readouterr().out.splitlines())
     assert (small["pools"], large["pools"]) == (20, 40)
     for key in keys:
@@ -41,14 +40,12 @@ def test_the_joint_fit_benchmark_finds_fewer_nodes_than_single_fits(
 ) -> None:
     monkeypatch.syspath_prepend(str(BENCH))
     bench = importlib.import_module("joint_fit")
-    monkeypatch.setattr("sys.argv", ["joint_fit", "--nodes", "40", "--calls", "3", "--json"])
-    assert bench.main() == 0
+    assert bench.main(["--nodes", "40", "--calls", "3", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     for shape in ("one pool", "several pools"):
         assert 0 < found[shape]["nodes_joint"] < found[shape]["nodes_alone"] < 40
         assert found[shape]["joint_ms"]["cpu"] > 0
-    monkeypatch.setattr("sys.argv", ["joint_fit", "--nodes", "40", "--calls", "3"])
-    assert bench.main() == 0
+    assert bench.main(["--nodes", "40", "--calls", "3"]) == 0
     assert "40 nodes, 4 classes" in capsys.readouterr().out
 
 
@@ -57,6 +54,5 @@ def test_an_environment_without_cinder_is_reported(
 ) -> None:
     monkeypatch.syspath_prepend(str(BENCH))
     bench = importlib.import_module("decisions")
-    monkeypatch.setattr("sys.argv", ["decisions", "--pools", "20", "--peer", "--cinder-python", "/nowhere/python"])
-    assert bench.main() == 2
+    assert bench.main(["--pools", "20", "--peer", "--cinder-python", "/nowhere/python"]) == 2
     assert "decisions: --cinder-python: /nowhere/python is no Python" in capsys.readouterr().err

@@ -13,6 +13,7 @@ from sqlalchemy import orm
 from sqlalchemy.orm import attributes
 
 from tests.unit.ledger.claims import test_managed_volumes
+from tests.unit.scheduler import ledgers
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import type_catalog, volume_types, volume_usage
@@ -30,7 +31,6 @@ from tonnage.rpc.messages import (
     MigrationPolicy,
     RetypeVolume,
 )
-from tonnage.scheduler.decisions import resolution
 from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.decisions.request_spec import Lookup
 
@@ -391,7 +391,6 @@ def test_a_concurrent_change_is_judged_by_the_current_row(asked: str, monkeypatc
     """The other request is committed after this one has read the volume."""
     world = limited()
     kind, [volume_id, _] = typed(world, 4)
-    look_up, missed = resolution.read_references, [True]
     if asked == "extend":
         assert Game.has_quota(world.place([retype(world, volume_id, kind)])[0])
         before: dict[str, Any] = {"volume_type_id": None, "volume_type": None}
@@ -402,18 +401,14 @@ def test_a_concurrent_change_is_judged_by_the_current_row(asked: str, monkeypatc
         before = {"size_gb": 3}
         message = retype(world, volume_id, kind)
 
-    def looked_up_before(session: orm.Session, work: Any) -> Lookup:
-        found = look_up(session, work)
-        if missed:
-            missed.clear()
-            session.expunge_all()
-            for name, value in before.items():
-                attributes.set_committed_value(found.volumes[volume_id], name, value)
-        return found
+    def put_back(session: orm.Session, found: Lookup) -> None:
+        session.expunge_all()
+        for name, value in before.items():
+            attributes.set_committed_value(found.volumes[volume_id], name, value)
 
     # Otherwise the request is read again, as the counter row has to be inserted first.
     world.database.run(reservations.insert_missing, [Scope("demo", "", kind)])
-    monkeypatch.setattr(resolution, "read_references", looked_up_before)
+    ledgers.change_after_look_up(monkeypatch, put_back)
     [answer] = world.place([message])
     assert isinstance(answer, Answer)
     assert answer.refusal is not None

@@ -3,19 +3,18 @@
 
 import uuid
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tests.unit.scheduler import ledgers
 from tests.unit.scheduler.model import checks
 from tests.unit.scheduler.model.storage import Fate, Storage, StoragePool
 from tests.unit.scheduler.model.world import World
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.ledger import models
 from tonnage.rpc.messages import Command, CreateGroup, GroupAnswer, Outcome
-from tonnage.scheduler.decisions import resolution
 from tonnage.scheduler.decisions.placement_requests import Retry
 from tonnage.scheduler.decisions.request_spec import Lookup
 
@@ -165,23 +164,17 @@ def test_a_peer_that_another_scheduler_moved_counts_in_its_new_pool(
         connection.exec_driver_sql(f"UPDATE volumes SET hints = '{hints}' WHERE id = '{ids[1]}'")
         waits = "UPDATE volumes SET pool_id = NULL, status = 'creating', attempted_pools = '[\"host1@b#p\"]'"
         connection.exec_driver_sql(f"{waits} WHERE id = '{ids[1]}'")
-    look_up = resolution.read_references
-    looked: list[str] = []
 
-    def behind(session: orm.Session, items: Any) -> Lookup:
-        found = look_up(session, items)
-        looked.append(str(found.volumes[ids[0]].pool_id))
-        if len(looked) == 1:
-            # Of different_host it is away from the best, of same_host where this one may not be.
-            old = "host0@b#p" if hint == "different_host" else "host1@b#p"
-            before = session.scalars(sa.select(models.Pool).where(models.Pool.name == old)).one()
-            session.expunge_all()
-            found.volumes[ids[0]].pool, found.volumes[ids[0]].pool_id = before, before.id
-        return found
+    def put_back(session: orm.Session, found: Lookup) -> None:
+        # Of different_host it is away from the best, of same_host where this one may not be.
+        old = "host0@b#p" if hint == "different_host" else "host1@b#p"
+        before = session.scalars(sa.select(models.Pool).where(models.Pool.name == old)).one()
+        session.expunge_all()
+        found.volumes[ids[0]].pool, found.volumes[ids[0]].pool_id = before, before.id
 
-    monkeypatch.setattr(resolution, "read_references", behind)
+    looks = ledgers.change_after_look_up(monkeypatch, put_back)
     [answer] = world.place(world.schedulers[0], Retry(ids[1]))
-    assert len(looked) == 2, "it is decided again"
+    assert len(looks) == 2, "it is decided again"
     assert answer.pool == goes
 
 

@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Clones, and what is done with their sources meanwhile: a clone claims what its source has."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from sqlalchemy import orm
 
+from tests.unit.scheduler import ledgers
 from tests.unit.scheduler.model import checks
 from tests.unit.scheduler.model.storage import Fate, Storage, StoragePool
 from tests.unit.scheduler.model.world import World
 from tonnage.capacity import errors
 from tonnage.rpc.messages import Answer, ExtendVolume, MigrateVolume, UnmanageVolume
-from tonnage.scheduler.decisions import resolution
 from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.decisions.request_spec import Lookup
 
@@ -86,17 +85,11 @@ def test_an_extend_is_refused_if_a_clone_was_booked_after_the_volume_was_read(
 ) -> None:
     source = made(world)
     ask(world, world.create_message(8, source_volume_id=source))
-    look_up = resolution.read_references
-
-    def before(session: orm.Session, items: Sequence[Any]) -> Lookup:
-        monkeypatch.undo()
-        return replace(look_up(session, items), cloned={})
-
-    monkeypatch.setattr(resolution, "read_references", before)
+    looks = ledgers.change_after_look_up(monkeypatch, lambda _, found: replace(found, cloned={}))
     refused = ask(world, extend(source), 1)
     assert isinstance(refused, errors.Conflict)
     assert "is being cloned" in refused.message
-    assert resolution.read_references is look_up
+    assert len(looks) == 2, "it is decided again"
     assert world.rows("SELECT size_gb, status FROM volumes ORDER BY size_gb") == [(5, "available"), (8, "creating")]
 
 
@@ -104,17 +97,11 @@ def test_an_extend_is_refused_if_a_clone_was_booked_after_the_volume_was_read(
 def test_a_clone_is_not_booked_by_an_outdated_row_of_its_source(monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     world = world_of("thin@b#p", "thin@b#q")
     source = made(world)
-    look_up = resolution.read_references
-    looks = []
 
-    def changed_since(session: orm.Session, items: Sequence[Any]) -> Lookup:
-        found = look_up(session, items)
-        looks.append(found)
-        if len(looks) == 1:
-            session.connection().exec_driver_sql(f"UPDATE volumes SET {change}")
-        return found
+    def change_volumes(session: orm.Session, _: Lookup) -> None:
+        session.connection().exec_driver_sql(f"UPDATE volumes SET {change}")
 
-    monkeypatch.setattr(resolution, "read_references", changed_since)
+    looks = ledgers.change_after_look_up(monkeypatch, change_volumes)
     answer = ask(world, world.create_message(8, source_volume_id=source))
     # What changed it was rolled back with the decision, which was then made again.
     assert isinstance(answer, Answer)

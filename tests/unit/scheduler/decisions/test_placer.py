@@ -1,19 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tests.unit.scheduler import ledgers
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types
 from tonnage.rpc.messages import Answer, CreateGroup, ExtendVolume
-from tonnage.scheduler.decisions import request_spec, resolution
+from tonnage.scheduler.decisions import request_spec
 from tonnage.scheduler.decisions.placement_requests import Retry
 
 
@@ -163,16 +162,11 @@ def test_a_type_deleted_during_a_batch_refuses_only_requests_of_that_type(
 ) -> None:
     world = thin_world()
     kind = world.database.run(volume_types.create, "gold", None, True, {})
-    look_up = resolution.read_references
 
-    def deleted_since(session: orm.Session, items: Iterable[Any]) -> request_spec.Lookup:
-        """Make the batch see a type that is gone by the time it is booked."""
-        found = look_up(session, items)
-        monkeypatch.setattr(resolution, "read_references", look_up)
+    def delete_type(session: orm.Session, _: request_spec.Lookup) -> None:
         session.execute(sa.delete(models.VolumeType).where(models.VolumeType.id == kind.id))
-        return found
 
-    monkeypatch.setattr(resolution, "read_references", deleted_since)
+    ledgers.change_after_look_up(monkeypatch, delete_type)
     golden = replace(world.create_message(1), volume_type="gold")
     results = world.place([golden, world.create_message(2)])
     assert all(answer(result).pool is not None for result in results), "it is decided again"
@@ -183,16 +177,13 @@ def test_a_volume_that_another_scheduler_has_just_placed_is_not_given_up(monkeyp
     """It was placed when this one looked; that pool may fail in turn, and others may be left."""
     world = thin_world(pools=3)
     volume = answer(world.create(3)[0]).volume_id
-    look_up = resolution.read_references
 
-    def overtaken(session: orm.Session, items: Iterable[Any]) -> request_spec.Lookup:
-        found = look_up(session, items)
+    def overtake(session: orm.Session, _: request_spec.Lookup) -> None:
         session.expunge_all()
         waits = sa.update(models.Volume).values(pool_id=None, provisioning=None)
         session.execute(waits.execution_options(synchronize_session=False))
-        return found
 
-    monkeypatch.setattr(resolution, "read_references", overtaken)
+    ledgers.change_after_look_up(monkeypatch, overtake)
     [result] = world.place([Retry(volume)])
     assert isinstance(result, request_spec.NotNow)
     assert world.rows("SELECT status, pool_id FROM volumes") == [("creating", None)]

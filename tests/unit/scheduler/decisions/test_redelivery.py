@@ -2,12 +2,12 @@
 """Requests that are delivered once more, to this scheduler or another: they are answered and not carried out again."""
 
 import uuid
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from sqlalchemy import orm
 
+from tests.unit.scheduler import ledgers
 from tests.unit.scheduler.model import checks
 from tests.unit.scheduler.model.storage import Copy, Fate, Storage, StoragePool
 from tests.unit.scheduler.model.world import World
@@ -25,7 +25,6 @@ from tonnage.rpc.messages import (
     RetypeVolume,
     UnmanageVolume,
 )
-from tonnage.scheduler.decisions import resolution
 from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.decisions.request_spec import Lookup
 
@@ -114,19 +113,15 @@ def test_a_retype_by_an_outdated_row_leaves_the_volume_unchanged(world: World, m
     """A retype takes effect on the volume that was looked at, or not at all."""
     volume = made(world)
     world.schedulers[0].core.database.run(lambda session: volume_types.create(session, "any"))
-    look_up = resolution.read_references
 
-    def changed_since(session: orm.Session, items: Sequence[Any]) -> Lookup:
-        found = look_up(session, items)
-        monkeypatch.setattr(resolution, "read_references", look_up)
+    def extend_volume(session: orm.Session, _: Lookup) -> None:
         session.connection().exec_driver_sql("UPDATE volumes SET status = 'extending'")
-        return found
 
-    monkeypatch.setattr(resolution, "read_references", changed_since)
+    looks = ledgers.change_after_look_up(monkeypatch, extend_volume)
     answer = ask(world, retype(volume, "any"))
     # What changed it was rolled back with the decision, which was then made again.
     assert isinstance(answer, Answer)
-    assert resolution.read_references is look_up
+    assert len(looks) == 2, "it is decided again"
     assert status(world) == ("available", "any")
 
 
