@@ -49,7 +49,7 @@ class BackendAgent:
         self.backend = backend
         self.failure: str | None = None
         self._driver = driver
-        self._settings = settings
+        self.settings = settings
         self._lock = BackendLock(settings.lock_folder, backend)
         self._scheduler = SchedulerClient(transport)
         self.operations = Operations(
@@ -70,7 +70,7 @@ class BackendAgent:
         self._news_failure_log = FailureLog(LOG)
         # The backend has to say one hello for each request of one; start() counts as the first request.
         self._hello_lock = threading.Lock()
-        self._hellos_requested = 1
+        self.hellos_requested = 1
         self._hellos_done = 0
         # Set: there is work before the next polling interval.
         self._wake = threading.Event()
@@ -128,7 +128,7 @@ class BackendAgent:
     def rejoin(self) -> None:
         """Say hello again: the ledger does not know this epoch."""
         with self._hello_lock:
-            self._hellos_requested += 1
+            self.hellos_requested += 1
             # A message that the agent tries to send at this moment belongs to an unknown epoch.
             self._interrupt.set()
         self._wake.set()
@@ -136,7 +136,7 @@ class BackendAgent:
     def _main(self) -> None:
         try:
             while not self._stopping.is_set():
-                if self._hellos_done < self._hellos_requested:
+                if self._hellos_done < self.hellos_requested:
                     self._join()
                 else:
                     self._pause(self._report())
@@ -152,7 +152,7 @@ class BackendAgent:
 
         ``effort`` is how many seconds the driver needed for the last report; it gets at least as long a rest.
         """
-        settings = self._settings
+        settings = self.settings
         began = time.monotonic()
         since, self._busy_since = self._busy_since, None
         busy_gap = gap_after(
@@ -199,7 +199,7 @@ class BackendAgent:
         has made the listing: the commands that it names were only queued.
         """
         with self._hello_lock:
-            requested = self._hellos_requested
+            requested = self.hellos_requested
             self._interrupt.clear()
             if self._stopping.is_set():
                 return
@@ -207,7 +207,7 @@ class BackendAgent:
         while not self.operations.wait_idle(timeout=1.0):
             if self._stopping.is_set():
                 return
-        welcome = retry(self._hello, self._log_join_failure, self._stopping, self._settings.backoff)
+        welcome = retry(self._hello, self._log_join_failure, self._stopping, self.settings.backoff)
         if welcome is None:
             return
         self._snapshots.add_shared_storages(welcome.shared_storages)
@@ -219,13 +219,13 @@ class BackendAgent:
             lambda: self._snapshots.listing(self._current_epoch(), with_figures=False),
             self._log_join_failure,
             self._interrupt,
-            self._settings.backoff,
+            self.settings.backoff,
         )
         if listing is None:
             return
         self.operations.resume()
         receipt = retry(
-            lambda: self._scheduler.listing(listing), self._log_join_failure, self._interrupt, self._settings.backoff
+            lambda: self._scheduler.listing(listing), self._log_join_failure, self._interrupt, self.settings.backoff
         )
         if receipt is None:
             return
@@ -253,8 +253,8 @@ class BackendAgent:
         hello = messages.Hello(
             backend=self.backend,
             nonce=self._nonce,
-            availability_zone=self._settings.availability_zone,
-            driver=self._settings.driver_name,
+            availability_zone=self.settings.availability_zone,
+            driver=self.settings.driver_name,
         )
         return self._scheduler.hello(hello)
 
@@ -312,7 +312,7 @@ class BackendAgent:
 
     def _joining(self) -> bool:
         with self._hello_lock:
-            return self._hellos_done < self._hellos_requested
+            return self._hellos_done < self.hellos_requested
 
     def _check_superseded(self, epoch: int) -> None:
         """End the backend if a scheduler has refused a message because the message's epoch is over."""

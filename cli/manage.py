@@ -52,7 +52,7 @@ def _db_check(conf: cfg.ConfigOpts) -> int:
     return _NOT_AT_HEAD if found is None or found < schema.HEAD else 0
 
 
-def _commands(subparsers: Any) -> None:
+def register_commands(subparsers: Any) -> None:
     db = subcommands.group(subparsers, "db", "make and look after the ledger's database")
     subcommands.add(db, "sync", "bring the database to this release's schema").set_defaults(run=_db_sync)
     subcommands.add(db, "check", "tell whether the database has this release's schema", epilog=_STATUSES).set_defaults(
@@ -71,7 +71,7 @@ def _commands(subparsers: Any) -> None:
 def main() -> int:
     """Run one command."""
     conf = cfg.CONF
-    conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=_commands))
+    conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=register_commands))
     register = [rpc_options.register, database.register, service_options.register, quota_options.register]
     setup.configure(conf, sys.argv[1:], PROG, register)
     return int(conf.command.run(conf))

@@ -16,7 +16,7 @@ from tonnage.scheduler import settings
 PROG = "tonnage"
 
 
-def _commands(subparsers: Any) -> None:
+def register_commands(subparsers: Any) -> None:
     explain.register(subparsers)
     log_replay.register(subparsers)
 
@@ -25,7 +25,7 @@ def _commands(subparsers: Any) -> None:
 def main() -> int:
     """Run one command."""
     conf = cfg.CONF
-    conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=_commands))
+    conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=register_commands))
     register = [rpc_options.register, api_options.register, settings.register]
     setup.configure(conf, sys.argv[1:], PROG, register)
     if not conf.debug:

@@ -98,7 +98,7 @@ class Announcer:
     def put(self, session: orm.Session, crossings: Iterable[ThresholdCrossing], reported_at: datetime.datetime) -> None:
         """Put threshold crossings into the outbox in this transaction."""
         messages = [(crossing.event_type, crossing.payload(reported_at, self.thresholds)) for crossing in crossings]
-        notification_outbox.enqueue(session, self._channels(), messages)
+        notification_outbox.enqueue(session, self.channels(), messages)
 
     def wake(self) -> None:
         """Make the sending threads read the outbox now."""
@@ -113,7 +113,7 @@ class Announcer:
     def purge(self) -> None:
         """Delete messages that are too old, and messages for alerts that are no longer configured."""
         for channel, number in self._database.run(
-            notification_outbox.purge, self._retention_days, self._channels()
+            notification_outbox.purge, self._retention_days, self.channels()
         ).items():
             LOG.warning("%d undelivered announcement(s) have been deleted (%s)", number, channel)
 
@@ -130,7 +130,8 @@ class Announcer:
     def _new_sender(self, channel: str, send: Callable[[notification_outbox.Message], None]) -> NotificationSender:
         return NotificationSender(self._database, channel, self._host, send)
 
-    def _channels(self) -> list[str]:
+    def channels(self) -> list[str]:
+        """Return the channels of all senders."""
         return [sender.channel for sender in self._senders()]
 
     def _senders(self) -> list[NotificationSender]:

@@ -42,7 +42,7 @@ _COMPLETENESS_INTERVAL = 5.0
 _MAX_WAITING = 32
 
 #: Attempts to read a project while its allocations are being written, and seconds between two attempts.
-_ATTEMPTS = 5
+ATTEMPTS = 5
 _ATTEMPT_PAUSE = 0.05
 
 _GIGABYTES = Item(Resource.GIGABYTES)
@@ -152,7 +152,7 @@ class PlacementUsage:
             self._set_state(CountSource.INCOMPLETE)
             return None
         started = self._clock()
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             if attempt:
                 if self._clock() - started > self._placement.timeout:
                     break

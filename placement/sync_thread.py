@@ -15,16 +15,16 @@ LOG = logging.getLogger(__name__)
 #: Name of the task by which schedulers elect the one that writes.
 TASK = "placement"
 
-#: Minimum and maximum seconds between two rounds. A round reads all claims, so the pause is at least ``_PAUSE_FACTOR``
+#: Minimum and maximum seconds between two rounds. A round reads all claims, so the pause is at least ``PAUSE_FACTOR``
 #: times as long as the reading: it takes at most a twentieth of the time.
-_MIN_PAUSE = 1.0
-_MAX_PAUSE = 300.0
-_PAUSE_FACTOR = 19
+MIN_PAUSE = 1.0
+MAX_PAUSE = 300.0
+PAUSE_FACTOR = 19
 
 #: Minimum seconds between two updates of the providers, which read each provider from Placement and take at most the
 #: same share of the time. Seconds until the next attempt after Placement was unavailable.
 _RECONCILE_INTERVAL = 60.0
-_RETRY_PAUSE = 5.0
+RETRY_PAUSE = 5.0
 
 
 class Turns(Protocol):
@@ -58,29 +58,29 @@ class SyncThread:
         if not self._turns.has_turn(TASK):
             # The cached providers may be outdated when this scheduler has its next turn.
             self._next_reconcile = 0.0
-            return _MIN_PAUSE
+            return MIN_PAUSE
         started = time.monotonic()
         try:
             if started >= self._next_reconcile:
                 self._writer.providers.reconcile(stopped=self._is_stopping)
                 ended = time.monotonic()
-                self._next_reconcile = ended + max(_RECONCILE_INTERVAL, _PAUSE_FACTOR * (ended - started))
+                self._next_reconcile = ended + max(_RECONCILE_INTERVAL, PAUSE_FACTOR * (ended - started))
             seconds = self._writer.write_all(stopped=self._is_stopping).seconds
         except (errors.Unavailable, PlacementRefused) as error:
             self._next_reconcile = 0.0
             self._log(logging.WARNING, not self._failing, f"Allocations are written later: {error.message}")
             self._failing = True
-            return _RETRY_PAUSE
+            return RETRY_PAUSE
         self._log(logging.INFO, self._failing, "Allocations are written to OpenStack Placement again")
         self._failing = False
-        return min(_MAX_PAUSE, max(_MIN_PAUSE, _PAUSE_FACTOR * seconds))
+        return min(MAX_PAUSE, max(MIN_PAUSE, PAUSE_FACTOR * seconds))
 
     def _sync(self) -> float:
         try:
             return self.run_once()
         except Exception:
             LOG.exception("Allocations could not be written")
-            return _RETRY_PAUSE
+            return RETRY_PAUSE
 
     def _is_stopping(self) -> bool:
         return self._worker.stopping

@@ -78,9 +78,9 @@ class Policy:
 
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for a policy file that cannot be read."""
-        self._enforcer = _Enforcer(conf)
-        self._enforcer.register_defaults(policies.list_rules())
-        self._enforcer.reload_files()
+        self.enforcer = _Enforcer(conf)
+        self.enforcer.register_defaults(policies.list_rules())
+        self.enforcer.reload_files()
         self._cache = threading.local()
         self._logged_error = ""
 
@@ -100,7 +100,7 @@ class Policy:
         if identity.project_id is None:
             # oslo.policy would treat two missing projects as the same project.
             return False
-        return bool(self._enforcer.authorize(rule, _target(identity, project_id), self._credentials(identity)))
+        return bool(self.enforcer.authorize(rule, _target(identity, project_id), self._credentials(identity)))
 
     def visible_project(self, identity: RequestContext) -> str | None:
         """Return the project whose objects the user can see, None for all projects.
@@ -125,7 +125,7 @@ class Policy:
     def _reload_files(self) -> None:
         """Load changed policy files. Log an error in them once, and keep the previous rules."""
         try:
-            self._enforcer.reload_files()
+            self.enforcer.reload_files()
         except errors.ConfigurationError as error:
             if self._logged_error != error.message:
                 LOG.error("The rules stay as they were: %s", error.message)

@@ -93,13 +93,16 @@ class _Server(wsgi.Server):
 
 
 class Server:
-    """Serves an application on a listener, with mutual TLS if there is an adapter for it."""
+    """Serves an application on a listener, with mutual TLS if there is an adapter for it.
+
+    ``wsgi_server`` is the server of Cheroot that does so.
+    """
 
     def __init__(
         self, listener: Listener, application: WsgiApp, limits: ServerLimits, tls: mutual_tls.Adapter | None = None
     ) -> None:
         self._listener = listener
-        self._server = _Server(
+        self.wsgi_server = _Server(
             (listener.host, listener.port),
             application,
             numthreads=limits.threads,
@@ -108,19 +111,19 @@ class Server:
             timeout=limits.client_timeout,
             shutdown_timeout=limits.stop_timeout,
         )
-        self._server.keep_alive_conn_limit = limits.threads
-        self._server.max_read_size = limits.max_read_size
-        self._server.ssl_adapter = tls
+        self.wsgi_server.keep_alive_conn_limit = limits.threads
+        self.wsgi_server.max_read_size = limits.max_read_size
+        self.wsgi_server.ssl_adapter = tls
         if tls is not None:
-            self._server.ConnectionClass = mutual_tls.Connection
-        self._server.max_request_header_size = _MAX_HEADERS
+            self.wsgi_server.ConnectionClass = mutual_tls.Connection
+        self.wsgi_server.max_request_header_size = _MAX_HEADERS
         self._thread = threading.Thread(target=self._serve, name=listener.name)
 
     @property
     def url(self) -> str:
         """The URL of the server, once it listens."""
-        host, port = self._server.bind_addr[:2]
-        scheme = "http" if self._server.ssl_adapter is None else "https"
+        host, port = self.wsgi_server.bind_addr[:2]
+        scheme = "http" if self.wsgi_server.ssl_adapter is None else "https"
         return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
     def listen(self) -> None:
@@ -129,7 +132,7 @@ class Server:
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the address is not available.
         """
         try:
-            self._server.prepare()
+            self.wsgi_server.prepare()
         except OSError as error:
             listener = self._listener
             raise errors.ConfigurationError(
@@ -139,19 +142,19 @@ class Server:
 
     def start(self) -> None:
         """Serve on separate threads; call :meth:`listen` first unless that was done. Raises as :meth:`listen`."""
-        if not self._server.ready:
+        if not self.wsgi_server.ready:
             self.listen()
         self._thread.start()
         LOG.info("The %s listens on %s", self._listener.name, self.url)
 
     def stop(self) -> None:
         """Stop accepting requests, and wait at most ``stop_timeout`` seconds for the accepted ones."""
-        self._server.stop()
+        self.wsgi_server.stop()
         if self._thread.ident is not None:
             self._thread.join()
 
     def _serve(self) -> None:
-        self._server.serve()
+        self.wsgi_server.serve()
 
 
 class ApiServer(Server):

@@ -16,7 +16,7 @@ Column: TypeAlias = npt.NDArray[Any]
 BYTES_PER_ROW = 512
 
 #: The number of changes that are recorded: twice the number of rows, and at least this one.
-_MIN_RECORDED = 1024
+MIN_RECORDED = 1024
 
 #: A column is computed row by row for at most this many changed rows, which is faster.
 _FEW = 3
@@ -58,7 +58,7 @@ class ChangedRows:
     def record(self, rows: Iterable[int], table_size: int) -> None:
         """Record changes of these rows of a table with ``table_size`` rows."""
         self._rows.extend(rows)
-        if len(self._rows) > max(_MIN_RECORDED, 2 * table_size):
+        if len(self._rows) > max(MIN_RECORDED, 2 * table_size):
             self._dropped += len(self._rows)
             self._rows.clear()
 

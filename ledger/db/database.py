@@ -92,14 +92,17 @@ class StaleRead(db_errors.Collision):
 
 
 class Database:
-    """Access to one database. Threads may share it; a fork may not."""
+    """Access to one database. Threads may share it; a fork may not.
+
+    ``connectivity`` is whether the last attempt reached the database.
+    """
 
     def __init__(
         self, engine: sa.Engine, max_retries: int = 20, retry_interval: int = 1, max_retry_interval: int = 10
     ) -> None:
         self.engine = engine
         self._sessions = orm.sessionmaker(engine, expire_on_commit=False)
-        self._connectivity = db_errors.Connectivity()
+        self.connectivity = db_errors.Connectivity()
         self._max_retries = max_retries
         # The total time that retries take when each connection attempt is refused at once.
         self._max_outage = dialects.CONNECT_TIMEOUT + sum(
@@ -118,7 +121,7 @@ class Database:
             before_sleep=self._note_retry,
             reraise=True,
         )
-        event.listen(engine, "do_connect", self._connectivity.connect)
+        event.listen(engine, "do_connect", self.connectivity.connect)
 
     def run(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run ``work(session, ...)`` in a transaction of its own and return its result.
@@ -144,15 +147,15 @@ class Database:
             except Exception as error:
                 commit_lost = commit_lost or (work_done and not db_errors.is_collision(error))
                 raise
-            if self._connectivity.failing:
-                self._connectivity.record_answer()
+            if self.connectivity.failing:
+                self.connectivity.record_answer()
             return result
 
         return self._run(attempt_once)
 
     def _run(self, attempt: Callable[[], T]) -> T:
         """Retry ``attempt`` within the bounds; record in the shared state whether the database is away."""
-        attempts = _Attempts(self._connectivity, self._max_retries, self._max_outage)
+        attempts = _Attempts(self.connectivity, self._max_retries, self._max_outage)
         with self._as_unavailable():
             try:
                 return self._retry.copy(stop=attempts.is_last)(attempt)
@@ -160,7 +163,7 @@ class Database:
                 if db_errors.is_away(error):
                     # A single failure may come from a pooled connection that a restart of the server has closed.
                     sure = attempts.failures > 1 or not self._max_retries
-                    (self._connectivity.record_loss if sure else self._connectivity.record_failure)(error)
+                    (self.connectivity.record_loss if sure else self.connectivity.record_failure)(error)
                 raise
 
     def run_past_duplicates(self, work: Callable[..., T], *args: Any) -> T:
@@ -216,7 +219,7 @@ class Database:
     def _note_retry(self, state: tenacity.RetryCallState) -> None:
         error = _error_of(state)
         if error is not None and db_errors.is_away(error):
-            self._connectivity.record_failure(error)
+            self.connectivity.record_failure(error)
         else:
             LOG.debug("Retrying a transaction: %s", "" if error is None else db_errors.first_line(error))
 
@@ -231,8 +234,8 @@ class Database:
         except Exception:
             session.close()
             raise
-        if self._connectivity.failing:
-            self._connectivity.record_answer()
+        if self.connectivity.failing:
+            self.connectivity.record_answer()
         return session
 
     def _open_without_retries(self, snapshot: bool) -> orm.Session:
@@ -241,7 +244,7 @@ class Database:
         try:
             return self._open_session(snapshot)
         except Exception as error:
-            if self._connectivity.lost or not db_errors.is_away(error):
+            if self.connectivity.lost or not db_errors.is_away(error):
                 raise
         # The failure may come from a connection that a restart has closed; by now the pool has dropped those.
         try:
@@ -249,18 +252,18 @@ class Database:
         except Exception as error:
             # A server that refuses at once may be restarting: patient callers wait for that.
             if db_errors.is_away(error) and time.monotonic() - began > _REFUSAL_TIMEOUT:
-                self._connectivity.record_loss(error)
+                self.connectivity.record_loss(error)
             raise
 
     @property
     def away(self) -> bool:
         """True if the last transaction ended its retries without reaching the database."""
-        return self._connectivity.lost
+        return self.connectivity.lost
 
     @property
     def returns(self) -> int:
         """The number of times that the database answered again after it was away, even for a moment."""
-        return self._connectivity.returns
+        return self.connectivity.returns
 
     def close(self) -> None:
         """Close all connections."""
@@ -271,7 +274,7 @@ class _Attempts:
     """The attempts of one call, and how long the database has been away during it."""
 
     def __init__(self, connectivity: db_errors.Connectivity, max_retries: int, max_outage: float) -> None:
-        self._connectivity, self._max_retries, self._max_outage = connectivity, max_retries, max_outage
+        self.connectivity, self._max_retries, self._max_outage = connectivity, max_retries, max_outage
         self._away_since: float | None = None
         #: Number of attempts that found the database away.
         self.failures = 0
@@ -286,7 +289,7 @@ class _Attempts:
             self._away_since = max(state.start_time, now - dialects.CONNECT_TIMEOUT)
         self.failures += 1
         late = self.failures > 1 and now - self._away_since > self._max_outage
-        return late or self._connectivity.lost or state.attempt_number > self._max_retries
+        return late or self.connectivity.lost or state.attempt_number > self._max_retries
 
 
 def _error_of(state: tenacity.RetryCallState) -> BaseException | None:

@@ -37,6 +37,7 @@ class CallBatcher(Generic[Item, Answer]):
     ``send`` makes one call: it returns an answer for each item, in the same order, or raises an error that applies to
     all of them. It runs in the thread of one of the items. A call that has been in flight for ``patience`` seconds no
     longer counts. An item that has waited for so long is sent in any case, together with the other items that wait.
+    ``waiting`` has these items, ``in_flight`` the start times of the calls by their leaders.
     """
 
     def __init__(
@@ -49,18 +50,18 @@ class CallBatcher(Generic[Item, Answer]):
         self._send = send
         self._max_in_flight = max_in_flight
         self._max_batch = max_batch
-        self._patience = patience
+        self.patience = patience
         self._lock = threading.Lock()
         # The start times of the calls in flight, by their leaders.
-        self._in_flight: dict[_Waiter[Item, Answer], float] = {}
-        self._waiting: collections.deque[_Waiter[Item, Answer]] = collections.deque()
+        self.in_flight: dict[_Waiter[Item, Answer], float] = {}
+        self.waiting: collections.deque[_Waiter[Item, Answer]] = collections.deque()
 
     def call(self, item: Item) -> Answer:
         """Return the answer to the item. Raises the error that ``send`` raised."""
         me: _Waiter[Item, Answer] = _Waiter(item)
         with self._lock:
             if not self._lead(me):
-                self._waiting.append(me)
+                self.waiting.append(me)
         if not me.leads:
             self._wait(me)
         if me.leads:
@@ -75,18 +76,18 @@ class CallBatcher(Generic[Item, Answer]):
     def _lead(self, waiter: _Waiter[Item, Answer], *, in_any_case: bool = False) -> bool:
         """Make a waiter the leader of a call if there may be another one; return whether it is."""
         now = time.monotonic()
-        fresh = sum(began > now - self._patience for began in self._in_flight.values())
+        fresh = sum(began > now - self.patience for began in self.in_flight.values())
         if in_any_case or fresh < self._max_in_flight:
             waiter.leads = True
-            self._in_flight[waiter] = now
+            self.in_flight[waiter] = now
         return waiter.leads
 
     def _wait(self, me: _Waiter[Item, Answer]) -> None:
-        if me.ready.wait(self._patience):
+        if me.ready.wait(self.patience):
             return
         with self._lock:
-            if me in self._waiting:
-                self._waiting.remove(me)
+            if me in self.waiting:
+                self.waiting.remove(me)
                 self._lead(me, in_any_case=True)
                 return
         # In a batch already, or about to lead one.
@@ -94,7 +95,7 @@ class CallBatcher(Generic[Item, Answer]):
 
     def _send_batch(self, leader: _Waiter[Item, Answer]) -> None:
         with self._lock:
-            others = [self._waiting.popleft() for _ in range(min(self._max_batch - 1, len(self._waiting)))]
+            others = [self.waiting.popleft() for _ in range(min(self._max_batch - 1, len(self.waiting)))]
         batch = [leader, *others]
         try:
             answers = self._send([waiter.item for waiter in batch])
@@ -112,8 +113,8 @@ class CallBatcher(Generic[Item, Answer]):
 
     def _end(self, batch: list[_Waiter[Item, Answer]]) -> None:
         with self._lock:
-            del self._in_flight[batch[0]]
-            following = [self._waiting.popleft()] if self._waiting and self._lead(self._waiting[0]) else []
+            del self.in_flight[batch[0]]
+            following = [self.waiting.popleft()] if self.waiting and self._lead(self.waiting[0]) else []
         # The next leader first, so that its call is in flight while the other threads continue.
         for waiter in following + batch[1:]:
             waiter.ready.set()

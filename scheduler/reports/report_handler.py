@@ -35,7 +35,7 @@ class ReportHandler:
         self._cache_refresh = self.registration.cache_refresh
         self._hosts = self.registration.hosts
         self._outcome_handler = outcome_handler
-        self._alerts = alerts
+        self.alerts = alerts
         self._audit = self.registration.audit
 
     def reports(self, messages: Sequence[BackendReport]) -> list[Exception | None]:
@@ -96,7 +96,7 @@ class ReportHandler:
         for diff in diffs:
             if diff.unstamped:
                 self.registration.request_stamps(diff.backend.name, diff.unstamped)
-        alerts = self._alerts if self._alerts is not None and self._alerts.active else None
+        alerts = self.alerts if self.alerts is not None and self.alerts.active else None
         writes = [diff.report for diff in diffs]
         write = functools.partial(reports.apply, reports=writes) if alerts is None else alerts.writer(diffs)
         try:

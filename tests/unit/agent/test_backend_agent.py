@@ -543,7 +543,7 @@ def test_commands_that_wait_are_kept_if_the_epoch_stays_the_same(
 ) -> None:
     open_create = one_runs_one_waits(agent, driver, client)
     client.rejoin(BACKEND)
-    eventually(lambda: agent._hellos_requested == 2 and agent.operations.suspended)
+    eventually(lambda: agent.hellos_requested == 2 and agent.operations.suspended)
     open_create()
     assert scheduler.outcome_of("c2").ok
     listing = eventually(lambda: scheduler.listings[1:])[0]
@@ -557,7 +557,7 @@ def test_a_new_epoch_begins_when_all_of_the_old_one_has_ended_and_drops_the_rest
     open_create = one_runs_one_waits(agent, driver, client)
     scheduler.epoch, scheduler.nonce = 6, "somebody else's"
     client.rejoin(BACKEND)
-    eventually(lambda: agent._hellos_requested == 2 and agent.operations.suspended)
+    eventually(lambda: agent.hellos_requested == 2 and agent.operations.suspended)
     assert len(scheduler.hellos) == 1  # not while something of the old epoch runs
     open_create()
     listing = eventually(lambda: scheduler.listings[1:])[0]

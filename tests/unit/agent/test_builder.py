@@ -36,12 +36,12 @@ def test_each_enabled_backend_is_built_from_its_section(tmp_path: pathlib.Path) 
     with memory_bus.memory_transport() as bus:
         one, two = builder.build(conf, bus)
     assert (one.backend, two.backend) == ("node1@one", "node1@two")
-    assert (one._settings.availability_zone, two._settings.availability_zone) == ("az1", "nova")
-    assert one._settings.driver_name == "memory"
-    assert one._settings.polling_interval == 7
-    assert one._settings.listing_interval == 70
-    assert one._settings.record_seconds == 600
-    assert one._settings.lock_folder == f"{tmp_path}/locks"
+    assert (one.settings.availability_zone, two.settings.availability_zone) == ("az1", "nova")
+    assert one.settings.driver_name == "memory"
+    assert one.settings.polling_interval == 7
+    assert one.settings.listing_interval == 70
+    assert one.settings.record_seconds == 600
+    assert one.settings.lock_folder == f"{tmp_path}/locks"
 
 
 @pytest.mark.parametrize(

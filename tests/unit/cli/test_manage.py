@@ -27,7 +27,7 @@ COMMANDS = (
 
 def run(line: str, folder: pathlib.Path) -> int:
     parser = argparse.ArgumentParser()
-    manage._commands(parser.add_subparsers())
+    manage.register_commands(parser.add_subparsers())
     arguments = parser.parse_args(line.split())
     options = {option.dest: option.default for option in database.OPTIONS}
     options["connection"] = f"sqlite:///{folder}/sub/tonnage.sqlite"

@@ -115,12 +115,12 @@ def test_a_restart_with_other_addresses_neither_loses_nor_repeats_messages(
     here, nowhere = f"json://127.0.0.1:{web.server_port}", "json://127.0.0.1:1/"
     made = build(nowhere, f"{here}/kept", f"moved={nowhere}")
     cross(ledger, made, Reason.PHYSICAL)
-    until_empty(ledger, NOTIFICATIONS, made._channels()[1])
+    until_empty(ledger, NOTIFICATIONS, made.channels()[1])
     made.stop()
     made = build(f"moved={here}/moved", f"{here}/new", f"{here}/kept")
     until_empty(ledger, "alert:moved")
     cross(ledger, made)
-    until_empty(ledger, *made._channels())
+    until_empty(ledger, *made.channels())
     posted = {path.strip("/"): [body["type"] for other, body in web.posted if other == path] for path, _ in web.posted}
     assert posted == {"kept": ["warning", "success"], "moved": ["warning", "success"], "new": ["success"]}
 
@@ -131,13 +131,13 @@ def test_the_configuration_can_change_at_run_time(
     here, nowhere = f"json://127.0.0.1:{web.server_port}", "json://127.0.0.1:1/"
     made = build(f"gone={here}/gone", f"moved={nowhere}", f"{here}/kept")
     cross(ledger, made, Reason.PHYSICAL)
-    until_empty(ledger, NOTIFICATIONS, "alert:gone", made._channels()[2])
+    until_empty(ledger, NOTIFICATIONS, "alert:gone", made.channels()[2])
     urls = [f"{here}/kept", f"new={here}/new", f"moved={here}/moved"]
     changed = {"capacity_exceeded_percent": 50.0, "capacity_announcement_retention": 1, "notify_capacity": "changed"}
     made.reconfigure(announcer.load_config(configure(capacity_alert_urls=urls, **changed)))
     until_empty(ledger, "alert:moved")
     cross(ledger, made)
-    until_empty(ledger, NOTIFICATIONS, *made._channels())
+    until_empty(ledger, NOTIFICATIONS, *made.channels())
     posted = {path.strip("/"): [body["type"] for other, body in web.posted if other == path] for path, _ in web.posted}
     assert posted == {
         "gone": ["warning"],
@@ -149,7 +149,7 @@ def test_the_configuration_can_change_at_run_time(
     assert made.sends_usage
     # Without alerts only the bus is left.
     made.reconfigure(announcer.load_config(configure(capacity_alert_urls=[])))
-    assert made._channels() == [NOTIFICATIONS]
+    assert made.channels() == [NOTIFICATIONS]
     made.stop()
     # The thread may be in the middle of a commit, for which stop() does not wait.
     wait_for(lambda: "announcements-alert:new" not in {each.name for each in threading.enumerate()}, "its thread")

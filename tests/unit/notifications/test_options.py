@@ -19,7 +19,7 @@ def test_alerts_without_drivers_send_no_figures(configure: Configure, tmp_path: 
     made = announcer.build(configure(capacity_alert_urls=["a=json://127.0.0.1:1/", "b=json://127.0.0.1:2/"]), ledger)
     assert made.enabled
     assert not made.sends_usage
-    assert made._channels() == ["alert:a", "alert:b"]
+    assert made.channels() == ["alert:a", "alert:b"]
     ledger.close()
 
 

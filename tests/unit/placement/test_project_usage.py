@@ -162,7 +162,7 @@ def test_usage_during_a_write_is_ignored() -> None:
     assert reader.read() == 50
     reader.world.create(5)
     plan = reader.write(end=False)
-    assert (reader.read(), reader.pauses) == (50, project_usage._ATTEMPTS - 1)
+    assert (reader.read(), reader.pauses) == (50, project_usage.ATTEMPTS - 1)
     # The write ends between two attempts.
     placement.gigabytes = {"": 55}
     placement.meanwhile = lambda: reader.world.database.run(placement_allocations.record_sent, plan, "round")

@@ -43,9 +43,9 @@ def test_the_pause_is_a_multiple_of_the_search_time() -> None:
     writer = FakeWriter(WriteProgress(0, 0, 0.01), WriteProgress(700, 700, 2.0), WriteProgress(0, 0, 1000.0))
     thread = sync_thread_of(writer)
     assert [thread.run_once(), thread.run_once(), thread.run_once()] == [
-        sync_thread._MIN_PAUSE,
-        2.0 * sync_thread._PAUSE_FACTOR,
-        sync_thread._MAX_PAUSE,
+        sync_thread.MIN_PAUSE,
+        2.0 * sync_thread.PAUSE_FACTOR,
+        sync_thread.MAX_PAUSE,
     ]
     assert (writer.written, writer.reconciled) == (3, 1)
 
@@ -62,7 +62,7 @@ def test_the_pause_between_updates_of_providers_is_a_multiple_of_their_time(monk
 
 def test_a_scheduler_without_the_turn_writes_nothing() -> None:
     writer = FakeWriter(WriteProgress(0, 0, 0.0))
-    assert sync_thread_of(writer, turn=False).run_once() == sync_thread._MIN_PAUSE
+    assert sync_thread_of(writer, turn=False).run_once() == sync_thread.MIN_PAUSE
     assert (writer.written, writer.reconciled) == (0, 0)
 
 
@@ -74,9 +74,9 @@ def test_an_unavailable_placement_is_logged_once_and_its_return_as_well(
     writer = FakeWriter(away, away, WriteProgress(0, 0, 0.0))
     thread = sync_thread_of(writer)
     assert [thread.run_once(), thread.run_once(), thread.run_once()] == [
-        sync_thread._RETRY_PAUSE,
-        sync_thread._RETRY_PAUSE,
-        sync_thread._MIN_PAUSE,
+        sync_thread.RETRY_PAUSE,
+        sync_thread.RETRY_PAUSE,
+        sync_thread.MIN_PAUSE,
     ]
     assert [record.getMessage() for record in caplog.records] == [
         "Allocations are written later: nobody there",

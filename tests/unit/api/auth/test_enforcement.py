@@ -68,11 +68,11 @@ def test_no_request_uses_incomplete_rules(tmp_path: pathlib.Path, monkeypatch: p
     policy = Policy(rules.conf)
     who, seen = somebody(), []
     assert policy.allows(who, policies.VOLUME_CREATE)
-    set_rules = policy._enforcer.set_rules
+    set_rules = policy.enforcer.set_rules
 
     def ask() -> None:
-        seen.append(policy._enforcer.authorize(policies.VOLUME_CREATE, {"project_id": PROJECT}, who.to_dict()))
-        seen.append(policy._enforcer.authorize(policies.ZONES, {"project_id": PROJECT}, who.to_dict()))
+        seen.append(policy.enforcer.authorize(policies.VOLUME_CREATE, {"project_id": PROJECT}, who.to_dict()))
+        seen.append(policy.enforcer.authorize(policies.ZONES, {"project_id": PROJECT}, who.to_dict()))
 
     def meanwhile(*arguments: Any, **options: Any) -> None:
         set_rules(*arguments, **options)
@@ -80,7 +80,7 @@ def test_no_request_uses_incomplete_rules(tmp_path: pathlib.Path, monkeypatch: p
         other.start()
         other.join()
 
-    monkeypatch.setattr(policy._enforcer, "set_rules", meanwhile)
+    monkeypatch.setattr(policy.enforcer, "set_rules", meanwhile)
     rules.change(f'"{policies.ZONES}": "role:reader"\n')
     assert policy.allows(somebody(), policies.ZONES)
     assert seen == [True, False], "by the rules of before"

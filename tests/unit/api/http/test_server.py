@@ -249,7 +249,7 @@ def idle_connection(server: ApiServer, number: int = 1) -> http.client.HTTPConne
     made = connection(server)
     made.request("GET", "/v3/")
     made.getresponse().read()
-    wait_until(lambda: server._server._connections._num_connections == number)
+    wait_until(lambda: server.wsgi_server._connections._num_connections == number)
     return made
 
 
@@ -258,7 +258,7 @@ def test_a_connection_with_input_is_closed_when_the_server_stops(
 ) -> None:
     """The next request arrives before the server waits for input again, and no thread is left to answer it."""
     blocked, go_on = threading.Event(), threading.Event()
-    put = server._server.put_conn
+    put = server.wsgi_server.put_conn
 
     def put_later(conn: Any) -> None:
         if conn.last_used is not None:
@@ -267,7 +267,7 @@ def test_a_connection_with_input_is_closed_when_the_server_stops(
         put(conn)
 
     one = idle_connection(server)
-    monkeypatch.setattr(server._server, "put_conn", put_later)
+    monkeypatch.setattr(server.wsgi_server, "put_conn", put_later)
     one.request("GET", "/v3/")
     one.getresponse().read()
     assert blocked.wait(20)
@@ -315,7 +315,7 @@ def test_connections_made_while_the_server_stops(
 
     def connect(manager: Any) -> None:
         stop(manager)
-        server._server.process_conn(connections.Connection(server._server, one))
+        server.wsgi_server.process_conn(connections.Connection(server.wsgi_server, one))
 
     monkeypatch.setattr(cheroot.connections.ConnectionManager, "stop", connect)
     server.stop()

@@ -38,7 +38,7 @@ class Kept(RuleBasedStateMachine):
     """Columns may be asked for at any time, rarely or often, in a table that changes as it likes."""
 
     limit = derived_columns.BYTES_PER_ROW
-    least = derived_columns._MIN_RECORDED
+    least = derived_columns.MIN_RECORDED
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,10 +46,10 @@ class Kept(RuleBasedStateMachine):
 
     @initialize(limit=st.sampled_from([9, 512]), least=st.sampled_from([0, 3, 1024]))
     def bound(self, limit: int, least: int) -> None:
-        derived_columns.BYTES_PER_ROW, derived_columns._MIN_RECORDED = limit, least
+        derived_columns.BYTES_PER_ROW, derived_columns.MIN_RECORDED = limit, least
 
     def teardown(self) -> None:
-        derived_columns.BYTES_PER_ROW, derived_columns._MIN_RECORDED = self.limit, self.least
+        derived_columns.BYTES_PER_ROW, derived_columns.MIN_RECORDED = self.limit, self.least
 
     @rule(pools=st.lists(NEW_POOLS, min_size=1, max_size=8), capabilities=CAPABILITIES)
     def put(self, pools: list[Pool], capabilities: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParse
 
 def all_commands() -> list[argparse.ArgumentParser]:
     found: list[argparse.ArgumentParser] = []
-    for prog, register in (("tonnage", tonnage._commands), ("tonnage-manage", manage._commands)):
+    for prog, register in (("tonnage", tonnage.register_commands), ("tonnage-manage", manage.register_commands)):
         parser = argparse.ArgumentParser(prog)
         register(parser.add_subparsers())
         found += commands(parser)

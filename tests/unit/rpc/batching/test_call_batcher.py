@@ -51,9 +51,9 @@ class Server:
         """Start a call with each number in turn, each after the one before it waits."""
         asked = []
         for number in numbers:
-            before = len(self.batcher._waiting)
+            before = len(self.batcher.waiting)
             asked.append(self.ask(number))
-            eventually(lambda before=before: len(self.batcher._waiting) == before + 1)  # type: ignore[misc]
+            eventually(lambda before=before: len(self.batcher.waiting) == before + 1)  # type: ignore[misc]
         return asked
 
     def end(self, number: int) -> None:
@@ -151,8 +151,8 @@ def test_while_calls_do_not_end_others_are_sent_at_once_and_in_batches() -> None
     eventually(lambda: server.calls)
     stuck.append(server.ask(1))
     eventually(lambda: len(server.calls) == 2)
-    server.batcher._patience = TIMEOUT
-    server.batcher._in_flight = dict.fromkeys(server.batcher._in_flight, time.monotonic() - TIMEOUT)
+    server.batcher.patience = TIMEOUT
+    server.batcher.in_flight = dict.fromkeys(server.batcher.in_flight, time.monotonic() - TIMEOUT)
     asked = [server.ask(2)]
     eventually(lambda: len(server.calls) == 3)
     asked += server.ask_waiting(3, 4)
@@ -165,7 +165,7 @@ def test_while_calls_do_not_end_others_are_sent_at_once_and_in_batches() -> None
     assert server.calls[3] == [3, 4]
     server.end(1)
     assert stuck[1].result(TIMEOUT) == "answer 1"
-    assert server.batcher._in_flight == {}
+    assert server.batcher.in_flight == {}
 
 
 def test_a_thousand_items_of_many_threads_are_each_sent_once_and_answered() -> None:

@@ -123,12 +123,12 @@ def test_no_backend_is_down_because_the_database_was_away(
         patched.setattr(ledger, "run", away)
         patched.setattr(ledger, "reading", away)
         # What another thread has begun before may end well yet.
-        patched.setattr(ledger._connectivity, "record_answer", lambda: None)
-        ledger._connectivity.record_loss(OSError("no route"))
+        patched.setattr(ledger.connectivity, "record_answer", lambda: None)
+        ledger.connectivity.record_loss(OSError("no route"))
         while clock.now <= settings.service_down_time + 30:
             clock.now += 1
             run_periodic_tasks()
-    ledger._connectivity.record_answer()
+    ledger.connectivity.record_answer()
     run_periodic_tasks()
     assert state(core) == "up"
 
@@ -146,8 +146,8 @@ def test_no_backend_is_down_because_the_database_was_away_for_a_moment(
         clock.now += 1
         run_periodic_tasks()
     clock.now += 4
-    ledger._connectivity.record_failure(OSError("it is restarted"))
-    ledger._connectivity.record_answer()
+    ledger.connectivity.record_failure(OSError("it is restarted"))
+    ledger.connectivity.record_answer()
     run_periodic_tasks()
     assert state(core) == "up"
     while clock.now < 2 * settings.service_down_time:
