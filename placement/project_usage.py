@@ -68,7 +68,10 @@ class _CachedUsage:
 
 
 class PlacementUsage:
-    """Reads and caches the usage of foreign consumers in Placement. Thread-safe."""
+    """Reads and caches the usage of foreign consumers in Placement. Thread-safe.
+
+    ``attempt_pause`` is the number of seconds between two attempts to read a project.
+    """
 
     def __init__(
         self,
@@ -76,13 +79,13 @@ class PlacementUsage:
         placement: PlacementClient,
         settings: Settings,
         clock: Callable[[], float] = time.monotonic,
-        pause: Callable[[float], None] = time.sleep,
+        attempt_pause: float = _ATTEMPT_PAUSE,
     ) -> None:
         self._database = database
         self._placement = placement
         self._defaults = settings.defaults
         self._clock = clock
-        self._pause = pause
+        self._attempt_pause = attempt_pause
         self._cache: dict[str, _CachedUsage] = {}
         self._project_locks: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
         self._lock = threading.Lock()
@@ -156,7 +159,7 @@ class PlacementUsage:
             if attempt:
                 if self._clock() - started > self._placement.timeout:
                     break
-                self._pause(_ATTEMPT_PAUSE)
+                time.sleep(self._attempt_pause)
             before = self._written(project_id)
             # Read even if the result may be useless, to find out whether Placement answers.
             used = {user_id: self._placement.usage(project_id, user_id) for user_id in users}

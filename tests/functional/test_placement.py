@@ -61,7 +61,7 @@ class Cloud(World):
         self.writer = AllocationWriter(self.database, self.client)
         self.clock = 0.0
         settings = Settings(placed_only=True)
-        self.usage = PlacementUsage(self.database, self.client, settings, lambda: self.clock, lambda seconds: None)
+        self.usage = PlacementUsage(self.database, self.client, settings, lambda: self.clock, attempt_pause=0.0)
         self.placer.quotas = replace(settings, external_usage=self.usage)
         if limit >= 0:
             self.limit(limit)
