@@ -109,8 +109,10 @@ class Operations:
         record_seconds: float,
         on_outcome: Callable[[Outcome], None],
         on_crash: Callable[[BaseException], None],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._driver = driver
+        self._clock = clock
         self._record_seconds = record_seconds
         self._on_outcome = on_outcome
         self._on_crash = on_crash
@@ -162,7 +164,7 @@ class Operations:
         That is so if none of them, and none of the recent operations, has taken longer.
         """
         with self._changed:
-            longest = max((time.monotonic() - began for began in self._begun.values()), default=0.0)
+            longest = max((self._clock() - began for began in self._begun.values()), default=0.0)
             return max([longest, *self._durations]) <= seconds
 
     def resume(self) -> None:
@@ -226,7 +228,7 @@ class Operations:
 
     def acknowledge(self, claim_id: str) -> None:
         """Record that a scheduler has received the outcome of a claim."""
-        now = time.monotonic()
+        now = self._clock()
         with self._changed:
             self._unacknowledged.pop(claim_id, None)
             self._acknowledged.append((now, claim_id))
@@ -254,7 +256,7 @@ class Operations:
             if self.suspended or not queue or volume_id in self._running or self._epoch is None:
                 return
             command = self._running[volume_id] = queue.popleft()
-            self._begun[volume_id] = time.monotonic()
+            self._begun[volume_id] = self._clock()
             epoch = self._epoch
         result = execution.execute(self._driver, command)
         outcome = self._outcome(command, result, epoch.tick())
@@ -273,7 +275,7 @@ class Operations:
             if not outcome.ok:
                 self._removals.discard(command)
             del self._running[volume_id]
-            self._durations.append(time.monotonic() - self._begun.pop(volume_id))
+            self._durations.append(self._clock() - self._begun.pop(volume_id))
             if not queue:
                 del self._queues[volume_id]
             elif not self.suspended:

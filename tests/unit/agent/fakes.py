@@ -9,7 +9,7 @@ from typing import Any
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
-from tonnage.drivers.base import Driver, StoredVolume, Volume
+from tonnage.drivers.base import Driver, Source, StoredVolume, Volume
 from tonnage.rpc import messages, serialization
 from tonnage.rpc.batching.packed_reports import PackedReport
 
@@ -42,7 +42,8 @@ def command(claim_id: str, volume_id: str, verb: messages.Verb = messages.Verb.C
 class GatedDriver(Driver):
     """A driver with volumes in a dictionary. A closed gate blocks the method of its name after its entry.
 
-    The method of that name raises each error in ``failures`` once.
+    The method of that name raises each error in ``failures`` once. ``given`` has the arguments of all calls that make
+    or extend a volume.
     """
 
     supports_thin = True
@@ -54,6 +55,7 @@ class GatedDriver(Driver):
         self.failures: dict[str, list[BaseException]] = {}
         self.storage: str | None = None
         self.calls: list[str] = []
+        self.given: list[tuple[Any, ...]] = []
         self.running = 0
         self.most_running = 0
         self._lock = threading.Lock()
@@ -105,10 +107,10 @@ class GatedDriver(Driver):
         ]
 
     def create(self, volume: Volume) -> None:
-        self._enter("create", volume.id)
-        self.volumes[volume.id] = volume.size_gb
+        self._make("create", volume)
 
     def extend(self, volume: Volume, new_size_gb: int) -> None:
+        self.given.append((volume, new_size_gb))
         self._enter("extend", volume.id)
         self.volumes[volume.id] = new_size_gb
 
@@ -119,6 +121,25 @@ class GatedDriver(Driver):
     def list_volumes(self) -> Sequence[StoredVolume]:
         self._enter("list")
         return [StoredVolume(id=id, pool="pool", size_gb=size) for id, size in sorted(self.volumes.items())]
+
+    def _make(self, method: str, volume: Volume, *more: object) -> None:
+        self.given.append((volume, *more))
+        self._enter(method, volume.id)
+        self.volumes[volume.id] = volume.size_gb
+
+
+class CapableDriver(GatedDriver):
+    """A driver that also copies volumes, and takes over objects of 7 GiB."""
+
+    def clone(self, volume: Volume, source: Source) -> None:
+        self._make("clone", volume, source)
+
+    def migrate(self, volume: Volume, source: Source) -> None:
+        self._make("migrate", volume, source)
+
+    def manage(self, volume: Volume, reference: str) -> float:
+        self._make("manage", volume, reference)
+        return 7.0
 
 
 class Scheduler:

@@ -18,25 +18,25 @@ TIDY = errors.DriverError("array full", clean=True)
 THERE = GivenSource(volume_id="s", pool="other@far#gold", size_gb=2, location="array:7")
 
 
-def test_the_driver_gets_the_ratio_and_calculation_of_the_scheduler(
-    driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[Volume] = []
-    monkeypatch.setattr(driver, "create", seen.append)
+@pytest.fixture
+def able() -> fakes.CapableDriver:
+    """A driver that also copies volumes and takes them over."""
+    return fakes.CapableDriver()
+
+
+def test_the_driver_gets_the_ratio_and_calculation_of_the_scheduler(driver: fakes.GatedDriver) -> None:
     assert execute(driver, command("c", "v", size_gb=7)) == OperationResult(ok=True, size_gb=7)
-    assert (seen[0].id, seen[0].pool, seen[0].size_gb, seen[0].provisioning) == ("v", "pool", 7, "thin")
-    assert seen[0].terms == Terms(ratio=20.0, calculation=Calculation.CINDER)
+    [(volume,)] = driver.given
+    assert (volume.id, volume.pool, volume.size_gb, volume.provisioning) == ("v", "pool", 7, "thin")
+    assert volume.terms == Terms(ratio=20.0, calculation=Calculation.CINDER)
 
 
-def test_an_extend_names_the_size_before_and_never_shrinks(
-    driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[tuple[Volume, int]] = []
-    monkeypatch.setattr(driver, "extend", lambda volume, size: seen.append((volume, size)))
+def test_an_extend_names_the_size_before_and_never_shrinks(driver: fakes.GatedDriver) -> None:
     driver.volumes["v"] = 3.0
     assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=5)) == OperationResult(ok=True, size_gb=5)
-    assert (seen[0][0].size_gb, seen[0][1]) == (3, 5)
-    assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=2)) == OperationResult(ok=True, size_gb=3)
+    [(volume, size)] = driver.given
+    assert (volume.size_gb, size) == (3, 5)
+    assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=2)) == OperationResult(ok=True, size_gb=5)
 
 
 @pytest.mark.parametrize("verb", [Verb.DELETE, Verb.PURGE])
@@ -51,24 +51,20 @@ def test_a_purge_deletes(driver: fakes.GatedDriver) -> None:
 
 
 @pytest.mark.parametrize(("verb", "method"), [(Verb.CREATE, "clone"), (Verb.MIGRATE, "migrate")])
-def test_a_copy_names_its_source(
-    driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch, verb: Verb, method: str
-) -> None:
-    seen: list[tuple[Volume, Source]] = []
-    monkeypatch.setattr(driver, method, lambda volume, source: seen.append((volume, source)))
-    assert execute(driver, command("c", "v", verb, size_gb=5, source=THERE)) == OperationResult(ok=True, size_gb=5)
-    volume, source = seen[0]
+def test_a_copy_names_its_source(able: fakes.CapableDriver, verb: Verb, method: str) -> None:
+    assert execute(able, command("c", "v", verb, size_gb=5, source=THERE)) == OperationResult(ok=True, size_gb=5)
+    assert f"{method} v" in able.calls
+    [(volume, source)] = able.given
     assert (volume.id, volume.pool, volume.size_gb) == ("v", "pool", 5)
     assert volume.terms == Terms(ratio=20.0, calculation=Calculation.CINDER)
     assert source == Source(id="s", backend="other@far", pool="gold", size_gb=2, location="array:7")
 
 
-def test_a_manage_tells_the_size(driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[tuple[Volume, str]] = []
-    monkeypatch.setattr(driver, "manage", lambda volume, reference: seen.append((volume, reference)) or 7)
-    ended = execute(driver, command("c", "v", Verb.MANAGE, size_gb=0, reference="lun 7"))
+def test_a_manage_tells_the_size(able: fakes.CapableDriver) -> None:
+    ended = execute(able, command("c", "v", Verb.MANAGE, size_gb=0, reference="lun 7"))
     assert ended == OperationResult(ok=True, size_gb=7.0)
-    assert (seen[0][0].id, seen[0][0].pool, seen[0][1]) == ("v", "pool", "lun 7")
+    [(volume, reference)] = able.given
+    assert (volume.id, volume.pool, reference) == ("v", "pool", "lun 7")
 
 
 @pytest.mark.parametrize(
@@ -120,20 +116,16 @@ def test_what_the_driver_cannot_do(driver: fakes.GatedDriver, verb: Verb, words:
     ],
 )
 def test_a_failure_carries_the_drivers_message_and_the_size_on_the_storage(
-    driver: fakes.GatedDriver,
-    monkeypatch: pytest.MonkeyPatch,
+    able: fakes.CapableDriver,
     verb: Verb,
     error: errors.TonnageError,
     size: float,
     clean: bool,
 ) -> None:
-    def fail(*_: object) -> None:
-        raise error
-
-    driver.volumes["v"] = 3
-    monkeypatch.setattr(driver, "delete" if verb is Verb.PURGE else verb.value, fail)
+    able.volumes["v"] = 3
+    able.failures["delete" if verb is Verb.PURGE else verb.value] = [error]
     given = {Verb.MIGRATE: {"source": THERE}, Verb.MANAGE: {"reference": "lun"}}.get(verb, {})
-    assert execute(driver, command("c", "v", verb, size_gb=5, **given)) == OperationResult(
+    assert execute(able, command("c", "v", verb, size_gb=5, **given)) == OperationResult(
         ok=False, size_gb=size, clean=clean, message=error.message
     )
 
@@ -141,17 +133,13 @@ def test_a_failure_carries_the_drivers_message_and_the_size_on_the_storage(
 @pytest.mark.parametrize("error", [FULL, TIDY])
 @pytest.mark.parametrize(("verb", "there"), [(Verb.CREATE, 0), (Verb.CREATE, 5), (Verb.MIGRATE, 0), (Verb.MIGRATE, 5)])
 def test_a_clean_failure_is_one_that_leaves_nothing_whoever_made_it(
-    driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch, verb: Verb, there: int, error: errors.TonnageError
+    able: fakes.CapableDriver, verb: Verb, there: int, error: errors.TonnageError
 ) -> None:
     """The process before this one may have made the volume and died before it could tell."""
-
-    def fail(*_: object) -> None:
-        raise error
-
     if there:
-        driver.volumes["v"] = there
-    monkeypatch.setattr(driver, verb.value, fail)
-    ended = execute(driver, command("c", "v", verb, size_gb=5, source=THERE if verb is Verb.MIGRATE else None))
+        able.volumes["v"] = there
+    able.failures[verb.value] = [error]
+    ended = execute(able, command("c", "v", verb, size_gb=5, source=THERE if verb is Verb.MIGRATE else None))
     # What is there before a migration begins is never taken for what it has made.
     clean = not there or verb is Verb.MIGRATE
     assert ended == OperationResult(ok=False, size_gb=there, clean=clean, message=error.message)
@@ -208,10 +196,8 @@ def test_extending_a_volume_that_is_not_there(driver: fakes.GatedDriver) -> None
     )
 
 
-def test_a_driver_that_cannot_extend_is_not_asked_to(
-    driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(fakes.GatedDriver, "supports_extend", False)
+def test_a_driver_that_cannot_extend_is_not_asked_to(driver: fakes.GatedDriver) -> None:
+    driver.supports_extend = False
     driver.volumes["v"] = 3
     assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=5)) == OperationResult(
         ok=False, size_gb=3, clean=True, message="the driver of backend host@backend cannot extend volumes"

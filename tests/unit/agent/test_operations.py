@@ -2,6 +2,7 @@
 """Queues, records and threads of a backend's commands."""
 
 import queue
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -31,6 +32,12 @@ def perform(operations: Operations, ends: Ends, one: Command) -> Outcome:
 
 
 @pytest.fixture
+def driver() -> fakes.GatedDriver:
+    """A driver that also copies volumes and takes them over."""
+    return fakes.CapableDriver()
+
+
+@pytest.fixture
 def ends() -> Ends:
     return Ends()
 
@@ -45,9 +52,12 @@ def make(driver: fakes.GatedDriver, ends: Ends, crashes: list[BaseException]) ->
     made = []
 
     def make(
-        threads: int = 4, record_seconds: float = 600.0, ended: Callable[[Outcome], None] = ends.put
+        threads: int = 4,
+        record_seconds: float = 600.0,
+        ended: Callable[[Outcome], None] = ends.put,
+        clock: Callable[[], float] = time.monotonic,
     ) -> Operations:
-        operations = Operations(driver, threads, record_seconds, ended, crashes.append)
+        operations = Operations(driver, threads, record_seconds, ended, crashes.append, clock)
         operations.begin_epoch(Epoch(1))
         operations.resume()
         made.append(operations)
@@ -124,34 +134,26 @@ def test_nothing_begins_while_held(make: Callable[..., Operations], driver: fake
     assert {ends.next().claim_id for _ in range(3)} == {"c1", "c2", "c3"}
 
 
-@pytest.fixture
-def able(driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch) -> fakes.GatedDriver:
-    """The driver, which also takes volumes over."""
-    monkeypatch.setattr(driver, "migrate", lambda volume, source: driver.create(volume))
-    monkeypatch.setattr(driver, "manage", lambda volume, reference: driver.create(volume) or 2.0)
-    return driver
-
-
 THERE = Source(volume_id="v", pool="other@far#gold", size_gb=2)
 
 
 @pytest.mark.parametrize("removing", [Verb.DELETE, Verb.PURGE])
 @pytest.mark.parametrize("making", [Verb.CREATE, Verb.MIGRATE, Verb.MANAGE, Verb.EXTEND])
 def test_what_comes_after_its_delete_makes_nothing(
-    make: Callable[..., Operations], able: fakes.GatedDriver, ends: Ends, removing: Verb, making: Verb
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends, removing: Verb, making: Verb
 ) -> None:
     operations = make()
     assert perform(operations, ends, command("d", "v", removing)).ok
     outcome = perform(operations, ends, command("c", "v", making, source=THERE, reference="lun"))
     assert (outcome.ok, outcome.clean, outcome.size_gb) == (False, True, 0.0)
     assert outcome.message == "volume v has been deleted from pool host@backend#pool"
-    assert able.volumes == {}
+    assert driver.volumes == {}
     assert [one.claim_id for one in operations.unacknowledged()] == ["d", "c"]
 
 
 @pytest.mark.parametrize("removing", [Verb.DELETE, Verb.PURGE])
 def test_a_copy_in_another_pool_is_not_affected_by_a_delete(
-    make: Callable[..., Operations], able: fakes.GatedDriver, ends: Ends, removing: Verb
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends, removing: Verb
 ) -> None:
     operations = make()
     assert perform(operations, ends, command("d", "v", removing, pool="left")).ok
@@ -160,7 +162,7 @@ def test_a_copy_in_another_pool_is_not_affected_by_a_delete(
 
 
 def test_a_volume_whose_copy_was_purged_may_come_back_by_another_request(
-    make: Callable[..., Operations], able: fakes.GatedDriver, ends: Ends
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
 ) -> None:
     operations = make()
     assert perform(operations, ends, command("p", "v", Verb.PURGE, request_id="req-there")).ok
@@ -170,7 +172,7 @@ def test_a_volume_whose_copy_was_purged_may_come_back_by_another_request(
 
 
 def test_a_purge_of_no_request_goes_for_all_of_them(
-    make: Callable[..., Operations], able: fakes.GatedDriver, ends: Ends
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
 ) -> None:
     operations = make()
     assert perform(operations, ends, command("p", "v", Verb.PURGE, request_id="")).ok
@@ -178,18 +180,18 @@ def test_a_purge_of_no_request_goes_for_all_of_them(
 
 
 def test_copies_of_a_volume_in_two_pools_are_worked_on_in_order(
-    make: Callable[..., Operations], able: fakes.GatedDriver, ends: Ends
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
 ) -> None:
     operations = make()
-    open_create = able.close_gate("create v")
+    open_create = driver.close_gate("migrate v")
     operations.submit(command("m", "v", Verb.MIGRATE, source=THERE, pool="new"))
-    able.await_entry("create v")
+    driver.await_entry("migrate v")
     operations.submit(command("p", "v", Verb.PURGE, pool="old"))
-    assert able.running == 1
+    assert driver.running == 1
     assert operations.in_hand() == ["m", "p"]
     open_create()
     assert [outcome.claim_id for outcome in ends.in_order(2)] == ["m", "p"]
-    assert able.most_running == 1
+    assert driver.most_running == 1
 
 
 def test_one_delete_that_fails_does_not_undo_another(
@@ -204,11 +206,10 @@ def test_one_delete_that_fails_does_not_undo_another(
 
 
 def test_a_delete_counts_until_its_record_is_dropped(
-    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends, monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("tonnage.agent.operations.time.monotonic", lambda: now)
-    operations = make(record_seconds=600)
+    operations = make(record_seconds=600, clock=lambda: now)
     for claim in ("p1", "p2"):
         perform(operations, ends, command(claim, "v", Verb.PURGE))
         operations.acknowledge(claim)
@@ -232,11 +233,10 @@ def test_after_a_delete_that_failed_the_volume_can_be_worked_on(
 
 
 def test_records_outlive_their_acknowledgement_for_a_while(
-    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends, monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("tonnage.agent.operations.time.monotonic", lambda: now)
-    operations = make(record_seconds=600)
+    operations = make(record_seconds=600, clock=lambda: now)
     for claim in ("old", "young", "never acknowledged"):
         perform(operations, ends, command(claim, claim))
     operations.acknowledge("old")
@@ -261,11 +261,10 @@ def test_a_worker_that_fails_is_told_of(
 
 
 def test_operations_are_brief_until_one_has_taken_long(
-    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends, monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr("tonnage.agent.operations.time.monotonic", lambda: now)
-    operations = make()
+    operations = make(clock=lambda: now)
     assert operations.end_within(0.0)
     perform(operations, ends, command("c1", "v1"))
     open_create = driver.close_gate("create v2")

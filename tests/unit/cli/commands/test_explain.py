@@ -23,17 +23,26 @@ def run(*arguments: str) -> int:
     return int(parsed.run(SimpleNamespace(command=parsed, default_volume_type=None)))
 
 
+class Asked:
+    """The questions to schedulers, which answer with ``outlooks`` or ``error``."""
+
+    def __init__(self) -> None:
+        self.questions: list[dict[str, Any]] = []
+        self.outlooks: list[Outlook] = []
+        self.error: errors.TonnageError | None = None
+
+    def query(self, conf: object, question: dict[str, Any], target: scheduler_query.QueryTarget) -> list[Outlook]:
+        self.questions.append(question)
+        if self.error is not None:
+            raise self.error
+        return self.outlooks
+
+
 @pytest.fixture
-def questions(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """Collect the questions, and answer them with an empty list of outlooks."""
-    questions: list[dict[str, Any]] = []
-
-    def query(conf: object, question: dict[str, Any], target: scheduler_query.QueryTarget) -> list[Outlook]:
-        questions.append(question)
-        return []
-
-    monkeypatch.setattr(scheduler_query, "query", query)
-    return questions
+def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
+    asked = Asked()
+    monkeypatch.setattr(scheduler_query, "query", asked.query)
+    return asked
 
 
 @pytest.mark.parametrize(
@@ -97,7 +106,7 @@ def test_errors_in_a_file_name_the_fields_of_requests(tmp_path: pathlib.Path) ->
         run("what-if", "3", "--file", str(file))
 
 
-def test_errors_of_the_scheduler_about_changes_name_the_option(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_scheduler_about_changes_name_the_option(asked: Asked) -> None:
     said = {
         "lost: there is no pool": "--lose: there is no pool",
         "ratios of h@b: 5 is none": "--ratio of h@b: 5 is none",
@@ -106,21 +115,17 @@ def test_errors_of_the_scheduler_about_changes_name_the_option(monkeypatch: pyte
         "volume type 'lost' could not be found": "volume type 'lost' could not be found",
     }
     for told, shown in said.items():
-
-        def refuse(*question: object, told: str = told) -> list[Outlook]:
-            raise errors.InvalidInput(told)
-
-        monkeypatch.setattr(scheduler_query, "query", refuse)
+        asked.error = errors.InvalidInput(told)
         with pytest.raises(errors.InvalidInput) as caught:
             run("what-if", "1")
         assert caught.value.message == shown
         assert not isinstance(caught.value, setup.UsageError)
 
 
-def test_questions_of_what_if(questions: list[dict[str, Any]]) -> None:
+def test_questions_of_what_if(asked: Asked) -> None:
     changes = ["--ratio", "3", "--ratio", "h@b=auto", "--reserved", "h@b#p=20", "--lose", "h@c", "--hint", "a=b=c"]
     run("what-if", "5", "--hint", "k=1", "--hint", "k=2", *changes)
-    [question] = questions
+    [question] = asked.questions
     assert question["requests"][0]["volume"]["scheduler_hints"] == {"k": ["1", "2"], "a": "b=c"}
     assert question["changes"] == {
         "default_ratio": 3.0,
@@ -131,35 +136,27 @@ def test_questions_of_what_if(questions: list[dict[str, Any]]) -> None:
     }
 
 
-def test_questions_about_existing_volumes(questions: list[dict[str, Any]]) -> None:
+def test_questions_about_existing_volumes(asked: Asked) -> None:
     run("explain", "--migrate", "v", "--to", "h@b")
     run("explain", "--retype", "v", "--type", "gold", "--migration-policy", "on-demand")
-    assert [question["requests"] for question in questions] == [
+    assert [question["requests"] for question in asked.questions] == [
         [{"migrate": {"volume_id": "v", "host": "h@b"}}],
         [{"retype": {"volume_id": "v", "new_type": "gold", "migration_policy": "on-demand"}}],
     ]
 
 
-def test_one_suitable_node_of_several_is_enough(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    questions: list[dict[str, Any]] = []
+def test_one_suitable_node_of_several_is_enough(asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
     refused = Explanation("6 GiB", None, "No pool for 6 GiB (volume 2 of 2, all or none): 1 pool", ())
     ignored = ("the hint node_name has no effect",)
     placed = [Explanation("6 GiB", pool, "", (), ignored_hints=ignored) for pool in ("h@b#p", "h@b#q")]
-
-    def query(conf: object, question: dict[str, Any], target: scheduler_query.QueryTarget) -> list[Outlook]:
-        questions.append(question)
-        return [Outlook(volumes=[refused]), Outlook(volumes=placed)]
-
-    monkeypatch.setattr(scheduler_query, "query", query)
+    asked.outlooks = [Outlook(volumes=[refused]), Outlook(volumes=placed)]
     wanted = ["explain", "6", "--count", "2", "--hint", "storage_class=fast"]
     assert run(*wanted, "--node", "n1", "--node", "n2:zone=z2,rack=3") == 0
     shown = capsys.readouterr().out
     assert [line.split("|")[1].strip() for line in shown.splitlines() if "|" in line] == ["node", "n1", "n2", ""]
     assert "all or none): 1 pool" in shown
     assert shown.count("Note: the hint node_name has no effect\n") == 1
-    assert [each["volumes"][1]["scheduler_hints"] for each in questions[0]["requests"]] == [
+    assert [each["volumes"][1]["scheduler_hints"] for each in asked.questions[0]["requests"]] == [
         {"storage_class": "fast", "node_name": "n1"},
         {
             "storage_class": "fast",
@@ -167,19 +164,19 @@ def test_one_suitable_node_of_several_is_enough(
             "accessibility_requirements": {"requisite": [{"segments": {"zone": "z2", "rack": "3"}}]},
         },
     ]
-    assert (questions[0]["apart"], questions[0]["detail"]) == (True, False)
+    assert (asked.questions[0]["apart"], asked.questions[0]["detail"]) == (True, False)
     run(*wanted, "--node", "n1", "--node", "n2", "--json")
     told = json.loads(capsys.readouterr().out)
     assert [(each["name"], len(each["explanations"])) for each in told["nodes"]] == [("n1", 1), ("n2", 2)]
 
 
 def test_a_failed_weigher_is_distinguished_from_a_weight_of_zero(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    asked: Asked, capsys: pytest.CaptureFixture[str]
 ) -> None:
     weights = (Weight("CapacityWeigher", 0.0, 0.0, 1.0), Weight("OddWeigher", 0.0, 0.0, 0.0, "ValueError: boom"))
     verdicts = tuple(PoolVerdict(pool, weights=weights, total_weight=0.0) for pool in ("h@b#p", "h@b#q"))
     explanation = Explanation("1 GiB", "h@b#p", "1 GiB goes to h@b#p", verdicts)
-    monkeypatch.setattr(scheduler_query, "query", lambda *given: [Outlook(volumes=[explanation])])
+    asked.outlooks = [Outlook(volumes=[explanation])]
     assert run("explain", "1") == 0
     printed = capsys.readouterr().out
     assert (printed.count("| 0 -> 0.000 x 1 "), printed.count("| failed ")) == (2, 2)
