@@ -3,6 +3,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 from tonnage.capacity import errors
@@ -37,9 +38,10 @@ class Turns(Protocol):
 class SyncThread:
     """A thread that writes to Placement while :data:`TASK` is this scheduler's turn."""
 
-    def __init__(self, writer: AllocationWriter, turns: Turns) -> None:
+    def __init__(self, writer: AllocationWriter, turns: Turns, clock: Callable[[], float] = time.monotonic) -> None:
         self._writer = writer
         self._turns = turns
+        self._clock = clock
         self._next_reconcile = 0.0
         self._failing = False
         self._worker = Worker("placement", self._sync)
@@ -59,11 +61,11 @@ class SyncThread:
             # The cached providers may be outdated when this scheduler has its next turn.
             self._next_reconcile = 0.0
             return MIN_PAUSE
-        started = time.monotonic()
+        started = self._clock()
         try:
             if started >= self._next_reconcile:
                 self._writer.providers.reconcile(stopped=self._is_stopping)
-                ended = time.monotonic()
+                ended = self._clock()
                 self._next_reconcile = ended + max(_RECONCILE_INTERVAL, PAUSE_FACTOR * (ended - started))
             seconds = self._writer.write_all(stopped=self._is_stopping).seconds
         except (errors.Unavailable, PlacementRefused) as error:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import logging
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -34,9 +35,11 @@ class FakeWriter:
         return found
 
 
-def sync_thread_of(writer: FakeWriter, *, turn: bool = True) -> sync_thread.SyncThread:
+def sync_thread_of(
+    writer: FakeWriter, *, turn: bool = True, clock: Callable[[], float] = time.monotonic
+) -> sync_thread.SyncThread:
     given: Any = writer
-    return sync_thread.SyncThread(given, SimpleNamespace(has_turn=lambda work: turn))
+    return sync_thread.SyncThread(given, SimpleNamespace(has_turn=lambda work: turn), clock)
 
 
 def test_the_pause_is_a_multiple_of_the_search_time() -> None:
@@ -50,10 +53,9 @@ def test_the_pause_is_a_multiple_of_the_search_time() -> None:
     assert (writer.written, writer.reconciled) == (3, 1)
 
 
-def test_the_pause_between_updates_of_providers_is_a_multiple_of_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pause_between_updates_of_providers_is_a_multiple_of_their_time() -> None:
     writer = FakeWriter(WriteProgress(0, 0, 0.0))
-    monkeypatch.setattr(sync_thread, "time", SimpleNamespace(monotonic=lambda: writer.seconds))
-    writer.reconcile_seconds, thread = 100.0, sync_thread_of(writer)
+    writer.reconcile_seconds, thread = 100.0, sync_thread_of(writer, clock=lambda: writer.seconds)
     for seconds, reconciled in ((0, 1), (60, 1), (1839, 1), (1, 2)):
         writer.seconds += seconds
         thread.run_once()
