@@ -189,8 +189,23 @@ def read(
     return Limits(dict(defaults), rows)
 
 
+_BACKEND = models.table(models.Backend).c
+_LOCK_BACKENDS = sa.select(_BACKEND.id).order_by(_BACKEND.id).with_for_update()
+
+
+def _wait_for_bookings(session: orm.Session) -> None:
+    """Wait for the bookings that are under way: each holds the lock of a backend until its commit.
+
+    In the one order of locks this comes after those of counters.
+    """
+    session.execute(_LOCK_BACKENDS)
+
+
 def put(session: orm.Session, place: Place, values: Mapping[Item, int]) -> None:
     """Set limits, and keep the other limits of that place.
+
+    It waits for the bookings that are under way: they were decided without these limits, and counters that are counted
+    from now on have to include them.
 
     Raises oslo.db's ``DBDuplicateEntry`` if another transaction has just inserted the same limit.
     """
@@ -206,6 +221,7 @@ def put(session: orm.Session, place: Place, values: Mapping[Item, int]) -> None:
         row.hard_limit = values[item]
         session.flush()
     _mark_for_recount(session, place)
+    _wait_for_bookings(session)
 
 
 def remove(session: orm.Session, place: Place) -> None:
@@ -215,6 +231,8 @@ def remove(session: orm.Session, place: Place) -> None:
         of_place.append(_ROW.user_id == place.user_id)
     session.execute(sa.delete(models.table(models.QuotaLimit)).where(*of_place))
     _mark_for_recount(session, place)
+    # The limit that applies instead may be lower.
+    _wait_for_bookings(session)
 
 
 def _mark_for_recount(session: orm.Session, place: Place) -> None:

@@ -229,6 +229,25 @@ def consume(session: orm.Session, given: QuotaBudget) -> None:
         raise QuotaChanged("others were faster")
 
 
+def require_same_limits(
+    session: orm.Session, settings: Settings, reserved: ReservedQuota | None, demands: Sequence[Demand]
+) -> None:
+    """Check that the limits are still those of a decision. ``reserved`` is None if nothing was limited.
+
+    Call it when the bookings have locked their backends: :func:`tonnage.quotas.limits.put` waits for these locks, so
+    a limit that is set later counts the bookings.
+
+    Raises :class:`~tonnage.quotas.quota_check.QuotaChanged`.
+    """
+    if reserved is None:
+        changed = limits.has_volume_limits(session, settings.defaults)
+    else:
+        projects = {demand.project_id for demand in demands}
+        changed = bool(projects) and limits.read(session, settings.defaults, projects) != reserved.limits
+    if changed:
+        raise QuotaChanged("limits were set meanwhile")
+
+
 def _external_usage(settings: Settings, scopes: Iterable[Scope]) -> dict[Scope, int]:
     """Return the external usage by scope, read once for a transaction: it may change at any moment."""
     if settings.external_usage is NO_EXTERNAL_USAGE:

@@ -35,6 +35,7 @@ CAPACITY_RELEASED_BEFORE_BOOKING = (
     "tests/functional/test_contention.py::test_a_request_is_not_refused_while_a_report_or_outcome_frees_capacity"
 )
 IN_FLIGHT_SUMS = "tests/functional/test_contention.py::test_the_sum_of_in_flight_claims_includes_concurrent_claims"
+LATE_LIMITS = "tests/functional/test_quotas.py"
 STORED_REFUSALS = "tests/functional/test_ledger.py::test_a_repeated_request_gets_the_same_refusal[sqlite]"
 STORED_REQUEST_KEYS = "tests/functional/test_ledger.py::test_request_keys_outlive_their_volume_for_a_week[sqlite]"
 
@@ -134,6 +135,20 @@ MUTATIONS = (
         "return request.size_gb if placement.provisioning is Provisioning.THICK else min(request.size_gb, copied_gb)",
         "return min(request.size_gb, copied_gb)",
         (BOOKINGS,),
+    ),
+    Mutation(
+        "A booking requires the limits of its decision.",
+        "scheduler/decisions/placer.py",
+        "            reservations.require_same_limits(session, self.quotas, held, wanted)\n",
+        "            pass\n",
+        (LATE_LIMITS,),
+    ),
+    Mutation(
+        "A limit is set after the bookings that were decided without it.",
+        "quotas/limits.py",
+        "    session.execute(_LOCK_BACKENDS)\n",
+        "    pass\n",
+        (LATE_LIMITS,),
     ),
     Mutation(
         "A scheduler locks and reads the changed pools after a failed booking.",

@@ -155,7 +155,7 @@ class Placer:
         known = request_keys.find(session, [key for item in work if (key := key_of(item))])
         lookup = resolution.read_references(session, by_volume(work))
         # In the one order: quotas before backends and pools.
-        held = None
+        held, wanted = None, []
         if limits.has_volume_limits(session, self.quotas.defaults):
             new = [item for item in work if key_of(item) not in known]
             wanted = [demand for item in new for demand in quota_demands.of_request(item, lookup)]
@@ -189,6 +189,8 @@ class Placer:
         booked = bookings.book(
             session, plan.bookings, plan.keys, self._hosts.calculation, generation, seen, plan.hint_targets, others
         )
+        if plan.bookings:
+            reservations.require_same_limits(session, self.quotas, held, wanted)
         # Pools that were locked before the decision have not changed since.
         if locked is None and plan.doubtful and self._cache_refresh.has_outgrown(session, booked):
             # While the booking waited there came more room than the decision saw: a refused request may fit beside the

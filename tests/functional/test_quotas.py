@@ -5,6 +5,7 @@ import random
 import uuid
 from collections.abc import Iterator
 from concurrent import futures
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
@@ -16,6 +17,7 @@ from tests.unit.quotas.test_reservations import Game
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types, volume_usage, volumes
+from tonnage.ledger.claims import bookings
 from tonnage.ledger.db import database
 from tonnage.quotas import limits, reservations, usage_audit
 from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
@@ -168,3 +170,68 @@ def test_random_requests_get_the_same_answers_on_every_database(engine: sa.Engin
     assert usage_audit.check(world.database).drift == []
     assert usage_audit.sync(world.database).drift == []
     assert usage_audit.check(world.database).findings == []
+
+
+class Latecomer:
+    """A limit that is set, and a request that uses it, while another scheduler books without a limit."""
+
+    def __init__(self, engine: sa.Engine, schedulers: list[SchedulerManager]) -> None:
+        self._engine, self._scheduler = engine, schedulers[1]
+        self._thread = futures.ThreadPoolExecutor(1)
+        self.answer: futures.Future[Answer] | None = None
+
+    def come(self) -> "futures.Future[Answer]":
+        """Begin to set the limit, and place a volume of 5 GiB after it."""
+        self.answer = self._thread.submit(self._come)
+        return self.answer
+
+    def _come(self) -> Answer:
+        limit(self._engine, "late", 10)
+        return self._scheduler.place(create("late", 5))
+
+
+#: SQLite runs one transaction at a time.
+@pytest.mark.parametrize("database_url", ["postgresql", "mariadb"], indirect=True)
+@pytest.mark.parametrize("source", ["counters"], indirect=True)
+@pytest.mark.parametrize("others", [False, True])
+def test_a_limit_that_is_set_before_a_booking_applies_to_it(
+    engine: sa.Engine, schedulers: list[SchedulerManager], others: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if others:
+        limit(engine, "another", 1)
+    latecomer, book = Latecomer(engine, schedulers), bookings.book
+
+    def book_late(*args: Any, **kwargs: Any) -> Any:
+        if latecomer.answer is None:
+            assert latecomer.come().result(60).pool is not None
+        return book(*args, **kwargs)
+
+    monkeypatch.setattr(bookings, "book", book_late)
+    answer = schedulers[0].place(create("late", 8))
+    assert answer.refusal is not None
+    assert answer.refusal.excess is not None
+    assert used(engine, "late") == 5
+
+
+@pytest.mark.parametrize("database_url", ["postgresql", "mariadb"], indirect=True)
+@pytest.mark.parametrize("source", ["counters"], indirect=True)
+@pytest.mark.parametrize("others", [False, True])
+def test_a_limit_that_is_set_during_a_booking_counts_it(
+    engine: sa.Engine, schedulers: list[SchedulerManager], others: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if others:
+        limit(engine, "another", 1)
+    latecomer, check = Latecomer(engine, schedulers), reservations.require_same_limits
+
+    def check_early(*args: Any, **kwargs: Any) -> None:
+        check(*args, **kwargs)
+        if latecomer.answer is None:
+            futures.wait([latecomer.come()], timeout=0.5)
+
+    monkeypatch.setattr(reservations, "require_same_limits", check_early)
+    assert schedulers[0].place(create("late", 8)).pool is not None
+    assert latecomer.answer is not None
+    refusal = latecomer.answer.result(60).refusal
+    assert refusal is not None
+    assert refusal.excess is not None
+    assert used(engine, "late") == 8
