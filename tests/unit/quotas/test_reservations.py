@@ -234,15 +234,16 @@ def statements(world: World, work: Callable[[], object]) -> list[str]:
 
 def test_without_limits_only_the_limits_are_read() -> None:
     world = limited()
-    assert statements(world, lambda: world.create(1, 2, 3)) == ["SELECT"]
+    # Before the decision, and again when the bookings have locked their backends.
+    assert statements(world, lambda: world.create(1, 2, 3)) == ["SELECT", "SELECT"]
     assert world.rows("SELECT COUNT(*) FROM quota_usages") == [(0,)]
 
 
 def test_a_batch_of_requests_needs_one_update() -> None:
     world = limited(gigabytes=100)
     world.create(1)
-    # Whether there is any limit, the limits, the counters, and these again with more in them.
-    assert statements(world, lambda: world.create(*[1] * 20)) == ["SELECT", "SELECT", "SELECT", "UPDATE"]
+    # Whether there is any limit, the limits, the counters, these again with more in them, and the limits again.
+    assert statements(world, lambda: world.create(*[1] * 20)) == ["SELECT", "SELECT", "SELECT", "UPDATE", "SELECT"]
 
 
 def test_a_quota_refusal_is_stored_as_the_answer_of_the_request() -> None:
