@@ -122,9 +122,11 @@ def test_processes_and_folder_are_removed_when_the_user_ends(
     request.getfixturevalue(f"{kind.__name__.lower()}_server")  # skips the test without the server
     code = (
         # Tests that a shell runs in the background ignore Ctrl-C.
-        "import signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+        "import signal\nimport time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"from tests import servers\nwith servers.{kind.__name__}() as server:\n"
-        "    print(*[process.pid for process in server._processes], server.folder, flush=True)\n    signal.pause()\n"
+        "    print(*[process.pid for process in server._processes], server.folder, flush=True)\n"
+        # A signal just before signal.pause() would be noticed after it only.
+        "    while True:\n        time.sleep(0.1)\n"
     )
     command = [sys.executable, "-c", code]
     user = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
