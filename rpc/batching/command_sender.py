@@ -19,6 +19,10 @@ LOG = logging.getLogger(__name__)
 #: Largest number of commands in one message.
 _MAX_BATCH = 64
 
+#: Seconds of rest for each command but one that was sent in a turn, and the longest rest.
+_REST = 0.005
+_LONGEST_REST = 0.25
+
 
 class AgentClient:
     """Casts to the agent of one backend, ``host@backend``. Nothing is answered; agents send what they have to say.
@@ -94,22 +98,27 @@ class _Batch:
 class CommandSender:
     """Sends the messages for each backend together, the commands of a backend in their order.
 
-    A message is sent as soon as the thread is free. Messages that arrive while the thread sends others gather, and all
-    that wait for the same backend leave in its next turn.
+    The thread sends all messages that wait, one for each backend, and then rests ``rest`` seconds for each command
+    but one that it has sent, at most ``longest_rest`` seconds: a message costs more at both ends and at the broker
+    than the commands in it. A full message ends the rest. A lone command is sent at once, and so is the next one.
 
     Messages that cannot be sent are dropped, so that the queues do not grow while the bus is away. The owner of the
     commands is told on the sender's thread.
     """
 
-    def __init__(self, agents: AgentClient) -> None:
+    def __init__(self, agents: AgentClient, rest: float = _REST, longest_rest: float = _LONGEST_REST) -> None:
         self._agents = agents
         self._owner: CommandOwner
+        self._rest, self._longest_rest = rest, longest_rest
         # Guards the fields below; notified when a batch has been sent.
         self._changed = threading.Condition()
         # In the order of the backends' turns.
         self._queues: dict[str, _Queue] = {}
+        # The end of the rest.
+        self._due = 0.0
         self._sending = False
-        self._worker = Worker("command-sender", self._send_all)
+        self._closing = False
+        self._worker = Worker("command-sender", self._take_turn)
 
     def start(self, owner: CommandOwner) -> None:
         """Start the thread; messages that were queued before are sent now."""
@@ -122,6 +131,9 @@ class CommandSender:
         Schedulers send the commands that are left again when their leases end.
         """
         deadline = time.monotonic() + timeout
+        with self._changed:
+            self._closing = True
+        self._worker.wake()
         if self._worker.alive:
             self.wait_idle(timeout)
         self._worker.stop(max(0.0, deadline - time.monotonic()))
@@ -134,7 +146,10 @@ class CommandSender:
     def run(self, backend: str, command: Command) -> None:
         """Queue a command."""
         with self._changed:
-            self._queue(backend).commands.append(command)
+            waiting = self._queue(backend).commands
+            waiting.append(command)
+            if len(waiting) == _MAX_BATCH:
+                self._worker.wake()
 
     def report_now(self, backend: str) -> None:
         """Queue a request for a report."""
@@ -165,9 +180,25 @@ class CommandSender:
             self._worker.wake()
         return queue
 
-    def _send_all(self) -> None:
-        """Send messages, one backend after another, until none wait."""
+    def _take_turn(self) -> float | None:
+        """Send all messages that wait, unless the thread rests; return the seconds until the rest ends."""
+        rest = self._remaining_rest()
+        if rest <= 0.0:
+            rest = min(self._longest_rest, self._rest * (self._send_all() - 1))
+            with self._changed:
+                self._due = time.monotonic() + rest
+        return rest if rest > 0.0 else None
+
+    def _remaining_rest(self) -> float:
+        with self._changed:
+            ends = self._closing or any(len(queue.commands) >= _MAX_BATCH for queue in self._queues.values())
+            return 0.0 if ends else self._due - time.monotonic()
+
+    def _send_all(self) -> int:
+        """Send messages, one backend after another, until none wait; return the number of commands in them."""
+        number = 0
         while (batch := self._next_batch()) is not None:
+            number += len(batch.commands)
             lost: list[str] = []
             try:
                 self._send(batch)
@@ -182,6 +213,7 @@ class CommandSender:
             with self._changed:
                 self._sending = False
                 self._changed.notify_all()
+        return number
 
     def _next_batch(self) -> _Batch | None:
         """Return the messages to the backend whose turn it is, None if none wait."""

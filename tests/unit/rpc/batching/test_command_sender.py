@@ -106,6 +106,30 @@ def test_each_command_is_sent_at_once_while_the_sender_is_free(sender: CommandSe
     assert agents.sent == [("h@a", [f"c{number}"]) for number in range(20)]
 
 
+def test_after_several_commands_others_wait_unless_a_message_is_full_or_the_sender_stops(
+    agents: Agents, owner: Owner
+) -> None:
+    sender = CommandSender(agents, rest=1800, longest_rest=3600)
+    for number in range(2):
+        sender.run("h@a", command(f"c{number}", "v"))
+    sender.start(owner)
+    assert sender.wait_idle(TIMEOUT)
+    for number in range(2, 5):
+        sender.run("h@b", command(f"c{number}", "v"))
+    assert not sender.wait_idle(0.2)
+    for number in range(5, 69):
+        sender.run("h@a", command(f"c{number}", "v"))
+    assert sender.wait_idle(TIMEOUT)
+    sender.run("h@b", command("c69", "v"))
+    sender.stop(TIMEOUT)
+    assert sorted((backend, len(claims)) for backend, claims in agents.sent) == [
+        ("h@a", 2),
+        ("h@a", 64),
+        ("h@b", 1),
+        ("h@b", 3),
+    ]
+
+
 def test_messages_from_before_the_start_are_sent_together(agents: Agents, owner: Owner) -> None:
     sender = CommandSender(agents)
     for number in range(67):
