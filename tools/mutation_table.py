@@ -620,6 +620,13 @@ MUTATIONS = (
         (POOL_COUNTERS,),
     ),
     Mutation(
+        "A copy that a failed migration found counts until a report has it.",
+        "ledger/claims/operation_outcomes.py",
+        "clean=ending.clean and ending.size_gb == 0",
+        "clean=ending.clean",
+        (POOL_COUNTERS,),
+    ),
+    Mutation(
         "The source of a migration stays counted until its purge ends.",
         "ledger/claims/operation_outcomes.py",
         "        work.purge(claim, claim.source_pool_id)\n",

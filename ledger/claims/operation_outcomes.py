@@ -7,6 +7,7 @@ Their effects on claims and counters are in :mod:`tonnage.ledger.claims.settleme
 import math
 import uuid
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -170,7 +171,8 @@ def _migrated(work: Settlement, claim: models.Claim, volume: models.Volume | Non
     if copy_exists:
         work.confirm(claim, ending)
     else:
-        work.release(claim, ending)
+        # A copy from before the operation may not be in any report yet: it counts as in flight until it is.
+        work.release(claim, replace(ending, clean=ending.clean and ending.size_gb == 0))
     if volume is None or not moving:
         if copy_exists:
             work.purge(claim, claim.pool_id)

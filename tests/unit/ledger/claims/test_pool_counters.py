@@ -332,6 +332,21 @@ def test_the_source_of_a_migration_stays_counted_until_its_copy_is_purged() -> N
     checks.check_at_rest(bench.world, (), (), {})
 
 
+def test_a_copy_that_a_failed_migration_found_counts_until_a_report_has_it() -> None:
+    """The agent that made it was killed. The failure of the next agent's attempt is clean, as it made nothing."""
+    bench = Bench(*(StoragePool(Storage(None, 40), 1.0, thin=True, thick=False) for _ in range(2)))
+    volume = bench.place(5)
+    bench.world.settle()
+    [(first,)] = bench.world.rows("SELECT p.name FROM volumes v JOIN pools p ON p.id = v.pool_id")
+    target = 1 - int(first[4])
+    [answer] = bench.world.place(bench.scheduler, Move(MigrateVolume(request_id="req-m", volume_id=volume)))
+    assert answer.pool is not None
+    bench.deliver(replace(bench.work(target), ok=False, clean=True, message="there is a copy already"))
+    assert bench.counters(target)[:2] == (0, 5)
+    bench.report(target)
+    assert bench.counters(target)[:2] == (0, 0)
+
+
 def test_a_pool_that_joins_a_storage_counts_the_claims_its_figures_lack() -> None:
     array = Storage("array", 40)
     pools = {f"host{number}@b#p": StoragePool(array, 2.0, thin=False, thick=True) for number in range(2)}
