@@ -19,9 +19,10 @@ from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
-#: Number of calls in flight at a time, counting a call that lasts longer than these seconds: its scheduler may be gone,
-#: and another one takes new outcomes meanwhile.
+#: Largest number of calls in flight.
 _WORKERS = 2
+
+#: Seconds without an answer after which a second call may begin: the scheduler of the first one may be gone.
 _PATIENCE = 1.0
 
 #: Largest number of outcomes in one call.

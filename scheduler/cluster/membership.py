@@ -38,9 +38,8 @@ class Membership:
     """The schedulers that share a ledger, as one of them sees them. ``interval`` is the seconds between heartbeats.
 
     The rules, the default ratio and the calculation, are the same for all; ``generation`` is theirs in the ledger.
-    ``scheduler_count`` is the number of schedulers, this one included. ``alone`` tells whether there is no other
-    scheduler; it is false before the first :meth:`refresh`. ``listening`` has to be set once this scheduler receives
-    reports: the silence of backends counts only while a scheduler does.
+    ``alone`` tells whether there is no other scheduler; it is false before the first :meth:`refresh`. ``listening`` has
+    to be set once this scheduler receives reports: the silence of backends counts only while a scheduler does.
     """
 
     def __init__(self, settings: Settings, database: Database, interval: float) -> None:
@@ -49,7 +48,6 @@ class Membership:
         self._interval = interval
         self._in_turn: frozenset[str] = frozenset({settings.host})
         self.generation = 0
-        self.scheduler_count = 1
         self.alone = False
         self.listening = False
 
@@ -127,7 +125,6 @@ class Membership:
         others = [row for row in schedulers if row.host != self._settings.host]
         self.alone = not any(row.up(_GONE) for row in others)
         there = {row.host for row in others if row.up(_MISSED * self._interval)} | {self._settings.host}
-        self.scheduler_count = len(there)
         # A disabled scheduler has no turns, unless all are disabled.
         enabled = {row.host for row in schedulers if row.enabled and row.host in there}
         self._in_turn = frozenset(enabled or there)
