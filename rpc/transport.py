@@ -5,7 +5,9 @@ Between processes that is RabbitMQ (``transport_url = rabbit://...``), within on
 transport holds connections and threads: make it after the last fork.
 """
 
+import contextlib
 import logging
+from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias, TypeVar
 
 import oslo_messaging
@@ -35,6 +37,10 @@ TOPIC_NOBODY = "tonnage-nobody"
 #: Number of attempts to restore a lost connection to the bus before the sender gets an error, which takes some seconds
 #: with the pauses of oslo.messaging. Its own default is to try forever.
 CONNECTION_RETRIES = 2
+
+#: Number of messages that the bus sends to a server before the first of them is acknowledged: a server that has frozen
+#: keeps no more than these. oslo.messaging's own default is no limit.
+_PREFETCH = 8
 
 #: The form of ``transport_url``.
 _ADDRESS = (
@@ -91,11 +97,43 @@ class PatientTransport(oslo_transport.RPCTransport):  # type: ignore[misc]
     def _listen(self, target: Any, batch_size: Any, batch_timeout: Any) -> Any:
         """Raises :class:`~tonnage.capacity.errors.Unavailable` if the bus refuses; it waits for a bus that is away."""
         try:
-            return super()._listen(target, batch_size, batch_timeout)
+            return _Listener(super()._listen(target, batch_size, batch_timeout))
         except FAILURES as error:
             raise errors.Unavailable(
                 f"the message bus lets nobody listen to {target.topic}: {describe_failure(error)}"
             ) from None
+
+
+class _Listener:
+    """A listener of oslo.messaging that loses no message when it stops.
+
+    oslo.messaging deletes its fanout queue while the broker still sends messages of the other queues. It acknowledges
+    the messages that arrive meanwhile and drops them. So :meth:`stop` cancels the consumers first.
+    """
+
+    def __init__(self, listener: Any) -> None:
+        self._listener = listener
+        self._handle: Callable[[Any], None]
+
+    def start(self, on_incoming_callback: Callable[[Any], None]) -> None:
+        """Handle messages from now on."""
+        self._handle = on_incoming_callback
+        self._listener.start(on_incoming_callback)
+
+    def stop(self) -> None:
+        """Handle the messages that have arrived, and leave all others to other servers."""
+        self._listener.stop()
+        poller = self._listener._poll_style_listener
+        connection = poller.conn.connection
+        with contextlib.suppress(*connection.connection.recoverable_connection_errors):
+            for consumer, tag in connection._consumers.items():
+                consumer.cancel(tag)
+        while messages := poller.poll(batch_size=1):
+            self._handle(messages)
+
+    def cleanup(self) -> None:
+        """Close the connection, after the last message has been handled."""
+        self._listener.cleanup()
 
 
 Transport: TypeAlias = PatientTransport
@@ -115,6 +153,7 @@ def create(conf: cfg.ConfigOpts) -> Transport:
     except ValueError:
         # Its text may be a part of the password.
         raise errors.ConfigurationError(f"[DEFAULT] transport_url is no address: {_ADDRESS}") from None
+    conf.set_default("rabbit_qos_prefetch_count", _PREFETCH, group="oslo_messaging_rabbit")
     if _is_local(conf):
         # Nothing has to be kept alive within a process, and each connection would warn that it cannot.
         conf.set_default("heartbeat_timeout_threshold", 0, group="oslo_messaging_rabbit")
@@ -160,34 +199,57 @@ def server(transport: Transport, topic: str, name: str, endpoint: object) -> Ser
 class Peer:
     """Sends messages to the servers of one topic."""
 
-    def __init__(self, transport: Transport, topic: str, name: str) -> None:
-        """``name`` is the name of the server in errors."""
+    def __init__(self, transport: Transport, topic: str, name: str, patience: float | None = None) -> None:
+        """``name`` is the name of the server in errors.
+
+        A call that is not answered within ``patience`` seconds is sent again, so that another server can answer it, and
+        once more after twice that time, and so on. Its methods must take effect only once.
+        """
         self._name = name
+        self._patience = patience
         self._conf = transport.conf
         self._client = oslo_messaging.get_rpc_client(
             transport, oslo_messaging.Target(topic=topic, version=VERSION), retry=CONNECTION_RETRIES
         )
 
-    def call(self, method: str, message: object, kind: type[T], timeout: float | None = None) -> T:
+    def call(
+        self, method: str, message: object, kind: type[T], timeout: float | None = None, *, once: bool = False
+    ) -> T:
         """Send a message to any server and return its answer, a message of that ``kind``.
 
-        Raises what the server raised, or :class:`~tonnage.capacity.errors.Unavailable` if no server answers within
-        ``timeout`` seconds (unless given, ``rpc_response_timeout``), the bus cannot be reached, or the server
+        With ``once`` the message is not sent again, for methods that may take long.
+
+        Raises the error that the server raised, or :class:`~tonnage.capacity.errors.Unavailable` if no server answers
+        within ``timeout`` seconds (unless given, ``rpc_response_timeout``), the bus cannot be reached, or the server
         failed or speaks another version.
         """
-        client = self._client.prepare(timeout=timeout)
+        packed = serialization.pack(message)
         try:
-            answer = client.call({}, method, message=serialization.pack(message))
-        except oslo_messaging.MessagingTimeout:
-            raise errors.Unavailable(
-                f"no {self._name} answered {method} within "
-                + (f"{timeout:g} s" if timeout else f"rpc_response_timeout = {self._conf.rpc_response_timeout} s")
-            ) from None
+            for seconds in self._attempts(timeout or self._conf.rpc_response_timeout, once):
+                try:
+                    answer = self._client.prepare(timeout=seconds).call({}, method, message=packed)
+                    break
+                except oslo_messaging.MessagingTimeout:
+                    LOG.info("No %s has answered %s within %g s", self._name, method, seconds)
+            else:
+                raise errors.Unavailable(
+                    f"no {self._name} answered {method} within "
+                    + (f"{timeout:g} s" if timeout else f"rpc_response_timeout = {self._conf.rpc_response_timeout} s")
+                )
         except oslo_messaging.RemoteError as error:
             raise errors.Unavailable(f"the {self._name} could not take {method}: {error.exc_type}") from None
         except FAILURES as error:
             raise self._unreachable(method, error) from None
         return serialization.result(answer, kind)
+
+    def _attempts(self, timeout: float, once: bool) -> Iterator[float]:
+        """Yield the seconds to wait for an answer after each attempt; their sum is ``timeout``."""
+        patience = timeout if once or self._patience is None else self._patience
+        while timeout > patience:
+            yield patience
+            timeout -= patience
+            patience *= 2
+        yield timeout
 
     def cast(self, method: str, message: object | None = None, **target: Any) -> None:
         """Send a message without waiting; ``target`` is ``server=name`` or ``fanout=True``.

@@ -44,11 +44,12 @@ class BackendWorker(workers.Worker):
             self._agent = agent = builder.build_one(self._conf, transport, self._section)
             agent.start()
         LOG.info("Backend %s is being served", agent.backend)
+        self.started = True
         agent.wait()
         if agent.failure is not None:
             raise errors.Conflict(agent.failure)
 
-    def terminate(self) -> None:
+    def end(self) -> None:
         """Stop the agent gracefully."""
         with self._lock:
             self._ending = True

@@ -35,13 +35,14 @@ class PublisherWorker(workers.Worker):
         self._ending = threading.Event()
 
     def serve(self) -> None:
-        """Import and publish periodically until :meth:`terminate` is called. Published objects stay."""
+        """Import and publish periodically until :meth:`end` is called. Published objects stay."""
         options, failure_log = self._conf.kubernetes, FailureLog(LOG)
         with contextlib.ExitStack() as cleanup:
             ledger = database.connect(self._conf)
             cleanup.callback(ledger.close)
             publish = _publisher(options, ledger, cleanup) if options.publisher_namespace else None
             importer = agent_import.AgentImporter(ledger, options.publisher_lifetime)
+            self.started = True
             while not self._ending.is_set():
                 try:
                     if imported := importer.import_reports():
@@ -54,7 +55,7 @@ class PublisherWorker(workers.Worker):
                     failure_log.recovered("Figures are exchanged again")
                 self._ending.wait(options.publisher_interval)
 
-    def terminate(self) -> None:
+    def end(self) -> None:
         """Stop after the current round."""
         self._ending.set()
 

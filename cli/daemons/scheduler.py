@@ -39,7 +39,7 @@ class SchedulerWorker(workers.Worker):
         self._signals: queue.SimpleQueue[_Signal] = queue.SimpleQueue()
 
     def serve(self) -> None:
-        """Schedule until :meth:`terminate` is called, then finish the accepted requests."""
+        """Schedule until :meth:`end` is called, then finish the accepted requests."""
         with contextlib.ExitStack() as cleanup:
             ledger = database.connect(self._conf)
             cleanup.callback(ledger.close)
@@ -50,11 +50,12 @@ class SchedulerWorker(workers.Worker):
             # Objects created so far are never garbage. Excluding them makes collections shorter.
             gc.freeze()
             cleanup.callback(scheduler.stop)
+            self.started = True
             while self._signals.get() is _Signal.RELOAD:
                 self._reloader.apply(scheduler)
 
-    def terminate(self) -> None:
-        """Stop gracefully."""
+    def end(self) -> None:
+        """Finish the accepted requests and leave the other schedulers."""
         self._signals.put(_Signal.END)
 
     def reload(self) -> None:

@@ -9,6 +9,7 @@ import multiprocessing
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -29,12 +30,18 @@ FATAL_STATUS = os.EX_CONFIG
 
 
 class Worker(cotyledon.Service):
-    """A worker process. Subclasses work in :meth:`serve` until :meth:`terminate` is called."""
+    """A worker process. Subclasses work in :meth:`serve` until :meth:`end` is called.
+
+    cotyledon ends the process as soon as :meth:`terminate` has returned. ``started`` is set by :meth:`serve` once it
+    has something to finish: a start may wait for an unreachable message bus and is not waited for.
+    """
 
     prog = "tonnage"
 
     def __init__(self, worker_id: types.WorkerId) -> None:
         super().__init__(worker_id)
+        self.started = False
+        self._ended = threading.Event()
         # Ctrl-C sends SIGINT to every process of a terminal. The parent sends SIGTERM to its workers instead.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -45,9 +52,21 @@ class Worker(cotyledon.Service):
                 self.serve()
         except SystemExit:
             sys.exit(FATAL_STATUS)
+        finally:
+            self._ended.set()
+
+    def terminate(self) -> None:
+        """Stop gracefully: return once :meth:`serve` has returned. cotyledon limits the time."""
+        self.end()
+        if self.started:
+            self._ended.wait()
 
     def serve(self) -> None:
         """Run the worker until its end. Raises TonnageError if it cannot run."""
+        raise NotImplementedError
+
+    def end(self) -> None:
+        """Let :meth:`serve` finish the accepted work and return."""
         raise NotImplementedError
 
 
