@@ -18,6 +18,10 @@ from tonnage.rpc.transport import TOPIC_SCHEDULER, Peer, Transport
 
 T = TypeVar("T")
 
+#: Seconds without an answer after which a call is sent again: its scheduler may have frozen, and another one answers.
+#: Each request has a key, by which it takes effect only once.
+_PATIENCE = 5.0
+
 #: Seconds to wait for the answer to a hello. It may be repeated at once; the bus drops one without a scheduler.
 _HELLO_SECONDS = 5.0
 
@@ -36,7 +40,7 @@ class SchedulerClient:
 
     def __init__(self, transport: Transport) -> None:
         self._conf = transport.conf
-        self._peer = Peer(transport, TOPIC_SCHEDULER, "scheduler")
+        self._peer = Peer(transport, TOPIC_SCHEDULER, "scheduler", _PATIENCE)
         self._batcher: CallBatcher[tuple[RequestKind, dict[str, Any]], dict[str, Any]] = CallBatcher(self._send)
         self._health = BusHealth(transport)
         self._all_pools = {factors: _AllPools(self._peer, factors) for factors in (False, True)}
@@ -145,7 +149,7 @@ class SchedulerClient:
 
     def explain(self, request: messages.CreateVolume) -> Explanation:
         """Return the explanation of the decision that the request would get now. Nothing is placed."""
-        return self._peer.call("explain", request, Explanation)
+        return self._peer.call("explain", request, Explanation, once=True)
 
     def what_if(self, question: messages.WhatIf) -> list[messages.Outlook]:
         """Return the simulated decisions on requests, with or without hypothetical changes. Nothing is placed.
@@ -153,14 +157,14 @@ class SchedulerClient:
         Raises :class:`~tonnage.capacity.errors.InvalidInput`, :class:`~tonnage.capacity.errors.NotFound` and
         :class:`~tonnage.capacity.errors.Conflict` for a request that cannot be decided.
         """
-        return self._peer.call("what_if", question, list[messages.Outlook])
+        return self._peer.call("what_if", question, list[messages.Outlook], once=True)
 
     def fit_nodes(self, query: FitQuery) -> FitAnswer:
         """Return the nodes of a cluster that have room for volumes together, and reasons for the other nodes.
 
         Nothing is claimed. Raises :class:`~tonnage.capacity.errors.InvalidInput` for invalid volumes.
         """
-        return self._peer.call("fit_nodes", query, FitAnswer)
+        return self._peer.call("fit_nodes", query, FitAnswer, once=True)
 
     def _send_batched(self, kind: RequestKind, request: object, answer: type[T], *, alone: bool = False) -> T:
         """Send a request in a batch with those of other threads, or ``alone``; return its answer of that type."""

@@ -34,9 +34,11 @@ OPTIONS = [
         secret=True,
         help="SQLAlchemy URL of the ledger's database: sqlite:////var/lib/tonnage/tonnage.sqlite for one machine, "
         "postgresql+psycopg://... or mysql+pymysql://... for several schedulers. A PostgreSQL server whose host has "
-        "lost its power is given up within 20 seconds, unless the URL has keepalives and tcp_user_timeout of its own; "
-        "PyMySQL waits for one as long as the operating system does (net.ipv4.tcp_keepalive_time), or for read_timeout "
-        "in the URL, which must then be longer than any statement takes, those of 'tonnage-manage db sync' included.",
+        "lost its power is given up within 20 seconds, unless the URL has keepalives and tcp_user_timeout of its own. "
+        "Of several hosts in the URL, the one that takes writes is used, unless it has target_session_attrs of its "
+        "own. PyMySQL waits for a server that has lost its power as long as the operating system does "
+        "(net.ipv4.tcp_keepalive_time), or for read_timeout in the URL, which must then be longer than any statement "
+        "takes, those of 'tonnage-manage db sync' included.",
     ),
     cfg.IntOpt("max_pool_size", default=5, min=1, help="Connections that each process keeps open."),
     cfg.IntOpt(
@@ -69,6 +71,21 @@ OPTIONS = [
         "not even refuse is waited for 5 seconds more, or for connect_timeout, a parameter of the URL in connection.",
     ),
     cfg.IntOpt("sqlite_busy_timeout", default=60, min=1, help="Seconds that an SQLite transaction waits for its turn."),
+    cfg.IntOpt(
+        "lock_timeout",
+        default=5,
+        min=1,
+        help="Seconds that a statement waits for the locks of another transaction. After that its own transaction is "
+        "rolled back and run again. For PostgreSQL and MariaDB.",
+    ),
+    cfg.IntOpt(
+        "idle_transaction_timeout",
+        default=10,
+        min=1,
+        help="Seconds after which the server ends a transaction whose process sends nothing: a process that has "
+        "frozen, or whose host has lost its power, would hold its locks for hours. For PostgreSQL and MariaDB; MySQL "
+        "has no such limit.",
+    ),
 ]
 
 _MAY_BE_COMMITTED = "tonnage_may_be_committed"
@@ -161,6 +178,7 @@ class Database:
                 return self._retry.copy(stop=attempts.is_last)(attempt)
             except Exception as error:
                 if db_errors.is_away(error):
+                    self._drop_read_only(error)
                     # A single failure may come from a pooled connection that a restart of the server has closed.
                     sure = attempts.failures > 1 or not self._max_retries
                     (self.connectivity.record_loss if sure else self.connectivity.record_failure)(error)
@@ -216,9 +234,15 @@ class Database:
                 raise
             raise unavailable from error
 
+    def _drop_read_only(self, error: BaseException) -> None:
+        """Close the connections to a server that takes no writes any more: another one may take them now."""
+        if db_errors.is_read_only(error):
+            self.engine.dispose()
+
     def _note_retry(self, state: tenacity.RetryCallState) -> None:
         error = _error_of(state)
         if error is not None and db_errors.is_away(error):
+            self._drop_read_only(error)
             self.connectivity.record_failure(error)
         else:
             LOG.debug("Retrying a transaction: %s", "" if error is None else db_errors.first_line(error))
@@ -230,7 +254,7 @@ class Database:
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
         session = orm.Session(engine, expire_on_commit=False)
         try:
-            session.execute(sa.select(1))
+            dialects.require_writable(session.connection())
         except Exception:
             session.close()
             raise
@@ -244,6 +268,7 @@ class Database:
         try:
             return self._open_session(snapshot)
         except Exception as error:
+            self._drop_read_only(error)
             if self.connectivity.lost or not db_errors.is_away(error):
                 raise
         # The failure may come from a connection that a restart has closed; by now the pool has dropped those.
@@ -319,7 +344,7 @@ def connect(conf: Any, *, create: bool = False) -> Database:
         max_overflow=options.max_overflow,
         pool_timeout=options.pool_timeout,
         pool_recycle=options.connection_recycle_time,
-        busy_timeout=options.sqlite_busy_timeout,
+        timeouts=dialects.Timeouts(options.lock_timeout, options.idle_transaction_timeout, options.sqlite_busy_timeout),
     )
     if file := _sqlite_file(engine.url):
         if create:
@@ -329,8 +354,8 @@ def connect(conf: Any, *, create: bool = False) -> Database:
     return Database(engine, options.db_max_retries, options.db_retry_interval, options.db_max_retry_interval)
 
 
-def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
-    """Return an engine with the isolation that the ledger needs; ``busy_timeout`` is in seconds.
+def create_engine(url: str, timeouts: dialects.Timeouts = dialects.DEFAULT_TIMEOUTS, **pool: Any) -> sa.Engine:
+    """Return an engine with the isolation that the ledger needs.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a URL that cannot be used.
     """
@@ -346,9 +371,7 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
                     "ends with this one: it takes a file, sqlite:////folder/file"
                 )
             engine = sa.create_engine(parsed, **_JSON, **pool)
-            event.listen(
-                engine, "connect", lambda connection, record: dialects.prepare_sqlite(connection, busy_timeout)
-            )
+            prepare: Callable[..., None] = dialects.prepare_sqlite
             event.listen(engine, "begin", dialects.begin_sqlite)
         elif dialect in ("postgresql", "mysql", "mariadb"):
             is_pymysql = parsed.get_driver_name() == "pymysql"
@@ -356,6 +379,7 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
                 parsed = dialects.with_multi_statements(parsed)
             pool["connect_args"] = dialects.parameters(parsed)
             engine = sa.create_engine(parsed, isolation_level="READ COMMITTED", **_JSON, **pool)
+            prepare = dialects.prepare_postgresql if dialect == "postgresql" else dialects.prepare_mysql
             if is_pymysql:
                 event.listen(engine, "do_executemany", dialects.execute_batched)
         else:
@@ -378,6 +402,7 @@ def create_engine(url: str, busy_timeout: int = 60, **pool: Any) -> sa.Engine:
             "with what is special in user and password (such as '/' and '@') written as %2F, %40, and numbers where "
             "numbers are due"
         ) from None
+    event.listen(engine, "connect", lambda connection, record: prepare(connection, timeouts))
     exc_filters.register_engine(engine)
     return engine
 

@@ -15,8 +15,9 @@ from tonnage.capacity import errors
 
 LOG = logging.getLogger(__name__)
 
-#: Deadlocks, serialization failures and lock timeouts: SQLSTATEs of PostgreSQL, error numbers of MariaDB.
-_COLLISIONS = frozenset({"40001", "40P01", "55P03", 1213, 1205, 1020})
+#: Deadlocks, serialization failures, and timeouts of locks and statements: SQLSTATEs of PostgreSQL, error numbers of
+#: MariaDB.
+_COLLISIONS = frozenset({"40001", "40P01", "55P03", "57014", 1213, 1205, 1020})
 
 #: Part of SQLite's messages "database is locked" and "database table is locked", after its lock timeout.
 _SQLITE_LOCKED = "is locked"
@@ -25,8 +26,14 @@ _SQLITE_LOCKED = "is locked"
 _FULL = frozenset({"53300", 1040, 1203})
 _FULL_WORDS = ("too many clients", "too many connections", "remaining connection slots")
 
-#: The server is away, stopping or starting.
-_AWAY = frozenset({"57P01", "57P02", "57P03", 1053, 1927, 2002, 2003, 2006, 2013, 2055})
+#: The server takes no writes: it is a standby, or has become one, or is a Galera node without a cluster.
+_READ_ONLY = frozenset({"25006", 1290, 1836, 1047})
+
+#: The server has ended a session or transaction that was idle for too long, or does not know the end of a commit.
+_SESSION_ENDED = frozenset({"25P03", "57P05", "40003", 4031})
+
+#: The server is away, stopping or starting, or useless.
+_AWAY = _READ_ONLY | _SESSION_ENDED | {"57P01", "57P02", "57P03", 1053, 1927, 2002, 2003, 2006, 2013, 2055}
 
 #: Code of a psycopg error without a SQLSTATE: no server has answered, so there is no connection.
 _NO_CONNECTION = "no connection"
@@ -127,6 +134,11 @@ def is_away(error: BaseException) -> bool:
         code in _AWAY or (isinstance(code, str) and code.startswith("08")) or code == _NO_CONNECTION
         for code in _codes(error)
     )
+
+
+def is_read_only(error: BaseException) -> bool:
+    """Return True if the server answers but takes no writes."""
+    return any(code in _READ_ONLY for code in _codes(error))
 
 
 def _is_full(error: BaseException) -> bool:

@@ -3,6 +3,7 @@
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -19,12 +20,81 @@ _MAX_MESSAGE = 2**20
 
 #: Default parameters of the drivers; the URL overrides them. A host that has lost its power does not end its
 #: connections: libpq ends them when data stays unacknowledged (tcp_user_timeout, milliseconds), or when a silent peer
-#: does not answer probes (keepalives, seconds).
-_LIBPQ = {"tcp_user_timeout": 10_000, "keepalives_idle": 10, "keepalives_interval": 3, "keepalives_count": 3}
-_PARAMETERS: Mapping[str, Mapping[str, int]] = {"psycopg": _LIBPQ, "psycopg2": _LIBPQ, "pymysql": {}, "mysqldb": {}}
+#: does not answer probes (keepalives, seconds). It looks for a server that takes writes.
+_LIBPQ: Mapping[str, int | str] = {
+    "tcp_user_timeout": 10_000,
+    "keepalives_idle": 10,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+    "target_session_attrs": "read-write",
+}
+_PARAMETERS: Mapping[str, Mapping[str, int | str]] = {
+    "psycopg": _LIBPQ,
+    "psycopg2": _LIBPQ,
+    "pymysql": {},
+    "mysqldb": {},
+}
 
 
-def parameters(url: sa.URL) -> dict[str, int]:
+#: Queries that return a true value if the server takes no writes, by SQLAlchemy's name of the database.
+_READ_ONLY_QUERIES = {
+    "postgresql": sa.text("SELECT current_setting('transaction_read_only') = 'on'"),
+    "mysql": sa.text("SELECT CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF')"),
+    "mariadb": sa.text("SELECT CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF')"),
+    "sqlite": sa.text("SELECT 0"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Limits of a session, in seconds: see the options ``lock_timeout`` and ``idle_transaction_timeout``.
+
+    ``busy`` is the time that an SQLite transaction waits for its turn.
+    """
+
+    lock: int = 5
+    idle_transaction: int = 10
+    busy: int = 60
+
+
+DEFAULT_TIMEOUTS = Timeouts()
+
+
+class ReadOnlyServer(Exception):
+    """The database server takes no writes at present."""
+
+    sqlstate = "25006"
+
+
+def require_writable(connection: sa.Connection) -> None:
+    """Send a first query; raise :class:`ReadOnlyServer` if the server takes no writes."""
+    if connection.execute(_READ_ONLY_QUERIES[connection.dialect.name]).scalar():
+        raise ReadOnlyServer("the server takes no writes (read-only)")
+
+
+def prepare_postgresql(connection: Any, timeouts: Timeouts) -> None:
+    """Limit the times for which a session waits for locks, and holds them without a sign of life."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"SET lock_timeout = '{timeouts.lock:d}s'")
+        cursor.execute(f"SET idle_in_transaction_session_timeout = '{timeouts.idle_transaction:d}s'")
+    connection.commit()
+
+
+def prepare_mysql(connection: Any, timeouts: Timeouts) -> None:
+    """Do the same as :func:`prepare_postgresql`. MySQL has no limit for idle transactions, only MariaDB has.
+
+    Raises PyMySQL's OperationalError if the server takes no writes: an account with all privileges could write to it.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT VERSION() LIKE '%MariaDB%', CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF')")
+        is_mariadb, is_read_only = cursor.fetchone()
+        if is_read_only:
+            raise type(connection).OperationalError(1290, "the server takes no writes (read_only)")
+        idle = f", idle_transaction_timeout = {timeouts.idle_transaction:d}" if is_mariadb else ""
+        cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {timeouts.lock:d}{idle}")
+
+
+def parameters(url: sa.URL) -> dict[str, int | str]:
     """Return the default connection parameters for the driver that the URL names, without those that the URL sets."""
     defaults = _PARAMETERS.get(url.get_driver_name())
     if defaults is None:
@@ -33,12 +103,12 @@ def parameters(url: sa.URL) -> dict[str, int]:
     return {name: value for name, value in settings.items() if name not in url.query}
 
 
-def prepare_sqlite(connection: sqlite3.Connection, busy_timeout: int) -> None:
-    """Set up a connection; ``busy_timeout`` is in seconds."""
+def prepare_sqlite(connection: sqlite3.Connection, timeouts: Timeouts) -> None:
+    """Set up a connection."""
     # SQLAlchemy's begin event starts transactions, so the sqlite3 module must not start them itself.
     connection.isolation_level = None
     cursor = connection.cursor()
-    cursor.execute(f"PRAGMA busy_timeout = {int(busy_timeout) * 1000}")
+    cursor.execute(f"PRAGMA busy_timeout = {timeouts.busy:d}000")
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = FULL")
     cursor.execute("PRAGMA foreign_keys = ON")

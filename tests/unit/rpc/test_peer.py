@@ -2,6 +2,7 @@
 """What a client says when nobody answers."""
 
 import socket
+import threading
 from typing import Any
 
 import pytest
@@ -35,6 +36,40 @@ def test_a_bus_that_is_away_is_unavailable_and_blocks_no_caller() -> None:
                 client.get_pools(messages.PoolQuery())
             with pytest.raises(errors.Unavailable, match="the message bus did not take report for the scheduler: "):
                 client.report(messages.BackendReport(backend="h@b", epoch=1, seq=1, covers=1, pools=[]))
+
+
+class Deaf:
+    """A scheduler that has frozen after it has taken messages. ``taken`` has their number."""
+
+    def __init__(self) -> None:
+        self.taken = 0
+        self.thawed = threading.Event()
+
+    def get_pools(self, ctxt: Any, message: Any) -> Any:
+        self.taken += 1
+        self.thawed.wait(30)
+        return []
+
+    explain = get_pools
+
+
+def test_a_call_without_an_answer_is_sent_again() -> None:
+    with memory_bus.memory_transport(response_timeout=2) as bus:
+        deaf = Deaf()
+        server = transport.server(bus, transport.TOPIC_SCHEDULER, "frozen", deaf)
+        server.start()
+        peer = transport.Peer(bus, transport.TOPIC_SCHEDULER, "scheduler", patience=0.5)
+        try:
+            with pytest.raises(errors.Unavailable, match="no scheduler answered get_pools within rpc_response_timeout"):
+                peer.call("get_pools", messages.PoolQuery(), object)
+            assert deaf.taken == 3, "after 0.5 seconds, 1 more and 0.5 more"
+            with pytest.raises(errors.Unavailable, match="no scheduler answered explain within 1 s"):
+                peer.call("explain", messages.PoolQuery(), object, 1.0, once=True)
+            assert deaf.taken == 4
+        finally:
+            deaf.thawed.set()
+            server.stop()
+            server.wait()
 
 
 class Rubbish:

@@ -21,7 +21,7 @@ from tonnage.k8s.fit import capacity_claims
 from tonnage.k8s.fit.node_decision import Volume
 from tonnage.k8s.fit.node_queries import NodeClaim, NodeQueries
 from tonnage.ledger import models
-from tonnage.ledger.db import database
+from tonnage.ledger.db import database, dialects
 
 GI = 2**30
 NAME = "disk.example.com"
@@ -161,7 +161,7 @@ def shared(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[database.D
         url = f"sqlite:///{tmp_path}/ledger.sqlite"
     else:
         url = request.getfixturevalue(f"{request.param}_url")
-    engine = database.create_engine(url, busy_timeout=600, pool_size=20, max_overflow=40)
+    engine = database.create_engine(url, dialects.Timeouts(busy=600), pool_size=20, max_overflow=40)
     models.Base.metadata.create_all(engine)
     ledger = database.Database(engine)
     yield ledger

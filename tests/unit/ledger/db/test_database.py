@@ -92,7 +92,7 @@ def open_database(tmp_path: pathlib.Path) -> Iterator[Callable[[], database.Data
     with contextlib.ExitStack() as cleanup:
 
         def open_database() -> database.Database:
-            engine = database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}", busy_timeout=0)
+            engine = database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}", dialects.Timeouts(busy=0))
             made = database.Database(engine, max_retries=2)
             cleanup.callback(made.close)
             return made
