@@ -9,7 +9,7 @@ from typing import Any
 from oslo_config import cfg
 
 from tonnage.cli.commands import ledger_access, subcommands, tables
-from tonnage.ledger.repair import consistency_check, repairs
+from tonnage.ledger.repair import consistency_check, repairs, restore
 
 #: Exit status if there is drift, or drift is left. Status 1 means that the check was not possible, 2 a wrong command.
 DRIFT = 3
@@ -41,6 +41,12 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only show what would be changed")
     parser.add_argument("--json", action="store_true", help=subcommands.JSON)
     parser.set_defaults(run=_repair)
+    text = "cancel purges of volumes' copies, after an older state of the database was restored"
+    parser = subcommands.add(
+        actions, "restored", text, "Run it before the schedulers start: a copy may be the only one by now."
+    )
+    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
+    parser.set_defaults(run=_restored)
 
 
 def _check(conf: cfg.ConfigOpts) -> int:
@@ -77,6 +83,17 @@ def _repair(conf: cfg.ConfigOpts) -> int:
         print("Left, as only a person can decide it:")
         _table(done.left.drift)
     return status
+
+
+def _restored(conf: cfg.ConfigOpts) -> int:
+    cancelled = ledger_access.connect(conf).run(restore.cancel_purges)
+    tables.show(
+        ("pool", "volume"),
+        [(one.pool, one.volume_id) for one in cancelled],
+        as_json=conf.command.json,
+        empty="No copy of a volume was about to be purged",
+    )
+    return 0
 
 
 def _show(found: consistency_check.Checked) -> None:

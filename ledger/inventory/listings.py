@@ -189,7 +189,7 @@ def _compare(session: orm.Session, listing: _Listing) -> _Comparison:
         if place[0] in pools:
             comparison.add(place, _Difference(LOST, 0.0, float(settled[place])))
     for place in settled.keys() & listed_sizes.keys():
-        if math.ceil(listed_sizes[place] - _PRECISION_GB) != settled[place]:
+        if whole_size(listed_sizes[place]) != settled[place]:
             comparison.add(place, _Difference(SIZE, listed_sizes[place], float(settled[place])))
     # A copy that is only being managed or purged is counted by no claim, so it stays external.
     uncounted = claims.unsettled - claims.counted
@@ -272,18 +272,19 @@ def _claimed_elsewhere(session: orm.Session, pools: Mapping[int, Any], unclaimed
     """Return the places whose volume another pool on the same storage claims: a driver may list it in both pools.
 
     Only claims of existing volumes count: a claim without a volume is of a copy that was left there, for example by a
-    migration, and proves nothing about other pools.
+    migration, and proves nothing about other pools. A claim whose volume is lost in its pool does not count either.
     """
     storages = {pool_id: row.storage_id for pool_id, row in pools.items() if row.storage_id is not None}
     wanted = {storages[pool_id] for pool_id, _ in unclaimed if pool_id in storages}
     if not wanted:
         return set()
-    claim, pool, volume = models.Claim, models.Pool, models.Volume
+    claim, pool, volume, table = models.Claim, models.Pool, models.Volume, models.Discrepancy
+    lost = sa.exists().where(table.pool_id == claim.pool_id, table.volume_id == volume.id, table.kind == LOST)
     rows = session.execute(
         sa.select(pool.storage_id, claim.volume_id)
         .join(pool, pool.id == claim.pool_id)
         .join(volume, volume.id == claim.volume_id)
-        .where(pool.storage_id.in_(wanted), claim.state != pool_counters.RELEASED)
+        .where(pool.storage_id.in_(wanted), claim.state != pool_counters.RELEASED, ~lost)
         .distinct()
     )
     claimed = {(row[0], row[1]) for row in rows}
@@ -315,6 +316,11 @@ def _recorded_name(name: str) -> str:
 def _is_storable(name: str) -> bool:
     # MariaDB ignores trailing blanks in comparisons.
     return storable_text(name).rstrip() == name
+
+
+def whole_size(listed_gb: float) -> int:
+    """Return a size on the storage as the ledger has it, in whole GiB."""
+    return math.ceil(listed_gb - _PRECISION_GB)
 
 
 def _size(listed: float) -> float:

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Volumes and claims that contradict each other."""
 
-from collections.abc import Collection, Iterable, Iterator
+import itertools
+import operator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +52,49 @@ class Leak:
     state: str
     size_gb: int
     why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MisplacedVolume:
+    """A volume that the listings show in other pools, and not in its own.
+
+    ``target_id`` is the pool that has it, if it is only one, its size there is right and no operation on it is pending.
+    """
+
+    id: str
+    pool_id: int
+    listed_in: Sequence[int]
+    size_gb: int
+    listed_gb: float
+    target_id: int | None
+
+
+def misplaced(session: orm.Session, volume_id: str | None = None) -> Iterator[MisplacedVolume]:
+    """Yield the volumes that are lost in their pools and orphans in others; all of them, or the one with this id."""
+    volume, claim = models.Volume, models.Claim
+    missing, copy = orm.aliased(models.Discrepancy), orm.aliased(models.Discrepancy)
+    pending = sa.exists().where(claim.volume_id == volume.id, claim.state == pool_counters.PENDING)
+    statement = (
+        sa.select(volume.id, missing.pool_id, volume.size_gb, copy.pool_id, copy.listed_gb, pending)
+        .join(missing, sa.and_(missing.pool_id == volume.pool_id, missing.volume_id == volume.id))
+        .join(copy, sa.and_(copy.volume_id == volume.id, copy.pool_id != volume.pool_id))
+        .where(missing.kind == listings.LOST, copy.kind == listings.ORPHAN)
+        .order_by(volume.id, copy.pool_id)
+    )
+    if volume_id is not None:
+        statement = statement.where(volume.id == volume_id)
+    for _, group in itertools.groupby(session.execute(statement), key=operator.itemgetter(0)):
+        rows = list(group)
+        found, pool_id, size, target, listed, is_pending = rows[0]
+        adoptable = len(rows) == 1 and not is_pending and listings.whole_size(listed) == size
+        yield MisplacedVolume(
+            id=found,
+            pool_id=pool_id,
+            listed_in=[row[3] for row in rows],
+            size_gb=size,
+            listed_gb=listed,
+            target_id=target if adoptable else None,
+        )
 
 
 def odd_volumes(session: orm.Session, volume_ids: Collection[str] | None = None) -> Iterator[OddVolume]:

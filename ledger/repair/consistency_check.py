@@ -40,6 +40,8 @@ class Cause(enum.StrEnum):
     UNCLAIMED = "unclaimed_volume"
     #: A volume is in a transitional state without a pending claim.
     STUCK = "stuck_volume"
+    #: The last listings show a volume in another pool than the ledger.
+    MISPLACED = "misplaced"
     #: The ledger counts a volume that the last listing did not show.
     LOST = "lost"
     #: The last listing showed a volume with another size.
@@ -59,7 +61,15 @@ COUNTERS = frozenset({Cause.COUNTER, Cause.BACKEND_COUNTER, Cause.SHARED_COUNTER
 
 #: Causes that mean that the ledger is wrong, or that data is missing. An orphan counts as external capacity; it and the
 #: other causes only explain figures.
-DRIFT = COUNTERS | {Cause.LEAKED, Cause.VOLUME_SIZE, Cause.UNCLAIMED, Cause.STUCK, Cause.LOST, Cause.SIZE}
+DRIFT = COUNTERS | {
+    Cause.LEAKED,
+    Cause.VOLUME_SIZE,
+    Cause.UNCLAIMED,
+    Cause.STUCK,
+    Cause.MISPLACED,
+    Cause.LOST,
+    Cause.SIZE,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,16 +289,36 @@ def _listings(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
     places = {place for place in scope.listed if place[0] in scope.wanted}
     claims = claim_check.live_sizes(session, places)
     named = claim_check.named(session, places)
+    misplaced = {volume.id: volume for volume in claim_check.misplaced(session)}
     for place in sorted(places):
         row = scope.listed[place]
         # The difference may have been resolved since: then the next listing will not have it any more.
         unchanged = claims.get(place) == row.ledger_gb
         if row.kind == listings.ORPHAN and place not in named:
-            yield _listing_finding(scope, row, Cause.ORPHAN, "it is on the storage, and no claim names it")
+            owner = misplaced.get(row.volume_id)
+            text = "it is on the storage, and no claim names it" + (
+                "" if owner is None else f"; the ledger has this volume in {scope.name(owner.pool_id)}, where it is not"
+            )
+            yield _listing_finding(scope, row, Cause.ORPHAN, text)
+        elif row.kind == listings.LOST and unchanged and row.volume_id in misplaced:
+            yield _misplaced(scope, misplaced[row.volume_id])
         elif row.kind == listings.LOST and unchanged:
             yield _listing_finding(scope, row, Cause.LOST, "the ledger counts it, and it is not on the storage")
         elif row.kind == listings.SIZE and unchanged:
             yield _listing_finding(scope, row, Cause.SIZE, f"on the storage it has {row.listed_gb:g}")
+
+
+def _misplaced(scope: _Scope, volume: claim_check.MisplacedVolume) -> Finding:
+    pools = " and ".join(scope.name(pool_id) for pool_id in volume.listed_in)
+    return Finding(
+        cause=Cause.MISPLACED,
+        where=scope.name(volume.pool_id),
+        subject=volume.id,
+        ledger_gb=volume.size_gb,
+        found_gb=volume.listed_gb,
+        text=f"it is in {pools}, not here",
+        mended=volume.target_id is not None,
+    )
 
 
 def _listing_finding(scope: _Scope, row: models.Discrepancy, cause: Cause, text: str) -> Finding:

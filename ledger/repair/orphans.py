@@ -46,7 +46,8 @@ def purge(session: orm.Session, pool_name: str, name: str) -> str:
     """Order the purge of an orphan or of the copy of a leaked claim; return the claim that a scheduler has to send.
 
     Raises :class:`~tonnage.capacity.errors.NotFound` for an unknown pool or a name that is no orphan there, and
-    :class:`~tonnage.capacity.errors.Conflict` if it is a volume or an operation on it is pending.
+    :class:`~tonnage.capacity.errors.Conflict` if it has the id of a volume or an operation on it is pending. After an
+    older state of the ledger was restored, the copy in another pool may be the only one of the volume.
     """
     pool, claim, table = models.Pool, models.Claim, models.Discrepancy
     pool_id = session.scalar(sa.select(pool.id).where(pool.name == pool_name))
@@ -57,6 +58,13 @@ def purge(session: orm.Session, pool_name: str, name: str) -> str:
     volume = session.get(models.Volume, name) if len(name) <= models.LONGEST_ID else None
     if volume is not None and volume.pool_id == pool_id:
         raise errors.Conflict(f"{name} is a volume in {pool_name}: delete the volume")
+    if volume is not None:
+        where = session.scalar(sa.select(pool.name).where(pool.id == volume.pool_id)) or "no pool"
+        raise errors.Conflict(
+            f"{name} is a volume, which the ledger has in {where}; this may be its only copy: see "
+            "'tonnage-manage ledger check'. 'ledger repair' adopts it if it is missing there; delete it with the "
+            "storage's own tools if it is not"
+        )
     found = session.scalars(sa.select(table).where(table.pool_id == pool_id, table.volume_id == name)).one_or_none()
     leaked = {leak.claim_id for leak in claim_check.leaks(session, [pool_id]) if leak.volume_id == name}
     if not leaked and (found is None or found.kind != listings.ORPHAN):

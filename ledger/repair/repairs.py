@@ -16,7 +16,7 @@ from sqlalchemy import orm
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_usage
 from tonnage.ledger.claims import pool_counters
-from tonnage.ledger.db.database import Database
+from tonnage.ledger.db.database import Database, StaleRead
 from tonnage.ledger.inventory import listings
 from tonnage.ledger.repair import claim_check, consistency_check, counter_check
 
@@ -62,8 +62,10 @@ def repair(database: Database) -> Repaired:
 
     A repair never touches facts that only the storage can tell: lost volumes, orphans, pending operations.
     """
-    found = [one for one in consistency_check.check(database).findings if one.mended]
-    changes: list[Change] = []
+    mended = [one for one in consistency_check.check(database).findings if one.mended]
+    misplaced = [one for one in mended if one.cause is consistency_check.Cause.MISPLACED]
+    found = [one for one in mended if one.cause is not consistency_check.Cause.MISPLACED]
+    changes = [change for one in misplaced for change in _logged(database.run(_adopt, one.subject))]
     if found:
         places = {one.where for one in found}
         volumes = {one.subject for one in found if one.cause is consistency_check.Cause.VOLUME_SIZE}
@@ -71,18 +73,22 @@ def repair(database: Database) -> Repaired:
             by_backend = _pools(session, places)
         for backend_id, pool_ids in by_backend.items():
             for start in range(0, max(1, len(pool_ids)), _POOLS_PER_TRANSACTION):
-                corrected = database.run(_mend, backend_id, pool_ids[start : start + _POOLS_PER_TRANSACTION], volumes)
-                for change in corrected:
-                    LOG.warning(
-                        "Ledger repair: %s %s: %g -> %g (%s)",
-                        change.where,
-                        change.subject,
-                        change.before_gb,
-                        change.after_gb,
-                        change.cause,
-                    )
-                changes += corrected
+                chunk = pool_ids[start : start + _POOLS_PER_TRANSACTION]
+                changes += _logged(database.run(_mend, backend_id, chunk, volumes))
     return Repaired(changes, consistency_check.check(database))
+
+
+def _logged(changes: Sequence[Change]) -> Sequence[Change]:
+    for change in changes:
+        LOG.warning(
+            "Ledger repair: %s %s: %g -> %g (%s)",
+            change.where,
+            change.subject,
+            change.before_gb,
+            change.after_gb,
+            change.cause,
+        )
+    return changes
 
 
 def _pools(session: orm.Session, places: Collection[str]) -> dict[int, list[int]]:
@@ -103,16 +109,82 @@ def _pools(session: orm.Session, places: Collection[str]) -> dict[int, list[int]
 
 
 def _mend(session: orm.Session, backend_id: int, pool_ids: Sequence[int], volume_ids: Collection[str]) -> list[Change]:
-    pool, backend = models.Pool, models.Backend
+    backend = models.Backend
     if volume_ids:
         volume_usage.mark_owners_for_recount(session, volume_ids)
     session.execute(sa.select(backend.id).where(backend.id == backend_id).with_for_update()).all()
     locked = pool_counters.lock(session, pool_ids)
-    found = session.execute(sa.select(pool.id, pool.name).where(pool.id.in_(locked.backends.keys())))
-    names: dict[int, str] = {row[0]: row[1] for row in found}
-    changes: list[Change] = []
-    changes += _drop_leaks(session, pool_ids, names)
+    names = _names(session, locked)
+    changes = _drop_leaks(session, pool_ids, names)
     changes += _resize(session, volume_ids, set(pool_ids), names)
+    changes += _recount(session, locked, pool_ids, names)
+    return changes + _mend_backend(session, backend_id)
+
+
+def _adopt(session: orm.Session, volume_id: str) -> list[Change]:
+    """Move a volume and its claims, in the ledger, to the pool in which the last listings show it.
+
+    The reports of that pool contain it already.
+    """
+    claim, pool, table, volume = models.Claim, models.Pool, models.Discrepancy, models.Volume
+    found = next(claim_check.misplaced(session, volume_id), None)
+    if found is None or found.target_id is None:
+        return []
+    locked = pool_counters.lock(session, [found.pool_id, found.target_id])
+    row = session.get(volume, volume_id, with_for_update=True)
+    if row is None or list(claim_check.misplaced(session, volume_id)) != [found]:
+        raise StaleRead(f"volume {volume_id} has changed")
+    session.execute(
+        sa.update(claim)
+        .where(claim.volume_id == volume_id, claim.pool_id == found.pool_id, claim.state == pool_counters.CONFIRMED)
+        .values(
+            pool_id=found.target_id,
+            backend_id=locked.backends[found.target_id],
+            contained=True,
+            everywhere=True,
+            end_epoch=None,
+            end_tick=None,
+        )
+        .execution_options(synchronize_session=False)
+    )
+    target = session.get_one(pool, found.target_id)
+    row.pool_id = target.id
+    row.availability_zone = session.get_one(models.Backend, target.backend_id).availability_zone
+    session.execute(
+        sa.delete(table)
+        .where(table.volume_id == volume_id, table.pool_id.in_((found.pool_id, target.id)))
+        .execution_options(synchronize_session=False)
+    )
+    session.flush()
+    names = _names(session, locked)
+    changes = [
+        Change(
+            cause=consistency_check.Cause.MISPLACED,
+            where=names[target.id],
+            subject=volume_id,
+            before_gb=0,
+            after_gb=found.size_gb,
+        ),
+        *_recount(session, locked, [found.pool_id, target.id], names),
+    ]
+    for backend_id in sorted({locked.backends[found.pool_id], locked.backends[target.id]}):
+        changes += _mend_backend(session, backend_id)
+    return changes
+
+
+def _names(session: orm.Session, locked: pool_counters.LockedPools) -> dict[int, str]:
+    """Return the names of the locked pools by their ids."""
+    pool = models.Pool
+    rows = session.execute(sa.select(pool.id, pool.name).where(pool.id.in_(locked.backends.keys())))
+    return {row[0]: row[1] for row in rows}
+
+
+def _recount(
+    session: orm.Session, locked: pool_counters.LockedPools, pool_ids: Sequence[int], names: dict[int, str]
+) -> list[Change]:
+    """Make the counters of locked pools agree with their claims."""
+    pool = models.Pool
+    changes: list[Change] = []
     before = _counters(session, locked.backends.keys())
     for pool_id, size in counter_check.allocated(session, pool_ids).items():
         if before[pool_id][counter_check.ALLOCATED] != size:
@@ -149,7 +221,7 @@ def _mend(session: orm.Session, backend_id: int, pool_ids: Sequence[int], volume
             .values(generation=pool.generation + 1)
             .execution_options(synchronize_session=False)
         )
-    return changes + _mend_backend(session, backend_id)
+    return changes
 
 
 def _mend_backend(session: orm.Session, backend_id: int) -> list[Change]:

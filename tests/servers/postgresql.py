@@ -22,6 +22,12 @@ def _programs() -> pathlib.Path | None:
     return pathlib.Path(elsewhere).resolve().parent if elsewhere else None
 
 
+def program(name: str) -> pathlib.Path | None:
+    """Return a program of the newest installed version."""
+    folder = _programs()
+    return folder / name if folder else None
+
+
 class PostgreSQL(database.DatabaseServer):
     """PostgreSQL on a Unix socket. It refuses to run as root, so root runs it as another user.
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
-from tonnage.ledger.repair import consistency_check, orphans, repairs
+from tonnage.ledger.repair import consistency_check, orphans, repairs, restore
 from tonnage.rpc.messages import Answer, Verb
 
 POOL = f"{BACKEND}#p0"
@@ -229,6 +229,75 @@ def test_a_check_can_be_limited_to_a_pool_or_a_backend(world: World) -> None:
     for scope in ({"pool": "no#where"}, {"backend": "nobody@nowhere"}):
         with pytest.raises(errors.NotFound, match="could not be found"):
             consistency_check.check(world.database, **scope)
+
+
+def misplaced_volume(world: World, size_gb: int = 3) -> str:
+    """Move a volume of 3 GiB to pool p1 on the storage, as if an older state of the ledger had been restored."""
+    world.pools["p1"] = StoragePool(100, 2.0, thin=True, thick=False)
+    volume_id = listed_volume(world)
+    world.report()
+    [(name,)] = world.rows("SELECT p.name FROM volumes v JOIN pools p ON p.id = v.pool_id")
+    source, target = ("p0", "p1") if name == POOL else ("p1", "p0")
+    del world.pools[source].volumes[volume_id]
+    world.pools[target].volumes[volume_id] = (size_gb, Provisioning.THIN)
+    for _ in range(2):
+        record_listing(world)
+    return volume_id
+
+
+def test_a_volume_in_another_pool_is_adopted_there(world: World) -> None:
+    volume_id = misplaced_volume(world)
+    [finding] = consistency_check.check(world.database).drift
+    assert (finding.cause.value, finding.subject, finding.mended) == ("misplaced", volume_id, True)
+    done = repairs.repair(world.database)
+    assert ("misplaced", volume_id) in {(one.cause.value, one.subject) for one in done.changes}
+    assert done.left.drift == []
+    assert repairs.repair(world.database).changes == []
+    world.report()
+    record_listing(world)
+    assert consistency_check.check(world.database).drift == []
+    [(pool, allocated)] = world.rows(
+        "SELECT p.name, p.allocated_capacity_gb FROM volumes v JOIN pools p ON p.id = v.pool_id"
+    )
+    assert (pool, allocated) != (finding.where, 3)
+    assert allocated == 3
+    world.delete(volume_id)
+    world.settle()
+    assert [list(pool.volumes) for pool in world.pools.values()] == [[], []], "the delete reaches the new pool"
+    assert world.rows("SELECT SUM(allocated_capacity_gb), SUM(in_flight_gb) FROM pools") == [(0, 0)]
+
+
+def test_a_volume_in_another_pool_and_of_another_size_is_left(world: World) -> None:
+    volume_id = misplaced_volume(world, size_gb=4)
+    done = repairs.repair(world.database)
+    assert done.changes == []
+    assert summaries(done.left.drift) == [("misplaced", done.left.drift[0].where, volume_id)]
+
+
+def test_the_only_copy_of_a_volume_is_not_purged_as_an_orphan(world: World) -> None:
+    volume_id = misplaced_volume(world)
+    with world.database.reading() as session:
+        [orphan] = orphans.load(session)
+    assert orphan.name == volume_id
+    with pytest.raises(errors.Conflict, match="this may be its only copy"):
+        world.database.run(orphans.purge, orphan.pool, volume_id)
+
+
+def test_only_purges_of_volumes_are_cancelled_after_a_restore(world: World) -> None:
+    volume_id = world.made(3)
+    for number, name in enumerate((volume_id, "of-others")):
+        execute(
+            world,
+            "INSERT INTO claims (id, volume_id, backend_id, pool_id, verb, state, size_gb, physical_gb, target_size_gb,"
+            " provisioning, contained, everywhere, request_id, created_at)"
+            " VALUES (:id, :name, 1, 1, 'purge', 'pending', 0, 0, 0, '', true, true, '', '2026-01-01')",
+            id=str(number),
+            name=name,
+        )
+    [cancelled] = world.database.run(restore.cancel_purges)
+    assert (cancelled.pool, cancelled.volume_id) == (POOL, volume_id)
+    assert world.rows("SELECT volume_id FROM claims WHERE verb = 'purge'") == [("of-others",)]
+    assert world.database.run(restore.cancel_purges) == []
 
 
 def test_an_orphan_is_purged_on_order(world: World) -> None:
