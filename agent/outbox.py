@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from tonnage.agent.backoff import BackOff, FailureLog
 from tonnage.rpc.messages import Outcome
-from tonnage.worker import Worker
+from tonnage.worker import Worker, rest_after
 
 LOG = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ class _QueuedOutcome:
 class Outbox:
     """Sends outcomes, and repeats failed calls after growing pauses. ``send`` raises an exception to keep its outcomes.
 
-    An outcome is sent at once if no call is in flight. Outcomes that arrive during a call gather and leave together in
-    the next one. A call that has been in flight for ``patience`` seconds no longer keeps them.
+    An outcome is sent at once if no call is in flight. Outcomes that arrive during a call, and in the rest after a call
+    with several outcomes, gather and leave together in the next one; a full batch ends the rest. A call that has been in flight for ``patience`` seconds no longer keeps them.
     """
 
     def __init__(
@@ -65,6 +65,8 @@ class Outbox:
         # Entries (due, number, claim id); an entry whose outcome has another due time by now is ignored.
         self._queue: list[tuple[float, int, str]] = []
         self._numbers = itertools.count()
+        # The end of the rest after the last call.
+        self._rest_end = 0.0
         self._workers = [Worker(f"{backend} outbox {number}", self._deliver) for number in range(_WORKERS)]
 
     def start(self) -> None:
@@ -77,13 +79,14 @@ class Outbox:
         with self._changed:
             now = time.monotonic()
             # Otherwise the workers know that outcomes wait.
-            is_first = not self._queue or self._queue[0][0] > now
+            is_news = not self._queue or self._queue[0][0] > now
             queued = self._outcomes.get(outcome.claim_id)
             if queued is None:
                 queued = self._outcomes[outcome.claim_id] = _QueuedOutcome(outcome, 0.0)
             if not queued.sending:
                 self._enqueue(queued, now)
-        if is_first:
+            is_news = is_news or len(self._outcomes) == self._max_batch
+        if is_news:
             for worker in self._workers:
                 worker.wake()
 
@@ -128,6 +131,8 @@ class Outbox:
         with self._changed:
             if self._calls and self._calls[-1] + self._patience > now:
                 return batch, self._calls[-1] + self._patience - now
+            if now < self._rest_end and len(self._outcomes) < self._max_batch:
+                return batch, self._rest_end - now
             while self._queue and len(batch) < self._max_batch:
                 due, _, claim_id = self._queue[0]
                 if due > now:
@@ -144,6 +149,8 @@ class Outbox:
     def _settle(self, batch: Sequence[_QueuedOutcome], began: float, failure: Exception | None) -> None:
         with self._changed:
             self._calls.remove(began)
+            ended = time.monotonic()
+            self._rest_end = ended + rest_after(len(batch), ended - began)
             recovers = failure is None and self._max_batch < _MAX_BATCH
             self._max_batch = min(_MAX_BATCH, self._max_batch * 2) if failure is None else max(1, len(batch) // 8)
             for queued in batch:

@@ -12,16 +12,12 @@ from typing import Protocol
 from tonnage.capacity import errors
 from tonnage.rpc.messages import Command, Commands, SharedStorages
 from tonnage.rpc.transport import TOPIC_AGENT, Peer, Transport
-from tonnage.worker import Worker
+from tonnage.worker import Worker, rest_after
 
 LOG = logging.getLogger(__name__)
 
 #: Largest number of commands in one message.
 _MAX_BATCH = 64
-
-#: Seconds of rest for each command but one that was sent in a turn, and the longest rest.
-_REST = 0.005
-_LONGEST_REST = 0.25
 
 
 class AgentClient:
@@ -98,18 +94,17 @@ class _Batch:
 class CommandSender:
     """Sends the messages for each backend together, the commands of a backend in their order.
 
-    The thread sends all messages that wait, one for each backend, and then rests ``rest`` seconds for each command
-    but one that it has sent, at most ``longest_rest`` seconds: a message costs more at both ends and at the broker
-    than the commands in it. A full message ends the rest. A lone command is sent at once, and so is the next one.
+    The thread sends all messages that wait, one for each backend, and then rests as :func:`~tonnage.worker.rest_after`
+    says: a message costs more at both ends and at the broker than the commands in it. A full message ends the rest. A
+    lone command is sent at once, and so is the next one.
 
     Messages that cannot be sent are dropped, so that the queues do not grow while the bus is away. The owner of the
     commands is told on the sender's thread.
     """
 
-    def __init__(self, agents: AgentClient, rest: float = _REST, longest_rest: float = _LONGEST_REST) -> None:
+    def __init__(self, agents: AgentClient) -> None:
         self._agents = agents
         self._owner: CommandOwner
-        self._rest, self._longest_rest = rest, longest_rest
         # Guards the fields below; notified when a batch has been sent.
         self._changed = threading.Condition()
         # In the order of the backends' turns.
@@ -184,7 +179,8 @@ class CommandSender:
         """Send all messages that wait, unless the thread rests; return the seconds until the rest ends."""
         rest = self._remaining_rest()
         if rest <= 0.0:
-            rest = min(self._longest_rest, self._rest * (self._send_all() - 1))
+            began = time.monotonic()
+            rest = rest_after(self._send_all(), time.monotonic() - began)
             with self._changed:
                 self._due = time.monotonic() + rest
         return rest if rest > 0.0 else None

@@ -23,15 +23,12 @@ from typing import Any, TypeVar
 
 from tonnage.capacity import errors, plugin_errors
 from tonnage.ledger.db.db_errors import log_level
+from tonnage.worker import rest_after
 
 LOG = logging.getLogger(__name__)
 
 #: How many batches are taken from the queue at a time.
 _ROUND = 4
-
-#: The longest rest of a paced handler, as a multiple of the time of its last call, and in seconds.
-_REST_FACTOR = 9
-_LONGEST_REST = 0.25
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -114,8 +111,7 @@ class DecisionThread:
     def _rest(self, batch: Sequence[_Job], began: float) -> None:
         """Let the handler of a batch rest that it was called with at ``began``."""
         now = time.monotonic()
-        factor = min(len(batch) - 1, _REST_FACTOR)
-        self._rests[batch[0].handler] = now + min(_LONGEST_REST, (now - began) * factor)
+        self._rests[batch[0].handler] = now + rest_after(len(batch), now - began)
 
     def _take(self, patience: float) -> list[_Job | None]:
         """Wait for a job and return all jobs that have arrived by then; None among them is the end."""

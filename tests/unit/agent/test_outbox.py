@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.agent import fakes
 from tests.unit.agent.fakes import eventually
+from tonnage.agent import outbox as module
 from tonnage.agent.backoff import BackOff
 from tonnage.agent.outbox import Outbox
 from tonnage.rpc.messages import Outcome
@@ -79,6 +80,20 @@ def test_outcomes_that_wait_are_sent_together_in_order(
     late = sorted((call for call in receiver.calls if call[0].startswith("c")), key=lambda call: int(call[0][1:]))
     assert [len(call) for call in late] == [64, 36]
     assert [name for call in late for name in call] == [f"c{number}" for number in range(100)]
+
+
+def test_outcomes_gather_after_a_call_with_several(
+    outbox: Outbox, receiver: Receiver, gathered: Callable[[range], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "rest_after", lambda items, seconds: 1800.0 if items > 1 else 0.0)
+    gathered(range(3))
+    assert outbox.flush(fakes.DEADLINE)
+    outbox.put(outcome("late"))
+    assert not outbox.flush(0.2)
+    for number in range(3, 66):
+        outbox.put(outcome(f"c{number}"))
+    assert outbox.flush(fakes.DEADLINE), "a full call ends the rest"
+    assert [len(call) for call in receiver.calls] == [1, 3, 64]
 
 
 def test_an_outcome_that_cannot_be_delivered_does_not_delay_others(

@@ -8,6 +8,7 @@ import pytest
 
 from tests.unit.agent.fakes import command, eventually
 from tonnage.capacity import errors
+from tonnage.rpc.batching import command_sender
 from tonnage.rpc.batching.command_sender import AgentClient, CommandSender
 from tonnage.rpc.messages import Command
 
@@ -107,9 +108,10 @@ def test_each_command_is_sent_at_once_while_the_sender_is_free(sender: CommandSe
 
 
 def test_after_several_commands_others_wait_unless_a_message_is_full_or_the_sender_stops(
-    agents: Agents, owner: Owner
+    agents: Agents, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sender = CommandSender(agents, rest=1800, longest_rest=3600)
+    monkeypatch.setattr(command_sender, "rest_after", lambda items, seconds: 1800.0 if items > 1 else 0.0)
+    sender = CommandSender(agents)
     for number in range(2):
         sender.run("h@a", command(f"c{number}", "v"))
     sender.start(owner)
