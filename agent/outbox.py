@@ -41,7 +41,8 @@ class Outbox:
     """Sends outcomes, and repeats failed calls after growing pauses. ``send`` raises an exception to keep its outcomes.
 
     An outcome is sent at once if no call is in flight. Outcomes that arrive during a call, and in the rest after a call
-    with several outcomes, gather and leave together in the next one; a full batch ends the rest. A call that has been in flight for ``patience`` seconds no longer keeps them.
+    with several outcomes, gather and leave together in the next one; a full batch ends the rest. A call that has been
+    in flight for ``patience`` seconds no longer keeps them.
     """
 
     def __init__(
