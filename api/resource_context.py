@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import falcon
 
+from tonnage.api.auth import policies
 from tonnage.api.auth.enforcement import Policy
 from tonnage.api.http import faults
 from tonnage.api.http.body import BodyReader
@@ -40,15 +41,18 @@ class ResourceContext:
         self.policy.require(identity, rule, volume.project_id)
         return volume
 
+    def write_refusal(self, req: Request, resp: falcon.Response, refusal: Refusal | None) -> bool:
+        """Write a refusal into the response, with names and figures of pools if the policy allows it.
 
-def write_refusal(resp: falcon.Response, refusal: Refusal | None) -> bool:
-    """Write a refusal into the response. Return whether there is one.
-
-    Raises :class:`~tonnage.capacity.errors.OverQuota` for a refusal by a quota.
-    """
-    if refusal is None:
-        return False
-    if refusal.excess is not None:
-        raise errors.OverQuota(refusal.excess.sentence)
-    faults.write(resp, 409, refusal.message, refusal=refusal)
-    return True
+        Return whether there is a refusal. Raises :class:`~tonnage.capacity.errors.OverQuota` for one by a quota.
+        """
+        if refusal is None:
+            return False
+        if refusal.excess is not None:
+            raise errors.OverQuota(refusal.excess.sentence)
+        size, message = refusal.largest_size_gb, refusal.message
+        if not self.policy.allows(req.context.identity, policies.FAILURE_DETAILS):
+            refusal = refusal.without_pools()
+            message = refusal.message + (f"; {size} GiB would fit" if size else "")
+        faults.write(resp, 409, message, refusal=refusal, **({} if size is None else {"largest_size_gb": size}))
+        return True

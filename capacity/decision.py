@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decisions: placements and refusals, with their reasons."""
 
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from tonnage.capacity.request import Provisioning
+
+#: Code of the rejection of a pool that has too little capacity; its number ``headroom`` is the largest size in GiB.
+NO_CAPACITY = "no_capacity"
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +116,19 @@ class Refusal:
     nearest: NearestMiss | None = None
     pool: str | None = None
     excess: Excess | None = None
+
+    @property
+    def largest_size_gb(self) -> int | None:
+        """The size in GiB of the largest volume that the nearest pool accepts; None if the size is not the reason."""
+        if self.nearest is None or self.nearest.rejection.code != NO_CAPACITY:
+            return None
+        headroom = self.nearest.rejection.numbers.get("headroom")
+        return int(headroom) if isinstance(headroom, float | int) and 1 <= headroom < math.inf else None
+
+    def without_pools(self) -> "Refusal":
+        """Return the refusal without the names and figures of pools."""
+        named = self.pool is not None and "@" in self.pool
+        return replace(self, nearest=None, pool="its backend" if named else self.pool)
 
     @property
     def message(self) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tonnage.capacity import arithmetic, units
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.decision import Rejection
+from tonnage.capacity.decision import NO_CAPACITY, Rejection
 from tonnage.capacity.elementwise import Floats
 from tonnage.capacity.pools.columns import Formula
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
@@ -50,7 +50,7 @@ class CapacityFilter(Filter):
             problem = f"has an over-subscription ratio of {_short(pool.ratio)}, and below 1 takes no thin volume"
             return Rejection("ratio_below_one", problem, numbers)
         listed = ", ".join(_spelled(name, value) for name, value in figures.items())
-        return Rejection("no_capacity", f"has headroom {headroom:.2f} GiB ({listed})", numbers)
+        return Rejection(NO_CAPACITY, f"has headroom {headroom:.2f} GiB ({listed})", numbers)
 
     @property
     def _calculation(self) -> Calculation:

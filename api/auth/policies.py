@@ -52,6 +52,7 @@ SPECS_SHOW = "volume_extension:types_extra_specs:show"
 SPECS_CREATE = "volume_extension:types_extra_specs:create"
 SPECS_UPDATE = "volume_extension:types_extra_specs:update"
 SPECS_DELETE = "volume_extension:types_extra_specs:delete"
+FAILURE_DETAILS = "volume_extension:failure_details"
 GET_POOLS = "scheduler_extension:scheduler_stats:get_pools"
 EXPLAIN = "scheduler_extension:scheduler_stats:explain"
 WHAT_IF = "scheduler_extension:scheduler_stats:what_if"
@@ -137,6 +138,8 @@ _TABLE: tuple[tuple[str, ...], ...] = (
      "GET /os-volume-manage/detail"),
     (VOLUME_RESET_STATUS, ADMIN, "Reset the status of a volume (os-reset_status).", "POST /volumes/{volume_id}/action"),
     (VOLUME_HOST, ADMIN, "See the pool of a volume.", "GET /volumes/{volume_id}"),
+    (FAILURE_DETAILS, ADMIN, "See hosts, pools and their figures in refusals, status reasons and messages.",
+     "POST /volumes", "POST /volumes/{volume_id}/action", "GET /volumes/{volume_id}", "GET /messages"),
     (VOLUME_TENANT, READER, "See the project of a volume.", "GET /volumes/{volume_id}"),
     (VOLUME_MIGRATION, ADMIN, "See the migration status of a volume.", "GET /volumes/{volume_id}"),
     (TYPE_GET_ALL, READER, "List volume types.", "GET /types"),

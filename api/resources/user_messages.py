@@ -29,8 +29,9 @@ class Messages:
         page = context.paginator.page(given)
         with context.database.reading() as session:
             found = user_messages.page(session, identity.project_id, _QUERY.select_filters(given), page)
+        details = context.policy.allows(identity, policies.FAILURE_DETAILS)
         resp.media = response_bodies.Messages(
-            [views.message(req, row) for row in found], context.paginator.links(req, page, found)
+            [views.message(req, row, details=details) for row in found], context.paginator.links(req, page, found)
         )
 
 
@@ -47,7 +48,8 @@ class Message:
         with context.database.reading() as session:
             row = user_messages.get(session, message_id, context.policy.visible_project(identity))
         context.policy.require(identity, policies.MESSAGE_GET, row.project_id)
-        resp.media = response_bodies.OneMessage(views.message(req, row))
+        details = context.policy.allows(identity, policies.FAILURE_DETAILS)
+        resp.media = response_bodies.OneMessage(views.message(req, row, details=details))
 
     @operation({204: None})
     def on_delete(self, req: Request, resp: falcon.Response, message_id: str) -> None:

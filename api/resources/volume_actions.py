@@ -11,7 +11,7 @@ from tonnage.api.auth import policies
 from tonnage.api.http import body
 from tonnage.api.http.http_request import Request
 from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import ResourceContext, write_refusal
+from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import volume_bodies
 from tonnage.api.volume_requests import RequestReader
 from tonnage.capacity import errors
@@ -52,7 +52,7 @@ class Actions:
         volume = self._context.authorized_volume(req, volume_id, policies.VOLUME_EXTEND)
         size = body.convert(arguments, volume_bodies.Extend).new_size
         request = ExtendVolume(request_id=_id(req), volume_id=volume.id, new_size_gb=int(size))
-        write_refusal(resp, self._context.scheduler.extend(request).refusal)
+        self._context.write_refusal(req, resp, self._context.scheduler.extend(request).refusal)
 
     def _force_delete(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
         """Delete a volume. An operation in progress is not interrupted."""
@@ -73,7 +73,7 @@ class Actions:
             volume_type=kind,
             migration_policy=MigrationPolicy(sent.migration_policy or MigrationPolicy.NEVER),
         )
-        write_refusal(resp, self._context.scheduler.retype(request).refusal)
+        self._context.write_refusal(req, resp, self._context.scheduler.retype(request).refusal)
 
     def _migrate(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
         """Migrate a volume to a backend or a pool or, without a host, to any other pool."""
@@ -82,7 +82,7 @@ class Actions:
         if host is not None:
             self._check_destination(host, volume)
         request = MigrateVolume(request_id=_id(req), volume_id=volume.id, destination=host)
-        write_refusal(resp, self._context.scheduler.migrate(request).refusal)
+        self._context.write_refusal(req, resp, self._context.scheduler.migrate(request).refusal)
 
     def _check_destination(self, host: str, volume: models.Volume) -> None:
         with self._context.database.reading() as session:

@@ -12,7 +12,7 @@ from tonnage.api.http import list_query, microversions
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import ResourceContext, write_refusal
+from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import response_bodies, views, volume_bodies
 from tonnage.api.volume_requests import IDEMPOTENCY_KEY, RequestReader
 from tonnage.capacity import errors
@@ -70,7 +70,7 @@ class Volumes:
     def _create_one(self, req: Request, resp: falcon.Response, request: CreateVolume) -> None:
         context = self._context
         answer = context.scheduler.create(request)
-        if write_refusal(resp, answer.refusal):
+        if context.write_refusal(req, resp, answer.refusal):
             return
         volume = self._created.call(answer.volume_id)
         if volume is None:
@@ -86,7 +86,7 @@ class Volumes:
     def _create_several(self, req: Request, resp: falcon.Response, request: CreateGroup) -> None:
         context = self._context
         answer = context.scheduler.create_group(request)
-        if write_refusal(resp, answer.refusal):
+        if context.write_refusal(req, resp, answer.refusal):
             return
         with context.database.reading() as session:
             created = volumes.load(session, [each.volume_id for each in answer.volumes])

@@ -16,12 +16,16 @@ from tonnage.rpc.messages import Outlook
 
 
 class Fault(Struct):
-    """An error. ``refusal`` has the reasons, as data, if no pool accepts a volume."""
+    """An error. ``refusal`` has the reasons, as data, if no pool accepts a volume.
+
+    ``largest_size_gb`` is the size that would be accepted, if only the size is the reason.
+    """
 
     code: int
     message: str
     retryAfter: str | UnsetType = UNSET  # noqa: N815  (the name on the wire)
     refusal: Refusal | UnsetType = UNSET
+    largest_size_gb: int | UnsetType = UNSET
 
 
 class Link(Struct):

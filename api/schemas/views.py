@@ -32,6 +32,11 @@ def time(moment: datetime.datetime | None) -> str | None:
     return None if moment is None else moment.isoformat(timespec="microseconds")
 
 
+def reason(text: str | None, *, details: bool) -> str | None:
+    """Return the reason of a failure; without ``details``, as it names hosts and pools, only that there is one."""
+    return text if details or text is None else "The operation has failed. An administrator can see the reason."
+
+
 @dataclass(frozen=True, slots=True)
 class VolumeView:
     """Converts volumes for one user. The policy is checked once for all volumes."""
@@ -40,6 +45,7 @@ class VolumeView:
     host: bool
     owner: bool
     migration: bool
+    reasons: bool
     admin: bool
 
     @classmethod
@@ -51,6 +57,7 @@ class VolumeView:
             host=policy.allows(identity, policies.VOLUME_HOST),
             owner=policy.allows(identity, policies.VOLUME_TENANT),
             migration=policy.allows(identity, policies.VOLUME_MIGRATION),
+            reasons=policy.allows(identity, policies.FAILURE_DETAILS),
             admin=policy.allows(identity, policies.IS_ADMIN),
         )
 
@@ -67,7 +74,7 @@ class VolumeView:
             name=volume.name,
             description=volume.description,
             status=volume.status,
-            status_reason=volume.status_reason,
+            status_reason=reason(volume.status_reason, details=self.reasons),
             size=volume.size_gb,
             availability_zone=volume.availability_zone,
             created_at=time(volume.created_at),
@@ -204,12 +211,12 @@ def manageable(found: Manageable, *, detail: bool) -> response_bodies.Manageable
     return view
 
 
-def message(req: Request, row: models.Message) -> response_bodies.Message:
-    """Return a user message."""
+def message(req: Request, row: models.Message, *, details: bool) -> response_bodies.Message:
+    """Return a user message, with the names of hosts and pools if ``details``."""
     return response_bodies.Message(
         id=row.id,
         event_id=row.event,
-        user_message=row.text,
+        user_message=reason(row.text, details=details) or "",
         message_level=row.level,
         created_at=time(row.created_at),
         guaranteed_until=time(row.created_at + datetime.timedelta(days=user_messages.KEPT_DAYS)),

@@ -9,7 +9,7 @@ from urllib import parse
 
 import pytest
 
-from tests.unit.api.cluster import BACKEND, Client, Cluster
+from tests.unit.api.cluster import BACKEND, Client, Cluster, wait_until
 from tonnage.ledger.catalog import volumes
 
 NULLS = dict.fromkeys(
@@ -124,6 +124,29 @@ def test_a_refusal_has_reasons_and_numbers(client: Client, project: str) -> None
     assert client.simulate_get(f"/v3/{project}/volumes").json == {"volumes": []}
 
 
+def test_a_member_learns_no_names_and_figures_of_pools(member: Client, client: Client, project: str) -> None:
+    path = f"/v3/{project}/volumes"
+    volume_id = member.create(1, path=path)["id"]
+    client.wait_until_settled(volume_id)
+    refused = [
+        member.simulate_post(path, json={"volume": {"size": 5000}}),
+        member.simulate_post(f"{path}/{volume_id}/action", json={"os-extend": {"new_size": 5000}}),
+    ]
+    for answer in refused:
+        assert answer.status_code == 409
+        assert "box@disk" not in answer.text
+        assert "headroom" not in answer.text
+        fault = answer.json["conflictingRequest"]
+        assert {"filter": "CapacityFilter", "refused": fault["refusal"]["pools"]} in fault["refusal"]["outcomes"]
+        assert f"; {fault['largest_size_gb']} GiB would fit" in fault["message"]
+    size = refused[0].json["conflictingRequest"]["largest_size_gb"]
+    assert member.simulate_post(path, json={"volume": {"size": size + 1}}).status_code == 409
+    fitting = member.create(size, path=path)["id"]
+    client.wait_until_settled(fitting)
+    assert member.simulate_delete(f"{path}/{fitting}").status_code == 202
+    wait_until(lambda: client.simulate_get(f"/v3/volumes/{fitting}").status_code == 404)
+
+
 def test_a_refused_extension_changes_nothing(client: Client) -> None:
     volume_id = client.create(1)["id"]
     client.wait_until_settled(volume_id)
@@ -197,7 +220,7 @@ def test_default_type(cluster: Cluster, client: Client) -> None:
     assert client.create(1)["volume_type"] is None
 
 
-def test_a_failed_volume_has_the_reason(cluster: Cluster, client: Client, project: str) -> None:
+def test_a_failed_volume_has_the_reason(cluster: Cluster, client: Client, member: Client, project: str) -> None:
     with cluster.storage.failing("the disk is on fire"):
         volume_id = client.create(1, path=f"/v3/{project}/volumes")["id"]
         volume = client.wait_until_settled(volume_id)
@@ -210,6 +233,11 @@ def test_a_failed_volume_has_the_reason(cluster: Cluster, client: Client, projec
     assert (told[0]["resource_type"], told[0]["message_level"]) == ("VOLUME", "ERROR")
     made, kept = (datetime.datetime.fromisoformat(told[0][each]) for each in ("created_at", "guaranteed_until"))
     assert kept - made == datetime.timedelta(days=30)
+    for path in (f"/v3/{project}/volumes/{volume_id}", f"/v3/{project}/messages", f"/v3/{project}/volumes/detail"):
+        seen = member.simulate_get(path)
+        assert seen.status_code == 200
+        assert "the disk is on fire" not in seen.text
+        assert "An administrator can see the reason." in seen.text
     path = f"/v3/{project}/messages/{told[0]['id']}"
     assert client.simulate_get(path).json["message"] == told[0]
     assert client.simulate_delete(path).status_code == 204
