@@ -40,20 +40,33 @@ class ServiceRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerProcess:
-    """A scheduler process as it describes itself: its identity, its rules, and whether it receives agents' messages."""
+    """A scheduler process as it describes itself: its identity, its rules, and whether it receives agents' messages.
+
+    ``nonce`` tells it from another process with the same host.
+    """
 
     binary: str
     host: str
+    nonce: str = ""
     availability_zone: str = ""
     default_ratio: str | None = None
     calculation: str | None = None
     listening: bool = False
 
 
+def shares_host(session: orm.Session, me: SchedulerProcess) -> bool:
+    """Return whether the last heartbeat for a process's host came from another process that has not left."""
+    service = models.Service
+    other = sa.and_(service.nonce != me.nonce, service.default_ratio.is_not(None))
+    found = sa.select(service.nonce).where(service.binary == me.binary, service.host == me.host, other)
+    return session.execute(found).one_or_none() is not None
+
+
 def heartbeat(session: orm.Session, me: SchedulerProcess) -> None:
     """Record that a process is alive, by the database's clock, and its rules."""
     service = models.Service
     values = {
+        "nonce": me.nonce,
         "last_seen_at": models.utcnow(),
         "availability_zone": me.availability_zone,
         "default_ratio": me.default_ratio,
@@ -92,7 +105,7 @@ def set_scheduler_state(session: orm.Session, host: str, *, enabled: bool, reaso
 
 
 def leave(session: orm.Session, binary: str, host: str) -> None:
-    """Record that a process ends: other schedulers no longer have to agree with its rules."""
+    """Record that the process on a host ends: other schedulers no longer have to agree with its rules."""
     service = models.Service
     session.execute(
         sa.update(service)
@@ -102,14 +115,15 @@ def leave(session: orm.Session, binary: str, host: str) -> None:
     )
 
 
-def seconds_without_others(session: orm.Session, binary: str, host: str) -> float | None:
-    """Return the number of seconds since the last heartbeat of a process of that binary on another host.
+def seconds_without_others(session: orm.Session, binary: str, host: str, nonce: str) -> float | None:
+    """Return the number of seconds since the last heartbeat of a process of that binary with another host or nonce.
 
     None: there never was one.
     """
     service = models.Service
+    other = sa.or_(service.host != host, service.nonce != nonce)
     now, last = sa.type_coerce(models.utcnow(), sa.DateTime()), sa.func.max(service.last_seen_at)
-    row = session.execute(sa.select(now, last).where(service.binary == binary, service.host != host)).one()
+    row = session.execute(sa.select(now, last).where(service.binary == binary, other)).one()
     return models.age(row[0], row[1])
 
 

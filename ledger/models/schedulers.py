@@ -13,7 +13,8 @@ class Service(Base):
     """A scheduler process, the time of its last heartbeat, and the rules that it uses or proposes.
 
     The rules that all schedulers use are in :class:`Rules`. ``enabled`` is set by an operator. ``last_listened_at`` is
-    the last time at which it received messages of agents; null if it never did.
+    the last time at which it received messages of agents; null if it never did. ``nonce`` is that of the process which
+    sent the last heartbeat.
     """
 
     __tablename__ = "services"
@@ -27,6 +28,7 @@ class Service(Base):
     calculation: orm.Mapped[str | None] = orm.mapped_column(sa.String(16))
     enabled: orm.Mapped[bool] = orm.mapped_column(default=True, server_default=sa.true())
     disabled_reason: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    nonce: orm.Mapped[str | None] = orm.mapped_column(sa.String(32))
 
 
 class Rules(Base):

@@ -2,6 +2,8 @@
 """The membership of schedulers: which ones are up, and which one applies the reports of a backend."""
 
 import logging
+import time
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -34,11 +36,19 @@ class MissedRules:
     generation: int
 
 
+def _find_other_and_beat(session: orm.Session, me: heartbeats.SchedulerProcess) -> bool:
+    """Record a heartbeat; return whether another process with the same host has recorded one since the last."""
+    shared = heartbeats.shares_host(session, me)
+    heartbeats.heartbeat(session, me)
+    return shared
+
+
 class Membership:
     """The schedulers that share a ledger, as one of them sees them. ``interval`` is the seconds between heartbeats.
 
     The rules, the default ratio and the calculation, are the same for all; ``generation`` is theirs in the ledger.
-    ``alone`` tells whether there is no other scheduler; it is false before the first :meth:`refresh`. ``listening`` has
+    ``alone`` tells whether there is no other scheduler, also none with the same host, which is an error of an operator;
+    it is false before the first :meth:`refresh`. ``listening`` has
     to be set once this scheduler receives reports: the silence of backends counts only while a scheduler does.
     """
 
@@ -47,6 +57,9 @@ class Membership:
         self._database = database
         self._interval = interval
         self._in_turn: frozenset[str] = frozenset({settings.host})
+        self._nonce = uuid.uuid4().hex
+        # Until this time another process may be up that has the same host.
+        self._shares_host_until = 0.0
         self.generation = 0
         self.alone = False
         self.listening = False
@@ -57,6 +70,9 @@ class Membership:
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers apply other rules.
         """
         me = self._me(self._settings)
+        with self._database.reading() as session:
+            if heartbeats.shares_host(session, me):  # it was killed, or it is up and sends a heartbeat soon
+                self._shares_host_until = time.monotonic() + _MISSED * self._interval
         self.generation = self._database.run(scheduling_rules.register_scheduler, me, self._settings.service_down_time)
 
     def propose(
@@ -117,13 +133,18 @@ class Membership:
 
     def heartbeat(self) -> None:
         """Note in the ledger that this scheduler is up."""
-        self._database.run(heartbeats.heartbeat, replace(self._me(self._settings), listening=self.listening))
+        me = replace(self._me(self._settings), listening=self.listening)
+        if self._database.run(_find_other_and_beat, me):
+            LOG.warning(
+                "Another scheduler runs with [DEFAULT] host = %s too: give each a host of its own", self._settings.host
+            )
+            self._shares_host_until = time.monotonic() + _GONE
 
     def refresh(self, session: orm.Session) -> None:
         """Read which schedulers are up."""
         schedulers = [row for row in heartbeats.load(session) if row.binary == heartbeats.SCHEDULER]
         others = [row for row in schedulers if row.host != self._settings.host]
-        self.alone = not any(row.up(_GONE) for row in others)
+        self.alone = not any(row.up(_GONE) for row in others) and time.monotonic() >= self._shares_host_until
         there = {row.host for row in others if row.up(_MISSED * self._interval)} | {self._settings.host}
         # A disabled scheduler has no turns, unless all are disabled.
         enabled = {row.host for row in schedulers if row.enabled and row.host in there}
@@ -133,7 +154,7 @@ class Membership:
         """Tell whether there is no other scheduler, also none that has come since the last refresh."""
         if not self.alone:
             return False
-        silence = heartbeats.seconds_without_others(session, heartbeats.SCHEDULER, self._settings.host)
+        silence = heartbeats.seconds_without_others(session, heartbeats.SCHEDULER, self._settings.host, self._nonce)
         return silence is None or silence > _GONE
 
     def has_turn(self, backend: str) -> bool:
@@ -142,11 +163,11 @@ class Membership:
             return self._settings.host in self._in_turn
         return max(self._in_turn, key=lambda host: stable_hash(f"{host} {backend}")) == self._settings.host
 
-    @staticmethod
-    def _me(settings: Settings) -> heartbeats.SchedulerProcess:
+    def _me(self, settings: Settings) -> heartbeats.SchedulerProcess:
         return heartbeats.SchedulerProcess(
             binary=heartbeats.SCHEDULER,
             host=settings.host,
+            nonce=self._nonce,
             availability_zone=settings.availability_zone,
             default_ratio=str(settings.default_ratio),
             calculation=settings.calculation.value,

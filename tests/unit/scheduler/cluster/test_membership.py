@@ -57,6 +57,41 @@ def test_a_lone_scheduler_finds_a_new_one_before_the_next_refresh(
     assert is_alone()
 
 
+def test_two_schedulers_with_one_host_know_that_they_are_not_alone(
+    membership: Membership, ledger: database.Database, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    def is_alone(one: Membership) -> bool:
+        with ledger.reading() as session:
+            return one.is_alone(session)
+
+    assert is_alone(membership)
+    twin = Membership(settings, ledger, 10.0)
+    twin.join()
+    assert not look(twin, ledger).alone
+    assert membership.alone
+    assert not is_alone(membership), "before its next refresh"
+    for _ in range(2):
+        membership.heartbeat()
+        assert "give each a host of its own" in caplog.text
+        assert not look(membership, ledger).alone
+        caplog.clear()
+        twin.heartbeat()
+        assert "give each a host of its own" in caplog.text
+        assert not look(twin, ledger).alone
+        caplog.clear()
+
+
+def test_a_scheduler_that_follows_a_stopped_one_is_alone(
+    membership: Membership, ledger: database.Database, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    membership.leave()
+    next_one = Membership(settings, ledger, 10.0)
+    next_one.join()
+    assert look(next_one, ledger).alone
+    next_one.heartbeat()
+    assert caplog.text == ""
+
+
 def test_a_scheduler_is_not_alone_after_a_short_silence_of_the_others(
     membership: Membership, ledger: database.Database
 ) -> None:

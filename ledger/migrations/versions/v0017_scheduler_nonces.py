@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A nonce of each scheduler process: two with the same host notice each other."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0017"
+down_revision = "0016"
+
+
+def upgrade() -> None:
+    op.add_column("services", sa.Column("nonce", sa.String(32), nullable=True))
