@@ -16,6 +16,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import models
+from tonnage.ledger.db import dialects
 
 #: Kinds of requests besides the verbs of claims.
 GROUP = "group"
@@ -24,6 +25,9 @@ UNMANAGE = "unmanage"
 
 #: Errors that depend on the current state: the same request might succeed later. They are stored as its answer.
 STORED_ERRORS = (errors.Conflict, errors.OverQuota)
+
+#: Number of keys that one purge deletes, so that its transaction stays short.
+MAX_PURGED = 1000
 
 #: Keys in the stored answer of a request: its verb, and the error that refused it.
 _VERB = "verb"
@@ -94,13 +98,18 @@ def insert(session: orm.Session, keys: Sequence[Key]) -> None:
     )
 
 
-def purge(session: orm.Session, days: int) -> int:
-    """Delete the keys of requests whose volume has not existed for that many days; return their number."""
+def purge(session: orm.Session, days: int, limit: int = MAX_PURGED) -> int:
+    """Delete the keys of requests whose volume has not existed for that many days, at most ``limit`` of them.
+
+    Return their number. Each refusal leaves a key, so there may be millions.
+    """
     key, volume = models.RequestKey, models.Volume
     before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=days)
-    result = session.execute(
-        sa.delete(key)
+    old = session.scalars(
+        sa.select(key.request_id)
         .where(key.counted_from < before, ~sa.exists().where(volume.id == key.volume_id))
-        .execution_options(synchronize_session=False)
-    )
-    return int(result.rowcount)  # type: ignore[attr-defined]
+        .limit(limit)
+    ).all()
+    for chunk in dialects.in_chunks(old):
+        session.execute(sa.delete(key).where(key.request_id.in_(chunk)).execution_options(synchronize_session=False))
+    return len(old)

@@ -79,7 +79,7 @@ class BackendMonitor:
 
 
 class Purge:
-    """Deletes rows that have had their time, every hour."""
+    """Deletes rows that have had their time, every hour; of many rows, a part in each round."""
 
     def __init__(self, database: Database, clock: Callable[[], float], announcer: Announcer | None = None) -> None:
         self._database = database
@@ -88,12 +88,13 @@ class Purge:
         self._due = 0.0
 
     def run(self) -> None:
-        """Delete the rows if an hour has passed."""
+        """Delete rows if an hour has passed, or if some are left from the last round."""
         now = self._clock()
         if now < self._due:
             return
+        if self._database.run(request_keys.purge, _KEY_DAYS) == request_keys.MAX_PURGED:
+            return
         self._due = now + _PURGE
-        self._database.run(request_keys.purge, _KEY_DAYS)
         self._database.run(group_backends.purge)
         self._database.run(user_messages.purge)
         if self._announcer is not None:

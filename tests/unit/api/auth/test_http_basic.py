@@ -93,6 +93,26 @@ def test_changes_of_the_file_apply_at_once(anonymous: Client, users: pathlib.Pat
     assert anonymous.simulate_get("/v3/volumes", headers=basic("jane", "new")).status_code == 401
 
 
+def test_an_unknown_user_takes_a_check_and_a_remembered_one_none(
+    anonymous: Client, users: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checks: list[bytes] = []
+    check = bcrypt.checkpw
+    monkeypatch.setattr(bcrypt, "checkpw", lambda *given: checks.append(given[0]) or check(*given))
+    for name, password, status in (
+        ("nobody", PASSWORD, 401),
+        ("jane", "wrong", 401),
+        ("jane", PASSWORD, 200),
+        ("jane", PASSWORD, 200),
+        ("jane", "wrong", 401),
+    ):
+        assert anonymous.simulate_get("/v3/volumes", headers=basic(name, password)).status_code == status
+    assert checks == [each.encode() for each in (PASSWORD, "wrong", PASSWORD, "wrong")]
+    users.write_text(line("jane", "new"))
+    assert anonymous.simulate_get("/v3/volumes", headers=basic("jane")).status_code == 401
+    assert len(checks) == 5
+
+
 @pytest.mark.parametrize(
     ("content", "problem"),
     [

@@ -15,6 +15,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
+from tonnage.ledger.claims import request_keys
 from tonnage.ledger.db import database, db_errors, dialects
 from tonnage.ledger.inventory import heartbeats, scheduling_rules
 from tonnage.rpc.batching.packed_reports import PackedReport
@@ -309,3 +310,27 @@ def test_old_user_messages_are_purged(
     run_periodic_tasks()
     with ledger.reading() as session:
         assert session.scalars(sa.select(models.Message.id)).all() == ["new"]
+
+
+def test_many_old_request_keys_are_purged_in_slices(
+    ledger: database.Database, clock: Clock, run_periodic_tasks: Callable[[], None]
+) -> None:
+    old, number = datetime.datetime(2020, 1, 1), request_keys.MAX_PURGED + 500  # noqa: DTZ001  (UTC without a zone)
+
+    def refuse(session: Any) -> None:
+        session.add_all(
+            models.RequestKey(request_id=f"r{each}", volume_id=f"v{each}", answer={}, counted_from=old)
+            for each in range(number)
+        )
+
+    def count() -> int:
+        with ledger.reading() as session:
+            return session.scalar(sa.select(sa.func.count()).select_from(models.RequestKey)) or 0
+
+    ledger.run(refuse)
+    clock.now += 3600
+    run_periodic_tasks()
+    assert count() == 500
+    clock.now += 1
+    run_periodic_tasks()
+    assert count() == 0
