@@ -329,7 +329,7 @@ def may_be_committed(session: orm.Session) -> bool:
 def connect(conf: Any, *, create: bool = False) -> Database:
     """Return the database that ``[database] connection`` names.
 
-    With ``create``, the folder of a missing SQLite file is made, so that the file is created on first use. Raises
+    With ``create``, a missing SQLite file is made, and its folder. Raises
     :class:`NoDatabase` for a missing file without ``create``, and :class:`~tonnage.capacity.errors.ConfigurationError`
     if no URL is set or the URL cannot be used.
     """
@@ -348,7 +348,7 @@ def connect(conf: Any, *, create: bool = False) -> Database:
     )
     if file := _sqlite_file(engine.url):
         if create:
-            _make_folder(file)
+            _make_file(file)
         else:
             _require_file(file)
     return Database(engine, options.db_max_retries, options.db_retry_interval, options.db_max_retry_interval)
@@ -457,8 +457,8 @@ def _require_file(file: str) -> None:
     )
 
 
-def _make_folder(file: str) -> None:
-    """Make the folder of an SQLite file, so that a first start finds it."""
+def _make_file(file: str) -> None:
+    """Make the folder of an SQLite file, and the file, for its owner only. SQLite gives its log the same mode."""
     folder = os.path.dirname(file)
     if folder:
         try:
@@ -467,3 +467,5 @@ def _make_folder(file: str) -> None:
             raise errors.ConfigurationError(
                 f"option [database] connection: folder {folder} cannot be made: {error.strerror}"
             ) from error
+    with contextlib.suppress(OSError):  # it exists, or SQLite tells why it cannot be made
+        os.close(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

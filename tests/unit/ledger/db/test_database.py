@@ -50,7 +50,10 @@ def test_a_missing_file_is_made_only_on_demand(tmp_path: pathlib.Path, monkeypat
     assert os.listdir() == []
     made = database.connect(relative, create=True)
     with made.reading():
-        assert os.path.exists("var/tonnage.sqlite")
+        assert {name: os.stat(f"var/{name}").st_mode & 0o777 for name in os.listdir("var")} == dict.fromkeys(
+            os.listdir("var"), 0o600
+        )
+        assert os.stat("var").st_mode & 0o777 == 0o700
     made.close()
     database.connect(relative).close()
 
