@@ -43,8 +43,8 @@ CONNECTION_RETRIES = 2
 #: keeps no more than these. oslo.messaging's own default is no limit.
 _PREFETCH = 8
 
-#: Seconds for which a thread of oslo.messaging waits for the next message before it looks for other work, which RPC
-#: does not have. Its own value is 1 ms, doubled each time: every message costs about ten looks, a millisecond or more.
+#: Seconds for which a thread of oslo.messaging waits for the next message before it searches for other tasks. RPC has
+#: no such tasks. The library's own value is 1 ms, doubled after each wait: a message wakes the thread about ten times.
 _SHORTEST_POLL = 1.0
 
 #: The form of ``transport_url``.

@@ -32,8 +32,8 @@ FATAL_STATUS = os.EX_CONFIG
 class Worker(cotyledon.Service):
     """A worker process. Subclasses work in :meth:`serve` until :meth:`end` is called.
 
-    cotyledon ends the process as soon as :meth:`terminate` has returned. ``started`` is set by :meth:`serve` once it
-    has something to finish: a start may wait for an unreachable message bus and is not waited for.
+    cotyledon ends the process as soon as :meth:`terminate` has returned. :meth:`serve` sets ``started`` once it has
+    work to finish. An end does not wait for a start, which may last as long as the message bus is away.
     """
 
     prog = "tonnage"

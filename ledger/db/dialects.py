@@ -35,12 +35,14 @@ _PARAMETERS: Mapping[str, Mapping[str, int | str]] = {
     "mysqldb": {},
 }
 
+#: The condition under which a MySQL or MariaDB server takes no writes.
+_MYSQL_READ_ONLY = "CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF')"
 
 #: Queries that return a true value if the server takes no writes, by SQLAlchemy's name of the database.
 _READ_ONLY_QUERIES = {
     "postgresql": sa.text("SELECT current_setting('transaction_read_only') = 'on'"),
-    "mysql": sa.text("SELECT CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF')"),
-    "mariadb": sa.text("SELECT CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF')"),
+    "mysql": sa.text(f"SELECT {_MYSQL_READ_ONLY}"),
+    "mariadb": sa.text(f"SELECT {_MYSQL_READ_ONLY}"),
     "sqlite": sa.text("SELECT 0"),
 }
 
@@ -86,7 +88,7 @@ def prepare_mysql(connection: Any, timeouts: Timeouts) -> None:
     Raises PyMySQL's OperationalError if the server takes no writes: an account with all privileges could write to it.
     """
     with connection.cursor() as cursor:
-        cursor.execute("SELECT VERSION() LIKE '%MariaDB%', CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF')")
+        cursor.execute(f"SELECT VERSION() LIKE '%MariaDB%', {_MYSQL_READ_ONLY}")
         is_mariadb, is_read_only = cursor.fetchone()
         if is_read_only:
             raise type(connection).OperationalError(1290, "the server takes no writes (read_only)")

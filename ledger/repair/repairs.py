@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Repair of drift: the claims are right, and the counters are made to agree with them.
 
+The only claims that a repair changes are those of volumes that the listings show in another pool, and of leaked copies.
+
 Each backend is repaired in transactions of a few pools, under the locks that bookings take, so schedulers may go on;
 the drift is searched again under those locks. Pools that were changed get a new generation: decisions that read the old
 counters do not take effect, and schedulers read the rows again.

@@ -36,8 +36,8 @@ class MissedRules:
     generation: int
 
 
-def _find_other_and_beat(session: orm.Session, me: heartbeats.SchedulerProcess) -> bool:
-    """Record a heartbeat; return whether another process with the same host has recorded one since the last."""
+def _record_heartbeat(session: orm.Session, me: heartbeats.SchedulerProcess) -> bool:
+    """Record a heartbeat; return whether the last one for this host came from another process."""
     shared = heartbeats.shares_host(session, me)
     heartbeats.heartbeat(session, me)
     return shared
@@ -47,9 +47,9 @@ class Membership:
     """The schedulers that share a ledger, as one of them sees them. ``interval`` is the seconds between heartbeats.
 
     The rules, the default ratio and the calculation, are the same for all; ``generation`` is theirs in the ledger.
-    ``alone`` tells whether there is no other scheduler, also none with the same host, which is an error of an operator;
-    it is false before the first :meth:`refresh`. ``listening`` has
-    to be set once this scheduler receives reports: the silence of backends counts only while a scheduler does.
+    ``alone`` tells whether there is no other scheduler, also none with the same host by mistake; it is false before the
+    first :meth:`refresh`. ``listening`` has to be set once this scheduler receives reports: the silence of backends
+    counts only while a scheduler does.
     """
 
     def __init__(self, settings: Settings, database: Database, interval: float) -> None:
@@ -134,7 +134,7 @@ class Membership:
     def heartbeat(self) -> None:
         """Note in the ledger that this scheduler is up."""
         me = replace(self._me(self._settings), listening=self.listening)
-        if self._database.run(_find_other_and_beat, me):
+        if self._database.run(_record_heartbeat, me):
             LOG.warning(
                 "Another scheduler runs with [DEFAULT] host = %s too: give each a host of its own", self._settings.host
             )

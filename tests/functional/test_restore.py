@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from tests.functional.conftest import Deploy, on_one_database
 from tests.functional.deployment import Deployment
 from tests.servers import base, postgresql
 from tests.servers.base import wait_for
-from tonnage.ledger.db import database
 
 BACKENDS = {name: {"filesystem_size_limit_gb": 20, "filesystem_provisioning": "thin"} for name in ("one", "two")}
 
@@ -31,7 +31,7 @@ class Backup:
     """A backup of the database, made with the database's own tools."""
 
     def __init__(self, tonnage: Deployment) -> None:
-        self._url = database.create_engine(tonnage.database_url).url
+        self._url = sa.make_url(tonnage.database_url)
         self._file = tonnage.folder / "backup"
 
     def make(self) -> None:

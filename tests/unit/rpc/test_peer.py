@@ -38,7 +38,7 @@ def test_a_bus_that_is_away_is_unavailable_and_blocks_no_caller() -> None:
                 client.report(messages.BackendReport(backend="h@b", epoch=1, seq=1, covers=1, pools=[]))
 
 
-class Deaf:
+class FrozenScheduler:
     """A scheduler that has frozen after it has taken messages. ``taken`` has their number."""
 
     def __init__(self) -> None:
@@ -55,19 +55,19 @@ class Deaf:
 
 def test_a_call_without_an_answer_is_sent_again() -> None:
     with memory_bus.memory_transport(response_timeout=2) as bus:
-        deaf = Deaf()
-        server = transport.server(bus, transport.TOPIC_SCHEDULER, "frozen", deaf)
+        frozen = FrozenScheduler()
+        server = transport.server(bus, transport.TOPIC_SCHEDULER, "frozen", frozen)
         server.start()
         peer = transport.Peer(bus, transport.TOPIC_SCHEDULER, "scheduler", patience=0.5)
         try:
             with pytest.raises(errors.Unavailable, match="no scheduler answered get_pools within rpc_response_timeout"):
                 peer.call("get_pools", messages.PoolQuery(), object)
-            assert deaf.taken == 3, "after 0.5 seconds, 1 more and 0.5 more"
+            assert frozen.taken == 3, "after 0.5 seconds, 1 more and 0.5 more"
             with pytest.raises(errors.Unavailable, match="no scheduler answered explain within 1 s"):
                 peer.call("explain", messages.PoolQuery(), object, 1.0, once=True)
-            assert deaf.taken == 4
+            assert frozen.taken == 4
         finally:
-            deaf.thawed.set()
+            frozen.thawed.set()
             server.stop()
             server.wait()
 

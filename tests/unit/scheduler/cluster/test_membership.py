@@ -65,9 +65,9 @@ def test_two_schedulers_with_one_host_know_that_they_are_not_alone(
             return one.is_alone(session)
 
     assert is_alone(membership)
-    twin = Membership(settings, ledger, 10.0)
-    twin.join()
-    assert not look(twin, ledger).alone
+    second = Membership(settings, ledger, 10.0)
+    second.join()
+    assert not look(second, ledger).alone
     assert membership.alone
     assert not is_alone(membership), "before its next refresh"
     for _ in range(2):
@@ -75,9 +75,9 @@ def test_two_schedulers_with_one_host_know_that_they_are_not_alone(
         assert "give each a host of its own" in caplog.text
         assert not look(membership, ledger).alone
         caplog.clear()
-        twin.heartbeat()
+        second.heartbeat()
         assert "give each a host of its own" in caplog.text
-        assert not look(twin, ledger).alone
+        assert not look(second, ledger).alone
         caplog.clear()
 
 
