@@ -24,9 +24,9 @@ ARGS ?=
 BIN := .venv/bin
 
 # Tests create volumes that use more space than a /tmp in memory should provide.
-test test-heavy test-kubernetes coverage: export TMPDIR ?= $(if $(filter tmpfs,$(shell PATH='$(PATH)' stat -f -c %T /tmp)),/var/tmp,/tmp)
+test test-heavy test-kubernetes test-clusters test-tempest coverage: export TMPDIR ?= $(if $(filter tmpfs,$(shell PATH='$(PATH)' stat -f -c %T /tmp)),/var/tmp,/tmp)
 
-.PHONY: help install run test test-heavy test-kubernetes lint format coverage docs sample-config clean
+.PHONY: help install run test test-heavy test-kubernetes test-clusters test-tempest lint format coverage docs sample-config clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,20 @@ test-kubernetes:  ## Build kube-apiserver and kube-scheduler (slow), then run th
 	@tools/install-kubernetes.sh
 	@echo "==> Running the tests with Kubernetes"
 	@exec $(BIN)/pytest tests/kubernetes -m kubernetes --timeout=1200 $(ARGS)
+
+test-clusters:  ## Install Galera, HAProxy and etcd, then run the tests on clusters of servers (minutes, root)
+	@tools/setup.sh test
+	@tools/install-servers.sh
+	@tools/install-clusters.sh
+	@echo "==> Running the tests on clusters of servers"
+	@exec $(BIN)/pytest tests/clusters -m clusters --timeout=1800 $(ARGS)
+
+test-tempest:  ## Install Tempest, then run its tests of the Block Storage API with a real Keystone (minutes)
+	@tools/setup.sh test
+	@tools/install-openstack.sh
+	@tools/install-tempest.sh
+	@echo "==> Running the tests of Tempest"
+	@exec $(BIN)/pytest tests/tempest -m tempest --timeout=1800 $(ARGS)
 
 lint:  ## Check style, types and the imports between rooms
 	@tools/setup.sh test lint
@@ -89,6 +103,6 @@ sample-config:  ## Generate etc/*.sample and cli/option_names.txt from the optio
 	@tools/sample-config.sh
 
 clean:  ## Remove the files of the other targets, except ./var with its volumes
-	rm -rf .venv .tox .lvm-guest .openstack .kubernetes build dist docs/_build *.egg-info .coverage .coverage.* htmlcov
+	rm -rf .venv .tox .lvm-guest .openstack .tempest .kubernetes build dist docs/_build *.egg-info .coverage .coverage.* htmlcov
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -not -path './var/*' -exec rm -rf {} +

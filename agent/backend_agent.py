@@ -7,10 +7,10 @@ Commands run on other threads, see :mod:`tonnage.agent.operations`, and so do fu
 :mod:`tonnage.agent.listing_loop`.
 """
 
+import contextlib
 import logging
 import threading
 import time
-import uuid
 from collections.abc import Collection, Sequence
 
 from tonnage.agent.backoff import FailureLog, gap_after, retry
@@ -35,25 +35,35 @@ _FLUSH_SECONDS = 5.0
 #: Seconds between two checks of a backend that rests between reports whether its operations have ended.
 _STEP = 0.1
 
-#: Seconds between two questions to the driver whether it has news to report.
+#: Seconds between two questions to the driver whether it has news to report, and between reports of a drain.
 _NEWS_INTERVAL = 1.0
+
+#: Seconds after the first report without pools in which commands may still arrive for volumes that were placed before.
+_DRAIN_SECONDS = 2.0
 
 
 class BackendAgent:
-    """Runs one backend, ``host@backend``, from :meth:`start` until :meth:`stop` or a fatal failure.
+    """Runs one backend, ``host@backend``, from :meth:`start` until :meth:`stop`, the end of a drain or a fatal failure.
 
-    ``failure`` is the message of that failure, None after a plain stop.
+    ``failure`` is the message of that failure, None after a plain stop or a drain. ``trouble`` is the reason
+    why the storage cannot be used yet, None if it can.
     """
 
     def __init__(self, backend: str, driver: Driver, transport: rpc.Transport, settings: Settings) -> None:
         self.backend = backend
         self.failure: str | None = None
+        self.trouble: str | None = None
         self._driver = driver
         self.settings = settings
         self._lock = BackendLock(settings.lock_folder, backend)
         self._scheduler = SchedulerClient(transport)
         self.operations = Operations(
-            driver, settings.threads, settings.record_seconds, self._on_outcome, self._on_crash
+            driver,
+            settings.threads,
+            settings.record_seconds,
+            self._on_outcome,
+            self._on_crash,
+            backoff=settings.backoff,
         )
         self._server = rpc.server(transport, rpc.TOPIC_AGENT, backend, AgentEndpoint(self, self.operations))
         self._serving = False
@@ -62,9 +72,10 @@ class BackendAgent:
         )
         self.outbox = Outbox(backend, self._deliver, settings.backoff)
         self._listing_loop = ListingLoop(backend, self._send_listing, settings.listing_interval, settings.backoff)
-        # The same during the life of this process, so that a repeated hello opens no new epoch.
-        self._nonce = uuid.uuid4().hex
+        # The same during the life of this process, so that a repeated hello opens no new epoch. Set by start().
+        self._nonce = ""
         self._epoch: Epoch | None = None
+        self._introduced = False
         self._failure_log = FailureLog(LOG)
         # It has a log of its own, which a successful report does not end.
         self._news_failure_log = FailureLog(LOG)
@@ -79,22 +90,19 @@ class BackendAgent:
         # Set: the attempt under way has become pointless.
         self._interrupt = threading.Event()
         self._stopping = threading.Event()
+        self._draining = threading.Event()
+        self._drained = False
         self._closing = threading.Lock()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._main, name=f"{backend} agent", daemon=True)
 
     def start(self) -> None:
-        """Lock the backend, check the storage, and begin; returns without waiting for a scheduler.
+        """Lock the backend, and begin; returns without waiting for the storage or a scheduler.
 
-        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if another process holds the backend or the storage
-        cannot be used, :class:`~tonnage.capacity.errors.DriverError` if it fails.
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` if another process holds the backend.
         """
         self._lock.acquire()
-        try:
-            self._driver.check()
-        except BaseException:
-            self._lock.release()
-            raise
+        self._nonce = self._lock.holder().nonce
         self.outbox.start()
         self._listing_loop.start()
         self._thread.start()
@@ -111,6 +119,21 @@ class BackendAgent:
         """
         self._interrupt_all()
         self._close(timeout)
+
+    def drain(self) -> None:
+        """Withdraw all pools, let the operations end, report that and stop; returns at once.
+
+        Commands are accepted until then. It takes as long as the operations take, and until a scheduler has the
+        outcomes. The volumes stay on the storage and in the ledger.
+        """
+        LOG.info("Backend %s is withdrawn and stops when its operations have ended", self.backend)
+        self._draining.set()
+        self._snapshots.withdraw()
+        if self._epoch is None:
+            # It has not joined, so no scheduler has placed a volume here since its start.
+            self._drained = True
+            self._interrupt_all()
+        self._wake.set()
 
     def report_now(self) -> None:
         """Report soon."""
@@ -135,17 +158,60 @@ class BackendAgent:
 
     def _main(self) -> None:
         try:
+            retry(self._check_storage, self._log_start_failure, self._stopping, self.settings.backoff)
             while not self._stopping.is_set():
                 if self._hellos_done < self.hellos_requested:
                     self._join()
+                elif self._draining.is_set():
+                    self._finish_operations()
                 else:
-                    self._pause(self._report())
+                    self._pause(self._report() or 0.0)
         except BaseException as error:
+            if self._stopping.is_set():
+                # stop() does not wait for a call that hangs, and its transport may be closed by now.
+                end = plugin_errors.described(error)
+                LOG.info("Backend %s: a call has ended after the stop: %s", self.backend, end)
+                return
             LOG.exception("Backend %s", self.backend)
             self._fail(f"backend {self.backend} ends after an internal error ({type(error).__name__}); see the log")
         finally:
-            if self.failure is not None:
+            if self.failure is not None or self._drained:
                 self._close(STOP_SECONDS)
+
+    def _check_storage(self) -> None:
+        """Check the storage. Raises :class:`~tonnage.capacity.errors.TonnageError` if it cannot be used now."""
+        try:
+            self._driver.check()
+        except errors.TonnageError:
+            raise
+        except plugin_errors.CAUGHT as error:
+            raise errors.DriverError(plugin_errors.described(error)) from error
+        self.trouble = None
+        self._failure_log.recovered(f"Backend {self.backend} has started")
+
+    def _log_start_failure(self, error: BaseException | None) -> None:
+        self.trouble = str(error)
+        self._failure_log.failed(f"Backend {self.backend} cannot start yet and keeps trying: {error}")
+        if not self._introduced:
+            # So it is among the backends of the ledger, and shown as down.
+            with contextlib.suppress(*plugin_errors.CAUGHT):
+                self._introduce()
+
+    def _finish_operations(self) -> None:
+        """Report until a report without pools contains all operations, then begin to stop; a hello comes first."""
+        withdrawn_at: float | None = None
+        while not self._stopping.is_set() and not self._joining():
+            busy = self.operations.in_hand() or self.operations.unacknowledged()
+            if self._report() is None:
+                withdrawn_at = None
+            elif withdrawn_at is None:
+                withdrawn_at = time.monotonic()
+            elif not busy and time.monotonic() - withdrawn_at >= _DRAIN_SECONDS:
+                LOG.info("Backend %s has ended its operations; its volumes stay in the ledger", self.backend)
+                self._drained = True
+                self._interrupt_all()
+                return
+            self._stopping.wait(_NEWS_INTERVAL)
 
     def _pause(self, effort: float) -> None:
         """Wait for the polling interval or for work; changes that follow each other closely share a report.
@@ -250,13 +316,23 @@ class BackendAgent:
                 self._serving = True
 
     def _hello(self) -> messages.Welcome:
+        welcome = self._introduce()
+        if welcome.ledger_id:
+            self._driver.mark_ledger(welcome.ledger_id)
+        return welcome
+
+    def _introduce(self) -> messages.Welcome:
+        """Say hello, and write nothing to the storage."""
         hello = messages.Hello(
             backend=self.backend,
             nonce=self._nonce,
             availability_zone=self.settings.availability_zone,
             driver=self.settings.driver_name,
+            ledgers=sorted(self._driver.ledgers()),
         )
-        return self._scheduler.hello(hello)
+        welcome = self._scheduler.hello(hello)
+        self._introduced = True
+        return welcome
 
     def _send_listing(self) -> None:
         """Send a listing of all volumes, unless the backend is joining, which does so by itself."""
@@ -271,8 +347,8 @@ class BackendAgent:
         if not self._scheduler.listing(listing).accepted:
             self._check_superseded(epoch.number)
 
-    def _report(self) -> float:
-        """Send one report and return how many seconds the driver needed for it.
+    def _report(self) -> float | None:
+        """Send one report and return how many seconds the driver needed for it, None after a failure.
 
         After a failure there is no report: the schedulers take a backend that stays silent for down.
         """
@@ -288,7 +364,7 @@ class BackendAgent:
         else:
             self._failure_log.recovered(f"Backend {self.backend} reports again")
             return report.age
-        return 0.0
+        return None
 
     def _current_epoch(self) -> Epoch:
         if self._epoch is None:
@@ -305,10 +381,10 @@ class BackendAgent:
     def _deliver(self, outcomes: Sequence[messages.Outcome]) -> None:
         """Send outcomes. It raises an exception if they have to be sent again, which is safe."""
         for outcome, receipt in zip(outcomes, self._scheduler.outcomes(outcomes), strict=True):
-            if receipt.accepted:
-                self.operations.acknowledge(outcome.claim_id)
-            else:
+            if not receipt.accepted:
                 self._check_superseded(outcome.epoch)
+            elif not outcome.unknown:
+                self.operations.acknowledge(outcome.claim_id)
 
     def _joining(self) -> bool:
         with self._hello_lock:

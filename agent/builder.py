@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Construction of an agent's backends from the configuration."""
 
+from collections.abc import Iterable
+
 from oslo_config import cfg
 
 from tonnage.agent import options
@@ -49,12 +51,18 @@ def validate(conf: cfg.ConfigOpts) -> list[str]:
     one, or if another process runs it.
     """
     sections = options.backends(conf)
+    check(conf, sections)
     for section in sections:
-        _driver(conf, section)
         lock = BackendLock(options.lock_folder(conf), full_name(conf, section))
         lock.acquire()
         lock.release()
     return sections
+
+
+def check(conf: cfg.ConfigOpts, sections: Iterable[str]) -> None:
+    """Raise :class:`~tonnage.capacity.errors.ConfigurationError` if a backend cannot be built from its section."""
+    for section in sections:
+        _driver(conf, section)
 
 
 def _driver(conf: cfg.ConfigOpts, section: str) -> Driver:

@@ -14,21 +14,29 @@ LOG = logging.getLogger(__name__)
 #: Verbs that remove the volume from the pool.
 REMOVING = frozenset({Verb.DELETE, Verb.PURGE})
 
+#: Verbs that are repeated while their outcome is unknown.
+REPEATED = frozenset({Verb.CREATE, Verb.EXTEND, Verb.DELETE, Verb.PURGE})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationResult:
-    """The result of an operation: the fields of an outcome that depend on the driver."""
+    """The result of an operation: the fields of an outcome that depend on the driver.
+
+    While it is ``unknown``, ``size_gb`` is the size that the volume may have.
+    """
 
     ok: bool
     size_gb: float
     clean: bool = False
     message: str = ""
+    unknown: bool = False
 
 
-def execute(driver: Driver, command: Command) -> OperationResult:
+def execute(driver: Driver, command: Command, is_repeated: bool = False) -> OperationResult:
     """Execute the command with the driver and return the result, also for a failure.
 
-    It raises nothing, not even an exception by which a library of the driver would end the process.
+    ``is_repeated`` is true if the result of the command was unknown before. It raises nothing, not even an exception by
+    which a library of the driver would end the process.
     """
     before = 0.0
     foreign = False
@@ -39,6 +47,8 @@ def execute(driver: Driver, command: Command) -> OperationResult:
             foreign = _stored_size(driver, command) is not None
         return OperationResult(ok=True, size_gb=_VERBS[command.verb](driver, command, before))
     except errors.TonnageError as error:
+        if command.verb in REPEATED and _is_unknown(error, command, is_repeated):
+            return _unknown(command, f"{error.message}; its outcome is not known yet, and the agent repeats it")
         # A driver without room for the volume has not begun, see Driver.create and the methods like it.
         clean = isinstance(error, errors.CapacityExceeded) or (isinstance(error, errors.DriverError) and error.clean)
         message = error.message
@@ -49,8 +59,9 @@ def execute(driver: Driver, command: Command) -> OperationResult:
             f"{command.verb} of volume {command.volume_id} failed on backend {driver.backend} with an internal error "
             f"({type(error).__name__}); the agent's log says more"
         )
-    # Clean means that no new volume or size is left; a failed delete may leave the volume in any state.
-    clean = clean and command.verb not in REMOVING
+    # Clean means that no new volume or size is left; a failed delete may leave the volume in any state. A refused
+    # extend says nothing about an earlier one, whose effect only the list shows.
+    clean = clean and command.verb not in REMOVING and not (is_repeated and command.verb is Verb.EXTEND)
     if foreign:
         # The copy was there before, so this command did not make it. It may be the volume itself, or another one, and
         # must not be taken for a copy to delete.
@@ -58,6 +69,30 @@ def execute(driver: Driver, command: Command) -> OperationResult:
     size = before if clean and command.verb is Verb.EXTEND else _size_after(driver, command, before)
     # The driver reports only this attempt. An earlier process may have made the volume and died before its outcome.
     return OperationResult(ok=False, size_gb=size, clean=clean and size <= before, message=message)
+
+
+def _is_unknown(error: errors.TonnageError, command: Command, is_repeated: bool) -> bool:
+    """Return whether the command may have had an effect, or may still have one, that is not known.
+
+    After an unknown result a failure that is not clean says as little: the call of the storage may not have been made.
+    """
+    if isinstance(error, errors.OutcomeUnknown):
+        return True
+    is_failure = isinstance(error, errors.DriverError) and not error.clean
+    return is_repeated and is_failure and command.verb not in REMOVING
+
+
+def _unknown(command: Command, message: str) -> OperationResult:
+    return OperationResult(ok=False, size_gb=float(command.size_gb), message=message, unknown=True)
+
+
+def abandoned(command: Command) -> OperationResult:
+    """Return the result of a command whose outcome is unknown and that a removal of the volume ends.
+
+    The volume counts until it is removed.
+    """
+    message = f"{command.verb} of volume {command.volume_id}: its outcome was not known when the volume was deleted"
+    return OperationResult(ok=False, size_gb=float(command.size_gb), message=message)
 
 
 def _create(driver: Driver, command: Command, before: float) -> float:

@@ -2,10 +2,14 @@
 """The lock that keeps a second process on the machine from running the same backend."""
 
 import fcntl
+import hashlib
 import os
 import pathlib
+import socket
+import uuid
 
 from tonnage.capacity import errors
+from tonnage.rpc.messages import AgentProcess
 
 
 class BackendLock:
@@ -44,6 +48,18 @@ class BackendLock:
         os.ftruncate(file, 0)
         os.pwrite(file, f"process {os.getpid()}\n".encode(), 0)
         self._file = file
+
+    def holder(self) -> AgentProcess:
+        """Return this process, with a new random text. The lock must be held.
+
+        The text for the lock is different for each lock file, machine and boot.
+        """
+        if self._file is None:
+            raise RuntimeError(f"the lock of backend {self._backend} is not held")
+        file, machine = os.fstat(self._file), socket.gethostname()
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+        lock = hashlib.sha256(f"{machine} {boot} {file.st_dev} {file.st_ino}".encode()).hexdigest()[:16]
+        return AgentProcess(lock, uuid.uuid4().hex[:12], f"{os.getpid()}@{machine}"[:34])
 
     def release(self) -> None:
         """Give the lock back, if it is held. The file stays: to remove it would let two processes lock two files."""

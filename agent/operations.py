@@ -16,13 +16,17 @@ from concurrent import futures
 from dataclasses import dataclass
 
 from tonnage.agent import execution
+from tonnage.agent.backoff import BackOff
 from tonnage.drivers.base import Driver
 from tonnage.rpc.messages import Command, Outcome, Verb
+from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
 #: Number of recent operations whose durations tell how long the next one may take.
 _RECENT = 32
+
+_BACKOFF = BackOff()
 
 
 class Epoch:
@@ -52,10 +56,11 @@ class Epoch:
 
 @dataclass(slots=True)
 class _Record:
-    """A command and, once it has ended, its outcome."""
+    """A command and, once it has ended, its outcome. ``unknown`` is the number of its runs without a known outcome."""
 
     command: Command
     outcome: Outcome | None = None
+    unknown: int = 0
 
 
 class _Removals:
@@ -97,6 +102,9 @@ class Operations:
     ``on_outcome`` is called with each outcome, for a repeated command once more. ``on_crash`` is called if a worker
     thread itself fails; the effect of its operation is unknown then.
 
+    An operation whose outcome the storage does not tell stays in hand and is run again after growing pauses, until its
+    outcome is known or a removal of the volume takes its place. ``on_outcome`` is called after the first such run.
+
     Records are kept until ``record_seconds`` after their outcome was acknowledged. That is safe: an acknowledged claim
     is settled in the ledger, and no scheduler sends its command any more. Only copies that are on the bus already can
     still arrive, and the bus drops those after ``rpc_message_ttl`` seconds, of which ``record_seconds`` is a multiple.
@@ -110,8 +118,10 @@ class Operations:
         on_outcome: Callable[[Outcome], None],
         on_crash: Callable[[BaseException], None],
         clock: Callable[[], float] = time.monotonic,
+        backoff: BackOff = _BACKOFF,
     ) -> None:
         self._driver = driver
+        self._backoff = backoff
         self._clock = clock
         self._record_seconds = record_seconds
         self._on_outcome = on_outcome
@@ -132,6 +142,9 @@ class Operations:
         self._unacknowledged: dict[str, Outcome] = {}
         self._acknowledged: deque[tuple[float, str]] = deque()
         self._removals = _Removals()
+        # When the first command of a volume, whose outcome is unknown, is run again.
+        self._rests: dict[str, float] = {}
+        self._rest_worker = Worker(f"{driver.backend} repetitions", self._end_rests)
 
     def begin_epoch(self, epoch: Epoch) -> None:
         """Begin an epoch and drop the commands of the epoch before it. Only while suspended and idle."""
@@ -142,6 +155,7 @@ class Operations:
             self._unacknowledged.clear()
             self._acknowledged.clear()
             self._removals.clear()
+            self._rests.clear()
 
     def suspend(self) -> None:
         """Begin no operation; commands are still accepted and wait."""
@@ -207,15 +221,14 @@ class Operations:
                 )
                 return
             record = self._records.get(command.claim_id)
+            abandoned: Outcome | None = None
             if record is None:
                 record = self._records[command.claim_id] = _Record(command)
                 if command.verb in execution.REMOVING:
                     self._removals.add(command)
+                    abandoned = self._abandon(command.volume_id, epoch)
                 elif command in self._removals:
-                    message = (
-                        f"volume {command.volume_id} has been deleted from pool {self._driver.backend}#{command.pool}"
-                    )
-                    result = execution.OperationResult(ok=False, size_gb=0.0, clean=True, message=message)
+                    result = self._after_removal(command)
                     record.outcome = self._outcome(command, result, epoch.tick())
                     self._unacknowledged[command.claim_id] = record.outcome
                 if record.outcome is None:
@@ -223,8 +236,21 @@ class Operations:
                     if not self.suspended:
                         self._start(command.volume_id)
             outcome = record.outcome
-        if outcome is not None:
-            self._on_outcome(outcome)
+        for each in (abandoned, outcome):
+            if each is not None:
+                self._on_outcome(each)
+
+    def _after_removal(self, command: Command) -> execution.OperationResult:
+        """Return the result of a command that comes after a removal of its volume, and is not run."""
+        queue = self._queues.get(command.volume_id, ())
+        running = self._running.get(command.volume_id)
+        if command.verb in execution.REPEATED and any(
+            each.verb in execution.REMOVING for each in (*queue, *([] if running is None else [running]))
+        ):
+            # An earlier process may have run it, and the removal has not ended.
+            return execution.abandoned(command)
+        message = f"volume {command.volume_id} has been deleted from pool {self._driver.backend}#{command.pool}"
+        return execution.OperationResult(ok=False, size_gb=0.0, clean=True, message=message)
 
     def acknowledge(self, claim_id: str) -> None:
         """Record that a scheduler has received the outcome of a claim."""
@@ -240,6 +266,7 @@ class Operations:
     def close(self) -> None:
         """Stop, and end the threads once their operations have ended; commands that wait are dropped."""
         self.stop()
+        self._rest_worker.stop(timeout=0.0)
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _start(self, volume_id: str) -> None:
@@ -255,12 +282,74 @@ class Operations:
             # A surplus call is harmless: the end of an operation starts the next one of its volume.
             if self.suspended or not queue or volume_id in self._running or self._epoch is None:
                 return
+            if volume_id in self._rests:
+                return
             command = self._running[volume_id] = queue.popleft()
+            record = self._records[command.claim_id]
             self._begun[volume_id] = self._clock()
             epoch = self._epoch
-        result = execution.execute(self._driver, command)
-        outcome = self._outcome(command, result, epoch.tick())
-        LOG.info(
+        result = execution.execute(self._driver, command, is_repeated=record.unknown > 0)
+        with self._changed:
+            if result.unknown and command.verb not in execution.REMOVING and command in self._removals:
+                result = execution.abandoned(command)
+            outcome = self._outcome(command, result, epoch.tick())
+            del self._running[volume_id]
+            self._durations.append(self._clock() - self._begun.pop(volume_id))
+            if outcome.unknown:
+                queue.appendleft(command)
+                self._rest(record)
+            else:
+                self._end(record, outcome)
+                if not queue:
+                    del self._queues[volume_id]
+                elif not self.suspended:
+                    self._start(volume_id)
+            self._changed.notify_all()
+        if not outcome.unknown or record.unknown == 1:
+            self._log(command, outcome)
+            self._on_outcome(outcome)
+
+    def _end(self, record: _Record, outcome: Outcome) -> None:
+        record.outcome = self._unacknowledged[outcome.claim_id] = outcome
+        if not outcome.ok:
+            self._removals.discard(record.command)
+
+    def _rest(self, record: _Record) -> None:
+        """Let the volume of a command whose outcome is unknown rest until it is run again."""
+        record.unknown += 1
+        self._rests[record.command.volume_id] = self._clock() + self._backoff.after(record.unknown)
+        if not self._stopped:
+            if not self._rest_worker.alive:
+                self._rest_worker.start()
+            self._rest_worker.wake()
+
+    def _end_rests(self) -> float | None:
+        """Run the commands whose rest is over; return the seconds until others are, None without any."""
+        with self._changed:
+            now = self._clock()
+            for volume_id in [volume_id for volume_id, until in self._rests.items() if until <= now]:
+                del self._rests[volume_id]
+                if not self.suspended:
+                    self._start(volume_id)
+            return max(0.0, min(self._rests.values()) - now) if self._rests else None
+
+    def _abandon(self, volume_id: str, epoch: Epoch) -> Outcome | None:
+        """End the command of a resting volume that a removal has made pointless, and return its outcome."""
+        queue = self._queues.get(volume_id)
+        if volume_id not in self._rests or not queue:
+            return None
+        command = queue[0]
+        if command.verb in execution.REMOVING or command not in self._removals:
+            return None
+        queue.popleft()
+        del self._rests[volume_id]
+        outcome = self._outcome(command, execution.abandoned(command), epoch.tick())
+        self._end(self._records[command.claim_id], outcome)
+        return outcome
+
+    def _log(self, command: Command, outcome: Outcome) -> None:
+        LOG.log(
+            logging.INFO if outcome.ok else logging.WARNING,
             "[%s] %s volume %s in pool %s#%s, claim %s: %s",
             command.request_id,
             command.verb,
@@ -270,18 +359,6 @@ class Operations:
             command.claim_id,
             f"done, {outcome.size_gb:g} GiB" if outcome.ok else f"failed: {outcome.message}",
         )
-        with self._changed:
-            self._records[command.claim_id].outcome = self._unacknowledged[command.claim_id] = outcome
-            if not outcome.ok:
-                self._removals.discard(command)
-            del self._running[volume_id]
-            self._durations.append(self._clock() - self._begun.pop(volume_id))
-            if not queue:
-                del self._queues[volume_id]
-            elif not self.suspended:
-                self._start(volume_id)
-            self._changed.notify_all()
-        self._on_outcome(outcome)
 
     def _outcome(self, command: Command, result: execution.OperationResult, tick: int) -> Outcome:
         return Outcome(
@@ -293,4 +370,5 @@ class Operations:
             size_gb=result.size_gb,
             clean=result.clean,
             message=result.message,
+            unknown=result.unknown,
         )

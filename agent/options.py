@@ -13,12 +13,14 @@ OPTIONS = (
     cfg.ListOpt(
         "enabled_backends",
         default=[],
+        mutable=True,
         help="Names of the backends that this agent runs. Each has a section of its name with at least volume_driver.",
     ),
     cfg.IntOpt(
         "backend_stats_polling_interval",
         default=20,
         min=1,
+        mutable=True,
         help="Seconds between two reports of a backend. Besides, it reports at start and after each change. Keep it "
         "well below the schedulers' service_down_time.",
     ),
@@ -26,6 +28,7 @@ OPTIONS = (
         "listing_interval",
         default=300,
         min=0,
+        mutable=True,
         help="Seconds between two lists of all volumes on a backend, which show the schedulers what is there that they "
         "do not know of, and the other way round. 0: only at start and when a scheduler asks.",
     ),
@@ -33,8 +36,16 @@ OPTIONS = (
         "backend_threads",
         default=8,
         min=1,
+        mutable=True,
         help="How many operations a backend runs at the same time. Those on the same volume always follow each other.",
     ),
+)
+
+#: The options of ``[DEFAULT]`` that a backend reads at its start.
+COMMON = (
+    "backend_stats_polling_interval",
+    "listing_interval",
+    "backend_threads",
 )
 
 #: Seconds that a stopping backend gives its running operations unless told otherwise; less than what cotyledon gives

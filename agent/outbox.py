@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from tonnage.agent.backoff import BackOff, FailureLog
 from tonnage.rpc.messages import Outcome
@@ -27,6 +28,10 @@ _PATIENCE = 1.0
 
 #: Largest number of outcomes in one call.
 _MAX_BATCH = 64
+
+
+#: The id of a claim, and whether its outcome is still unknown: a known outcome follows an unknown one.
+_Key: TypeAlias = tuple[str, bool]
 
 
 @dataclass(slots=True)
@@ -62,9 +67,9 @@ class Outbox:
         self._max_batch = _MAX_BATCH
         # When the calls in flight began.
         self._calls: list[float] = []
-        self._outcomes: dict[str, _QueuedOutcome] = {}
-        # Entries (due, number, claim id); an entry whose outcome has another due time by now is ignored.
-        self._queue: list[tuple[float, int, str]] = []
+        self._outcomes: dict[_Key, _QueuedOutcome] = {}
+        # Entries (due, number, key); an entry whose outcome has another due time by now is ignored.
+        self._queue: list[tuple[float, int, _Key]] = []
         self._numbers = itertools.count()
         # The end of the rest after the last call.
         self._rest_end = 0.0
@@ -81,9 +86,9 @@ class Outbox:
             now = time.monotonic()
             # Otherwise the workers know that outcomes wait.
             is_news = not self._queue or self._queue[0][0] > now
-            queued = self._outcomes.get(outcome.claim_id)
+            queued = self._outcomes.get(_key(outcome))
             if queued is None:
-                queued = self._outcomes[outcome.claim_id] = _QueuedOutcome(outcome, 0.0)
+                queued = self._outcomes[_key(outcome)] = _QueuedOutcome(outcome, 0.0)
             if not queued.sending:
                 self._enqueue(queued, now)
             is_news = is_news or len(self._outcomes) == self._max_batch
@@ -110,7 +115,7 @@ class Outbox:
 
     def _enqueue(self, queued: _QueuedOutcome, due: float) -> None:
         queued.due = due
-        heapq.heappush(self._queue, (due, next(self._numbers), queued.outcome.claim_id))
+        heapq.heappush(self._queue, (due, next(self._numbers), _key(queued.outcome)))
 
     def _deliver(self) -> float | None:
         """Send the outcomes that are due; return the seconds until others are, None if none wait."""
@@ -135,11 +140,11 @@ class Outbox:
             if now < self._rest_end and len(self._outcomes) < self._max_batch:
                 return batch, self._rest_end - now
             while self._queue and len(batch) < self._max_batch:
-                due, _, claim_id = self._queue[0]
+                due, _, key = self._queue[0]
                 if due > now:
                     break
                 heapq.heappop(self._queue)
-                queued = self._outcomes.get(claim_id)
+                queued = self._outcomes.get(key)
                 if queued is not None and not queued.sending and queued.due == due:
                     queued.sending = True
                     batch.append(queued)
@@ -157,10 +162,10 @@ class Outbox:
             for queued in batch:
                 queued.sending = False
                 queued.attempts += 1
-                if self._outcomes.get(queued.outcome.claim_id) is not queued:
+                if self._outcomes.get(_key(queued.outcome)) is not queued:
                     continue
                 if failure is None:
-                    del self._outcomes[queued.outcome.claim_id]
+                    del self._outcomes[_key(queued.outcome)]
                 else:
                     self._enqueue(queued, time.monotonic() + self._backoff.after(queued.attempts))
             self._changed.notify_all()
@@ -172,3 +177,7 @@ class Outbox:
             self._failure_log.failed(
                 f"Backend {self._backend}: an outcome could not be delivered and is kept: {failure}"
             )
+
+
+def _key(outcome: Outcome) -> _Key:
+    return outcome.claim_id, outcome.unknown

@@ -7,12 +7,13 @@ import logging
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from tonnage.agent import audit_snapshot
 from tonnage.agent.backoff import FailureLog
 from tonnage.agent.operations import Epoch, Operations
 from tonnage.capacity import errors, plugin_errors
+from tonnage.capacity.pools.pool import CLONE_SUPPORT
 from tonnage.drivers.base import Driver
 from tonnage.rpc import messages
 
@@ -53,6 +54,11 @@ class StorageSnapshots:
         self._quiet_look = quiet_look
         self._sharing = threading.Lock()
         self._shared_storages: frozenset[str] = frozenset()
+        self._withdrawn = False
+
+    def withdraw(self) -> None:
+        """Report no pools from now on: schedulers place no volume in a pool that is not reported."""
+        self._withdrawn = True
 
     def add_shared_storages(self, storage_ids: Collection[str]) -> bool:
         """Take stamps of these storages before each report from now on; return whether one of them is new."""
@@ -124,7 +130,7 @@ class StorageSnapshots:
             ended = operations.unacknowledged()
             began = time.monotonic()
             with self._resumed_if_long():
-                pools = [dict(pool) for pool in self._driver.report()]
+                pools = [] if self._withdrawn else [self._with_features(pool) for pool in self._driver.report()]
         finally:
             operations.resume()
         return messages.BackendReport(
@@ -138,6 +144,10 @@ class StorageSnapshots:
             age=time.monotonic() - began,
             supports_auto_ratio=self._driver.supports_auto_ratio,
         )
+
+    def _with_features(self, pool: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a pool of the driver's report, with the features that the driver lacks."""
+        return dict(pool) if self._driver.supports_clone else {CLONE_SUPPORT: False, **pool}
 
     @contextlib.contextmanager
     def _resumed_if_long(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ from tonnage.api.http import faults, microversions, middleware
 from tonnage.api.http.body import BodyReader
 from tonnage.api.http.http_request import Request, WsgiApp
 from tonnage.api.http.list_query import Paginator
+from tonnage.api.monitoring import request_metrics
 from tonnage.api.openapi.annotations import Route
 from tonnage.api.resource_context import ResourceContext
 from tonnage.api.resources import (
@@ -31,6 +32,7 @@ from tonnage.api.resources import (
     volume_actions,
     volumes,
 )
+from tonnage.api.schemas import views
 from tonnage.api.volume_requests import RequestReader
 from tonnage.k8s.fit.node_queries import NodeQueries
 from tonnage.ledger.db.database import Database
@@ -60,6 +62,7 @@ def build(
     app: faults.App = falcon.App(
         request_type=Request,
         middleware=[
+            request_metrics.RequestMetrics(),
             middleware.RequestLimits(limit),
             microversions.MicroversionMiddleware(),
             authentication.Authentication(authenticator),
@@ -101,9 +104,11 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
     association = qos_specs.Association(context)
     manageable = manageable_volumes.ManageableVolumes(context, reader)
     quota_settings = placement.quota_settings(conf, context.database)
+    service_view = views.ServiceView(conf.service_down_time, conf.cinder_service_names)
+    unsupported_change = services.UnsupportedChange(context)
     node_queries = NodeQueries(context.database)
     quota_sets = quotas.QuotaSets(context, quota_settings)
-    all_groups = groups.Groups(context, reader, quota_settings)
+    all_groups = groups.Groups(context, conf.storage_availability_zone, reader, quota_settings)
     return [
         ("/volumes", all_volumes, None),
         ("/volumes/detail", all_volumes, "detail"),
@@ -122,6 +127,7 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/types/{type_id}/action", types.TypeActions(context), None),
         ("/types/{type_id}/os-volume-type-access", types.Access(context), None),
         ("/types/{type_id}/encryption", extensions.Encryption(context), None),
+        ("/types/{type_id}/encryption/{key}", extensions.EncryptionItem(context), None),
         ("/types/{type_id}/extra_specs", types.ExtraSpecs(context), None),
         ("/types/{type_id}/extra_specs/{key}", types.ExtraSpec(context), None),
         ("/qos-specs", qos_specs.QosSpecsCollection(context), None),
@@ -134,13 +140,20 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/scheduler-stats/get_pools", scheduler_stats.Pools(context), None),
         ("/scheduler-stats/explain", scheduler_stats.Explain(context, reader), None),
         ("/scheduler-stats/what-if", scheduler_stats.WhatIfSimulation(context, reader), None),
-        ("/os-services", services.Services(context, conf.service_down_time), None),
+        ("/os-services", services.Services(context, service_view), None),
         ("/os-services/enable", services.ChangeService(context, BackendState.ENABLED), None),
         ("/os-services/disable", services.ChangeService(context, BackendState.DISABLED), None),
         ("/os-services/disable-log-reason", services.ChangeService(context, BackendState.DISABLED), "reason"),
+        ("/os-services/freeze", unsupported_change, None),
+        ("/os-services/thaw", unsupported_change, None),
+        ("/os-services/failover_host", unsupported_change, None),
+        ("/os-services/failover", unsupported_change, None),
+        ("/os-services/set-log", unsupported_change, "log"),
+        ("/os-services/get-log", unsupported_change, "log"),
+        ("/workers/cleanup", unsupported_change, "cleanup"),
         ("/os-services/drain", services.ChangeService(context, BackendState.DRAINING), "drain"),
         ("/os-availability-zone", services.AvailabilityZones(context), None),
-        ("/os-hosts", services.Hosts(context, conf.service_down_time), None),
+        ("/os-hosts", services.Hosts(context, service_view), None),
         ("/os-hosts/{host}", services.Host(context), None),
         ("/capabilities/{host}", backend_capabilities.BackendCapabilities(context), None),
         ("/os-quota-sets/{project_id}", quota_sets, None),
@@ -155,19 +168,17 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/csi-capacity/claims/{holder}", csi_capacity.Claims(context, node_queries), None),
         ("/extensions", extensions.Extensions(), None),
         ("/resource_filters", extensions.ResourceFilters(), None),
-        *_unsupported_routes(context, extensions.SNAPSHOTS),
-        *_unsupported_routes(context, extensions.BACKUPS),
         ("/groups", all_groups, None),
         ("/groups/detail", all_groups, "detail"),
         ("/groups/action", all_groups, "action"),
-        ("/groups/{group_id}", groups.Group(context), None),
+        ("/groups/{group_id}", groups.Group(context, conf.storage_availability_zone), None),
         ("/groups/{group_id}/action", groups.GroupActions(context), None),
         ("/group_types", types.GroupTypes(context), None),
         ("/group_types/default", types.DefaultGroupType(context), None),
         ("/group_types/{group_type_id}", types.GroupType(context), None),
         ("/group_types/{group_type_id}/group_specs", types.GroupSpecs(context), None),
         ("/group_types/{group_type_id}/group_specs/{key}", types.GroupSpec(context), None),
-        *_unsupported_routes(context, extensions.GROUP_SNAPSHOTS),
+        *(route for kind in extensions.UNSUPPORTED for route in _unsupported_routes(context, kind)),
     ]
 
 
@@ -180,7 +191,7 @@ def all_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Route]:
 def _unsupported_routes(context: ResourceContext, kind: extensions.UnsupportedKind) -> list[Route]:
     collection = extensions.UnsupportedCollection(context, kind)
     return [
-        (f"/{kind.plural}", collection, None),
-        (f"/{kind.plural}/detail", collection, "detail"),
-        (f"/{kind.plural}/{{item_id}}", extensions.UnsupportedItem(context, kind), None),
+        (f"/{kind.path}", collection, None),
+        (f"/{kind.path}/detail", collection, "detail"),
+        (f"/{kind.path}/{{item_id}}", extensions.UnsupportedItem(context, kind), None),
     ]

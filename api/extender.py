@@ -14,13 +14,15 @@ import falcon
 import msgspec
 from oslo_config import cfg
 
-from tonnage.api.auth import authentication, mutual_tls
+from tonnage.api.auth import authentication
 from tonnage.api.http import middleware
 from tonnage.api.http.body import NUL
 from tonnage.api.http.http_request import WsgiApp
-from tonnage.api.http.server import Listener, Server, ServerLimits
+from tonnage.api.http.server import Listener, Server
+from tonnage.api.http.wsgi_server import ServerLimits
 from tonnage.capacity import errors
 from tonnage.k8s.cluster.cluster_reader import ClusterReader
+from tonnage.k8s.fit import scoring_shape
 from tonnage.k8s.fit.extender_protocol import Extender, FilterResult
 from tonnage.k8s.fit.node_queries import NodeQueries
 from tonnage.ledger.db.database import Database
@@ -29,6 +31,9 @@ LOG = logging.getLogger(__name__)
 
 _TLS_OPTIONS = ("extender_cert_file", "extender_key_file", "extender_ca_file")
 _THREADS = 16
+
+#: Paths for probes. kubelet has no client certificate.
+_HEALTHZ, _READYZ = "/healthz", "/readyz"
 
 
 class _VerbResource(abc.ABC):
@@ -68,9 +73,36 @@ class _Prioritize(_VerbResource):
         return self._extender.prioritize(body)
 
 
+class _Healthz:
+    """``/healthz``: 200 while the process answers."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Answer. A failure means that the process has to be started again."""
+        resp.set_header("Cache-Control", "no-store")
+        resp.content_type = falcon.MEDIA_TEXT
+        resp.text = "ok"
+
+
+class _Readyz:
+    """``/readyz``: 200 while pods can be judged, otherwise 503 with the parts that do not answer."""
+
+    def __init__(self, extender: Extender) -> None:
+        self._extender = extender
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Check that the ledger and the API server of the cluster answer."""
+        problems = self._extender.problems()
+        resp.status = falcon.HTTP_503 if problems else falcon.HTTP_200
+        resp.set_header("Cache-Control", "no-store")
+        resp.content_type = falcon.MEDIA_TEXT
+        resp.text = "; ".join(problems) or "ok"
+
+
 def application(extender: Extender, limit: middleware.BodyLimit) -> "falcon.App[falcon.Request, falcon.Response]":
     """Return the WSGI application."""
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App(middleware=[middleware.RequestLimits(limit)])
+    app.add_route(_HEALTHZ, _Healthz())
+    app.add_route(_READYZ, _Readyz(extender))
     app.add_route("/k8s/filter", _Filter(extender, limit))
     app.add_route("/k8s/prioritize", _Prioritize(extender, limit))
     app.add_error_handler(Exception, _on_unexpected_error)
@@ -97,7 +129,7 @@ class ExtenderServer(Server):
         options: Any,
         application: WsgiApp,
         limits: ServerLimits,
-        tls: mutual_tls.Adapter | None,
+        tls: ssl.SSLContext | None,
         claim_tasks: PodClaimTasks | None,
     ) -> None:
         listener = Listener(
@@ -143,7 +175,7 @@ def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
         )
     lease = options.extender_lease if options.extender_reserves else None
     cluster = ClusterReader(options.kubeconfig)
-    extender = Extender(NodeQueries(database), cluster, lease)
+    extender = Extender(NodeQueries(database, _scoring_shape(options)), cluster, lease)
     limit = middleware.BodyLimit(options.extender_max_request_body_size, "extender_max_request_body_size")
     return ExtenderServer(
         options,
@@ -152,11 +184,22 @@ def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
             threads=_THREADS,
             client_timeout=conf.client_socket_timeout,
             stop_timeout=conf.osapi_volume_stop_timeout,
-            max_read_size=limit.max_read_size,
+            max_body_size=limit.size,
+            anonymous_paths=frozenset({_HEALTHZ, _READYZ}) if all(files) else None,
         ),
-        _mutual_tls_adapter(*files) if all(files) else None,
+        _mutual_tls(*files) if all(files) else None,
         None if lease is None else _pod_claim_tasks(database, cluster, lease),
     )
+
+
+def _scoring_shape(options: Any) -> scoring_shape.ScoringShape:
+    try:
+        return scoring_shape.parse(options.extender_scoring_shape)
+    except ValueError as error:
+        raise errors.ConfigurationError(
+            f"[kubernetes] extender_scoring_shape = {options.extender_scoring_shape}: {error}; name spread, pack or "
+            "points such as 0:10, 80:5, 100:0"
+        ) from error
 
 
 def _pod_claim_tasks(database: Database, cluster: ClusterReader, lease: float) -> PodClaimTasks:
@@ -166,17 +209,25 @@ def _pod_claim_tasks(database: Database, cluster: ClusterReader, lease: float) -
     return pod_claim_tasks.PodClaimTasks(database, cluster, lease)
 
 
-def _mutual_tls_adapter(cert: str, key: str, authority: str) -> mutual_tls.Adapter:
-    """Return a TLS adapter that requires client certificates."""
+def _mutual_tls(cert: str, key: str, authority: str) -> ssl.SSLContext:
+    """Return a TLS context that accepts client certificates of one authority only. The parameters are PEM files.
+
+    The server refuses clients without a certificate, except on the paths for probes.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for files that cannot be used.
+    """
     for name, path in zip(_TLS_OPTIONS, (cert, key, authority), strict=True):
         if not os.access(path, os.R_OK):
             raise errors.ConfigurationError(f"option [kubernetes] {name} = {path}: this file cannot be read")
     try:
-        return mutual_tls.Adapter(cert, key, authority)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority)
+        context.load_cert_chain(cert, key)
     except ssl.SSLError as error:
         raise errors.ConfigurationError(
             f"options [kubernetes] {', '.join(_TLS_OPTIONS)} cannot be used: {error}"
         ) from error
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return context
 
 
 def _on_invalid_body(req: falcon.Request, resp: falcon.Response, error: errors.InvalidInput, params: Any) -> None:

@@ -4,6 +4,7 @@
 from oslo_config import cfg
 
 from tonnage.api.http import middleware
+from tonnage.api.monitoring import options as monitoring_options
 from tonnage.k8s import options as k8s_options
 from tonnage.ledger.inventory import service_options
 from tonnage.quotas import options as quota_options
@@ -24,8 +25,8 @@ OPTIONS = (
         "client_socket_timeout",
         default=75,
         min=1,
-        help="Seconds after which the built-in server closes an idle connection. A client can reuse its connection "
-        "until then, unless the server has osapi_volume_threads other idle connections.",
+        help="Seconds after which the built-in server closes a connection without a whole request: an idle one, or one "
+        "on which the headers of a request arrive slowly.",
     ),
     cfg.IntOpt("osapi_max_limit", default=1000, min=1, help="Most items in one page of a list."),
     cfg.IntOpt(
@@ -59,6 +60,12 @@ OPTIONS = (
         "this machine, not only to localhost and 127.0.0.1. Everybody who reaches it is an administrator, and so are "
         "the pages of any site in a browser that reaches it.",
     ),
+    cfg.BoolOpt(
+        "cinder_service_names",
+        default=True,
+        help="Show agents as cinder-volume and schedulers as cinder-scheduler, the names that tools for OpenStack look "
+        "for in the list of services. Requests may use these names and Tonnage's own in any case.",
+    ),
     cfg.StrOpt("default_volume_type", help="Name or id of the volume type of volumes that are created without one."),
 )
 
@@ -70,8 +77,9 @@ def register(conf: cfg.ConfigOpts) -> None:
     quota_options.register(conf)
     k8s_options.register(conf)
     middleware.register(conf)
+    monitoring_options.register(conf)
 
 
-def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
+def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
     """Return the options by section, for the sample configuration."""
-    return [("DEFAULT", list(OPTIONS)), *k8s_options.list_opts()]
+    return [("DEFAULT", list(OPTIONS)), *k8s_options.list_opts(), *monitoring_options.list_opts()]

@@ -8,6 +8,7 @@ from tonnage.api.app import build
 from tonnage.api.auth import authentication
 from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.http.server import Server
+from tonnage.api.monitoring import server as monitoring
 from tonnage.ledger.db import database as ledger_database
 from tonnage.ledger.db import schema
 from tonnage.rpc import transport as rpc_transport
@@ -34,6 +35,13 @@ class ApiProcess:
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable configuration.
         """
         return extender.build(conf, self._database)
+
+    def metrics(self, conf: cfg.ConfigOpts) -> Server | None:
+        """Return a server of the metrics, None if it is disabled. The caller starts and stops it.
+
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable configuration.
+        """
+        return monitoring.build(conf, self._database, "api_listen_port")
 
     def close(self) -> None:
         """Close the connections."""

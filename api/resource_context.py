@@ -7,7 +7,7 @@ import falcon
 
 from tonnage.api.auth import policies
 from tonnage.api.auth.enforcement import Policy
-from tonnage.api.http import faults
+from tonnage.api.http import faults, microversions
 from tonnage.api.http.body import BodyReader
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Paginator
@@ -44,7 +44,9 @@ class ResourceContext:
     def write_refusal(self, req: Request, resp: falcon.Response, refusal: Refusal | None) -> bool:
         """Write a refusal into the response, with names and figures of pools if the policy allows it.
 
-        Return whether there is a refusal. Raises :class:`~tonnage.capacity.errors.OverQuota` for one by a quota.
+        It is text, and since 3.72 also data. Return whether there is a refusal.
+
+        Raises :class:`~tonnage.capacity.errors.OverQuota` for one by a quota.
         """
         if refusal is None:
             return False
@@ -54,5 +56,7 @@ class ResourceContext:
         if not self.policy.allows(req.context.identity, policies.FAILURE_DETAILS):
             refusal = refusal.without_pools()
             message = refusal.message + (f"; {size} GiB would fit" if size else "")
-        faults.write(resp, 409, message, refusal=refusal, **({} if size is None else {"largest_size_gb": size}))
+        # Cinder's bodies have neither key.
+        data = {"refusal": refusal, "largest_size_gb": size} if req.at_least(microversions.OWN_KEYS) else {}
+        faults.write(resp, 409, message, **{key: value for key, value in data.items() if value is not None})
         return True

@@ -41,7 +41,7 @@ API: Stages = (
     ("response bodies", r"\(tonnage/api/(schemas|resources)/\w+\.py"),
     ("routes, errors and the rest of Falcon", r"\(falcon/|\(tonnage/api/"),
     ("middleware", r"\(webob/|\(oslo_middleware/"),
-    ("HTTP", r"\(cheroot/"),
+    ("HTTP", r"\(tornado/|\(asyncio/"),
 )
 
 

@@ -17,7 +17,7 @@ from chaos import plan as plans
 from chaos.checker import Checker
 from chaos.cluster import Cluster
 from chaos.faults import Faults
-from chaos.figures import Figures, percentile
+from chaos.figures import Figures, longest_gap, percentile
 from chaos.history import History
 from chaos.requesters import PLACED, REFUSED, Requesters
 from rich.console import Console
@@ -65,7 +65,7 @@ def run(plan: plans.Plan, console: Console, keep: bool) -> tuple[Figures, dict[s
                 requesters = Requesters(plan, client, stopping)
                 faults = Faults(cluster, lambda: requesters.done, requesters.surprises.append)
                 ended = False
-                began = time.monotonic()
+                began, began_at = time.monotonic(), time.time()
                 requesters.start()
                 faults.start()
                 try:
@@ -111,6 +111,7 @@ def run(plan: plans.Plan, console: Console, keep: bool) -> tuple[Figures, dict[s
                 placements_per_s=round(count / seconds, 1),
                 p50_ms=round(percentile(times, 0.5), 1),
                 p99_ms=round(percentile(times, 0.99), 1),
+                longest_gap_s=round(longest_gap([began_at, *(one.answered for one in answered)]), 1),
                 seconds=round(seconds, 1),
                 looks=checker.record.looks,
                 resends=sum(one.resends for one in requesters.asked),
@@ -123,12 +124,13 @@ def run(plan: plans.Plan, console: Console, keep: bool) -> tuple[Figures, dict[s
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--database", choices=("postgresql", "mariadb", "sqlite"), default="postgresql")
+    parser.add_argument("--database", choices=plans.DATABASES, default="postgresql")
+    parser.add_argument("--brokers", type=int, choices=(1, 3), default=1, help="nodes of RabbitMQ (%(default)s)")
     parser.add_argument("--schedulers", type=int, help="scheduler processes (4; 8 with --one-pool)")
     parser.add_argument("--agents", type=int, help="agent processes (6; 1 with --one-pool)")
     parser.add_argument("--pools", type=int, default=200, help="total number of pools (%(default)s)")
     parser.add_argument("--requests", type=int, help="number of requests (2000; 1.5 per GiB with --one-pool)")
-    parser.add_argument("--faults", type=int, help="number of faults, of 11 kinds in turn (22; 0 with --one-pool)")
+    parser.add_argument("--faults", type=int, help="number of faults, of 11 or more kinds (22; 0 with --one-pool)")
     parser.add_argument("--threads", type=int, default=48, help="number of concurrent requests (%(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="seed of pools, requests and faults (%(default)s)")
     parser.add_argument(
@@ -146,6 +148,7 @@ def _plan(options: argparse.Namespace) -> plans.Plan:
     faults = options.faults if options.faults is not None else (22 if room is None else 0)
     return plans.Plan(
         database=options.database,
+        brokers=options.brokers,
         schedulers=options.schedulers or (4 if room is None else 8),
         agents=agents,
         pools=plans.one_pool(room) if room else plans.draw_pools(options.seed, agents, options.pools, requests),

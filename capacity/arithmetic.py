@@ -111,10 +111,14 @@ physical_room = elementwise.quiet(_physical_room)
 
 
 def sound(pools: Figures) -> Bools:
-    """Return whether the figures permit a decision: total is positive, or unknown or infinite with nothing reserved."""
+    """Return whether the figures permit a decision: total is positive, or unknown or infinite with nothing to keep.
+
+    There is nothing to keep if nothing is reserved, or if free is unknown or infinite.
+    """
     known = (pools.total > 0) & (pools.total < math.inf)
     unbounded = (pools.total != pools.total) | (pools.total == math.inf)
-    return known | (unbounded & (pools.reserved_percentage == 0))
+    free_unbounded = (pools.free != pools.free) | (pools.free == math.inf)
+    return known | (unbounded & ((pools.reserved_percentage == 0) | free_unbounded))
 
 
 @elementwise.quiet

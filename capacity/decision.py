@@ -136,8 +136,8 @@ class Refusal:
         if self.excess is not None:
             return f"No quota for {self.what}: {self.excess.message}"
         if self.pools == 0:
-            missing = "no backend has reported a pool" if self.pool is None else f"{self.pool} has not been reported"
-            return f"No pool for {self.what}: {missing} yet"
+            missing = "no backend reports a pool" if self.pool is None else f"{self.pool} is not reported"
+            return f"No pool for {self.what}: {missing} at present"
         parts = [f"{self.pools} pool{'' if self.pools == 1 else 's'}"]
         for outcome in self.outcomes:
             if not outcome.refused:

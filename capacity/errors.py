@@ -18,6 +18,13 @@ class ConfigurationError(TonnageError):
     """An option, or a combination of options, cannot work. A daemon that meets it does not start."""
 
 
+class MissingPlugin(ConfigurationError):
+    """The configuration names a filter, weigher or driver that no installed package has, as far as this process sees.
+
+    A process that runs does not see a package that was installed later in a new place, such as another checkout.
+    """
+
+
 class InvalidInput(TonnageError):
     """A value that somebody sent is malformed or out of range."""
 
@@ -49,5 +56,20 @@ class DriverError(TonnageError):
         self.clean = clean
 
 
+class OutcomeUnknown(DriverError):
+    """The storage has not told the outcome of an operation: it may have carried it out, or still do so.
+
+    A repeated call of the driver finds out. Until then the capacity counts.
+    """
+
+
 class Unavailable(TonnageError):
     """The other side (a scheduler, the message bus, the database) did not answer in time."""
+
+
+class DatabaseUnreachable(Unavailable):
+    """The ledger's database cannot be reached from the process that got the call. Its log says so, once."""
+
+
+class Declined(Unavailable):
+    """A scheduler cannot begin the call now and has done nothing of it: another scheduler may take it."""

@@ -7,7 +7,7 @@ from typing import Any
 from oslo_config import cfg
 
 from tonnage.cli import setup
-from tonnage.cli.commands import backend, driver, migration, orphan, quota, subcommands
+from tonnage.cli.commands import backend, driver, ledger_copy, migration, orphan, quota, subcommands
 from tonnage.cli.commands import ledger as ledger_commands
 from tonnage.ledger.db import database, schema
 from tonnage.ledger.inventory import service_options
@@ -60,6 +60,7 @@ def register_commands(subparsers: Any) -> None:
     )
     subcommands.add(db, "version", "show the revision that the database is at").set_defaults(run=_db_version)
     migration.register(db)
+    ledger_copy.register(db)
     backend.register(subparsers)
     driver.register(subparsers)
     ledger_commands.register(subparsers)

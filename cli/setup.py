@@ -49,6 +49,8 @@ _LOG_LEVELS = (
     "sqlalchemy=WARN",
     # Warns about a missing plug-in, for which the caller reports a better error.
     "stevedore=ERROR",
+    # Logs parts of each malformed request.
+    "tornado=WARN",
     "urllib3=WARN",
 )
 

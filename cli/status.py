@@ -8,8 +8,8 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
 from tonnage.capacity import plugin_errors
-from tonnage.cli import setup, unknown_options
-from tonnage.ledger.db import database, schema
+from tonnage.cli import setup, tls_verification, unknown_options
+from tonnage.ledger.db import database, durability, schema
 from tonnage.ledger.inventory import backends, heartbeats, service_options
 from tonnage.ledger.repair import consistency_check
 from tonnage.rpc import options as rpc_options
@@ -96,6 +96,15 @@ class Checks(upgradecheck.UpgradeCommands):
             return _warning(f"the names of options could not be checked: {plugin_errors.described(error)}")
         return _warning("; ".join(found[:10])) if found else _success()
 
+    def _verification(self) -> upgradecheck.Result:
+        found = tls_verification.find(self._conf)
+        return _warning("; ".join(found)) if found else _success()
+
+    def _durability(self) -> upgradecheck.Result:
+        with database.connect(self._conf).reading() as session:
+            found = durability.find_weaknesses(session.connection())
+        return _warning("; ".join(found)) if found else _success()
+
     def _schedulers(self) -> list[heartbeats.ServiceRow]:
         with database.connect(self._conf).reading() as session:
             return [row for row in heartbeats.load(session) if row.binary == heartbeats.SCHEDULER]
@@ -107,6 +116,8 @@ class Checks(upgradecheck.UpgradeCommands):
         ("Operations that do not end", _pending),
         ("Ledger", _ledger),
         ("Options that do not exist", _options),
+        ("Durability of the database", _durability),
+        ("Verification of servers", _verification),
     )
 
 

@@ -6,15 +6,13 @@ one. The sections of backends are checked in agents only, where the options of t
 """
 
 import difflib
-import glob
 import logging
-import os
 from collections.abc import Iterable, Iterator, Mapping
 
 from oslo_config import cfg
 
 from tonnage.capacity import plugin_errors
-from tonnage.cli import option_names
+from tonnage.cli import config_sections, option_names
 from tonnage.cli.option_names import Names
 
 LOG = logging.getLogger(__name__)
@@ -37,7 +35,7 @@ def warn(conf: cfg.ConfigOpts) -> None:
 def find(conf: cfg.ConfigOpts) -> list[str]:
     """Return a line for each unknown option, with its file and a suggestion."""
     registered, usual = _registered(conf), option_names.from_file()
-    read = [(file, _sections(file)) for file in _files(conf)]
+    read = [(file, config_sections.of_file(file)) for file in config_sections.files(conf)]
     of_backends = {section for _, sections in read for section, names in sections.items() if "volume_driver" in names}
     of_backends -= registered.keys()
     unread = [
@@ -95,18 +93,3 @@ def _registered(conf: cfg.ConfigOpts) -> Names:
         option_names.section_name(group): set(conf[group]) for group in conf.list_all_sections() if group in conf
     }
     return {**sections, option_names.DEFAULT: set(conf)}
-
-
-def _files(conf: cfg.ConfigOpts) -> list[str]:
-    folders = [os.path.join(folder, "*.conf") for folder in conf.config_dir]
-    return [*conf.config_file, *(file for pattern in folders for file in sorted(glob.glob(pattern)))]
-
-
-def _sections(file: str) -> dict[str, dict[str, object]]:
-    """Return the options of a file by section. Ignore an unreadable file, which causes an error elsewhere."""
-    sections: dict[str, dict[str, object]] = {}
-    try:
-        cfg.ConfigParser(file, sections).parse()
-    except (OSError, UnicodeDecodeError, cfg.ParseError):
-        return {}
-    return sections

@@ -10,7 +10,7 @@ messages or databases.
 import abc
 import contextlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -89,7 +89,10 @@ class Driver(abc.ABC):
     all succeed. Methods may be called from several threads at once, but never two of them for the same volume. (The
     source of a copy is a different volume.)
 
-    All methods raise :class:`~tonnage.capacity.errors.DriverError` where the storage fails.
+    All methods raise :class:`~tonnage.capacity.errors.DriverError` where the storage fails. A create, clone, extend or
+    delete that the storage may have carried out, without an answer, raises its subclass
+    :class:`~tonnage.capacity.errors.OutcomeUnknown`: the agent then repeats the call until the outcome is known. As
+    the volume of a repeated create may exist, its ``clean`` failures must hold for the earlier calls too.
     """
 
     #: Operations that the driver supports. A configuration that contradicts these flags stops the agent at start.
@@ -125,6 +128,21 @@ class Driver(abc.ABC):
         option to change, also where another pool, of this or another backend, would see the same volumes and could
         delete them.
         """
+
+    def ledgers(self) -> Collection[str]:
+        """Return the ids of the ledgers that the storage is marked with, as :meth:`mark_ledger` has done.
+
+        Another ledger would take all volumes for orphans, so schedulers of another ledger reject the backend. A driver
+        that cannot mark its storage inherits both methods.
+        """
+        return ()
+
+    def mark_ledger(self, ledger_id: str) -> None:
+        """Mark the storage with the id of the ledger that has its volumes, where it has no mark of a ledger.
+
+        The id consists of letters, digits and hyphens. The call is repeated after each start.
+        """
+        return
 
     @abc.abstractmethod
     def report(self) -> Sequence[Mapping[str, Any]]:

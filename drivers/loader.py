@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loader of storage drivers: it turns a section of the configuration into a driver."""
 
-from importlib import metadata
+import copy
 
-import stevedore.driver
-import stevedore.exception
 from oslo_config import cfg
 
+from tonnage import installation
 from tonnage.capacity import errors, plugin_errors
 from tonnage.drivers import options
 from tonnage.drivers.base import Driver
@@ -25,14 +24,13 @@ def load(backend: str, section: str, conf: cfg.ConfigOpts) -> Driver:
         raise errors.ConfigurationError(
             f"[{section}] sets no volume_driver; each enabled backend needs a section with one of: {_installed_text()}"
         )
-    try:
-        plugin = stevedore.driver.DriverManager[type[Driver]](
-            NAMESPACE, name, on_missing_entrypoints_callback=None
-        ).driver
-    except stevedore.exception.NoMatches:
-        raise errors.ConfigurationError(
+    points = [point for point in installation.plugins(NAMESPACE) if point.name == name]
+    if not points:
+        raise errors.MissingPlugin(
             f"[{section}] volume_driver = {name}: there is no such driver; known are: {_installed_text()}"
-        ) from None
+        )
+    try:
+        plugin = points[0].load()
     except plugin_errors.CAUGHT as error:  # a plugin may fail in any way
         raise errors.ConfigurationError(
             f"[{section}] volume_driver = {name}: the driver cannot be loaded: {plugin_errors.described(error)}; "
@@ -70,15 +68,22 @@ def build(plugin: type[Driver], backend: str, section: str, conf: cfg.ConfigOpts
 
 def installed_drivers() -> list[str]:
     """Return the names of the installed drivers."""
-    return sorted({point.name for point in metadata.entry_points(group=NAMESPACE)})
+    return sorted({point.name for point in installation.plugins(NAMESPACE)})
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
-    """Return the options of a backend's section, with those of all installed drivers, for the sample configuration."""
+    """Return the options of a backend's section, with those of all installed drivers, for the sample configuration.
+
+    They are mutable: a backend restarts by itself after a change of its section.
+    """
     group = cfg.OptGroup("backend", help="One section like this for each name in enabled_backends.")
-    listed_options = list(options.BACKEND_OPTS)
-    for point in sorted(metadata.entry_points(group=NAMESPACE), key=lambda point: point.name):
-        listed_options += [option for option in point.load().options if option not in listed_options]
+    listed_options: list[cfg.Opt] = []
+    of_drivers = [option for point in installation.plugins(NAMESPACE) for option in point.load().options]
+    for option in (*options.BACKEND_OPTS, *of_drivers):
+        listed = copy.copy(option)
+        listed.mutable = True
+        if listed not in listed_options:
+            listed_options.append(listed)
     return [(group, listed_options)]
 
 

@@ -43,6 +43,7 @@ class AffinityFilter(Filter):
     safer than placing the volume on a backend that the client did not mean.
     """
 
+    judges_kind = True
     hint: ClassVar[str]
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:

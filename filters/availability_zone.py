@@ -14,6 +14,7 @@ from tonnage.filters.base import Filter, Mask
 class AvailabilityZoneFilter(Filter):
     """Accepts pools in the zone that the request names, and every pool where it names none."""
 
+    judges_kind = True
     request_fields = ("availability_zone",)
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:

@@ -28,7 +28,7 @@ def _drop_inherited_promises(plugin: type["Filter"]) -> None:
 
     Otherwise a subclass that judges differently would be bound by promises that its author never made.
     """
-    for promise in ("kept_by", "looks_at_figures", "request_fields"):
+    for promise in ("kept_by", "looks_at_figures", "judges_kind", "request_fields"):
         if any(_depth(plugin, method) < _depth(plugin, promise) for method in ("accepts", "narrow", "accepts_pool")):
             setattr(plugin, promise, getattr(Filter, promise))
 
@@ -54,6 +54,10 @@ class Filter(abc.ABC):
     #: :class:`~tonnage.capacity.pools.Pool`). If so, the scheduler reads the figures that other schedulers may have
     #: changed before it finally refuses a request because of this filter.
     looks_at_figures: ClassVar[bool] = True
+
+    #: Whether a refusal means that the pool is of another kind than the request, and not that it lacks an amount or
+    #: cannot be used now. A refusal of the request names a pool of its kind, if there is one.
+    judges_kind: ClassVar[bool] = False
 
     #: The fields of a :class:`~tonnage.capacity.request.Request` without which the filter accepts every pool: a request
     #: in which all of them have their defaults passes without a call of the filter. None: there are no such fields.

@@ -30,6 +30,7 @@ class CapabilitiesFilter(Filter):
     names (:mod:`tonnage.capacity.storage_protocols`).
     """
 
+    judges_kind = True
     request_fields = ("extra_specs",)
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:

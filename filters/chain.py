@@ -156,12 +156,12 @@ class FilterChain:
         return pools.derived_from_traits((self, *keys.items()), verdicts)
 
     def _nearest(self, pools: PoolTable, request: Request, result: FilterResult) -> NearestMiss | None:
-        """Return the nearest miss: the pool that the fewest filters refuse.
+        """Return the nearest miss: the pool that the fewest filters refuse, first those that judge its kind.
 
         Of several such pools, a pool that lacks an amount comes before a pool of an unsuitable kind, then the pool that
         passed more filters, then the pool with more headroom.
         """
-        misses = self._misses(pools, request, result)
+        kind_misses, misses = self._misses(pools, request, result)
         thin = judged_thin(pools.thin, pools.thick, request.provisioning)
         headroom = np.asarray(arithmetic.headroom(pools, thin, self._calculation))
         candidates = []
@@ -169,18 +169,21 @@ class FilterChain:
             if not result.refused(place):
                 continue
             rows = np.flatnonzero(result.masks[place] & ~result.masks[place + 1])
-            index = int(rows[np.lexsort((-headroom[rows], misses[rows]))[0]])
+            index = int(rows[np.lexsort((-headroom[rows], misses[rows], kind_misses[rows]))[0]])
             rejection = self._rejection(place, pools, index, request, result)
             lacks_amount = any(isinstance(value, (int, float)) for value in rejection.numbers.values())
             miss = NearestMiss(pools.names[index], self.filters[place].name, rejection)
-            candidates.append(((int(misses[index]), not lacks_amount, -place), miss))
+            candidates.append(((int(kind_misses[index]), int(misses[index]), not lacks_amount, -place), miss))
         return min(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
 
-    def _misses(self, pools: PoolTable, request: Request, result: FilterResult) -> npt.NDArray[np.int_]:
-        """Count the filters that refuse each pool, including filters after the first one that refused it."""
-        misses = np.zeros(len(pools), dtype=np.int_)
-        for refused in self._refused(pools, request, result):
-            misses += refused
+    def _misses(self, pools: PoolTable, request: Request, result: FilterResult) -> "npt.NDArray[np.int_]":
+        """Count the filters that refuse each pool, including filters after the first one that refused it.
+
+        The first row counts those that judge the kind of the pool, the second all filters.
+        """
+        misses = np.zeros((2, len(pools)), dtype=np.int_)
+        for plugin, refused in zip(self.filters, self._refused(pools, request, result), strict=True):
+            misses[int(not plugin.judges_kind) :] += refused
         return misses
 
     def _refused(self, pools: PoolTable, request: Request, result: FilterResult) -> Iterator[Mask]:

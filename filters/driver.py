@@ -9,10 +9,13 @@ from tonnage.capacity.decision import Rejection
 from tonnage.capacity.expressions import evaluation
 from tonnage.capacity.expressions.parser import ExpressionError
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
-from tonnage.capacity.request import Request
+from tonnage.capacity.request import Operation, Request
 from tonnage.filters.base import Filter, Mask
 
 FUNCTION = "filter_function"
+
+#: Capabilities with the limits in GiB of the size of a new volume, which the functions of their pools apply.
+LARGEST, SMALLEST = "maximum_volume_size_gb", "minimum_volume_size_gb"
 
 
 class DriverFilter(Filter):
@@ -32,7 +35,11 @@ class DriverFilter(Filter):
         return _VERDICTS.of_some(pools, request, still_in)
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
-        """Quote the function with the values of its variables, or the error in it."""
+        """Name the size limit that the request breaks; or quote the function with the values of its variables, or the
+        error in it.
+        """
+        if (limit := _broken_limit(pool, request)) is not None:
+            return limit
         table, text = PoolTable([pool]), _shortened(str(pool.capabilities[FUNCTION]))
         [(_, results)] = evaluation.results(table, request, np.arange(1), FUNCTION)
         wrong = next((result for result in results if isinstance(result, (str, ExpressionError))), None)
@@ -46,6 +53,22 @@ class DriverFilter(Filter):
         shown = ", ".join(f"{name} is {_formatted(value)}" for name, value in values.items())
         problem = f"has the filter_function '{text}', which does not hold" + (f" ({shown})" if shown else "")
         return Rejection("filter_function", problem, {"filter_function": text, **values})
+
+
+def _broken_limit(pool: Pool, request: Request) -> Rejection | None:
+    """Return the limit of the sizes of new volumes that the pool reports and the request breaks."""
+    largest, smallest = pool.capabilities.get(LARGEST), pool.capabilities.get(SMALLEST)
+    if request.operation is Operation.EXTEND:
+        return None
+    if isinstance(largest, (int, float)) and request.size_gb > largest:
+        return Rejection(
+            "volume_too_large", f"makes no such volume: largest volume is {largest:g} GiB", {LARGEST: largest}
+        )
+    if isinstance(smallest, (int, float)) and request.size_gb < smallest:
+        return Rejection(
+            "volume_too_small", f"makes no such volume: smallest volume is {smallest:g} GiB", {SMALLEST: smallest}
+        )
+    return None
 
 
 def _holds(result: evaluation.Result) -> bool:

@@ -26,6 +26,7 @@ class InstanceLocalityFilter(Filter):
     answer of the compute service, is refused.
     """
 
+    judges_kind = True
     looks_at_figures = False
     request_fields = ("hints",)
 

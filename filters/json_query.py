@@ -50,6 +50,7 @@ class JsonFilter(Filter):
     (the first operand equals one of the others), ``and``, ``or`` and ``not`` (at least one operand is false).
     """
 
+    judges_kind = True
     request_fields = ("hints",)
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:

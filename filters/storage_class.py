@@ -31,6 +31,7 @@ class StorageClassFilter(Filter):
     inline ephemeral volumes (``<ephemeral>``) only.
     """
 
+    judges_kind = True
     looks_at_figures = False
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:

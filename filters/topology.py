@@ -23,6 +23,7 @@ class TopologyFilter(Filter):
     selector). A pool without these capabilities is accessible from everywhere.
     """
 
+    judges_kind = True
     looks_at_figures = False
     request_fields = ("hints",)
 

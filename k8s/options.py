@@ -42,6 +42,13 @@ OPTIONS: list[cfg.Opt] = [
         "provisioned. Set it longer than the time until new figures are reported.",
     ),
     cfg.StrOpt(
+        "extender_scoring_shape",
+        default="spread",
+        help="Scores of nodes by the utilization, in percent, of the fullest pool that a pod's volumes would use on "
+        "them: spread prefers low utilization (0:10, 100:0), pack high utilization (0:0, 100:10). Or a list of points "
+        "utilization:score with scores from 0 to 10, as in KEP-4049. It also chooses the node with extender_reserves.",
+    ),
+    cfg.StrOpt(
         "kubeconfig",
         help="Kubeconfig file of the API server from which claims, storage classes and labels of nodes are read. "
         "Unset, it is the cluster that this process runs in.",

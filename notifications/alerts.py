@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from tonnage import installation
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import notification_outbox
 from tonnage.notifications import payloads
@@ -41,7 +42,8 @@ class Alert:
             import apprise  # takes half a second
         except ImportError as error:
             raise errors.ConfigurationError(
-                f"option capacity_alert_urls needs a library that is not installed ({error}): install tonnage[alerts]"
+                f"option capacity_alert_urls needs a library that is not installed ({error}); install it with: "
+                f"{installation.install_command('alerts')}"
             ) from error
         with _logger_disabled(logging.getLogger("apprise")):
             service = apprise.Apprise.instantiate(url)

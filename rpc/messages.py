@@ -33,14 +33,41 @@ class Verb(enum.StrEnum):
 # Agent to scheduler
 
 
+@dataclass(frozen=True, slots=True)
+class AgentProcess:
+    """A process that runs a backend. ``lock`` stands for the lock file that it holds, ``name`` is ``pid@machine``.
+
+    At most one process at a time holds a lock. ``nonce`` is the text of all this in a :class:`Hello`.
+    """
+
+    lock: str
+    random: str
+    name: str
+
+    @classmethod
+    def from_nonce(cls, nonce: str) -> "AgentProcess | None":
+        """Return the process of a nonce, None if it is only random as that of older agents."""
+        parts = nonce.split("/", 2)
+        return cls(*parts) if len(parts) == 3 else None
+
+    @property
+    def nonce(self) -> str:
+        """The text, of at most 64 characters."""
+        return f"{self.lock}/{self.random}/{self.name}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """An agent process introduces a backend. ``nonce`` is a random text of the process, and identifies its epoch."""
+    """An agent process introduces a backend. ``nonce`` is that of an :class:`AgentProcess`, and identifies its epoch.
+
+    ``ledgers`` are the ids of the ledgers that the backend's storage is marked with.
+    """
 
     backend: str
     nonce: str
     availability_zone: str
     driver: str
+    ledgers: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,9 +75,11 @@ class Welcome:
     """The answer to a hello: the epoch in which the agent counts its ticks from now on.
 
     ``shared_storages`` are the ids of the storages that the backend shares with others according to the ledger.
+    ``ledger_id`` is the id of that ledger, with which the agent marks the storage.
     """
 
     epoch: int
+    ledger_id: str = ""
     shared_storages: list[str] = field(default_factory=list)
 
 
@@ -97,7 +126,8 @@ class Outcome:
     """The outcome of a command. ``end_tick`` was taken after its end.
 
     ``size_gb`` is the size of the volume now (0: it does not exist). ``clean`` means, for a failure, that the driver
-    has verified that nothing was left behind.
+    has verified that nothing was left behind. ``unknown``: the storage has not told the outcome, so the claim stays
+    pending; the agent repeats the operation and sends another outcome when it knows it.
     """
 
     backend: str
@@ -108,6 +138,7 @@ class Outcome:
     size_gb: float = 0.0
     clean: bool = False
     message: str = ""
+    unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -426,7 +457,7 @@ class PoolView:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolListQuery(PoolQuery):
     """A selection of pools, and the fields of each: its name alone, with ``detail`` its capabilities too, with
-    ``factors`` its capacity factors as well.
+    ``factors`` its capacity factors and the capabilities that Cinder does not have as well.
     """
 
     detail: bool = False

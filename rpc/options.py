@@ -14,7 +14,7 @@ OPTIONS = (
         "host",
         default=socket.gethostname(),
         sample_default="<name of this machine>",
-        help="First part of the backends' full names, host@backend. Two machines that can reach the same storage may "
+        help="First part of the backends' full names, before the sign @. Two machines that reach the same storage may "
         "share one, if no backend runs on both at the same time.",
     ),
     cfg.StrOpt(

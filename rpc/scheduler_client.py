@@ -19,7 +19,7 @@ from tonnage.rpc.transport import TOPIC_SCHEDULER, Peer, Transport
 T = TypeVar("T")
 
 #: Seconds without an answer after which a call is sent again: its scheduler may have frozen, and another one answers.
-#: Each request has a key, by which it takes effect only once.
+#: Each request that is sent again has a key, by which it takes effect only once.
 _PATIENCE = 5.0
 
 #: Seconds to wait for the answer to a hello. It may be repeated at once; the bus drops one without a scheduler.
@@ -132,7 +132,8 @@ class SchedulerClient:
 
         Raises :class:`~tonnage.capacity.errors.NotFound`.
         """
-        self._peer.call("set_backend_state", request, object)
+        # It has no key: sent again, it could undo a later change.
+        self._peer.call("set_backend_state", request, object, once=True)
 
     def get_pools(self, query: messages.PoolQuery) -> list[messages.PoolView]:
         """Return pools with their capabilities and capacity factors."""

@@ -8,7 +8,7 @@ errors travel as answers: ``{"result": ...}`` or ``{"error": "NotFound", "messag
 import functools
 import logging
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import oslo_messaging
@@ -19,7 +19,11 @@ LOG = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-_LEAVES = {leaf.__name__: leaf for leaf in errors.TonnageError.__subclasses__() if leaf.__module__ == errors.__name__}
+_LEAVES = {
+    leaf.__name__: leaf
+    for leaf in (*errors.TonnageError.__subclasses__(), *errors.Unavailable.__subclasses__())
+    if leaf.__module__ == errors.__name__
+}
 
 
 def pack(message: Any) -> Any:
@@ -38,18 +42,30 @@ def unpack(data: Any, kind: type[T]) -> T:
         raise errors.InvalidInput(f"malformed {kind.__name__}: {error}") from None
 
 
-class Guarded:
-    """An endpoint whose methods always answer. Internal errors are logged here and not shown to the caller."""
+class Admission(Protocol):
+    """The readiness of a server for calls."""
 
-    def __init__(self, endpoint: object, name: str, version: str) -> None:
+    def admit(self) -> None:
+        """Raise :class:`~tonnage.capacity.errors.Unavailable` if the server can begin no call now."""
+
+
+class Guarded:
+    """An endpoint whose methods always answer. Internal errors are logged here and not shown to the caller.
+
+    Calls that the ``admission``, if any, does not admit are not begun.
+    """
+
+    def __init__(self, endpoint: object, name: str, version: str, admission: Admission | None = None) -> None:
         self.target = oslo_messaging.Target(version=version)
-        self._endpoint, self._name = endpoint, name
+        self._endpoint, self._name, self._admission = endpoint, name, admission
 
     def __getattr__(self, method: str) -> Callable[..., dict[str, Any]]:
         return functools.partial(self._answer, method, getattr(self._endpoint, method))
 
     def _answer(self, method: str, handler: Callable[..., Any], context: Any, **arguments: Any) -> dict[str, Any]:
         try:
+            if self._admission is not None:
+                self._admission.admit()
             return good(handler(context, **arguments))
         except Exception as error:
             return bad(error, method, self._name)
@@ -67,7 +83,9 @@ def bad(error: Exception, method: str, name: str) -> dict[str, Any]:
     """
     kind = next((base.__name__ for base in type(error).__mro__ if base.__name__ in _LEAVES), None)
     if kind is not None and isinstance(error, errors.TonnageError):
-        LOG.info("%s answers %s: %s", method, kind, error.message)
+        # The outage is in the log already, and a declined call is sent again several times.
+        postponed = isinstance(error, (errors.DatabaseUnreachable, errors.Declined))
+        LOG.log(logging.DEBUG if postponed else logging.INFO, "%s answers %s: %s", method, kind, error.message)
         # The caller may have a database of its own, so the message names the server.
         server = f"{name}: " if kind == errors.Unavailable.__name__ else ""
         return {"error": kind, "message": server + error.message}

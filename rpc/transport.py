@@ -7,7 +7,8 @@ transport holds connections and threads: make it after the last fork.
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
 import oslo_messaging
@@ -58,6 +59,13 @@ _REFUSALS = (amqp_exceptions.AccessRefused, amqp_exceptions.NotAllowed)
 
 #: The exceptions of oslo.messaging when it gives up, and those of its libraries for a failed first connection.
 FAILURES = (oslo_messaging.MessagingException, kombu_exceptions.OperationalError, *_REFUSALS)
+
+#: Seconds for which a server with a database is sought for a call.
+_SEARCH = 2.0
+
+#: Seconds before a declined call is sent again: the first time, and at most.
+_SHORTEST_PAUSE = 0.01
+_LONGEST_PAUSE = 0.1
 
 T = TypeVar("T")
 
@@ -156,6 +164,11 @@ def create(conf: cfg.ConfigOpts) -> Transport:
         transport: Transport = oslo_messaging.get_rpc_transport(conf, transport_cls=PatientTransport)
     except (oslo_messaging.InvalidTransportURL, oslo_messaging.DriverLoadFailure) as error:
         raise errors.ConfigurationError(f"[DEFAULT] transport_url: {error}; {_ADDRESS}") from None
+    except ImportError as error:
+        scheme = conf.transport_url.partition(":")[0]
+        raise errors.ConfigurationError(
+            f"[DEFAULT] transport_url with {scheme}:// needs a library that is not installed ({error}); {_ADDRESS}"
+        ) from error
     except ValueError:
         # Its text may be a part of the password.
         raise errors.ConfigurationError(f"[DEFAULT] transport_url is no address: {_ADDRESS}") from None
@@ -187,8 +200,16 @@ def describe_failure(error: Exception) -> str:
     return f"{error.reply_text} (user, password and virtual host are those of option transport_url)"
 
 
-def server(transport: Transport, topic: str, name: str, endpoint: object) -> Server:
+def server(
+    transport: Transport,
+    topic: str,
+    name: str,
+    endpoint: object,
+    admission: serialization.Admission | None = None,
+) -> Server:
     """Return a server for the methods of ``endpoint``, not yet started.
+
+    It declines the calls that the ``admission`` does not admit.
 
     A method takes the context and ``message`` as builtins (see :mod:`tonnage.rpc.serialization`); its result, a
     message or a list of them, and its exception reach the caller as :meth:`Peer.call` says. Methods run on
@@ -198,7 +219,7 @@ def server(transport: Transport, topic: str, name: str, endpoint: object) -> Ser
     return oslo_messaging.get_rpc_server(
         transport,
         oslo_messaging.Target(topic=topic, server=name),
-        [serialization.Guarded(endpoint, topic, VERSION)],
+        [serialization.Guarded(endpoint, topic, VERSION, admission)],
     )
 
 
@@ -209,7 +230,8 @@ class Peer:
         """``name`` is the name of the server in errors.
 
         A call that is not answered within ``patience`` seconds is sent again, so that another server can answer it, and
-        once more after twice that time, and so on. Its methods must take effect only once.
+        once more after twice that time, and so on. Its methods must take effect only once. A call that a server
+        declines is sent again soon; for one whose server has no database, another is sought for two seconds.
         """
         self._name = name
         self._patience = patience
@@ -230,32 +252,42 @@ class Peer:
         failed or speaks another version.
         """
         packed = serialization.pack(message)
+        timeout_name = "" if timeout else "rpc_response_timeout = "
+        timeout = timeout or self._conf.rpc_response_timeout
+        end = search_end = time.monotonic() + timeout
+        patience = timeout if once or self._patience is None else self._patience
+        pause = _SHORTEST_PAUSE
+        while True:
+            left = end - time.monotonic()
+            try:
+                answer = self._send(method, packed, min(patience, max(left, _SHORTEST_PAUSE)))
+                return serialization.result(answer, kind)
+            except oslo_messaging.MessagingTimeout:
+                if patience >= left:
+                    raise errors.Unavailable(
+                        f"no {self._name} answered {method} within {timeout_name}{timeout:g} s"
+                    ) from None
+                LOG.info("No %s has answered %s within %g s", self._name, method, patience)
+                patience *= 2
+            except (errors.Declined, errors.DatabaseUnreachable) as error:
+                now = time.monotonic()
+                if isinstance(error, errors.DatabaseUnreachable):
+                    search_end = min(search_end, now + _SEARCH)
+                if now + pause > search_end:
+                    raise
+                time.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _send(self, method: str, packed: Any, seconds: float) -> Any:
+        """Send a packed message once, and return its answer. Raises ``MessagingTimeout`` after so many seconds."""
         try:
-            for seconds in self._attempts(timeout or self._conf.rpc_response_timeout, once):
-                try:
-                    answer = self._client.prepare(timeout=seconds).call({}, method, message=packed)
-                    break
-                except oslo_messaging.MessagingTimeout:
-                    LOG.info("No %s has answered %s within %g s", self._name, method, seconds)
-            else:
-                raise errors.Unavailable(
-                    f"no {self._name} answered {method} within "
-                    + (f"{timeout:g} s" if timeout else f"rpc_response_timeout = {self._conf.rpc_response_timeout} s")
-                )
+            return self._client.prepare(timeout=seconds).call({}, method, message=packed)
+        except oslo_messaging.MessagingTimeout:
+            raise
         except oslo_messaging.RemoteError as error:
             raise errors.Unavailable(f"the {self._name} could not take {method}: {error.exc_type}") from None
         except FAILURES as error:
             raise self._unreachable(method, error) from None
-        return serialization.result(answer, kind)
-
-    def _attempts(self, timeout: float, once: bool) -> Iterator[float]:
-        """Yield the seconds to wait for an answer after each attempt; their sum is ``timeout``."""
-        patience = timeout if once or self._patience is None else self._patience
-        while timeout > patience:
-            yield patience
-            timeout -= patience
-            patience *= 2
-        yield timeout
 
     def cast(self, method: str, message: object | None = None, **target: Any) -> None:
         """Send a message without waiting; ``target`` is ``server=name`` or ``fanout=True``.

@@ -158,4 +158,4 @@ class ReportParts:
                 Purge(database, clock, announcer),
             ]
         )
-        self.operations = VolumeOperations(database, hosts, dispatcher, sweep_timer, settings.quotas)
+        self.operations = VolumeOperations(database, hosts, dispatcher, agents, sweep_timer, settings.quotas)

@@ -16,6 +16,7 @@ from tonnage.capacity.request import Request
 from tonnage.ledger.catalog import volume_usage
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends, heartbeats, reports
+from tonnage.metrics import instruments
 from tonnage.quotas.external_usage import NO_EXTERNAL_USAGE
 from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.rpc.batching.packed_reports import PackedReport
@@ -46,7 +47,7 @@ from tonnage.rpc.messages import (
 from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery
 from tonnage.scheduler.claims.dispatcher import Dispatcher
 from tonnage.scheduler.composition import Clock, DecisionParts, Foundation, Integrations, ReportParts
-from tonnage.scheduler.decisions import quota_demands, resolution
+from tonnage.scheduler.decisions import decision_metrics, quota_demands, resolution
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
 from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.decisions.pool_selection import Rules
@@ -58,6 +59,10 @@ from tonnage.scheduler.simulation.simulator import Snapshot
 from tonnage.scheduler.unread_functions import UnreadFunctions
 
 LOG = logging.getLogger(__name__)
+
+#: Seconds in one call after which the decision thread counts as stuck, in most cases because the database has stopped
+#: to answer on its connection.
+_LONGEST_TURN = 3.0
 
 #: The requests that are decided: all that take capacity.
 Placeable: TypeAlias = CreateVolume | CreateGroup | ExtendVolume | Move | RetypeVolume
@@ -83,6 +88,7 @@ class SchedulerManager:
         integrations = integrations or Integrations()
         self.database = database
         self._settings = settings
+        self._is_stuck = False
         self._reads_usage = settings.quotas.external_usage is not NO_EXTERNAL_USAGE
         self._agents = agents
         self._clock = clock
@@ -106,6 +112,7 @@ class SchedulerManager:
     def start(self) -> None:
         """Load backends and pools from the ledger, and start the threads. Raises the errors of :meth:`load`."""
         self.load()
+        instruments.QUEUE.set_function(self._thread.waiting)
         self._thread.start(self.keep_house)
         self._audit.start()
 
@@ -155,10 +162,32 @@ class SchedulerManager:
         self._thread.stop()
         self._audit.stop()
         self.decisions.instance_hosts.stop()
+        self.leave()
+
+    def leave(self) -> None:
+        """Tell the ledger that this scheduler ends, so that the others need not agree with its rules any more."""
         try:
             self.membership.leave()
         except errors.TonnageError as error:
             LOG.warning("The ledger could not be told that this scheduler ends: %s", error)
+
+    def admit(self) -> None:
+        """Raise an error if no call can begin now, so that the caller sends it to another scheduler.
+
+        Raises :class:`~tonnage.capacity.errors.DatabaseUnreachable`, or :class:`~tonnage.capacity.errors.Declined` if
+        the decision thread is stuck.
+        """
+        if self.database.away:
+            raise errors.DatabaseUnreachable("the database does not answer")
+        is_stuck = self._thread.turn_seconds() > _LONGEST_TURN
+        if is_stuck != self._is_stuck:
+            self._is_stuck = is_stuck
+            if is_stuck:
+                LOG.warning("The database has not answered for %g s; calls go to other schedulers", _LONGEST_TURN)
+            else:
+                LOG.info("Calls are answered again")
+        if is_stuck:
+            raise errors.Declined("the scheduler waits for the database")
 
     def hello(self, message: Hello) -> Welcome:
         """Give an agent process its epoch."""
@@ -198,8 +227,9 @@ class SchedulerManager:
         """
         if self._reads_usage:
             self._read_usage([work])
-        [located] = self.decisions.instance_hosts.located([work])
-        return self._thread.call(self.decisions.placer.place, located)
+        with decision_metrics.timed([work]):
+            [located] = self.decisions.instance_hosts.located([work])
+            return self._thread.call(self.decisions.placer.place, located)
 
     def manage(self, message: ManageVolume) -> None:
         """Adopt a volume that is on the storage.
@@ -229,13 +259,14 @@ class SchedulerManager:
         """Return an answer to each of these requests, or its own error instead."""
         if self._reads_usage:
             self._read_usage(messages)
-        waiting: list[futures.Future[Any]] = [
-            self._thread.submit(self.operations.delete, message)
-            if isinstance(message, DeleteVolume)
-            else self._thread.submit(self.decisions.placer.place, message)
-            for message in self.decisions.instance_hosts.located(messages)
-        ]
-        return [each.exception() or each.result() for each in waiting]
+        with decision_metrics.timed([message for message in messages if not isinstance(message, DeleteVolume)]):
+            waiting: list[futures.Future[Any]] = [
+                self._thread.request(self.operations.delete, message)
+                if isinstance(message, DeleteVolume)
+                else self._thread.request(self.decisions.placer.place, message)
+                for message in self.decisions.instance_hosts.located(messages)
+            ]
+            return [each.exception() or each.result() for each in waiting]
 
     def undelivered(self, claim_ids: Sequence[str]) -> None:
         """Have commands sent again that the bus did not accept."""

@@ -3,13 +3,12 @@
 
 import copy
 from collections.abc import Iterable, Iterator
-from importlib.metadata import EntryPoint
 from types import SimpleNamespace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from oslo_config import cfg
-from stevedore import extension, named
 
+from tonnage import installation
 from tonnage.capacity import errors, plugin_errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.base import Filter
@@ -65,7 +64,6 @@ OPTIONS = [
 ]
 
 PluginT = TypeVar("PluginT", Filter, Weigher)
-_Manager: TypeAlias = "extension.ExtensionManager[Any]"
 
 
 def load_filters(conf: cfg.ConfigOpts) -> FilterChain:
@@ -110,10 +108,10 @@ def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
     """Return the options above and those of every installed filter and weigher, for the sample configuration."""
     groups: dict[str | None, list[cfg.Opt]] = {None: list(OPTIONS)}
     for namespace in (FILTERS, WEIGHERS):
-        manager: _Manager = extension.ExtensionManager(namespace)
-        for found in sorted(manager, key=lambda found: found.name):
-            for option in _options(found.plugin):
-                listed = groups.setdefault(found.plugin.options_group, [])
+        for point in installation.plugins(namespace):
+            plugin = point.load()
+            for option in _options(plugin):
+                listed = groups.setdefault(plugin.options_group, [])
                 if option not in listed:
                     listed.append(option)
     return list(groups.items())
@@ -121,15 +119,15 @@ def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
 
 def _load(conf: cfg.ConfigOpts, namespace: str, option: str, kind: type[PluginT]) -> Iterator[PluginT]:
     """Yield one instance of each plug-in that the option names, in its order."""
-    nothing: _Manager = named.NamedExtensionManager(namespace, [])
-    known = f"known are {', '.join(sorted(set(nothing.entry_points_names())))}"
+    points = installation.plugins(namespace)
+    known = f"known are {', '.join(sorted({point.name for point in points}))}"
     for name in dict.fromkeys(_read(conf, option)):
         try:
-            found = _found(namespace, name)
+            found = [point.load() for point in points if point.name == name]
         except plugin_errors.CAUGHT as error:
             raise _unusable(option, name, plugin_errors.described(error), known) from error
         if not found:
-            raise errors.ConfigurationError(f"{option} names '{name}', which is not installed; {known}")
+            raise errors.MissingPlugin(f"{option} names '{name}', which is not installed; {known}")
         if len(found) > 1:
             raise _unusable(option, name, "several installed packages provide one of that name", known)
         [plugin] = found
@@ -143,19 +141,6 @@ def _load(conf: cfg.ConfigOpts, namespace: str, option: str, kind: type[PluginT]
         except plugin_errors.CAUGHT as error:
             raise _unusable(option, name, plugin_errors.described(error), known) from error
         yield instance
-
-
-def _found(namespace: str, name: str) -> list[object]:
-    """Return the plug-ins that are installed under a name. Raises any error of loading them."""
-
-    def fail(_manager: _Manager, _entry_point: EntryPoint, error: BaseException) -> None:
-        raise error
-
-    # One at a time: for some errors, such as sys.exit, stevedore does not tell which plug-in raised them.
-    manager: _Manager = named.NamedExtensionManager(
-        namespace, [name], on_load_failure_callback=fail, on_missing_entrypoints_callback=None
-    )
-    return [each.plugin for each in manager.extensions]
 
 
 def _values(conf: cfg.ConfigOpts, plugin: type[Filter] | type[Weigher]) -> SimpleNamespace:

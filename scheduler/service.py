@@ -46,7 +46,7 @@ class SchedulerService:
         )
         self._sync_thread = placement.create_sync_thread(conf, database, self._core.membership)
         self._server = rpc_transport.server(
-            transport, rpc_transport.TOPIC_SCHEDULER, mine.host, SchedulerEndpoint(self._core)
+            transport, rpc_transport.TOPIC_SCHEDULER, mine.host, SchedulerEndpoint(self._core), self._core
         )
 
     def start(self) -> None:
@@ -70,6 +70,10 @@ class SchedulerService:
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable values.
         """
         self._core.change(replace(settings.mutable(conf), announcements=announcer.load_config(conf)))
+
+    def leave(self) -> None:
+        """Tell the ledger that this scheduler ends."""
+        self._core.leave()
 
     def stop(self) -> None:
         """Accept no more requests, finish the accepted ones, and end."""

@@ -18,8 +18,11 @@ have mkfs.xfs || packages+=(xfsprogs)
 have mkfs.btrfs || packages+=(btrfs-progs)
 have qemu-system-x86_64 || packages+=(qemu-system-x86)
 have lvs || packages+=(lvm2)
+have promtool || packages+=(prometheus)
 have curl || packages+=(curl)
 have jq || packages+=(jq)
+have openssl || packages+=(openssl)
+have haproxy || packages+=(haproxy)
 have thin_check || packages+=(thin-provisioning-tools)
 guest=.lvm-guest
 unpack=()
@@ -43,6 +46,7 @@ fi
 # The distribution would start installed services. Tests start their own servers, so these services stay off.
 units=(
     postgresql.service postgresql@.service mariadb.service rabbitmq-server.service epmd.socket epmd.service
+    prometheus.service prometheus-node-exporter.service haproxy.service
     lvm2-monitor.service lvm2-lvmpolld.socket blk-availability.service dm-event.socket
 )
 known=()
@@ -85,7 +89,7 @@ install_packages() {
     if with_systemd && ((${#units[@]})); then
         "${as_root[@]}" systemctl unmask --runtime --quiet "${units[@]}" >>"$log" 2>&1 || true
         for unit in postgresql.service mariadb.service rabbitmq-server.service epmd.socket \
-            lvm2-monitor.service lvm2-lvmpolld.socket blk-availability.service dm-event.socket; do
+            lvm2-monitor.service lvm2-lvmpolld.socket blk-availability.service dm-event.socket haproxy.service; do
             if [[ " ${units[*]} " == *" $unit "* ]]; then
                 "${as_root[@]}" systemctl disable --quiet "$unit" >>"$log" 2>&1 || true
             fi

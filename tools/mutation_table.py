@@ -17,6 +17,7 @@ POOL_COUNTERS = "tests/unit/ledger/claims/test_pool_counters.py"
 EPOCHS = "tests/unit/ledger/inventory/test_epochs.py"
 RULES_AGREEMENT = "tests/unit/scheduler/cluster/test_rules_agreement.py"
 DATABASE = "tests/unit/ledger/db/test_database.py"
+GALERA = "tests/unit/ledger/db/test_galera.py"
 DELETIONS = "tests/unit/ledger/claims/test_deletions.py"
 DISPATCHER = "tests/unit/scheduler/claims/test_dispatcher.py"
 OPERATION_OUTCOMES = "tests/unit/ledger/claims/test_operation_outcomes.py"
@@ -36,6 +37,7 @@ CAPACITY_RELEASED_BEFORE_BOOKING = (
 )
 IN_FLIGHT_SUMS = "tests/functional/test_contention.py::test_the_sum_of_in_flight_claims_includes_concurrent_claims"
 LATE_LIMITS = "tests/functional/test_quotas.py"
+KEYS_OF_REFUSALS = "tests/unit/scheduler/claims/test_periodic_tasks.py::test_keys_of_refusals_are_kept_for_an_hour"
 STORED_REFUSALS = "tests/functional/test_ledger.py::test_a_repeated_request_gets_the_same_refusal[sqlite]"
 STORED_REQUEST_KEYS = "tests/functional/test_ledger.py::test_request_keys_outlive_their_volume_for_a_week[sqlite]"
 
@@ -259,8 +261,8 @@ MUTATIONS = (
     Mutation(
         "The ledger stores the key of each request.",
         "ledger/claims/request_keys.py",
-        "    if not keys:\n        return\n    session",
-        "    if keys:\n        return\n    session",
+        "    if not keys:\n        return\n    connection",
+        "    if keys:\n        return\n    connection",
         (BOOKINGS,),
     ),
     Mutation(
@@ -269,6 +271,20 @@ MUTATIONS = (
         "        if key_of(item):\n",
         "        if key_of(item) and answer.refusal is None:\n",
         (STORED_REFUSALS,),
+    ),
+    Mutation(
+        "The ledger keeps the key of a refused request for an hour.",
+        "ledger/claims/request_keys.py",
+        " - KEPT + REFUSAL_KEPT",
+        " - KEPT",
+        (KEYS_OF_REFUSALS,),
+    ),
+    Mutation(
+        "The ledger keeps the key of a refused request for no longer than an hour.",
+        "ledger/claims/request_keys.py",
+        " - KEPT + REFUSAL_KEPT",
+        "",
+        (KEYS_OF_REFUSALS,),
     ),
     Mutation(
         "A clone source refuses an extend.",
@@ -336,7 +352,7 @@ MUTATIONS = (
     Mutation(
         "The ledger keeps the key of a request while its volume exists.",
         "ledger/claims/request_keys.py",
-        ".where(key.counted_from < before, ~sa.exists().where(volume.id == key.volume_id))",
+        ".where(key.counted_from < before, sa.or_(key.refused, ~has_volume))",
         ".where(key.counted_from < before)",
         (STORED_REQUEST_KEYS,),
     ),
@@ -353,6 +369,34 @@ MUTATIONS = (
         '"BEGIN" if read_only else "BEGIN IMMEDIATE"',
         '"BEGIN"',
         (DATABASE,),
+    ),
+    Mutation(
+        "A transaction on a Galera cluster begins at the writer only.",
+        "ledger/db/galera.py",
+        "        if node == here:",
+        "        if node:",
+        (GALERA,),
+    ),
+    Mutation(
+        "A transaction on a Galera cluster is committed only if the writer has not changed.",
+        "ledger/db/galera.py",
+        "        if not found.rowcount:",
+        "        if not found:",
+        (GALERA,),
+    ),
+    Mutation(
+        "A transaction on a Galera cluster conflicts with a change of the writer in the same term.",
+        "ledger/db/galera.py",
+        ', _SLOT.c.term == sa.bindparam("in_term"), _SLOT.c.node == _HERE)',
+        ")",
+        (GALERA,),
+    ),
+    Mutation(
+        "A writer in use stays the writer.",
+        "ledger/db/galera.py",
+        "            return now - self._last_use_at >= PATIENCE",
+        "            return True",
+        (GALERA,),
     ),
     Mutation(
         "A second read of a row in a transaction returns its current values.",
@@ -748,6 +792,20 @@ MUTATIONS = (
         "if self._tightly(by_size) or self._search(by_size):",
         "if False:",
         (GROUP_PACKING,),
+    ),
+    Mutation(
+        "An outcome that is still unknown ends no claim.",
+        "ledger/claims/operation_outcomes.py",
+        "elif claim.state == pool_counters.PENDING and by_id[claim.id].unknown:",
+        "elif False:",
+        (OPERATION_OUTCOMES,),
+    ),
+    Mutation(
+        "A volume whose operation has an unknown outcome counts until a removal has ended.",
+        "agent/execution.py",
+        "return OperationResult(ok=False, size_gb=float(command.size_gb), message=message)",
+        "return OperationResult(ok=False, size_gb=0.0, clean=True, message=message)",
+        (OPERATIONS,),
     ),
     Mutation(
         "An agent refuses commands of another epoch.",

@@ -7,6 +7,7 @@ import secrets
 import threading
 
 import bcrypt
+import falcon
 import webob.exc
 from oslo_config import cfg
 from oslo_context.context import RequestContext
@@ -22,6 +23,9 @@ _CHALLENGE = 'Basic realm="tonnage", charset="UTF-8"'
 #: Number of passwords that are checked at a time: a check costs much processor time on purpose.
 _CHECKS = 2
 
+#: The largest share of the request threads that wait for a check or make one, and their largest number.
+_WAITING_SHARE, _WAITING = 0.25, 8
+
 #: Number of remembered users. A user is forgotten when the file changes.
 _REMEMBERED = 1000
 
@@ -30,7 +34,8 @@ class HttpBasic:
     """Authenticates administrators by name and password.
 
     The check of a password is slow on purpose. So users whose password was right are remembered, by a digest with a key
-    of this process, and others cannot delay them. An unknown user takes as long as a known one, so that the time does
+    of this process. Few requests wait for a check, and others are rejected, so wrong passwords leave request threads
+    for the users that are remembered. An unknown user takes as long as a known one, so that the time does
     not reveal the names.
     """
 
@@ -39,6 +44,9 @@ class HttpBasic:
         self._file = conf.http_basic_auth_user_file
         self._key = secrets.token_bytes(32)
         self._checks = threading.BoundedSemaphore(_CHECKS)
+        self._waiting = threading.BoundedSemaphore(
+            max(_CHECKS, min(_WAITING, int(conf.osapi_volume_threads * _WAITING_SHARE)))
+        )
         # The digests of remembered users, with the state of the file at the time of the check.
         self._remembered: dict[bytes, tuple[int, int]] = {}
         try:
@@ -57,7 +65,8 @@ class HttpBasic:
     def __call__(self, req: Request, project_id: str | None) -> RequestContext:
         """Return the context of the authenticated user.
 
-        Raises :class:`~tonnage.api.auth.request_context.Unauthenticated` if the file has no such user and password.
+        Raises :class:`~tonnage.api.auth.request_context.Unauthenticated` if the file has no such user and password, and
+        falcon's error if too many others wait for a check.
         """
         try:
             name, password = basic_auth.parse_token(basic_auth.parse_header(req.env))
@@ -76,9 +85,14 @@ class HttpBasic:
         state = status.st_mtime_ns, status.st_size
         if self._remembered.get(digest) == state:
             return True
-        with self._checks:
-            entry, is_known = self._entry(name)
-            valid = bcrypt.checkpw(password, basic_auth.parse_entry(entry)[1]) and is_known
+        if not self._waiting.acquire(blocking=False):
+            raise falcon.HTTPServiceUnavailable(description="Too many passwords are being checked.", retry_after=1)
+        try:
+            with self._checks:
+                entry, is_known = self._entry(name)
+                valid = bcrypt.checkpw(password, basic_auth.parse_entry(entry)[1]) and is_known
+        finally:
+            self._waiting.release()
         if valid:
             if len(self._remembered) >= _REMEMBERED:
                 self._remembered.clear()

@@ -86,6 +86,7 @@ GROUP_SPECS_DELETE = "group:group_types_specs:delete"
 GROUP_SNAPSHOT_GET = "group:get_group_snapshot"
 GROUP_SNAPSHOT_GET_ALL = "group:get_all_group_snapshots"
 GROUP_SNAPSHOT_CREATE = "group:create_group_snapshot"
+UNSUPPORTED = "volume_extension:unsupported"
 TYPE_ENCRYPTION = "volume_extension:volume_type_encryption:get"
 QUOTAS_SHOW = "volume_extension:quotas:show"
 QUOTAS_UPDATE = "volume_extension:quotas:update"
@@ -175,16 +176,19 @@ _TABLE: tuple[tuple[str, ...], ...] = (
     (SERVICES, ADMIN, "List schedulers and backends.", "GET /os-services"),
     (SERVICES_UPDATE, ADMIN, "Enable or disable a backend or a scheduler; drain a backend.",
      "PUT /os-services/enable", "PUT /os-services/disable", "PUT /os-services/disable-log-reason",
-     "PUT /os-services/drain"),
+     "PUT /os-services/drain", "PUT /os-services/freeze", "PUT /os-services/thaw", "PUT /os-services/failover_host",
+     "PUT /os-services/failover", "PUT /os-services/set-log", "PUT /os-services/get-log", "POST /workers/cleanup"),
     (ZONES, READER, "List availability zones.", "GET /os-availability-zone"),
     (HOSTS, ADMIN, "List hosts, and show the usage of a host.", "GET /os-hosts", "GET /os-hosts/{host}"),
     (CAPABILITIES, ADMIN, "Show the capabilities of a backend.", "GET /capabilities/{host}"),
     (SNAPSHOT_GET_ALL, READER, "List snapshots.", "GET /snapshots", "GET /snapshots/detail"),
     (SNAPSHOT_GET, READER, "Show a snapshot.", "GET /snapshots/{item_id}"),
-    (SNAPSHOT_CREATE, MEMBER, "Create a snapshot.", "POST /snapshots"),
+    (SNAPSHOT_CREATE, MEMBER, "Create, change or delete a snapshot.", "POST /snapshots",
+     "PUT /snapshots/{item_id}", "DELETE /snapshots/{item_id}"),
     (BACKUP_GET_ALL, READER, "List backups.", "GET /backups", "GET /backups/detail"),
     (BACKUP_GET, READER, "Show a backup.", "GET /backups/{item_id}"),
-    (BACKUP_CREATE, MEMBER, "Create a backup.", "POST /backups"),
+    (BACKUP_CREATE, MEMBER, "Create, change or delete a backup.", "POST /backups",
+     "PUT /backups/{item_id}", "DELETE /backups/{item_id}"),
     (GROUP_CREATE, MEMBER, "Create a group.", "POST /groups", "POST /groups/action"),
     (GROUP_GET, READER, "Show a group.", "GET /groups/{group_id}"),
     (GROUP_GET_ALL, READER, "List groups.", "GET /groups", "GET /groups/detail"),
@@ -206,8 +210,16 @@ _TABLE: tuple[tuple[str, ...], ...] = (
     (GROUP_SNAPSHOT_GET_ALL, READER, "List snapshots of groups.",
      "GET /group_snapshots", "GET /group_snapshots/detail"),
     (GROUP_SNAPSHOT_GET, READER, "Show a snapshot of a group.", "GET /group_snapshots/{item_id}"),
-    (GROUP_SNAPSHOT_CREATE, MEMBER, "Create a snapshot of a group.", "POST /group_snapshots"),
-    (TYPE_ENCRYPTION, ADMIN, "See the encryption of a volume type.", "GET /types/{type_id}/encryption"),
+    (GROUP_SNAPSHOT_CREATE, MEMBER, "Create, change or delete a snapshot of a group.", "POST /group_snapshots",
+     "PUT /group_snapshots/{item_id}", "DELETE /group_snapshots/{item_id}"),
+    (TYPE_ENCRYPTION, ADMIN, "See the encryption of a volume type.", "GET /types/{type_id}/encryption",
+     "POST /types/{type_id}/encryption", "GET /types/{type_id}/encryption/{key}",
+     "PUT /types/{type_id}/encryption/{key}", "DELETE /types/{type_id}/encryption/{key}"),
+    (UNSUPPORTED, READER, "Use kinds of objects of Cinder that Tonnage does not have: lists are empty.",
+     *(call for path in ("attachments", "cgsnapshots", "clusters", "consistencygroups", "default-types",
+                         "manageable_snapshots", "os-snapshot-manage", "os-volume-transfer", "volume-transfers")
+       for call in (f"GET /{path}", f"POST /{path}", f"GET /{path}/detail", f"GET /{path}/{{item_id}}",
+                    f"PUT /{path}/{{item_id}}", f"DELETE /{path}/{{item_id}}"))),
     (QUOTAS_SHOW, READER, "Show the limits of a project.",
      "GET /os-quota-sets/{project_id}", "GET /os-quota-sets/{project_id}/defaults"),
     (QUOTAS_UPDATE, ADMIN, "Set limits of a project.", "PUT /os-quota-sets/{project_id}"),

@@ -32,6 +32,11 @@ _NAMES = {
     503: "serviceUnavailable",
 }
 
+
+class NotSupported(errors.TonnageError):
+    """A request for a feature of Cinder that Tonnage does not have."""
+
+
 #: Statuses by error class. If an error is an instance of several classes, the first of them counts.
 _STATUSES: Mapping[type[errors.TonnageError], int] = {
     type_catalog.NameTaken: 409,
@@ -43,11 +48,13 @@ _STATUSES: Mapping[type[errors.TonnageError], int] = {
     errors.Conflict: 400,
     errors.OverQuota: 413,
     errors.Unavailable: 503,
+    NotSupported: 501,
     enforcement.Forbidden: 403,
     request_context.Unauthenticated: 401,
 }
 
-_INTERNAL = (
+#: The message of an unexpected error.
+INTERNAL = (
     "The server has either erred or is incapable of performing the requested operation. "
     "The log of tonnage-api has more under this request's id."
 )
@@ -122,4 +129,4 @@ def _on_tonnage_error(req: Request, resp: falcon.Response, error: errors.Tonnage
 
 def _on_unexpected_error(req: Request, resp: falcon.Response, error: Exception, params: Any) -> None:
     LOG.error("%s %s failed", req.method, req.path, exc_info=error)
-    write(resp, 500, _INTERNAL)
+    write(resp, 500, INTERNAL)

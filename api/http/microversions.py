@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Microversions of the API.
 
-3.0 to 3.71 are those of Cinder; 3.72 is an addition of Tonnage, with ``capacity_factors`` in pools.
+3.0 to 3.71 are those of Cinder, and their bodies have Cinder's keys alone. 3.72 is an addition of Tonnage, with its own
+keys.
 """
 
 import falcon
@@ -17,6 +18,8 @@ MINIMUM = "3.0"
 MAXIMUM = "3.72"
 SUPPORTED = [f"3.{minor}" for minor in range(73)]
 
+CLUSTERS = 7
+MANAGEABLE_SNAPSHOTS = 8
 VOLUME_LIST_GROUP = 10
 GROUP_TYPES = 11
 VOLUME_SUMMARY = 12
@@ -24,8 +27,11 @@ GROUPS = 13
 GROUP_SNAPSHOTS = 14
 GROUP_RESET_STATUS = 20
 DELETE_FORCE = 23
+CLEANUP = 24
 GROUP_VOLUMES = 25
+ATTACHMENTS = 27
 GET_POOLS_FILTERS = 28
+LOG_LEVELS = 32
 RESOURCE_FILTERS = 33
 GET_POOLS_VOLUME_TYPE = 35
 VOLUME_SUMMARY_METADATA = 36
@@ -33,8 +39,11 @@ GROUP_REPLICATION = 38
 VOLUME_LIST_COUNT = 45
 BACKEND_STATE = 49
 TYPE_FILTERS = 52
+VOLUME_TRANSFERS = 55
 GROUP_PROJECT = 58
-CAPACITY_FACTORS = 72
+DEFAULT_TYPES = 62
+#: The keys of Tonnage in bodies.
+OWN_KEYS = 72
 
 
 def require(req: Request, minor: int) -> None:

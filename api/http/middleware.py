@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The middleware of oslo.middleware, as far as options enable it, and the limits of all requests."""
 
-import errno
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -38,11 +37,6 @@ class BodyLimit:
     option: str
 
     @property
-    def max_read_size(self) -> int:
-        """The largest number of bytes in one read."""
-        return max(self.size + 1, _CHUNK_SIZE)
-
-    @property
     def too_large(self) -> falcon.HTTPError:
         """The error for a body above the limit."""
         return falcon.HTTPContentTooLarge(
@@ -70,8 +64,6 @@ class BodyLimit:
         except TimeoutError:
             raise falcon.HTTPError(falcon.HTTP_408, description="The request's body did not come in time.") from None
         except (OSError, ValueError) as error:
-            if isinstance(error, OSError) and error.errno == errno.EFBIG:
-                raise self.too_large from None
             description = str(error)[:_MAX_DESCRIPTION]  # it may repeat input of the client
             raise falcon.HTTPBadRequest(description=f"The request's body cannot be read: {description}.") from None
 
@@ -82,16 +74,21 @@ def body_limit(conf: cfg.ConfigOpts) -> BodyLimit:
 
 
 class RequestLimits:
-    """Middleware that rejects bodies above the limit, for all resources, and paths with the character NUL."""
+    """Middleware that rejects bodies above the limit, for all resources, and paths that lead to no object.
+
+    These are paths with the character NUL, and paths with an empty id, as in ``/v3/volumes/``.
+    """
 
     def __init__(self, limit: BodyLimit) -> None:
         self._limit = limit
 
     def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
-        """Raise falcon's error for a body whose declared length is too large, and for NUL in the path."""
+        """Raise falcon's error for a body whose declared length is too large, and for a path without an object."""
         if (req.content_length or 0) > self._limit.size:
             self._limit.reject(req.bounded_stream)
-        if "\x00" in req.path:
+        path = req.env["PATH_INFO"]
+        has_empty_id = path.startswith("/v3/") and path.endswith("/") and path != "/v3/"
+        if "\x00" in path or has_empty_id:
             raise falcon.HTTPRouteNotFound
 
 

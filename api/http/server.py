@@ -1,31 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The built-in HTTP server: one process with many threads."""
+"""The built-in HTTP server: one process with an event loop and many threads."""
 
+import asyncio
+import contextlib
 import errno
 import logging
 import os
-import re
 import socket
-import sys
+import ssl
 import threading
-import time
 from dataclasses import dataclass
-from typing import Any
 
-from cheroot import wsgi
 from oslo_config import cfg
 
-from tonnage.api.auth import mutual_tls
-from tonnage.api.http import connections, middleware
+from tonnage.api.http import middleware
 from tonnage.api.http.http_request import WsgiApp
+from tonnage.api.http.wsgi_server import ServerLimits, WsgiServer
 from tonnage.capacity import errors
 
 LOG = logging.getLogger(__name__)
 
-_BACKLOG = 128
-_ERRNO = re.compile(r"\[Errno -?\d+\] ([^)]+)")
-#: Most bytes of the headers of a request. Longer ones are answered 413 before the application is called.
-_MAX_HEADERS = 65536
+#: Connections that the system accepts before the server does.
+_BACKLOG = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,123 +34,85 @@ class Listener:
     options: tuple[str, str]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ServerLimits:
-    """The limits of a server.
-
-    A server handles at most ``threads`` requests at a time. It keeps an idle connection for ``client_timeout`` seconds,
-    unless as many others are idle as it has threads. It lets accepted requests run for ``stop_timeout`` seconds when it
-    stops. It reads at most ``max_read_size`` bytes of a body at once.
-    """
-
-    threads: int
-    client_timeout: int
-    stop_timeout: int
-    max_read_size: int = sys.maxsize
-
-
-class _Server(wsgi.Server):
-    """cheroot's server with the log of Tonnage, and with a socket that is closed if it cannot be bound."""
-
-    ConnectionClass = connections.Connection
-    _connections: Any
-    max_read_size = sys.maxsize
-
-    @staticmethod
-    def bind_socket(socket_: socket.socket, bind_addr: Any) -> socket.socket:
-        """Bind the socket; close it if that fails."""
-        try:
-            socket_.bind(bind_addr)
-        except OSError:
-            socket_.close()
-            raise
-        return socket_
-
-    def process_conn(self, conn: connections.Connection) -> None:
-        """Assign a thread to a connection that has input. A silent connection uses no thread."""
-        if conn.last_used is not None or conn.has_input():
-            super().process_conn(conn)
-            return
-        self.put_conn(conn)
-        if self.ready:
-            # A client that has not sent a request yet gets less time, so that many of them do not fill the server.
-            conn.last_used = time.time() - max(0.0, self.timeout - connections.CLIENT_TIMEOUT)
-
-    def put_conn(self, conn: connections.Connection) -> None:
-        """Wait for input on a connection. Close it if the server stops, as no thread may be left to answer."""
-        if self.ready:
-            self._connections.put(conn)
-        else:
-            conn.close_now()
-
-    def error_log(self, msg: str = "", level: int = logging.INFO, traceback: bool = False) -> None:
-        """Write an entry to the log."""
-        LOG.log(level, "%s", msg, exc_info=traceback)
-
-
 class Server:
-    """Serves an application on a listener, with mutual TLS if there is an adapter for it.
-
-    ``wsgi_server`` is the server of Cheroot that does so.
-    """
+    """Serves an application on a listener, with TLS if there is a context for it."""
 
     def __init__(
-        self, listener: Listener, application: WsgiApp, limits: ServerLimits, tls: mutual_tls.Adapter | None = None
+        self, listener: Listener, application: WsgiApp, limits: ServerLimits, tls: ssl.SSLContext | None = None
     ) -> None:
-        self._listener = listener
-        self.wsgi_server = _Server(
-            (listener.host, listener.port),
-            application,
-            numthreads=limits.threads,
-            server_name="tonnage",
-            request_queue_size=_BACKLOG,
-            timeout=limits.client_timeout,
-            shutdown_timeout=limits.stop_timeout,
-        )
-        self.wsgi_server.keep_alive_conn_limit = limits.threads
-        self.wsgi_server.max_read_size = limits.max_read_size
-        self.wsgi_server.ssl_adapter = tls
-        if tls is not None:
-            self.wsgi_server.ConnectionClass = mutual_tls.Connection
-        self.wsgi_server.max_request_header_size = _MAX_HEADERS
-        self._thread = threading.Thread(target=self._serve, name=listener.name)
-
-    @property
-    def url(self) -> str:
-        """The URL of the server, once it listens."""
-        host, port = self.wsgi_server.bind_addr[:2]
-        scheme = "http" if self.wsgi_server.ssl_adapter is None else "https"
-        return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+        self._listener, self._application = listener, application
+        self._limits, self._tls = limits, tls
+        self._socket: socket.socket | None = None
+        #: The URL of the server, once it listens.
+        self.url = ""
+        self._thread: threading.Thread | None = None
+        self._started = threading.Event()
+        self._loop: asyncio.AbstractEventLoop
+        self._stopped: asyncio.Event
 
     def listen(self) -> None:
         """Bind the address. Clients that connect wait until the server has started.
 
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the address is not available.
         """
-        try:
-            self.wsgi_server.prepare()
-        except OSError as error:
-            listener = self._listener
-            raise errors.ConfigurationError(
-                f"cannot listen on {listener.options[0]} = {listener.host}, {listener.options[1]} = {listener.port}: "
-                f"{_reason(error)}; {_remedy(error)}"
-            ) from None
+        self._bound()
 
     def start(self) -> None:
         """Serve on separate threads; call :meth:`listen` first unless that was done. Raises as :meth:`listen`."""
-        if not self.wsgi_server.ready:
-            self.listen()
+        listening = self._bound()
+        server = WsgiServer(self._application, self._limits, self._tls, listening.getsockname()[:2])
+        self._thread = threading.Thread(
+            target=lambda: asyncio.run(self._serve(server, listening)), name=self._listener.name
+        )
         self._thread.start()
+        self._started.wait()
         LOG.info("The %s listens on %s", self._listener.name, self.url)
 
     def stop(self) -> None:
         """Stop accepting requests, and wait at most ``stop_timeout`` seconds for the accepted ones."""
-        self.wsgi_server.stop()
-        if self._thread.ident is not None:
+        if self._thread is not None:
+            with contextlib.suppress(RuntimeError):  # it was stopped before
+                self._loop.call_soon_threadsafe(self._stopped.set)
             self._thread.join()
+        if self._socket is not None:
+            self._socket.close()
 
-    def _serve(self) -> None:
-        self.wsgi_server.serve()
+    async def _serve(self, server: WsgiServer, listening: socket.socket) -> None:
+        self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
+        server.add_socket(listening)
+        self._started.set()
+        await self._stopped.wait()
+        await server.drain()
+
+    def _bound(self) -> socket.socket:
+        """Return the listening socket; bind it unless that was done. Raises as :meth:`listen`."""
+        if self._socket is not None:
+            return self._socket
+        listener = self._listener
+        try:
+            self._socket = _bind(listener.host, listener.port)
+        except OSError as error:
+            raise errors.ConfigurationError(
+                f"cannot listen on {listener.options[0]} = {listener.host}, {listener.options[1]} = {listener.port}: "
+                f"{_reason(error)}; {_REMEDIES.get(error.errno or 0, 'choose an address that this machine has')}"
+            ) from None
+        host, port = self._socket.getsockname()[:2]
+        scheme = "http" if self._tls is None else "https"
+        self.url = f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
+        return self._socket
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Return a listening socket; for ``::`` it accepts IPv4 as well. Raises ``OSError``."""
+    family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG, dualstack_ipv6=both)
+    listening.setblocking(False)
+    return listening
+
+
+def _reason(error: OSError) -> str | None:
+    return error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
 
 
 class ApiServer(Server):
@@ -171,19 +129,12 @@ class ApiServer(Server):
             threads=conf.osapi_volume_threads,
             client_timeout=conf.client_socket_timeout,
             stop_timeout=conf.osapi_volume_stop_timeout,
-            max_read_size=middleware.body_limit(conf).max_read_size,
+            max_body_size=middleware.body_limit(conf).size,
         )
         super().__init__(listener, application, limits)
 
 
-def _remedy(error: OSError) -> str:
-    text = str(error)
-    if os.strerror(errno.EADDRINUSE) in text:
-        return "end what listens there or choose another port"
-    return "choose another port" if os.strerror(errno.EACCES) in text else "choose an address that this machine has"
-
-
-def _reason(error: OSError) -> str:
-    """Return the system's error message, which cheroot embeds in the text of its own error."""
-    found = _ERRNO.search(str(error))
-    return str(error) if found is None else found[1]
+_REMEDIES = {
+    errno.EADDRINUSE: "end what listens there or choose another port",
+    errno.EACCES: "choose another port",
+}

@@ -20,29 +20,30 @@ from tonnage.api.schemas import response_bodies
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import groups, user_messages, volume_types, volumes
 
-#: Supported parts of the API that are extensions in Cinder, by the aliases that clients check.
-_EXTENSIONS: Mapping[str, str] = {
-    "OS-SCH-HNT": "Hints for the scheduler.",
-    "capabilities": "What backends can do.",
-    "os-admin-actions": "Migrating, resetting and force-deleting volumes.",
-    "os-availability-zone": "Availability zones.",
-    "os-extended-services": "Why services are disabled.",
-    "os-hosts": "Hosts.",
-    "os-quota-class-sets": "Quotas for all projects.",
-    "os-quota-sets": "Quotas of projects.",
-    "os-services": "Schedulers and backends.",
-    "os-types-extra-specs": "Extra specs of volume types.",
-    "os-types-manage": "Creating, changing and deleting volume types.",
-    "os-used-limits": "What projects have and use.",
-    "os-vol-host-attr": "The pool that a volume is in.",
-    "os-vol-mig-status-attr": "How the migration of a volume goes.",
-    "os-vol-tenant-attr": "The project that a volume belongs to.",
-    "os-volume-actions": "Extending and retyping volumes.",
-    "os-volume-manage": "Taking over what is on a storage.",
-    "os-volume-type-access": "Projects that may use private volume types.",
-    "os-volume-unmanage": "Forgetting volumes and leaving them on the storage.",
-    "qos-specs": "What volumes of some types are to get.",
-    "scheduler-stats": "Pools.",
+#: Supported parts of the API that are extensions in Cinder, by the aliases that clients check: names in
+#: Cinder and descriptions.
+_EXTENSIONS: Mapping[str, tuple[str, str]] = {
+    "OS-SCH-HNT": ("SchedulerHints", "Hints for the scheduler."),
+    "capabilities": ("Capabilities", "What backends can do."),
+    "os-admin-actions": ("AdminActions", "Migrating, resetting and force-deleting volumes."),
+    "os-availability-zone": ("AvailabilityZones", "Availability zones."),
+    "os-extended-services": ("ExtendedServices", "Why services are disabled."),
+    "os-hosts": ("Hosts", "Hosts."),
+    "os-quota-class-sets": ("QuotaClasses", "Quotas for all projects."),
+    "os-quota-sets": ("Quotas", "Quotas of projects."),
+    "os-services": ("Services", "Schedulers and backends."),
+    "os-types-extra-specs": ("TypesExtraSpecs", "Extra specs of volume types."),
+    "os-types-manage": ("TypesManage", "Creating, changing and deleting volume types."),
+    "os-used-limits": ("UsedLimits", "What projects have and use."),
+    "os-vol-host-attr": ("VolumeHostAttribute", "The pool that a volume is in."),
+    "os-vol-mig-status-attr": ("VolumeMigStatusAttribute", "How the migration of a volume goes."),
+    "os-vol-tenant-attr": ("VolumeTenantAttribute", "The project that a volume belongs to."),
+    "os-volume-actions": ("VolumeActions", "Extending and retyping volumes."),
+    "os-volume-manage": ("VolumeManage", "Taking over what is on a storage."),
+    "os-volume-type-access": ("VolumeTypeAccess", "Projects that may use private volume types."),
+    "os-volume-unmanage": ("VolumeUnmanage", "Forgetting volumes and leaving them on the storage."),
+    "qos-specs": ("Qos_specs_manage", "What volumes of some types are to get."),
+    "scheduler-stats": ("Scheduler_stats", "Pools."),
 }
 
 _FILTERS: Mapping[str, Collection[str]] = {
@@ -63,7 +64,7 @@ class Extensions:
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List the supported extensions of Cinder's API."""
         resp.media = response_bodies.Extensions(
-            [response_bodies.Extension(alias, alias, text) for alias, text in sorted(_EXTENSIONS.items())]
+            [response_bodies.Extension(alias, name, text) for alias, (name, text) in sorted(_EXTENSIONS.items())]
         )
 
 
@@ -93,39 +94,120 @@ class ResourceFilters:
 _LIST_QUERY = Query(flags=("all_tenants", "with_count"), other_parameters="ignored")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class UnsupportedKind:
-    """A kind of object that Tonnage does not support, with its names and the policy rules of its calls.
+    """A kind of object that Tonnage does not support, with its path and the policy rules of its calls.
 
-    ``since`` is the minor number of its first microversion.
+    ``key`` is the key of its lists, the path by default. ``since`` is the minor number of its first microversion.
+    With ``replaceable``, ``PUT`` creates objects as well.
     """
 
     singular: str
     plural: str
-    list_rule: str
-    show_rule: str
-    create_rule: str
+    path: str
+    key: str = ""
+    list_rule: str = policies.UNSUPPORTED
+    show_rule: str = policies.UNSUPPORTED
+    create_rule: str = policies.UNSUPPORTED
     alternative: str = "copy a volume with source_volid"
     since: int = 0
+    replaceable: bool = False
 
+    @property
+    def refusal(self) -> faults.NotSupported:
+        """The error for a request to create an object."""
+        return faults.NotSupported(f"{self.plural} are not supported: {self.alternative}.")
+
+
+_ATTACH = "nothing attaches the volumes of Tonnage"
+_TRANSFER = "clone a volume with source_volid as an administrator"
+_GROUPS = "use /groups"
 
 SNAPSHOTS = UnsupportedKind(
-    "Snapshot", "snapshots", policies.SNAPSHOT_GET_ALL, policies.SNAPSHOT_GET, policies.SNAPSHOT_CREATE
+    singular="Snapshot",
+    plural="Snapshots",
+    path="snapshots",
+    list_rule=policies.SNAPSHOT_GET_ALL,
+    show_rule=policies.SNAPSHOT_GET,
+    create_rule=policies.SNAPSHOT_CREATE,
 )
-BACKUPS = UnsupportedKind("Backup", "backups", policies.BACKUP_GET_ALL, policies.BACKUP_GET, policies.BACKUP_CREATE)
+BACKUPS = UnsupportedKind(
+    singular="Backup",
+    plural="Backups",
+    path="backups",
+    list_rule=policies.BACKUP_GET_ALL,
+    show_rule=policies.BACKUP_GET,
+    create_rule=policies.BACKUP_CREATE,
+)
 GROUP_SNAPSHOTS = UnsupportedKind(
-    "GroupSnapshot",
-    "group_snapshots",
-    policies.GROUP_SNAPSHOT_GET_ALL,
-    policies.GROUP_SNAPSHOT_GET,
-    policies.GROUP_SNAPSHOT_CREATE,
+    singular="GroupSnapshot",
+    plural="Snapshots of groups",
+    path="group_snapshots",
+    list_rule=policies.GROUP_SNAPSHOT_GET_ALL,
+    show_rule=policies.GROUP_SNAPSHOT_GET,
+    create_rule=policies.GROUP_SNAPSHOT_CREATE,
     alternative="copy the volumes with source_volid",
     since=microversions.GROUP_SNAPSHOTS,
+)
+#: The kinds of objects in Cinder that Tonnage does not support.
+UNSUPPORTED = (
+    SNAPSHOTS,
+    BACKUPS,
+    GROUP_SNAPSHOTS,
+    UnsupportedKind(
+        singular="Attachment",
+        plural="Attachments",
+        path="attachments",
+        alternative=_ATTACH,
+        since=microversions.ATTACHMENTS,
+    ),
+    UnsupportedKind(
+        singular="Transfer", plural="Transfers", path="os-volume-transfer", key="transfers", alternative=_TRANSFER
+    ),
+    UnsupportedKind(
+        singular="Transfer",
+        plural="Transfers",
+        path="volume-transfers",
+        key="transfers",
+        alternative=_TRANSFER,
+        since=microversions.VOLUME_TRANSFERS,
+    ),
+    UnsupportedKind(
+        singular="Cluster",
+        plural="Clusters",
+        path="clusters",
+        alternative="a second agent waits for the storage of the first one instead",
+        since=microversions.CLUSTERS,
+        replaceable=True,
+    ),
+    UnsupportedKind(
+        singular="DefaultType",
+        plural="Default types of projects",
+        path="default-types",
+        key="default_types",
+        alternative="the option default_volume_type holds for all projects",
+        since=microversions.DEFAULT_TYPES,
+        replaceable=True,
+    ),
+    UnsupportedKind(
+        singular="ConsistencyGroup", plural="Consistency groups", path="consistencygroups", alternative=_GROUPS
+    ),
+    UnsupportedKind(
+        singular="CgSnapshot", plural="Snapshots of consistency groups", path="cgsnapshots", alternative=_GROUPS
+    ),
+    UnsupportedKind(singular="Snapshot", plural="Snapshots", path="os-snapshot-manage", key="manageable-snapshots"),
+    UnsupportedKind(
+        singular="Snapshot",
+        plural="Snapshots",
+        path="manageable_snapshots",
+        key="manageable-snapshots",
+        since=microversions.MANAGEABLE_SNAPSHOTS,
+    ),
 )
 
 
 class UnsupportedCollection:
-    """``/snapshots``, ``/backups`` or ``/group_snapshots``."""
+    """The list of a kind of object that Tonnage does not support, such as ``/snapshots``."""
 
     def __init__(self, context: ResourceContext, kind: UnsupportedKind) -> None:
         self._context, self._kind = context, kind
@@ -138,7 +220,7 @@ class UnsupportedCollection:
         counted = list_query.boolean(_LIST_QUERY.read(req), "with_count") and req.at_least(
             microversions.VOLUME_LIST_COUNT
         )
-        resp.media = {self._kind.plural: [], **({"count": 0} if counted else {})}
+        resp.media = {self._kind.key or self._kind.path: [], **({"count": 0} if counted else {})}
 
     on_get_detail = on_get
 
@@ -147,20 +229,37 @@ class UnsupportedCollection:
         """Reject the request with status 501."""
         microversions.require(req, self._kind.since)
         self._context.policy.require(req.context.identity, self._kind.create_rule)
-        name = self._kind.plural.replace("_", " ").capitalize()
-        faults.write(resp, 501, f"{name} are not supported: {self._kind.alternative}.")
+        raise self._kind.refusal
 
 
 class UnsupportedItem:
-    """``/snapshots/{item_id}``, ``/backups/{item_id}`` or ``/group_snapshots/{item_id}``."""
+    """An object of a kind that Tonnage does not support, such as ``/snapshots/{item_id}``."""
 
     def __init__(self, context: ResourceContext, kind: UnsupportedKind) -> None:
         self._context, self._kind = context, kind
 
-    @operation({200: None})
+    @operation({}, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response, item_id: str) -> None:
         """Reject the request with status 404."""
-        self._context.policy.require(req.context.identity, self._kind.show_rule)
+        self._reject(req, item_id, self._kind.show_rule)
+
+    @operation({}, errors=(404, 501))
+    def on_put(self, req: Request, resp: falcon.Response, item_id: str) -> None:
+        """Reject the request with status 404, or 501 if it would create the object."""
+        if self._kind.replaceable:
+            microversions.require(req, self._kind.since)
+            self._context.policy.require(req.context.identity, self._kind.create_rule)
+            raise self._kind.refusal
+        self._reject(req, item_id, self._kind.create_rule)
+
+    @operation({}, errors=(404,))
+    def on_delete(self, req: Request, resp: falcon.Response, item_id: str) -> None:
+        """Reject the request with status 404."""
+        self._reject(req, item_id, self._kind.create_rule)
+
+    def _reject(self, req: Request, item_id: str, rule: str) -> None:
+        microversions.require(req, self._kind.since)
+        self._context.policy.require(req.context.identity, rule)
         raise errors.NotFound(f"{self._kind.singular} {item_id} could not be found.")
 
 
@@ -173,7 +272,31 @@ class Encryption:
     @operation({200: dict[str, str]})
     def on_get(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """Return an empty object, as no volume type is encrypted."""
+        self._require_type(req, type_id)
+        resp.media = {}
+
+    @operation({}, errors=(501,))
+    def on_post(self, req: Request, resp: falcon.Response, type_id: str) -> None:
+        """Reject the request with status 501."""
+        self._require_type(req, type_id)
+        raise faults.NotSupported("The encryption of volumes is not supported: use a driver whose storage encrypts.")
+
+    def _require_type(self, req: Request, type_id: str) -> None:
         self._context.policy.require(req.context.identity, policies.TYPE_ENCRYPTION)
         with self._context.database.reading() as session:
             volume_types.get(session, type_id)
-        resp.media = {}
+
+
+class EncryptionItem:
+    """``/types/{type_id}/encryption/{key}``: nothing, as no volume type is encrypted."""
+
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
+
+    @operation({}, errors=(404,))
+    def on_get(self, req: Request, resp: falcon.Response, type_id: str, key: str) -> None:
+        """Reject the request with status 404."""
+        self._context.policy.require(req.context.identity, policies.TYPE_ENCRYPTION)
+        raise errors.NotFound(f"Volume type encryption for type {type_id} could not be found.")
+
+    on_put = on_delete = on_get

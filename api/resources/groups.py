@@ -45,16 +45,27 @@ class _Resource:
         self._context.policy.require(identity, rule, group.row.project_id)
         return group
 
+
+class _ShownGroups(_Resource):
+    """``default_zone`` is the availability zone of groups without one."""
+
+    def __init__(self, context: ResourceContext, default_zone: str) -> None:
+        super().__init__(context)
+        self._default_zone = default_zone
+
     def _detail(self, req: Request, found: Sequence[groups.GroupView], *, volumes: bool) -> list[bodies.GroupDetail]:
         owner = self._context.policy.allows(req.context.identity, policies.GROUP_PROJECT)
-        return [views.group(req, group, volumes=volumes, owner=owner) for group in found]
+        details = [views.group(req, group, volumes=volumes, owner=owner) for group in found]
+        for each in details:
+            each.availability_zone = each.availability_zone or self._default_zone
+        return details
 
 
-class Groups(_Resource):
+class Groups(_ShownGroups):
     """``/groups``."""
 
-    def __init__(self, context: ResourceContext, reader: RequestReader, settings: Settings) -> None:
-        super().__init__(context)
+    def __init__(self, context: ResourceContext, default_zone: str, reader: RequestReader, settings: Settings) -> None:
+        super().__init__(context, default_zone)
         self._reader, self._settings = reader, settings
 
     @operation({202: bodies.OneGroupSummary}, bodies=(bodies.CreateGroup,), errors=(404,))
@@ -99,7 +110,7 @@ class Groups(_Resource):
         """Reject the creation of a group from another group or from a snapshot with status 501."""
         microversions.require(req, microversions.GROUP_SNAPSHOTS)
         self._context.policy.require(req.context.identity, policies.GROUP_CREATE)
-        faults.write(resp, 501, "Groups from others are not supported: copy their volumes with source_volid.")
+        raise faults.NotSupported("Groups from others are not supported: copy their volumes with source_volid.")
 
     def _page(self, req: Request) -> tuple[list[groups.GroupView], Any]:
         microversions.require(req, microversions.GROUPS)
@@ -124,7 +135,7 @@ class Groups(_Resource):
             raise errors.InvalidInput(f"Availability zone '{zone}' is invalid.")
 
 
-class Group(_Resource):
+class Group(_ShownGroups):
     """``/groups/{group_id}``."""
 
     @operation({200: bodies.OneGroup}, query=_SHOW_QUERY)
@@ -152,13 +163,17 @@ class Group(_Resource):
 class GroupActions(_Resource):
     """``/groups/{group_id}/action``."""
 
-    @operation({202: None}, actions=bodies.GROUP_ACTIONS)
+    @operation({202: None}, actions=bodies.GROUP_ACTIONS, errors=(501,))
     def on_post(self, req: Request, resp: falcon.Response, group_id: str) -> None:
         """Delete a group or, since 3.20, reset its status."""
         microversions.require(req, microversions.GROUPS)
         name, arguments = only_key(self._context.bodies.decode(req), bodies.GROUP_ACTIONS)
         if name == "delete":
             self._delete(req, group_id, convert(arguments, bodies.DeleteGroup))
+        elif name in bodies.UNSUPPORTED_ACTIONS:
+            microversions.require(req, microversions.GROUP_REPLICATION)
+            self._authorized_group(req, group_id, policies.GROUP_UPDATE)
+            raise faults.NotSupported("The replication of groups is not supported.")
         else:
             microversions.require(req, microversions.GROUP_RESET_STATUS)
             group = self._authorized_group(req, group_id, policies.GROUP_RESET_STATUS).row

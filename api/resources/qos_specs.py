@@ -13,6 +13,7 @@ from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
 from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import type_bodies, views
+from tonnage.capacity import errors
 from tonnage.ledger.catalog import qos_specs
 
 _LIST_QUERY = Query(sort_keys=qos_specs.SORT_KEYS, other_parameters="ignored")
@@ -106,6 +107,10 @@ class Associations(_Resource):
         resp.media = type_bodies.QosAssociations([type_bodies.QosAssociation(kind.id, kind.name) for kind in kinds])
 
 
+#: Headers in which browsers and proxies tell that nobody has asked for an answer yet.
+_PURPOSES = ("Purpose", "Sec-Purpose", "X-Purpose", "X-Moz")
+
+
 class Association(_Resource):
     """``/qos-specs/{specs_id}/associate`` and ``disassociate``, which clients call with GET."""
 
@@ -122,11 +127,17 @@ class Association(_Resource):
     @operation({202: None})
     def on_get_disassociate_all(self, req: Request, resp: falcon.Response, specs_id: str) -> None:
         """Remove all associations of QoS specs."""
-        self._context.policy.require(req.context.identity, policies.QOS_UPDATE)
+        self._require_request(req, resp)
         self._context.database.run(qos_specs.disassociate_all, specs_id)
-        resp.status = falcon.HTTP_202
 
     def _change(self, req: Request, resp: falcon.Response, change: Callable[..., Any], specs_id: str) -> None:
-        self._context.policy.require(req.context.identity, policies.QOS_UPDATE)
+        self._require_request(req, resp)
         self._context.database.run(change, specs_id, _TYPE_QUERY.read(req)["vol_type_id"])
+
+    def _require_request(self, req: Request, resp: falcon.Response) -> None:
+        """Check that the user may make a change and that this is no prefetch. Keep the response out of caches."""
+        self._context.policy.require(req.context.identity, policies.QOS_UPDATE)
+        if any("prefetch" in (req.get_header(name) or "").lower() for name in _PURPOSES):
+            raise errors.InvalidInput("This request changes QoS specs, so it is not answered to a prefetch.")
         resp.status = falcon.HTTP_202
+        resp.cache_control = ["no-store"]

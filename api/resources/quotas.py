@@ -151,7 +151,7 @@ class QuotaClassSets(_Quotas):
     def on_get(self, req: Request, resp: falcon.Response, class_name: str) -> None:
         """Show the limits of a quota class."""
         self._context.policy.require(req.context.identity, policies.QUOTA_CLASSES_GET)
-        resp.media = self._shown(req, class_name)
+        resp.media = QuotaClassSet({"id": class_name, **self._limits(req, class_name)})
 
     @operation({200: QuotaClassSet}, bodies=(SetClassQuotas,))
     def on_put(self, req: Request, resp: falcon.Response, class_name: str) -> None:
@@ -161,18 +161,18 @@ class QuotaClassSets(_Quotas):
         with self._context.database.reading() as session:
             names = self._types(req, session)
         self._put(place, _items(self._context.bodies.read(req, SetClassQuotas).quota_class_set.values, names))
-        resp.media = self._shown(req, class_name)
+        resp.media = QuotaClassSet(self._limits(req, class_name))
 
-    def _shown(self, req: Request, class_name: str) -> QuotaClassSet:
+    def _limits(self, req: Request, class_name: str) -> dict[str, int | str]:
         with self._context.database.reading() as session:
             names = self._types(req, session)
             found = limits.read(session, self._defaults, (), class_name)
         of_options = Limits(self._defaults)
-        shown: dict[str, int | str] = {"id": class_name}
+        shown: dict[str, int | str] = {}
         for item in limits.items(names):
             own = found.own(Place(Holder.CLASS, class_name), item)
             shown[limits.name(item, names)] = of_options.default(item) if own is None else own
-        return QuotaClassSet(shown)
+        return shown
 
 
 class AbsoluteLimits(_Quotas):

@@ -34,7 +34,7 @@ class Pools:
 
     @operation({200: response_bodies.Pools}, query=_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """List the pools; with ``detail`` their capabilities, since 3.72 also their capacity factors.
+        """List the pools; with ``detail`` their capabilities, since 3.72 also Tonnage's own and the capacity factors.
 
         Filters apply since 3.28, the filter by volume type since 3.35. Older microversions ignore them, as in Cinder.
         """
@@ -52,7 +52,7 @@ class Pools:
             volume_type=volume_type,
             capabilities=given,
             detail=detail,
-            factors=detail and req.at_least(microversions.CAPACITY_FACTORS),
+            factors=detail and req.at_least(microversions.OWN_KEYS),
         )
         pools = self._context.scheduler.get_pool_list(query)
         if not pools:

@@ -7,7 +7,7 @@ import falcon
 from msgspec import UNSET
 
 from tonnage.api.auth import policies
-from tonnage.api.http import microversions
+from tonnage.api.http import faults, microversions
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
@@ -27,23 +27,25 @@ _QUERY = Query(filters=("host", "binary"))
 class Services:
     """``GET /os-services``."""
 
-    def __init__(self, context: ResourceContext, down_time: int) -> None:
-        self._context, self._down_time = context, down_time
+    def __init__(self, context: ResourceContext, view: views.ServiceView) -> None:
+        self._context, self._view = context, view
 
     @operation({200: service_bodies.Services}, query=_QUERY)
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """List schedulers and backends, filtered by ``host`` and ``binary``."""
+        """List schedulers and backends, filtered by ``host`` and ``binary``.
+
+        The name of a host without a backend finds the schedulers and all backends of this host.
+        """
         self._context.policy.require(req.context.identity, policies.SERVICES)
         wanted = _QUERY.read(req)
-        binary = _binary(wanted.get("binary"))
+        binary, host = service_bodies.own_name(wanted.get("binary", "")), wanted.get("host")
         with self._context.database.reading() as session:
             rows = heartbeats.load(session)
-        backend_state = req.at_least(microversions.BACKEND_STATE)
         resp.media = service_bodies.Services(
             [
-                views.service(row, self._down_time, backend_state=backend_state)
+                self._view.service(row, req)
                 for row in rows
-                if row.host == wanted.get("host", row.host) and row.binary == (binary or row.binary)
+                if host in (None, row.host, row.host.partition("@")[0]) and binary in ("", row.binary)
             ]
         )
 
@@ -82,6 +84,7 @@ class ChangeService:
         sent = context.bodies.read(req, kind)
         reason = (sent.disabled_reason or "").strip() or None if notes_reason else None
         enabled = self._state is BackendState.ENABLED
+        draining = self._state is BackendState.DRAINING
         if not sent.of_scheduler:
             context.scheduler.set_backend_state(SetBackendState(backend=sent.host, state=self._state, reason=reason))
         else:
@@ -92,13 +95,41 @@ class ChangeService:
             binary=sent.binary or "",
             status="enabled" if enabled else "disabled",
             disabled=not enabled,
-            draining=self._state is BackendState.DRAINING,
             disabled_reason=reason if notes_reason else UNSET,
+            draining=draining if req.at_least(microversions.OWN_KEYS) else UNSET,
         )
 
 
-def _binary(name: str | None) -> str | None:
-    return name if name is None else service_bodies.SERVICE_NAMES.get(name, name)
+class UnsupportedChange:
+    """Changes of services in Cinder that Tonnage does not support: replication, log levels, and cleaning up."""
+
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
+
+    @operation({}, bodies=(service_bodies.ServiceHost,), errors=(501,))
+    def on_put(self, req: Request, resp: falcon.Response) -> None:
+        """Reject the request with status 501, or 400 if there is no such backend."""
+        self._context.policy.require(req.context.identity, policies.SERVICES_UPDATE)
+        host = self._context.bodies.read(req, service_bodies.ServiceHost).host
+        with self._context.database.reading() as session:
+            known = {row.host for row in heartbeats.load(session) if row.binary == heartbeats.AGENT}
+        if host not in known:
+            raise errors.InvalidInput(f"Host {host} could not be found: expected a backend, host@backend.")
+        raise faults.NotSupported("Replication is not supported: disable or drain the backend instead.")
+
+    @operation({}, errors=(404, 501))
+    def on_put_log(self, req: Request, resp: falcon.Response) -> None:
+        """Reject the request with status 501."""
+        self._context.policy.require(req.context.identity, policies.SERVICES_UPDATE)
+        microversions.require(req, microversions.LOG_LEVELS)
+        raise faults.NotSupported("Log levels cannot be changed by requests: set the option debug and send SIGHUP.")
+
+    @operation({}, errors=(404, 501))
+    def on_post_cleanup(self, req: Request, resp: falcon.Response) -> None:
+        """Reject the request with status 501."""
+        self._context.policy.require(req.context.identity, policies.SERVICES_UPDATE)
+        microversions.require(req, microversions.CLEANUP)
+        raise faults.NotSupported("Cleaning up is not supported: schedulers recover abandoned claims themselves.")
 
 
 _HOSTS_QUERY = Query(filters=("service",), other_parameters="ignored")
@@ -128,18 +159,17 @@ class AvailabilityZones:
 class Hosts:
     """``/os-hosts``."""
 
-    def __init__(self, context: ResourceContext, down_time: int) -> None:
-        self._context, self._down_time = context, down_time
+    def __init__(self, context: ResourceContext, view: views.ServiceView) -> None:
+        self._context, self._view = context, view
 
     @operation({200: service_bodies.Hosts}, query=_HOSTS_QUERY)
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List schedulers and backends."""
         self._context.policy.require(req.context.identity, policies.HOSTS)
-        wanted = _HOSTS_QUERY.read(req).get("service")
+        wanted = service_bodies.own_name(_HOSTS_QUERY.read(req).get("service", ""))
         with self._context.database.reading() as session:
             rows = heartbeats.load(session)
-        hosts = [views.host(row, self._down_time) for row in rows]
-        resp.media = service_bodies.Hosts([host for host in hosts if host.service == (wanted or host.service)])
+        resp.media = service_bodies.Hosts([self._view.host(row) for row in rows if wanted in ("", row.binary)])
 
 
 class Host:

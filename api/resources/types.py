@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Generic
 
 import falcon
-from msgspec import UnsetType
+from msgspec import UNSET, UnsetType
 
 from tonnage.api.auth import policies
-from tonnage.api.http import booleans, fields, list_query, microversions
+from tonnage.api.http import booleans, faults, fields, list_query, microversions
 from tonnage.api.http.body import convert, only_key
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
@@ -111,6 +111,11 @@ class _VolumeTypeResource(_TypeResource[models.VolumeType]):
     def _shown(self, req: Request, kind: models.VolumeType) -> type_bodies.TypeDetail:
         return self._all_shown(req, [kind])[0]
 
+    def _created(self, req: Request, kind: models.VolumeType) -> type_bodies.TypeDetail:
+        """Return a type that a request has created: as in Cinder, without the id of its QoS specs."""
+        specs = self._context.policy.allows(req.context.identity, policies.TYPE_EXTRA_SPECS)
+        return views.volume_type(kind, extra_specs=specs)
+
     def _all_shown(self, req: Request, kinds: Sequence[models.VolumeType]) -> list[type_bodies.TypeDetail]:
         policy, identity = self._context.policy, req.context.identity
         specs = policy.allows(identity, policies.TYPE_EXTRA_SPECS)
@@ -140,15 +145,17 @@ class Types(_VolumeTypeResource):
         found, links = self._find(req, given.get("is_public"), filters, page)
         resp.media = type_bodies.VolumeTypes(self._all_shown(req, found), links)
 
-    @operation({200: type_bodies.VolumeType}, bodies=(type_bodies.CreateType,), errors=(409,))
+    @operation({200: type_bodies.VolumeType}, bodies=(type_bodies.CreateType,), errors=(409, 501))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Create a volume type."""
         self._authorize(req, policies.TYPE_CREATE)
         sent = self._context.bodies.read(req, type_bodies.CreateType).volume_type
+        if sent.encryption not in fields.EMPTY_VALUES:
+            raise faults.NotSupported("The encryption of volumes is not supported: create the type without encryption.")
         kind = self._context.database.run(
             self.catalog.create, sent.name, sent.description, sent.is_public, sent.extra_specs
         )
-        resp.media = type_bodies.VolumeType(self._shown(req, kind))
+        resp.media = type_bodies.VolumeType(self._created(req, kind))
 
 
 class DefaultType(_VolumeTypeResource):
@@ -183,7 +190,9 @@ class Type(_VolumeTypeResource):
         """Change a volume type."""
         self._authorize(req, policies.TYPE_UPDATE)
         sent = self._context.bodies.read(req, type_bodies.UpdateType).volume_type
-        resp.media = type_bodies.VolumeType(self._shown(req, self._update(type_id, sent)))
+        view = self._created(req, self._update(type_id, sent))
+        view.access = UNSET
+        resp.media = type_bodies.VolumeType(view)
 
     @operation({202: None})
     def on_delete(self, req: Request, resp: falcon.Response, type_id: str) -> None:

@@ -8,7 +8,7 @@ import falcon
 
 from tonnage.api import host_references
 from tonnage.api.auth import policies
-from tonnage.api.http import body
+from tonnage.api.http import body, faults
 from tonnage.api.http.http_request import Request
 from tonnage.api.openapi.annotations import operation
 from tonnage.api.resource_context import ResourceContext
@@ -41,10 +41,14 @@ class Actions:
             "os-unmanage": self._unmanage,
         }
 
-    @operation({202: None}, actions=volume_bodies.VOLUME_ACTIONS, errors=(409,))
+    @operation({202: None}, actions=volume_bodies.VOLUME_ACTIONS, errors=(409, 501))
     def on_post(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
         """Perform an action on a volume. The only key of the body is the name of the action."""
-        name, arguments = body.only_key(self._context.bodies.decode(req), self._actions)
+        name, arguments = body.only_key(self._context.bodies.decode(req), volume_bodies.VOLUME_ACTIONS)
+        if name in volume_bodies.UNSUPPORTED_ACTIONS:
+            self._context.authorized_volume(req, volume_id, policies.VOLUME_UPDATE)
+            feature = volume_bodies.UNSUPPORTED_ACTIONS[name]
+            raise faults.NotSupported(f"The action {name} is not supported, as Tonnage has no {feature}.")
         resp.status = falcon.HTTP_202
         self._actions[name](req, resp, volume_id, arguments)
 

@@ -76,7 +76,7 @@ class Volumes:
         if volume is None:
             raise errors.NotFound(f"Volume {answer.volume_id} could not be found.")
         resp.status = falcon.HTTP_202
-        resp.media = response_bodies.Volume(views.VolumeView.for_request(req, context.policy).detail(volume))
+        resp.media = response_bodies.Volume(views.VolumeView.for_request(req, context.policy).changed(volume))
 
     def _read(self, volume_ids: Sequence[str]) -> list[models.Volume | None]:
         with self._context.database.reading() as session:
@@ -92,7 +92,7 @@ class Volumes:
             created = volumes.load(session, [each.volume_id for each in answer.volumes])
         view = views.VolumeView.for_request(req, context.policy)
         resp.status = falcon.HTTP_202
-        resp.media = response_bodies.MadeVolumes([view.detail(volume) for volume in created])
+        resp.media = response_bodies.MadeVolumes([view.changed(volume) for volume in created])
 
     @operation({200: response_bodies.VolumeSummaries}, query=_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
@@ -170,7 +170,7 @@ class Volume:
         sent = context.bodies.read(req, volume_bodies.UpdateVolume).volume
         changes = volumes.Changes(name=sent.name, description=sent.description, metadata=sent.metadata)
         volume = context.database.run(volumes.update, volume.id, volume.project_id, changes)
-        resp.media = response_bodies.Volume(views.VolumeView.for_request(req, context.policy).detail(volume))
+        resp.media = response_bodies.Volume(views.VolumeView.for_request(req, context.policy).changed(volume))
 
     @operation({202: None}, query=_DELETE_QUERY)
     def on_delete(self, req: Request, resp: falcon.Response, volume_id: str) -> None:

@@ -6,7 +6,17 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from tonnage.api.http.fields import Flag, Key, Name, SpecKey, Text, at_least_one_of, json_schema, parse_flag
+from tonnage.api.http.fields import (
+    AnyArguments,
+    Flag,
+    Key,
+    Name,
+    SpecKey,
+    Text,
+    at_least_one_of,
+    json_schema,
+    parse_flag,
+)
 from tonnage.api.schemas.response_bodies import Link
 from tonnage.api.schemas.type_bodies import TypeChanges
 from tonnage.ledger.catalog import groups
@@ -73,8 +83,20 @@ class ResetGroup(Struct):
     status: Annotated[Text, json_schema(enum=list(groups.SETTABLE_STATUSES))]
 
 
+#: Actions of Cinder that Tonnage does not support.
+UNSUPPORTED_ACTIONS = (
+    "disable_replication",
+    "enable_replication",
+    "failover_replication",
+    "list_replication_targets",
+)
+
 #: The actions of ``POST /groups/{id}/action`` with the types of their arguments.
-GROUP_ACTIONS = {"delete": DeleteGroup, "reset_status": ResetGroup}
+GROUP_ACTIONS = {
+    "delete": DeleteGroup,
+    "reset_status": ResetGroup,
+    **dict.fromkeys(UNSUPPORTED_ACTIONS, AnyArguments),
+}
 
 
 class NewGroupType(Struct):

@@ -16,9 +16,9 @@ from tonnage.rpc.messages import Outlook
 
 
 class Fault(Struct):
-    """An error. ``refusal`` has the reasons, as data, if no pool accepts a volume.
+    """An error. ``refusal``, since 3.72, has the reasons, as data, if no pool accepts a volume.
 
-    ``largest_size_gb`` is the size that would be accepted, if only the size is the reason.
+    ``largest_size_gb``, since 3.72, is the size that would be accepted, if only the size is the reason.
     """
 
     code: int
@@ -44,11 +44,10 @@ class VolumeSummary(Struct, kw_only=True):
 
 
 class VolumeDetail(VolumeSummary, kw_only=True):
-    """A volume. ``status_reason`` (an addition of Tonnage) is the reason of its error or of a failed operation."""
+    """A volume. ``status_reason``, since 3.72, is the reason of its error or of a failed operation."""
 
     description: str | None
     status: str
-    status_reason: str | None
     size: int
     availability_zone: str | None
     created_at: str | None
@@ -76,6 +75,7 @@ class VolumeDetail(VolumeSummary, kw_only=True):
     cluster_name: str | UnsetType | None = UNSET
     volume_type_id: str | UnsetType | None = UNSET
     consumes_quota: bool | UnsetType = UNSET
+    status_reason: str | UnsetType | None = UNSET
 
 
 class Volume(Struct):
@@ -136,7 +136,7 @@ class MetadataItem(Struct):
 
 
 class Pool(Struct):
-    """A pool, with reported capabilities and, since 3.72, capacity factors."""
+    """A pool with its capabilities; since 3.72 with Tonnage's own capabilities and capacity factors."""
 
     name: str
     capabilities: dict[str, Any] | UnsetType = UNSET

@@ -8,12 +8,21 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from tonnage.api.http.fields import NOT_BLANK, Key, Text, at_least_one_of, json_schema
+from tonnage.capacity import errors
 from tonnage.ledger.inventory import heartbeats
 
 #: The binaries by their names in Cinder.
 SERVICE_NAMES = {"cinder-volume": heartbeats.AGENT, "cinder-scheduler": heartbeats.SCHEDULER}
+CINDER_NAMES = {own: name for name, own in SERVICE_NAMES.items()}
 _BINARIES = (heartbeats.AGENT, heartbeats.SCHEDULER)
-_BINARY: TypeAlias = Annotated[Text | None, json_schema(enum=[None, *_BINARIES, *SERVICE_NAMES])]
+
+
+_BINARY: TypeAlias = Annotated[Text | None, json_schema(minLength=1)]
+
+
+def own_name(binary: str) -> str:
+    """Return the name in Tonnage of a binary; an unknown one stays as it is."""
+    return SERVICE_NAMES.get(binary, binary)
 
 
 class ServiceChange(Struct, kw_only=True):
@@ -27,32 +36,43 @@ class ServiceChange(Struct, kw_only=True):
     def __post_init__(self) -> None:
         if not (self.binary or self.service):
             raise ValueError("missing required field binary")
-        for binary in (self.binary, self.service):
-            if binary and SERVICE_NAMES.get(binary, binary) not in _BINARIES:
-                raise ValueError(f"binary is {binary!r}: expected {' or '.join(_BINARIES)}")
 
     @property
     def of_scheduler(self) -> bool:
-        """Whether the service is a scheduler."""
+        """Whether the service is a scheduler.
+
+        Raises :class:`~tonnage.capacity.errors.NotFound` if it is neither a scheduler nor an agent.
+        """
         binary = self.binary or self.service or ""
-        return SERVICE_NAMES.get(binary, binary) == heartbeats.SCHEDULER
+        if own_name(binary) not in _BINARIES:
+            known = ", ".join((*SERVICE_NAMES, *_BINARIES))
+            raise errors.NotFound(f"Service {binary} could not be found on host {self.host}: there are {known}.")
+        return own_name(binary) == heartbeats.SCHEDULER
 
 
 #: The body has the binary under the new key or under the old one.
 SERVICE_NAMED = at_least_one_of("binary", "service")
-_BACKEND: TypeAlias = Annotated[Text | None, json_schema(enum=[None, heartbeats.AGENT, "cinder-volume"])]
+_NO_SCHEDULER: TypeAlias = Annotated[
+    Text | None, json_schema(**{"minLength": 1, "not": {"enum": [heartbeats.SCHEDULER, "cinder-scheduler"]}})
+]
 
 
 class ServiceDrain(ServiceChange, kw_only=True):
     """``PUT /os-services/drain``, for backends only."""
 
-    binary: _BACKEND = None
-    service: _BACKEND = None
+    binary: _NO_SCHEDULER = None
+    service: _NO_SCHEDULER = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.of_scheduler:
+        if own_name(self.binary or self.service or "") == heartbeats.SCHEDULER:
             raise ValueError("a scheduler has no volumes: only backends can be drained")
+
+
+class ServiceHost(Struct):
+    """``PUT /os-services/freeze`` and others about replication: a backend."""
+
+    host: Key
 
 
 class ServiceReason(ServiceChange, kw_only=True):
@@ -68,7 +88,7 @@ class ServiceReason(ServiceChange, kw_only=True):
 
 
 class Service(Struct, kw_only=True):
-    """A scheduler or a backend. ``draining`` is an addition of Tonnage."""
+    """A scheduler or a backend. Backends have the keys about replication too. ``draining`` is shown since 3.72."""
 
     binary: str
     host: str
@@ -77,8 +97,12 @@ class Service(Struct, kw_only=True):
     state: str
     updated_at: str | None
     disabled_reason: str | None
-    draining: bool | UnsetType = UNSET
     backend_state: str | UnsetType = UNSET
+    cluster: str | UnsetType | None = UNSET
+    replication_status: str | UnsetType = UNSET
+    active_backend_id: str | UnsetType | None = UNSET
+    frozen: bool | UnsetType = UNSET
+    draining: bool | UnsetType = UNSET
 
 
 class Services(Struct):
@@ -88,15 +112,15 @@ class Services(Struct):
 
 
 class ServiceChanged(Struct, kw_only=True):
-    """The new state of a backend or a scheduler."""
+    """The new state of a backend or a scheduler. ``draining`` is shown since 3.72."""
 
     host: str
     service: str
     binary: str
     status: str
     disabled: bool
-    draining: bool
     disabled_reason: str | UnsetType | None = UNSET
+    draining: bool | UnsetType = UNSET
 
 
 class Zone(Struct):

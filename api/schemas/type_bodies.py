@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Request and response bodies for volume types and QoS specs."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -12,11 +12,12 @@ from tonnage.ledger.catalog.qos_specs import Consumer
 
 
 class NewType(Struct):
-    """A new volume type."""
+    """A new volume type. ``encryption`` is answered with 501, before the type is created."""
 
     name: Name
     description: Text | None = None
     extra_specs: Specs | None = None
+    encryption: Any = None
     is_public: Flag = msgspec.field(default=True, name="os-volume-type-access:is_public")
 
     def __post_init__(self) -> None:
@@ -121,13 +122,17 @@ class QosKeys(Struct):
 
 
 class TypeDetail(Struct, kw_only=True):
-    """A volume type. Its extra specs and the id of its QoS specs are missing for users who may not see them."""
+    """A volume type. Its extra specs and the id of its QoS specs are missing for users who may not see them.
+
+    As in Cinder, a created or changed type has no ``qos_specs_id``, and a changed one no
+    ``os-volume-type-access:is_public``.
+    """
 
     id: str
     name: str
     description: str | None
     is_public: bool
-    access: bool = msgspec.field(name="os-volume-type-access:is_public")
+    access: bool | UnsetType = msgspec.field(default=UNSET, name="os-volume-type-access:is_public")
     qos_specs_id: str | UnsetType | None = UNSET
     extra_specs: dict[str, str] | UnsetType = UNSET
 

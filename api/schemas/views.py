@@ -69,12 +69,22 @@ class VolumeView:
 
     def detail(self, volume: models.Volume) -> response_bodies.VolumeDetail:
         """Return a volume with the keys that the user may see."""
+        view = self.changed(volume)
+        if self.owner:
+            view.project_id = volume.project_id
+        if self.host:
+            view.host = None if volume.pool is None else volume.pool.name
+        if self.migration:
+            view.migstat, view.name_id = volume.migration_status, None
+        return view
+
+    def changed(self, volume: models.Volume) -> response_bodies.VolumeDetail:
+        """Return a volume that a request has created or changed: as in Cinder, without owner, host and migration."""
         view = response_bodies.VolumeDetail(
             id=volume.id,
             name=volume.name,
             description=volume.description,
             status=volume.status,
-            status_reason=reason(volume.status_reason, details=self.reasons),
             size=volume.size_gb,
             availability_zone=volume.availability_zone,
             created_at=time(volume.created_at),
@@ -87,12 +97,6 @@ class VolumeView:
         )
         if self.admin:
             view.migration_status = volume.migration_status
-        if self.owner:
-            view.project_id = volume.project_id
-        if self.host:
-            view.host = None if volume.pool is None else volume.pool.name
-        if self.migration:
-            view.migstat, view.name_id = volume.migration_status, None
         self._add_newer_keys(view, volume)
         return view
 
@@ -110,6 +114,8 @@ class VolumeView:
             view.volume_type_id = volume.volume_type_id
         if self.req.at_least(65):
             view.consumes_quota = True
+        if self.req.at_least(microversions.OWN_KEYS):
+            view.status_reason = reason(volume.status_reason, details=self.reasons)
 
 
 def group(req: Request, shown: groups.GroupView, *, volumes: bool, owner: bool) -> group_bodies.GroupDetail:
@@ -167,35 +173,51 @@ def volume_type(
     )
 
 
-def service(row: heartbeats.ServiceRow, down_time: int, *, backend_state: bool) -> service_bodies.Service:
-    """Return a scheduler or a backend. Its state is down if it was silent for more than ``down_time`` seconds."""
-    state = "up" if row.up(down_time) else "down"
-    view = service_bodies.Service(
-        binary=row.binary,
-        host=row.host,
-        zone=row.availability_zone,
-        status="enabled" if row.enabled else "disabled",
-        state=state,
-        updated_at=time(row.last_seen_at),
-        disabled_reason=row.disabled_reason,
-    )
-    if row.binary == heartbeats.AGENT:
-        view.draining = row.draining
-        if backend_state:
-            view.backend_state = state
-    return view
+@dataclass(frozen=True, slots=True)
+class ServiceView:
+    """Converts schedulers and backends.
 
+    One is down after ``down_time`` seconds of silence. With ``cinder_names`` binaries have their names in Cinder.
+    """
 
-def host(row: heartbeats.ServiceRow, down_time: int) -> service_bodies.HostDetail:
-    """Return a scheduler or a backend in the format of ``/os-hosts``."""
-    return service_bodies.HostDetail(
-        host_name=row.host,
-        service=row.binary,
-        zone=row.availability_zone,
-        status="available" if row.up(down_time) else "unavailable",
-        state="enabled" if row.enabled else "disabled",
-        last_update=time(row.last_seen_at),
-    )
+    down_time: int
+    cinder_names: bool
+
+    def service(self, row: heartbeats.ServiceRow, req: Request) -> service_bodies.Service:
+        """Return a scheduler or a backend."""
+        state = "up" if row.up(self.down_time) else "down"
+        view = service_bodies.Service(
+            binary=self._binary(row),
+            host=row.host,
+            zone=row.availability_zone,
+            status="enabled" if row.enabled else "disabled",
+            state=state,
+            updated_at=time(row.last_seen_at),
+            disabled_reason=row.disabled_reason,
+        )
+        if req.at_least(microversions.CLUSTERS):
+            view.cluster = None
+        if row.binary == heartbeats.AGENT:
+            view.replication_status, view.active_backend_id, view.frozen = "disabled", None, False
+            if req.at_least(microversions.BACKEND_STATE):
+                view.backend_state = state
+            if req.at_least(microversions.OWN_KEYS):
+                view.draining = row.draining
+        return view
+
+    def host(self, row: heartbeats.ServiceRow) -> service_bodies.HostDetail:
+        """Return a scheduler or a backend in the format of ``/os-hosts``."""
+        return service_bodies.HostDetail(
+            host_name=row.host,
+            service=self._binary(row),
+            zone=row.availability_zone,
+            status="available" if row.up(self.down_time) else "unavailable",
+            state="enabled" if row.enabled else "disabled",
+            last_update=time(row.last_seen_at),
+        )
+
+    def _binary(self, row: heartbeats.ServiceRow) -> str:
+        return service_bodies.CINDER_NAMES[row.binary] if self.cinder_names else row.binary
 
 
 def usage(host: str, project: str, count: int, size_gb: int) -> service_bodies.Usage:

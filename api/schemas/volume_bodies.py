@@ -22,6 +22,7 @@ from tonnage.api.http.fields import (
     parse_flag,
     reject_cluster,
 )
+from tonnage.capacity import errors
 from tonnage.capacity.units import MAX_SIZE_GB
 from tonnage.ledger.catalog import volumes
 from tonnage.rpc.messages import MigrationPolicy
@@ -31,7 +32,6 @@ MAX_AT_ONCE = 128
 
 #: Fields of a new volume for unsupported features, with the names of the features.
 _UNSUPPORTED_FIELDS = {
-    "snapshot_id": "a volume from a snapshot",
     "imageRef": "a volume from an image",
     "image_id": "a volume from an image",
     "backup_id": "a volume from a backup",
@@ -52,7 +52,7 @@ class Hinted(Struct, kw_only=True):
 
 
 class NewVolume(Hinted, kw_only=True):
-    """A new volume. The size is optional for a clone."""
+    """A new volume. The size is optional for a clone. There are no snapshots, so their ids are not found."""
 
     size: Size | UnsetType | None = UNSET
     name: Text | None = None
@@ -73,6 +73,8 @@ class NewVolume(Hinted, kw_only=True):
 
     def __post_init__(self) -> None:
         _normalize_names(self)
+        if self.snapshot_id not in EMPTY_VALUES:
+            raise errors.NotFound(f"Snapshot {self.snapshot_id} could not be found.")
         for name, feature in _UNSUPPORTED_FIELDS.items():
             if getattr(self, name) not in EMPTY_VALUES:
                 raise ValueError(f"{name} is set, and {feature} is not supported")
@@ -233,6 +235,43 @@ class Manage(Struct):
     volume: Manageable
 
 
+_ATTACHING = "attachments of volumes"
+_BOOTING = "volumes to boot from"
+_IMAGES = "images"
+
+#: Actions of Cinder that Tonnage does not support, with the names of the features.
+UNSUPPORTED_ACTIONS = {
+    **dict.fromkeys(
+        (
+            "os-attach",
+            "os-begin_detaching",
+            "os-detach",
+            "os-extend_volume_completion",
+            "os-force_detach",
+            "os-initialize_connection",
+            "os-reserve",
+            "os-roll_detaching",
+            "os-terminate_connection",
+            "os-unreserve",
+            "os-update_readonly_flag",
+        ),
+        _ATTACHING,
+    ),
+    "os-set_bootable": _BOOTING,
+    **dict.fromkeys(
+        (
+            "os-reimage",
+            "os-set_image_metadata",
+            "os-show_image_metadata",
+            "os-unset_image_metadata",
+            "os-volume_upload_image",
+        ),
+        _IMAGES,
+    ),
+    "os-migrate_volume_completion": "migrations by other services",
+    "revert": "snapshots",
+}
+
 #: The actions of ``POST /volumes/{id}/action`` with the types of their arguments.
 VOLUME_ACTIONS = {
     "os-extend": Extend,
@@ -241,6 +280,7 @@ VOLUME_ACTIONS = {
     "os-reset_status": Annotated[ResetStatus, at_least_one_of("status", "attach_status", "migration_status")],
     "os-retype": Retype,
     "os-unmanage": AnyArguments,
+    **dict.fromkeys(UNSUPPORTED_ACTIONS, AnyArguments),
 }
 
 

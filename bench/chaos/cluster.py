@@ -28,7 +28,12 @@ from tonnage.rpc.scheduler_client import SchedulerClient
 
 _PROGRAMS = pathlib.Path(sys.executable).parent
 _LAUNCHER = pathlib.Path(__file__).with_name("launcher.py")
-_DATABASES: dict[str, type[DatabaseServer]] = {"postgresql": servers.PostgreSQL, "mariadb": servers.MariaDB}
+_DATABASES: dict[str, type[DatabaseServer]] = {
+    "postgresql": servers.PostgreSQL,
+    "mariadb": servers.MariaDB,
+    "galera": servers.Galera,
+    "patroni": servers.Patroni,
+}
 _HOST = "box"
 _READY = 180.0
 #: Share of disturbed messages and operations in a run with faults.
@@ -91,7 +96,9 @@ class Cluster:
                 self.database = stack.enter_context(_DATABASES[self.plan.database]())
                 self.url = stack.enter_context(self.database.database())
             self._say("starting RabbitMQ")
-            self.broker = stack.enter_context(servers.RabbitMQ(managed=False))
+            self.broker = stack.enter_context(
+                servers.RabbitMQ(managed=False) if self.plan.brokers == 1 else servers.RabbitMQCluster()
+            )
             self.engine = database.create_engine(self.url)
             stack.callback(self.engine.dispose)
             schema.sync(self.engine)
@@ -130,8 +137,9 @@ class Cluster:
     @contextlib.contextmanager
     def client(self) -> Iterator[SchedulerClient]:
         """Yield a client of the schedulers, for any number of threads."""
-        with bus.memory_transport(response_timeout=self.plan.timing.response_timeout, url=self.broker.url) as transport:
-            transport.conf.set_override("rpc_conn_pool_size", self.plan.threads + 8, "oslo_messaging_rabbit")
+        options = {"rpc_conn_pool_size": self.plan.threads + 8, **self._rabbit()}
+        timeout = self.plan.timing.response_timeout
+        with bus.memory_transport(timeout, self.broker.url, options) as transport:
             yield SchedulerClient(transport)
 
     def logs(self) -> Iterator[tuple[str, str]]:
@@ -186,7 +194,14 @@ class Cluster:
                 "quota_gigabytes": -1,
             },
             "database": {"connection": self.url},
+            "oslo_messaging_rabbit": self._rabbit(),
         }
+
+    def _rabbit(self) -> dict[str, Any]:
+        """Return the options for the bus, with a copy of each queue on all nodes if there are several."""
+        if self.plan.brokers == 1:
+            return {}
+        return {"rabbit_quorum_queue": True, "rabbit_transient_quorum_queue": True}
 
     def _agent_conf(self, agent: Agent) -> dict[str, dict[str, Any]]:
         sections = self._common(f"{_HOST}{agent.number}")

@@ -10,6 +10,9 @@ from collections.abc import Callable
 
 from chaos.cluster import Agent, Cluster
 from chaos.processes import Daemon
+from tests.servers import patroni
+from tests.servers.nodes import NodeCluster
+from tests.servers.patroni import Patroni
 
 #: Delay or age of a disturbed report, and duration of the disturbance of an agent's reports, in seconds.
 _REPORT_SECONDS = 2.0
@@ -44,6 +47,13 @@ class Faults:
             **{f"{kind}_reports": self._reports(kind) for kind in _REPORTS},
             "clock_jump": self._jump,
         }
+        # A node at a time, so that the others are a majority.
+        if isinstance(cluster.database, Patroni):
+            self._strikes |= self._fail_overs(cluster.database)
+        elif isinstance(cluster.database, NodeCluster):
+            self._strikes |= self._node_strikes("database", cluster.database)
+        if isinstance(cluster.broker, NodeCluster):
+            self._strikes |= self._node_strikes("broker", cluster.broker)
         self.struck: Counter[str] = Counter(dict.fromkeys(self._strikes, 0))
 
     def start(self) -> None:
@@ -175,6 +185,67 @@ class Faults:
             return True
         finally:
             self._give_back("database")
+
+    def _node_strikes(self, target: str, servers: NodeCluster) -> dict[str, Callable[[random.Random], bool]]:
+        """Return the faults of a node: it is killed, frozen, or cut off from the other nodes."""
+
+        def on_any(disturb: Callable[[int], None], longest: float) -> Callable[[random.Random], bool]:
+            return self._disturb(
+                target, lambda draw: draw.randrange(servers.size), disturb, servers.restore_node, (0.5, longest)
+            )
+
+        return {
+            f"{target}_node_kill": on_any(servers.kill_node, 5.0),
+            f"{target}_node_stop": on_any(servers.freeze_node, 12.0),
+            f"{target}_node_cut": on_any(servers.network.cut, 15.0),
+        }
+
+    def _fail_overs(self, servers: Patroni) -> dict[str, Callable[[random.Random], bool]]:
+        """Return the faults that make a standby the primary, and those of a standby and of etcd."""
+
+        def on_primary(disturb: Callable[[int], None], shortest: float) -> Callable[[random.Random], bool]:
+            seconds = (shortest, patroni.TTL + 8.0)
+            return self._disturb(
+                "database", lambda draw: servers.require_primary(), disturb, servers.restore_node, seconds
+            )
+
+        def standby(draw: random.Random) -> int:
+            return draw.choice([node for node in range(servers.size) if node != servers.require_primary()])
+
+        return {
+            "primary_kill": on_primary(servers.kill_node, 0.5),
+            "primary_stop": on_primary(servers.freeze_node, patroni.TTL + 2.0),
+            "primary_cut": on_primary(servers.cut_node, patroni.TTL + 2.0),
+            "switch_over": on_primary(servers.switch_over, 0.5),
+            "standby_kill": self._disturb("database", standby, servers.kill_node, servers.restore_node, (0.5, 10.0)),
+            "etcd_kill": self._disturb(
+                "database", lambda draw: 0, lambda _: servers.kill_etcd(), lambda _: servers.start(), (0.5, 10.0)
+            ),
+        }
+
+    def _disturb(
+        self,
+        target: str,
+        choose: Callable[[random.Random], int],
+        disturb: Callable[[int], None],
+        restore: Callable[[int], None],
+        seconds: tuple[float, float],
+    ) -> Callable[[random.Random], bool]:
+        """Return a fault that disturbs a node of the target for a time between two bounds in seconds."""
+
+        def strike(draw: random.Random) -> bool:
+            if self._take(draw, [target]) is None:
+                return False
+            node = choose(draw)
+            try:
+                disturb(node)
+                time.sleep(draw.uniform(*seconds))
+                return True
+            finally:
+                restore(node)
+                self._give_back(target)
+
+        return strike
 
     def _hold_sqlite(self, seconds: float) -> None:
         """Hold the write lock of SQLite, which is not a server that could be restarted."""

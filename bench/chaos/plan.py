@@ -4,6 +4,8 @@
 import random
 from dataclasses import dataclass
 
+DATABASES = ("postgresql", "mariadb", "sqlite", "galera", "patroni")
+
 THIN = "thin"
 THICK = "thick"
 BOTH = "both"
@@ -81,6 +83,7 @@ class Plan:
     """The parameters of a run."""
 
     database: str
+    brokers: int = 1
     schedulers: int
     agents: int
     pools: tuple[PoolPlan, ...]

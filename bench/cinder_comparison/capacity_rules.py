@@ -162,10 +162,10 @@ def _read(case: Case, pool: PoolCase, departures: _Departures) -> _Figures:
 
 def _number(report: dict[str, Any], key: str, missing: float = 0, *, rounded: bool) -> float:
     value = report.get(key)
-    if isinstance(value, str):
-        return {"unknown": math.nan, "infinite": math.inf}[value]
     if value is None:
         return missing
+    if isinstance(value, str):
+        value = {"unknown": math.nan, "infinite": math.inf}.get(value) or float(value)
     return round(value, 2) if rounded else value
 
 

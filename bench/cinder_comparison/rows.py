@@ -110,6 +110,14 @@ def _with_report(difference: Difference, changes: Mapping[str, Any]) -> Case:
     return replace(difference.case, pools=pools)
 
 
+def _text_flags(difference: Difference) -> Case | None:
+    """Every text but the empty one is true in Cinder, also ``"False"``."""
+    flags = ("thin_provisioning_support", "thick_provisioning_support")
+    report = difference.pool.report
+    texts = {flag: bool(report[flag]) for flag in flags if isinstance(report.get(flag), str)}
+    return _with_report(difference, texts) if texts else None
+
+
 def _departures(difference: Difference) -> Collection[str]:
     """Return the departures from the capacity rules that explain the difference."""
     case, pool, here, there = difference.case, difference.pool, difference.here, difference.there
@@ -157,6 +165,13 @@ def _left_out(difference: Difference) -> bool:
 
 def _null(difference: Difference) -> bool:
     return difference.failed == "TypeError" and None in difference.pool.report.values() and not _left_out(difference)
+
+
+def _text_figure(difference: Difference) -> bool:
+    """Cinder calculates with a figure that is a text."""
+    words = {"auto", "unknown", "infinite"}
+    texts = [value for key, value in difference.pool.report.items() if key in _FIGURES and isinstance(value, str)]
+    return difference.failed == "TypeError" and not words.issuperset(texts) and not _left_out(difference)
 
 
 def _divides_by_zero(difference: Difference) -> bool:
@@ -327,6 +342,7 @@ def _wider(difference: Difference) -> bool:
 _ROWS = [
     Row("Reports that are refused", {_CAPACITY}, _left_out),
     Row("Null", {_CAPACITY}, _null),
+    Row("Texts of numbers", {_CAPACITY}, _text_figure),
     Row("Division by zero", {_CAPACITY, WEIGHERS}, _divides_by_zero),
     Row("Neither thin nor thick", {_CAPACITY, WEIGHERS}, _refused),
     Row("Pools without a rank", {_WEIGHER}, _unranked),
@@ -345,6 +361,7 @@ _ROWS = [
 ]
 
 _CHANGES = [
+    Change("Texts of flags", {_CAPACITY}, _text_flags),
     Change("The scope alone", {_CAPABILITIES}, _without_scope_alone),
     Change("Names of a protocol", {_JSON}, _with_spellings),
     Change("An inner not", {_JSON}, _with_true_inner_nots),

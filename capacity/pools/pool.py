@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+#: Capability of pools that agents report as false if the driver cannot clone volumes.
+CLONE_SUPPORT = "clone_support"
+
 
 def pool_name(backend: str, pool: str) -> str:
     """Return the full name of a pool, ``host@backend#pool``."""

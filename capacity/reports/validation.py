@@ -13,12 +13,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from oslo_utils import strutils
+
 from tonnage.capacity import units
 from tonnage.capacity.over_subscription import AUTO, MAX_RATIO
 from tonnage.capacity.reports.pool_stats import ALLOCATED, FIGURES, SHOWN, BadField, PoolStats, Remark, is_name
 
 #: The types of capabilities by which pools are of one kind: their values are equal only if they are the same.
 _COMPARABLE = frozenset({str, bool, int})
+
+#: The field of :class:`PoolStats` for each number and flag of a report.
+_NUMBERS_AND_FLAGS = {
+    "total_capacity_gb": "total",
+    "free_capacity_gb": "free",
+    "provisioned_capacity_gb": "provisioned",
+    "reserved_percentage": "reserved_percentage",
+    "max_over_subscription_ratio": "ratio",
+    "thin_provisioning_support": "thin",
+    "thick_provisioning_support": "thick",
+    "storage_free_capacity_gb": "storage_free",
+}
+
+#: The texts that the definition of a report allows for numbers.
+_WORDS = frozenset({units.UNKNOWN, units.INFINITE, AUTO})
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,18 +99,21 @@ def _stats(name: str, raw: Mapping[str, Any]) -> PoolStats:
         storage_free=_finite(raw, "storage_free_capacity_gb"),
         capabilities=_capabilities(raw),
     )
-    remarks = _remarks(stats, reported_free, raw.get(ALLOCATED) is not None)
+    remarks = _remarks(stats, raw, reported_free)
     return stats._replace(remarks=remarks) if remarks else stats
 
 
-def _remarks(stats: PoolStats, reported_free: float, reports_allocated: bool) -> tuple[Remark, ...]:
+def _remarks(stats: PoolStats, raw: Mapping[str, Any], reported_free: float) -> tuple[Remark, ...]:
     """Return the warnings about a valid pool."""
     remarks: dict[str, str] = {}
+    for key, field in _NUMBERS_AND_FLAGS.items():
+        if isinstance(raw.get(key), str) and raw[key] not in _WORDS:
+            remarks[f"text_{key}"] = f"{key} is the text {raw[key]!r}; taken as {getattr(stats, field)}"
     if reported_free > stats.free:
         remarks["free_over_total"] = (
             f"free_capacity_gb {reported_free} is more than total_capacity_gb {stats.total}; taken as {stats.total}"
         )
-    if reports_allocated:
+    if raw.get(ALLOCATED) is not None:
         remarks["allocated_reported"] = f"{ALLOCATED} is kept by the ledger; what a driver reports is ignored"
     if not (stats.thin or stats.thick):
         remarks["no_provisioning_support"] = (
@@ -138,13 +158,16 @@ def _name(raw: Mapping[str, Any]) -> str:
 
 
 def _number(key: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    """Return a number, also that of a text such as ``"20.0"``: drivers of Cinder pass on options as texts."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise _Invalid(key, value, "expected a number")
     try:
         number = float(value)
     except OverflowError:
         raise _Invalid(key, value, "too large") from None
-    if math.isnan(number):
+    except ValueError:
+        raise _Invalid(key, value, "expected a number") from None
+    if math.isnan(number) or (isinstance(value, str) and math.isinf(number)):
         raise _Invalid(key, value, "expected a number")
     return number
 
@@ -196,9 +219,15 @@ def _ratio(raw: Mapping[str, Any]) -> float | str | None:
 
 
 def _flag(raw: Mapping[str, Any], key: str) -> bool:
+    """Return a flag, also that of a text such as ``"True"``."""
     value = raw.get(key)
     if value is None:
         return False
-    if not isinstance(value, bool):
-        raise _Invalid(key, value, "expected true or false")
-    return value
+    if isinstance(value, bool):
+        return value
+    try:
+        if isinstance(value, str):
+            return bool(strutils.bool_from_string(value, strict=True))
+    except ValueError:
+        pass
+    raise _Invalid(key, value, "expected true or false")

@@ -12,6 +12,7 @@ from typing import Any
 from keystoneauth1 import exceptions, loading
 from keystoneauth1.session import Session
 
+from tonnage import installation
 from tonnage.capacity import errors
 from tonnage.cli import setup
 
@@ -71,8 +72,8 @@ def _of_cloud(name: str) -> Session:
         from openstack.exceptions import SDKException
     except ImportError:
         raise errors.ConfigurationError(
-            f"cloud {name} cannot be looked up without openstacksdk: install tonnage[clouds], or set OS_AUTH_URL and "
-            "the other variables that the command openstack takes"
+            f"cloud {name} cannot be looked up without openstacksdk: set OS_AUTH_URL and the other variables that the "
+            f"command openstack takes, or install it with: {installation.install_command('clouds')}"
         ) from None
     try:
         session: Session = config.OpenStackConfig().get_one(cloud=name).get_session()

@@ -41,9 +41,9 @@ def register(subparsers: Any) -> None:
     parser.add_argument("--dry-run", action="store_true", help="only show what would be changed")
     parser.add_argument("--json", action="store_true", help=subcommands.JSON)
     parser.set_defaults(run=_repair)
-    text = "cancel purges of volumes' copies, after an older state of the database was restored"
+    text = "end all operations that were under way, after an older state of the database was restored"
     parser = subcommands.add(
-        actions, "restored", text, "Run it before the schedulers start: a copy may be the only one by now."
+        actions, "restored", text, "Run it before the schedulers start: copies of then may be the only ones by now."
     )
     parser.add_argument("--json", action="store_true", help=subcommands.JSON)
     parser.set_defaults(run=_restored)
@@ -86,12 +86,12 @@ def _repair(conf: cfg.ConfigOpts) -> int:
 
 
 def _restored(conf: cfg.ConfigOpts) -> int:
-    cancelled = ledger_access.connect(conf).run(restore.cancel_purges)
+    interrupted = restore.interrupt(ledger_access.connect(conf), conf.service_down_time)
     tables.show(
-        ("pool", "volume"),
-        [(one.pool, one.volume_id) for one in cancelled],
+        ("place", "volume", "operation"),
+        [(one.place, one.volume_id, one.operation) for one in interrupted],
         as_json=conf.command.json,
-        empty="No copy of a volume was about to be purged",
+        empty="Nothing was under way at the time of the backup",
     )
     return 0
 

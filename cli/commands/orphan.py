@@ -19,6 +19,7 @@ def register(subparsers: Any) -> None:
     parser.add_argument("pool", metavar="host@backend#pool", help="full name of the pool that it is in")
     parser.add_argument("volume", metavar="NAME", help="its name on the storage")
     parser.add_argument("--yes", action="store_true", required=True, help="say that what it holds may go")
+    parser.add_argument("--force", action="store_true", help="also if the ledger may be the wrong one for the pool")
     parser.set_defaults(run=_purge)
 
 
@@ -36,7 +37,7 @@ def _list(conf: cfg.ConfigOpts) -> int:
 
 def _purge(conf: cfg.ConfigOpts) -> int:
     pool, name = conf.command.pool, conf.command.volume
-    claim_id = ledger_access.connect(conf).run(orphans.purge, pool, name)
+    claim_id = ledger_access.connect(conf).run(orphans.purge, pool, name, force=conf.command.force)
     print(
         f"{name} in {pool} is to be deleted (claim {claim_id}); a scheduler tells the agent within seconds, and the "
         "next listing shows that it is gone"

@@ -13,7 +13,7 @@ from oslo_config import cfg
 from tonnage.api import options
 from tonnage.api.http.server import ApiServer
 from tonnage.api.process import ApiProcess
-from tonnage.cli import setup, unknown_options
+from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.cli.daemons import terminal
 from tonnage.ledger.db import database
 from tonnage.rpc import options as rpc_options
@@ -49,7 +49,8 @@ def run(conf: cfg.ConfigOpts) -> int:
         process = ApiProcess(conf, conf.osapi_volume_listen)
         cleanup.callback(process.close)
         unknown_options.warn(conf)
-        servers = [ApiServer(conf, process.application), *filter(None, [process.extender(conf)])]
+        tls_verification.warn(conf)
+        servers = [ApiServer(conf, process.application), *filter(None, [process.extender(conf), process.metrics(conf)])]
         for server in servers:
             server.listen()
             cleanup.callback(server.stop)

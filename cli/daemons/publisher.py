@@ -11,9 +11,10 @@ from typing import Any
 from cotyledon import types
 from oslo_config import cfg
 
+from tonnage import installation
 from tonnage.agent.backoff import FailureLog
 from tonnage.capacity import errors
-from tonnage.cli import setup, unknown_options
+from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.cli.daemons import workers
 from tonnage.k8s.capacity import agent_import, publisher_options
 from tonnage.ledger.db import database, schema
@@ -67,8 +68,8 @@ def _publisher(options: Any, ledger: database.Database, cleanup: contextlib.Exit
         from tonnage.k8s.cluster import api_connection
     except ImportError as error:
         raise errors.ConfigurationError(
-            f"option [kubernetes] publisher_namespace needs the client of Kubernetes ({error}): "
-            "install tonnage[kubernetes]"
+            f"option [kubernetes] publisher_namespace needs the client of Kubernetes ({error}); install it with: "
+            f"{installation.install_command('kubernetes')}"
         ) from error
     api = cleanup.enter_context(api_connection.connect(options.kubeconfig))
     return capacity_publisher.Publisher(ledger, api, options.publisher_namespace).publish
@@ -80,6 +81,7 @@ def main() -> None:
     conf, argv = cfg.CONF, sys.argv[1:]
     setup.configure(conf, argv, PROG, [rpc_options.register, publisher_options.register, database.register])
     unknown_options.warn(conf)
+    tls_verification.warn(conf)
     with contextlib.ExitStack() as cleanup:
         ledger = database.connect(conf)
         cleanup.callback(ledger.close)
@@ -87,4 +89,4 @@ def main() -> None:
         if conf.kubernetes.publisher_namespace:
             # Errors in the configuration are reported before a worker starts.
             _publisher(conf.kubernetes, ledger, cleanup)
-    workers.run(conf, PROG, [(PublisherWorker, (conf,))])
+    workers.run(conf, PROG, workers.WorkerPlan([workers.WorkerSpec(PROG, PublisherWorker, (conf,))]))

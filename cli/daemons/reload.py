@@ -4,14 +4,18 @@
 import contextlib
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TypeVar
 
 from oslo_config import cfg
 
+from tonnage.capacity import errors
 from tonnage.cli import setup, unknown_options
 from tonnage.scheduler import settings
 from tonnage.scheduler.service import SchedulerService
 
 LOG = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class ConfigReloader:
@@ -23,20 +27,38 @@ class ConfigReloader:
 
     def is_usable(self) -> bool:
         """Return whether a scheduler could start with the current files. Log the error if it could not."""
-        return _succeeds(lambda: settings.validate(self._read()))
 
-    def apply(self, scheduler: SchedulerService) -> None:
-        """Apply the current files to the scheduler, completely or not at all. Log options that require a restart."""
-        if not _succeeds(lambda: scheduler.change(self._read())):
-            return
+        def check() -> bool:
+            settings.validate(self._read())
+            return True
+
+        return bool(attempt(check))
+
+    def apply(self, scheduler: SchedulerService) -> bool:
+        """Apply the current files to the scheduler, completely or not at all, and return whether that was possible.
+
+        Log options that require a restart.
+        """
+
+        def change() -> bool:
+            scheduler.change(self._read())
+            return True
+
+        if not attempt(change):
+            return False
         try:
             # Logs each changed option, with a warning for options that require a restart.
             with _masked(_secrets(self._conf)):
                 self._conf.mutate_config_files()
         except cfg.Error as error:  # the files have just changed again
             LOG.warning("The configuration files have become unreadable: %s", setup.one_line(error))
-        unknown_options.warn(self._conf)
-        LOG.info("The configuration has been read again")
+        return True
+
+
+def confirm(conf: cfg.ConfigOpts) -> None:
+    """Log that a configuration is in use, and a warning for each of its options that does not exist."""
+    unknown_options.warn(conf)
+    LOG.info("The configuration has been read again")
 
 
 class _SecretFilter(logging.Filter):
@@ -68,18 +90,18 @@ def _secrets(conf: cfg.ConfigOpts) -> set[str]:
     return {info["opt"].name for info, _ in conf._all_opt_infos() if info["opt"].secret}
 
 
-def _succeeds(work: Callable[[], object]) -> bool:
-    """Call ``work`` and return whether it succeeded. Log the error in the configuration if it did not."""
+def attempt(work: Callable[[], T]) -> T | None:
+    """Return the result of ``work``, which reads configuration files. Return None after an error, which is logged."""
     try:
-        work()
+        return work()
+    except errors.MissingPlugin as error:
+        problem = f"{error.message}; restart this process if the package was installed after its start"
     except setup.EXPECTED_ERRORS as error:
         problem = setup.one_line(error)
     except Exception:
-        # The scheduler keeps its configuration after any error of a plug-in.
+        # The process keeps its configuration after any error of a plug-in.
         LOG.exception("The configuration could not be taken over")
-        return False
-    else:
-        return True
+        return None
     # Inside the exception handler oslo.log would log the exception again.
     LOG.error("The configuration stays as it was: %s", problem)
-    return False
+    return None

@@ -10,10 +10,12 @@ import sys
 from cotyledon import types
 from oslo_config import cfg
 
-from tonnage.cli import setup, unknown_options
-from tonnage.cli.daemons import workers
+from tonnage.api.monitoring import options as monitoring_options
+from tonnage.api.monitoring import server as monitoring
+from tonnage.cli import setup, tls_verification, unknown_options
+from tonnage.cli.daemons import reload, workers
 from tonnage.cli.daemons.reload import ConfigReloader
-from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import database, durability, schema
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
 from tonnage.scheduler import settings
@@ -37,6 +39,7 @@ class SchedulerWorker(workers.Worker):
         self._conf = conf
         self._reloader = reloader
         self._signals: queue.SimpleQueue[_Signal] = queue.SimpleQueue()
+        self._scheduler: SchedulerService | None = None
 
     def serve(self) -> None:
         """Schedule until :meth:`end` is called, then finish the accepted requests."""
@@ -45,37 +48,63 @@ class SchedulerWorker(workers.Worker):
             cleanup.callback(ledger.close)
             transport = rpc_transport.create(self._conf)
             cleanup.callback(transport.cleanup)
-            scheduler = SchedulerService(self._conf, ledger, transport)
+            metrics = monitoring.build(self._conf, ledger, "scheduler_listen_port")
+            if metrics is not None:
+                metrics.listen()
+                cleanup.callback(metrics.stop)
+            scheduler = self._scheduler = SchedulerService(self._conf, ledger, transport)
             scheduler.start()
             # Objects created so far are never garbage. Excluding them makes collections shorter.
             gc.freeze()
             cleanup.callback(scheduler.stop)
+            if metrics is not None:
+                metrics.start()
             self.started = True
             while self._signals.get() is _Signal.RELOAD:
-                self._reloader.apply(scheduler)
+                if self._reloader.apply(scheduler):
+                    reload.confirm(self._conf)
 
     def end(self) -> None:
         """Finish the accepted requests and leave the other schedulers."""
         self._signals.put(_Signal.END)
+
+    def abandon_start(self) -> None:
+        """Leave the other schedulers; the start may wait for the message bus without end."""
+        if self._scheduler is not None:
+            self._scheduler.leave()
 
     def reload(self) -> None:
         """Read the configuration again, in :meth:`serve`, because signals during this method would be lost."""
         self._signals.put(_Signal.RELOAD)
 
 
+class _SchedulerPlan(workers.WorkerPlan):
+    """One worker, which reads the files again by itself."""
+
+    def __init__(self, conf: cfg.ConfigOpts, reloader: ConfigReloader) -> None:
+        super().__init__([workers.WorkerSpec(PROG, SchedulerWorker, (conf, reloader))])
+        self._reloader = reloader
+
+    def reload(self) -> bool:
+        """Return whether a scheduler could start with the current files; log the error if it could not."""
+        return self._reloader.is_usable()
+
+
 @setup.clean_exit(PROG)
 def main() -> None:
     """Run the scheduler until SIGTERM or Ctrl-C."""
     conf, argv = cfg.CONF, sys.argv[1:]
-    register = [rpc_options.register, settings.register, database.register]
+    register = [rpc_options.register, settings.register, database.register, monitoring_options.register]
     setup.configure(conf, argv, PROG, register)
     reloader = ConfigReloader(conf, lambda: setup.read_again(conf, argv, register))
     # Errors in the configuration are reported before a worker starts.
     settings.validate(conf)
     rpc_transport.create(conf).cleanup()
     unknown_options.warn(conf)
+    tls_verification.warn(conf)
     ledger = database.connect(conf)
     schema.require_current(ledger.engine)
+    durability.warn(ledger)
     ledger.close()
     rpc_transport.warn_if_local(conf)
-    workers.run(conf, PROG, [(SchedulerWorker, (conf, reloader))], reloader.is_usable)
+    workers.run(conf, PROG, _SchedulerPlan(conf, reloader))

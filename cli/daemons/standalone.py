@@ -7,25 +7,26 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
-from concurrent import futures
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import FrameType
 
 from oslo_config import cfg
 
-from tonnage.agent import builder as agent_builder
 from tonnage.agent import options as agent_options
-from tonnage.agent.backend_agent import BackendAgent
 from tonnage.api import extender as extender_app
 from tonnage.api import options as api_options
 from tonnage.api.app import build
 from tonnage.api.auth import authentication
 from tonnage.api.http.server import ApiServer
+from tonnage.api.monitoring import server as monitoring
 from tonnage.capacity import errors
-from tonnage.cli import setup, unknown_options
+from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.cli.daemons import report_interval, terminal
-from tonnage.cli.daemons.reload import ConfigReloader
-from tonnage.ledger.db import database
+from tonnage.cli.daemons.backend_changes import BackendConfiguration
+from tonnage.cli.daemons.backend_threads import BackendThreads
+from tonnage.cli.daemons.reload import ConfigReloader, attempt, confirm
+from tonnage.ledger.db import database, durability
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.scheduler_client import SchedulerClient
@@ -54,6 +55,24 @@ Try:
 """
 
 
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """The take-over of changed configuration files by the scheduler and by the backends."""
+
+    reloader: ConfigReloader
+    scheduler: SchedulerService
+    configuration: BackendConfiguration
+    backends: BackendThreads
+
+    def apply(self) -> None:
+        """Apply the current files, completely or not at all."""
+        changes = attempt(self.configuration.usable_changes)
+        if changes is not None and self.reloader.apply(self.scheduler):
+            self.configuration.adopt(changes)
+            confirm(changes.conf)
+            self.backends.change(changes)
+
+
 @setup.clean_exit(PROG)
 def main() -> None:
     """Run until a signal."""
@@ -66,11 +85,13 @@ def main() -> None:
         database.register,
     ]
     setup.configure(conf, argv, PROG, register)
-    run(conf, ConfigReloader(conf, lambda: setup.read_again(conf, argv, register)))
+    run(conf, lambda: setup.read_again(conf, argv, register))
 
 
-def run(conf: cfg.ConfigOpts, reloader: ConfigReloader) -> None:
+def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
     """Start all services, wait for a signal or the end of the terminal, and stop them in reverse order.
+
+    ``read`` returns the current content of the files of ``conf``.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable options.
     """
@@ -85,7 +106,9 @@ def run(conf: cfg.ConfigOpts, reloader: ConfigReloader) -> None:
         transport = rpc_transport.create(conf)
         cleanup.callback(transport.cleanup)
         scheduler = SchedulerService(conf, ledger, transport)
-        agents = agent_builder.build(conf, transport)
+        # Backends have a configuration of their own: each change of it restarts a backend and needs no other restart.
+        configuration = BackendConfiguration(read, agent_options.COMMON)
+        backends = BackendThreads(configuration, transport)
         application = build(
             conf,
             ledger,
@@ -95,41 +118,34 @@ def run(conf: cfg.ConfigOpts, reloader: ConfigReloader) -> None:
         )
         api = ApiServer(conf, application)
         extender = extender_app.build(conf, ledger)
-        # Conflicts with other processes about a backend or a port are detected before the services start.
-        agent_builder.validate(conf)
-        unknown_options.warn(conf)
-        for server in (api, extender):
-            if server is not None:
-                server.listen()
-                cleanup.callback(server.stop)
+        metrics = monitoring.build(conf, ledger, "scheduler_listen_port")
+        servers = [server for server in (api, extender, metrics) if server is not None]
+        unknown_options.warn(configuration.conf)
+        tls_verification.warn(conf)
+        durability.warn(ledger)
+        # A conflict with another process about a port is detected before the services start.
+        for server in servers:
+            server.listen()
+            cleanup.callback(server.stop)
         scheduler.start()
         cleanup.callback(scheduler.stop)
         stopped = threading.Event()
         _on_stop_signals(lambda number, frame: stopped.set())
-        started: list[BackendAgent] = []
-        cleanup.callback(_stop_all, started)
-        for agent in agents:
-            agent.start()
-            started.append(agent)
+        cleanup.callback(backends.stop)
+        backends.start()
         # Started last, because requests need all other services.
-        for server in (api, extender):
-            if server is not None:
-                server.start()
-                cleanup.callback(server.stop)
-        if _wait_for_reports(scheduler, agents, stopped):
+        for server in servers:
+            server.start()
+            cleanup.callback(server.stop)
+        if _wait_for_reports(scheduler, backends, stopped):
             hints = _HINTS.format(url=api.url) if conf.auth_strategy == "noauth" else ""
             print(_READY.format(url=api.url, hints=hints), flush=True)
-        failed = _watch(agents, stopped, changed, lambda: reloader.apply(scheduler), poll_terminal)
+        reload = Reload(ConfigReloader(conf, read), scheduler, configuration, backends)
+        failed = _watch(backends, stopped, changed, reload, poll_terminal)
         LOG.info("Stopping")
     if failed is not None:
         raise errors.TonnageError(failed)
     print("Tonnage has stopped", flush=True)
-
-
-def _stop_all(agents: Sequence[BackendAgent]) -> None:
-    """Stop the agents in parallel. Each waits for its operations, and oslo.messaging takes a second or two."""
-    with futures.ThreadPoolExecutor(max(1, len(agents)), thread_name_prefix="stop") as pool:
-        list(pool.map(BackendAgent.stop, agents))
 
 
 def _on_stop_signals(handler: Callable[[int, FrameType | None], object]) -> None:
@@ -144,11 +160,14 @@ def _end_at_once(number: int, frame: FrameType | None) -> None:
     os._exit(1)
 
 
-def _wait_for_reports(scheduler: SchedulerService, agents: Sequence[BackendAgent], stopped: threading.Event) -> bool:
-    """Wait for a report of every backend, so that the first request finds pools. Return False after a stop signal."""
+def _wait_for_reports(scheduler: SchedulerService, backends: BackendThreads, stopped: threading.Event) -> bool:
+    """Wait for a report of every backend whose storage can be used, so that the first request finds pools.
+
+    Return False after a stop signal.
+    """
     waited = 0.0
-    while missing := sorted({agent.backend for agent in agents} - scheduler.reporting()):
-        if any(agent.failure for agent in agents):
+    while missing := sorted(backends.names - scheduler.reporting()):
+        if backends.failure is not None:
             break
         if stopped.wait(0.05):
             return False
@@ -160,10 +179,10 @@ def _wait_for_reports(scheduler: SchedulerService, agents: Sequence[BackendAgent
 
 
 def _watch(
-    agents: Sequence[BackendAgent],
+    backends: BackendThreads,
     stopped: threading.Event,
     changed: threading.Event,
-    reload: Callable[[], None],
+    reload: Reload,
     poll_terminal: Callable[[], None],
 ) -> str | None:
     """Wait for a stop signal or the failure of a backend. Return the message of the failure, None after a signal.
@@ -174,8 +193,7 @@ def _watch(
         poll_terminal()
         if changed.is_set():
             changed.clear()
-            reload()
-        for agent in agents:
-            if agent.failure is not None:
-                return agent.failure
+            reload.apply()
+        if (failure := backends.failure) is not None:
+            return failure
     return None

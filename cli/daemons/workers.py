@@ -10,7 +10,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import cotyledon
@@ -60,6 +61,8 @@ class Worker(cotyledon.Service):
         self.end()
         if self.started:
             self._ended.wait()
+        else:
+            self.abandon_start()
 
     def serve(self) -> None:
         """Run the worker until its end. Raises TonnageError if it cannot run."""
@@ -69,21 +72,61 @@ class Worker(cotyledon.Service):
         """Let :meth:`serve` finish the accepted work and return."""
         raise NotImplementedError
 
+    def abandon_start(self) -> None:
+        """Undo the part of a start that other processes see, because the process ends at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSpec:
+    """A worker process: its name, which is different for each, its class and the further arguments of the class."""
+
+    name: str
+    worker: type[Worker]
+    arguments: tuple[Any, ...]
+
+
+class WorkerPlan:
+    """The worker processes of a daemon. Subclasses may change ``specs`` with the configuration files."""
+
+    def __init__(self, specs: Sequence[WorkerSpec]) -> None:
+        self.specs = specs
+
+    def reload(self) -> bool:
+        """Take over the current configuration files; return False, after a log line, if they cannot be used."""
+        return True
+
 
 class _Manager(cotyledon.ServiceManager):
     """A manager that stops gracefully on Ctrl-C, when its terminal is closed, and after a worker's fatal error.
 
-    It forwards any other SIGHUP to the workers if ``is_usable`` accepts the current configuration files.
+    After any other SIGHUP the plan decides. If it takes the configuration files over, the signal is forwarded to the
+    workers, and those that are new in the plan are started. A worker that is no longer in the plan ends by itself, and
+    is not started again.
     """
 
-    def __init__(self, is_usable: Callable[[], bool]) -> None:
+    def __init__(self, plan: WorkerPlan) -> None:
         survives_hangup = terminal.survives_hangup()
         super().__init__(mp_context=multiprocessing.get_context("fork"))
         # The base class has started a new session if possible. Then the main process has no terminal any more.
         self._terminal = None if survives_hangup else terminal.Terminal()
         self.failed = False
-        self._is_usable = is_usable
+        self._plan = plan
+        self._ids: dict[str, types.ServiceId] = {}
+        self._planned: set[types.ServiceId] = set()
         self.register_hooks(on_dead_worker=self._on_dead_worker)
+        self._add_planned()
+
+    def _add_planned(self) -> None:
+        # The supervising thread may be iterating over the services at this moment.
+        self._services = self._services.copy()
+        for spec in self._plan.specs:
+            if spec.name not in self._ids:
+                self._ids[spec.name] = self.add(spec.worker, args=spec.arguments)
+        self._planned = {self._ids[spec.name] for spec in self._plan.specs}
+
+    def _start_worker(self, service_id: types.ServiceId, worker_id: types.WorkerId) -> None:
+        if service_id in self._planned:
+            super()._start_worker(service_id, worker_id)
 
     def _on_dead_worker(self, service_id: types.ServiceId, worker_id: types.WorkerId, status: int) -> None:
         if status == FATAL_STATUS:
@@ -96,28 +139,28 @@ class _Manager(cotyledon.ServiceManager):
             self._terminal.detach()
             sig = signal.SIGTERM
         # Later workers inherit the configuration of the main process, so it must not read an unusable one.
-        if sig == signal.SIGHUP and not self._is_usable():
+        if sig == signal.SIGHUP and not self._plan.reload():
             return
+        if sig == signal.SIGHUP:
+            # A worker that is no longer in the plan may end as soon as it gets the signal.
+            self._planned &= {self._ids[spec.name] for spec in self._plan.specs if spec.name in self._ids}
         super()._on_signal_received(signal.SIGTERM if sig == signal.SIGINT else sig)
+        if sig == signal.SIGHUP:
+            self._add_planned()
+            # As after the end of a worker, the supervising thread starts the workers that are missing.
+            super()._on_signal_received(signal.SIGCHLD)
 
 
-def run(
-    conf: cfg.ConfigOpts,
-    prog: str,
-    workers: Sequence[tuple[type[Worker], tuple[Any, ...]]],
-    is_usable: Callable[[], bool] = lambda: True,
-) -> None:
-    """Run one process for each worker until SIGTERM or Ctrl-C. ``workers`` has their classes and further arguments.
+def run(conf: cfg.ConfigOpts, prog: str, plan: WorkerPlan) -> None:
+    """Run one process for each worker of the plan until SIGTERM or Ctrl-C.
 
-    On SIGHUP the configuration is read again if ``is_usable`` returns True, and ``reload`` of the workers is called. By
+    On SIGHUP the plan decides whether the configuration is read again, and then ``reload`` of the workers is called. By
     default a worker stops gracefully and is started again.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` after a worker's fatal error, which is logged before.
     """
-    manager = _Manager(is_usable)
+    manager = _Manager(plan)
     cotyledon.oslo_config_glue.setup(manager, conf)
-    for worker, arguments in workers:
-        manager.add(worker, args=arguments)
     try:
         manager.run()
     except SystemExit:

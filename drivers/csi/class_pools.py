@@ -40,13 +40,17 @@ TOPOLOGY_OPTIONS: Sequence[cfg.Opt] = (
 
 @dataclass(frozen=True, slots=True)
 class ClassPool:
-    """A pool: volumes of one storage class in one segment. ``segment`` is None where the plugin is not given any."""
+    """A pool: volumes of one storage class in one segment. ``segment`` is None where the plugin is not given any.
+
+    ``node`` is the node whose own storage it is, ``nodes`` are the names of the nodes in its segment.
+    """
 
     name: str
     storage_class: StorageClass
     segment_label: str
     segment: Segment | None
     node: str | None = None
+    nodes: tuple[str, ...] = ()
 
     @property
     def storage_id(self) -> str | None:
@@ -88,9 +92,9 @@ class ClassPools:
         if self._nodes_file is not None:
             segments = self._segments(self._nodes_file)
             return [
-                ClassPool(f"{each.name}/{segment}", each, str(segment), segment)
+                ClassPool(f"{each.name}/{segment}", each, str(segment), segment, nodes=nodes)
                 for each in self._classes.values()
-                for segment in segments
+                for segment, nodes in segments.items()
             ]
         if self.per_node:
             return [
@@ -121,7 +125,7 @@ class ClassPools:
         """
         return pool.partition("/")[0] in self._classes
 
-    def _segments(self, file: Path) -> list[Segment]:
+    def _segments(self, file: Path) -> dict[Segment, tuple[str, ...]]:
         try:
             return cluster_segments.segments_of_nodes(cluster_segments.read_nodes(file), self._prefix)
         except (OSError, ValueError) as error:

@@ -31,20 +31,29 @@ class Segment:
         return ",".join(f"{key}={value}" for key, value in self.short_labels().items())
 
 
-def segments_of_nodes(nodes: Iterable[Mapping[str, str]], prefix: str) -> list[Segment]:
-    """Return the segments of the nodes, by their labels whose keys begin with ``prefix`` and a slash.
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node of the cluster, with its labels. The name may be empty."""
+
+    name: str
+    labels: Mapping[str, str]
+
+
+def segments_of_nodes(nodes: Iterable[Node], prefix: str) -> dict[Segment, tuple[str, ...]]:
+    """Return the names of the nodes in each segment, by their labels whose keys begin with ``prefix`` and a slash.
 
     A node without such labels is in no segment: the plugin does not run there.
     """
-    found = {
-        Segment.from_labels({key: value for key, value in labels.items() if key.rpartition("/")[0] == prefix})
-        for labels in nodes
-    }
-    return sorted(found - {Segment()})
+    found: dict[Segment, set[str]] = {}
+    for node in nodes:
+        own = {key: value for key, value in node.labels.items() if key.rpartition("/")[0] == prefix}
+        if own:
+            found.setdefault(Segment.from_labels(own), set()).update([node.name] if node.name else [])
+    return {segment: tuple(sorted(names)) for segment, names in sorted(found.items())}
 
 
-def read_nodes(path: Path) -> list[Mapping[str, str]]:
-    """Return the labels of the nodes in a file as ``kubectl get nodes --output json`` writes it.
+def read_nodes(path: Path) -> list[Node]:
+    """Return the nodes in a file as ``kubectl get nodes --output json`` writes it.
 
     Raises OSError, and ValueError for a file of another kind.
     """
@@ -52,12 +61,14 @@ def read_nodes(path: Path) -> list[Mapping[str, str]]:
     items = content.get("items") if isinstance(content, dict) else None
     if not isinstance(items, list):
         raise ValueError("there is no list 'items'")
-    return [_labels(number, item) for number, item in enumerate(items)]
+    return [_node(number, item) for number, item in enumerate(items)]
 
 
-def _labels(number: int, item: Any) -> Mapping[str, str]:
+def _node(number: int, item: Any) -> Node:
     metadata = item.get("metadata") if isinstance(item, dict) else None
-    labels = (metadata.get("labels") or {}) if isinstance(metadata, dict) else None
+    if not isinstance(metadata, dict):
+        raise ValueError(f"item {number} is no node with labels")
+    name, labels = metadata.get("name"), metadata.get("labels") or {}
     if not isinstance(labels, dict) or not all(isinstance(value, str) for value in labels.values()):
         raise ValueError(f"item {number} is no node with labels")
-    return labels
+    return Node(name if isinstance(name, str) else "", labels)

@@ -33,6 +33,12 @@ _REFUSAL_CODES = frozenset(
     }
 )
 
+#: Codes of an answer to a call that the plugin has ended; it may have had an effect, if it is no refusal.
+_ANSWER_CODES = _REFUSAL_CODES | {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DATA_LOSS}
+
+#: The text of gRPC for a call that was not sent, because nothing accepts connections at the socket.
+_NOT_CONNECTED = "failed to connect to all addresses"
+
 #: Codes of a failed create after which the volume does not exist.
 _ABSENCE_CODES = frozenset(
     {
@@ -58,12 +64,16 @@ _CHANNEL_OPTIONS = [
 class CallFailed(Exception):
     """A failed call; the text names endpoint, call and code.
 
-    ``is_retry`` is true if an earlier attempt sent the same request.
+    ``was_sent`` is true if the plugin may have received the request, in this attempt or an earlier one,
+    ``is_retry`` if it may have in an earlier one.
     """
 
-    def __init__(self, endpoint: str, call: str, code: grpc.StatusCode, details: str, is_retry: bool) -> None:
+    def __init__(
+        self, endpoint: str, call: str, code: grpc.StatusCode, details: str, was_sent: bool, is_retry: bool
+    ) -> None:
         super().__init__(f"{endpoint} answers {call} with {code.name}: {details or 'it does not say why'}")
         self.code = code
+        self._was_sent = was_sent
         self._is_retry = is_retry
 
     @property
@@ -73,7 +83,14 @@ class CallFailed(Exception):
         A refusal of a retry does not cover earlier attempts: one whose answer was lost, or that was still running, may
         have had an effect.
         """
-        return self.volume_absent if self._is_retry else self.code in _REFUSAL_CODES
+        if self._is_retry:
+            return self.volume_absent
+        return self.code in _REFUSAL_CODES or not self._was_sent
+
+    @property
+    def is_answer(self) -> bool:
+        """Whether the plugin has ended the call, with or without an effect, and no longer works on it."""
+        return self.code in _ANSWER_CODES
 
     @property
     def volume_absent(self) -> bool:
@@ -82,6 +99,11 @@ class CallFailed(Exception):
         For an existing volume the plugin would return another code.
         """
         return self.code in _ABSENCE_CODES
+
+    @property
+    def is_other_volume(self) -> bool:
+        """Whether the plugin has another volume of the requested name."""
+        return self.code is grpc.StatusCode.ALREADY_EXISTS
 
     @property
     def out_of_capacity(self) -> bool:
@@ -144,12 +166,17 @@ class Connection:
             reraise=True,
         )
 
+        was_sent = False
+
         def attempt() -> ResponseT:
-            is_retry = attempts.statistics["attempt_number"] > 1
+            nonlocal was_sent
+            is_retry = was_sent
             try:
                 response: ResponseT = method(request, timeout=deadline.remaining())
             except grpc.RpcError as error:
-                raise CallFailed(self.endpoint, name, error.code(), error.details(), is_retry) from error
+                code, details = error.code(), error.details() or ""
+                was_sent |= not (code is grpc.StatusCode.UNAVAILABLE and details.startswith(_NOT_CONNECTED))
+                raise CallFailed(self.endpoint, name, code, details, was_sent, is_retry) from error
             return response
 
         return attempts(attempt)

@@ -9,12 +9,13 @@ import contextlib
 import hashlib
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from oslo_log import log as logging
 
+from tonnage import installation
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
@@ -22,6 +23,7 @@ from tonnage.drivers.base import Driver, StoredVolume, Volume
 from tonnage.drivers.csi import ephemeral_volumes, plugin_settings
 from tonnage.drivers.csi.class_pools import ClassPool, ClassPools
 from tonnage.drivers.csi.volume_records import VolumeRecord, VolumeRecords
+from tonnage.drivers.filesystem import ownership
 from tonnage.drivers.options import Section
 
 try:
@@ -55,7 +57,8 @@ class CSIDriver(Driver):
         super().__init__(backend, conf)
         if _MISSING:
             raise errors.ConfigurationError(
-                f"[{conf.section_name}] volume_driver = csi: gRPC cannot be used: {_MISSING}; install tonnage[csi]"
+                f"[{conf.section_name}] volume_driver = csi: gRPC cannot be used: {_MISSING}; install it with: "
+                f"{installation.install_command('csi')}"
             )
         self._endpoint, self._state_file = plugin_settings.endpoint(conf), plugin_settings.state_file(conf)
         self._pools = ClassPools(plugin_settings.storage_classes(conf, backend), conf, backend.partition("@")[0])
@@ -71,18 +74,28 @@ class CSIDriver(Driver):
         self._storage_locks: dict[str, threading.Lock] = {}
         #: The last logged failure of each pool, so that each failure is logged once.
         self._logged_failures: dict[str, str] = {}
+        #: The pools of which the log says that they are overfull.
+        self._logged_overfull: frozenset[str] = frozenset()
 
     def check(self) -> None:
-        """Query the plugin's capabilities, verify that the state file can be used, and finish interrupted creates."""
+        """Query the plugin's capabilities, and verify that the state file can be used.
+
+        Interrupted creates are finished by the commands of the schedulers, who know which volumes are still wanted.
+        """
         section = self.conf.section_name
         self._capabilities = startup_checks.check_plugin(
             self._plugin, self._pools, section, self._endpoint, self._query_deadline()
         )
         startup_checks.check_state_file(self._records, self._state_file, self.backend, section)
-        deadline = self._query_deadline()
-        for record in self._records.all():
-            if record.plugin_id is None:
-                self._finish_create(record, deadline)
+        self._provisioner.can_list = self._capabilities.can_list
+
+    def ledgers(self) -> Collection[str]:
+        """Return the id in the mark of the state file."""
+        return ownership.file_ledgers(self._state_file)
+
+    def mark_ledger(self, ledger_id: str) -> None:
+        """Mark the state file."""
+        ownership.mark_file(self._state_file, ledger_id)
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         """Return the figures of each pool.
@@ -100,6 +113,7 @@ class CSIDriver(Driver):
             return []
         found = self._inventory.capacities(pools, deadline)
         self._log_failures(found.failures)
+        self._log_overfull(found.overfull())
         return [
             inventory.figures(pool, found.by_pool[pool.name], used_bytes.get(pool.name, 0), capabilities)
             for pool in pools
@@ -113,44 +127,30 @@ class CSIDriver(Driver):
     def create(self, volume: Volume) -> None:
         """Create the volume with the plugin, or find the one that it has created by that name."""
         context = self._operation_context(volume, "create")
+        deadline = Deadline(self.conf.csi_timeout)
         pool = self._class_pool(volume, context, inline_allowed=True)
-        is_inline = pool.storage_class.settings is None
-        if not is_inline and not self._require_capabilities().can_create:
-            raise errors.DriverError(f"{context}: the plugin makes no volumes (CREATE_DELETE_VOLUME)", clean=True)
-        size = volume.size_gb * GIB
-        with self._storage_lock(pool), error_context.for_state_file(context, self._state_file):
+        with error_context.for_state_file(context, self._state_file):
             record = self._records.find(volume.pool, volume.id)
-            present = None if record is None else self._present_size(record, context)
-            if present not in (None, size):
-                raise errors.DriverError(f"{context}: there is one of {present / GIB:g} GiB already")
-            if present is not None:
+            if record is not None and record.plugin_id is None:
+                self._repeat_create(record, volume, pool, context, deadline)
                 return
-            # A repeated request was admitted before.
-            may_exist = record is not None and record.plugin_id is None
-            if record is not None and may_exist and record.size != size:
-                raise errors.DriverError(
-                    f"{context}: {record.size / GIB:g} GiB were asked for before, and may be there"
-                )
-            if record is None or not may_exist:
-                self._refuse_too_large(self._admit(pool, volume, volume.size_gb, context), volume)
-                name = self._plugin_name(volume.pool, volume.id)
-                # The name of an inline volume is the name of a file as well.
-                name = f"csi-{hashlib.sha256(name.encode()).hexdigest()}" if is_inline else name
-                record = VolumeRecord(pool=volume.pool, id=volume.id, name=name, size=size, plugin_id=None)
-            self._provisioner.create(record, pool, context, may_exist, Deadline(self.conf.csi_timeout))
+            with self._storage_lock(pool):
+                self._create(record, volume, pool, context, deadline)
 
     def extend(self, volume: Volume, new_size_gb: int) -> None:
         """Extend the volume with the plugin."""
         context = self._operation_context(volume, f"extend to {new_size_gb} GiB")
+        deadline = Deadline(self.conf.csi_timeout)
         pool = self._class_pool(volume, context)
         with self._storage_lock(pool), error_context.for_state_file(context, self._state_file):
             record = self._records.find(volume.pool, volume.id)
-            present = None if record is None else self._present_size(record, context)
+            present = None if record is None else self._present_size(record, context, deadline)
             if record is None or record.plugin_id is None or present is None:
                 raise errors.NotFound(f"{context}: there is no such volume")
             if new_size_gb * GIB > present:
-                self._admit(pool, volume, new_size_gb - present / GIB, context)
-                self._records.save(replace(record, size=self._extend(record.plugin_id, new_size_gb, pool, context)))
+                self._admit(pool, volume, new_size_gb - present / GIB, context, deadline)
+                present = self._extend(record.plugin_id, new_size_gb, pool, context, deadline)
+            self._records.save(replace(record, size=present))
 
     def delete(self, volume: Volume) -> None:
         """Delete the volume with the plugin.
@@ -195,8 +195,9 @@ class CSIDriver(Driver):
                 raise errors.DriverError(f"{context}: the plugin does not say how large it is", clean=True)
             size_gb = -(-found.size // GIB)
             if size_gb * GIB != found.size:
-                self._admit(pool, volume, size_gb - found.size / GIB, context)
-                self._extend(found.plugin_id, size_gb, pool, context)
+                deadline = Deadline(self.conf.csi_timeout)
+                self._admit(pool, volume, size_gb - found.size / GIB, context, deadline)
+                self._extend(found.plugin_id, size_gb, pool, context, deadline)
             self._records.save(replace(found, id=volume.id, size=size_gb * GIB), replaced=found)
             return float(size_gb)
 
@@ -241,14 +242,13 @@ class CSIDriver(Driver):
     def _query_deadline(self) -> "Deadline":
         return Deadline(self.conf.csi_look_timeout)
 
-    def _present_size(self, record: VolumeRecord, context: str) -> int | None:
+    def _present_size(self, record: VolumeRecord, context: str, deadline: "Deadline") -> int | None:
         """Return the size of a recorded volume in bytes, None if the plugin does not have it."""
         with error_context.for_plugin_call(context):
-            return self._inventory.present_size(self._require_capabilities().can_list, record, self._query_deadline())
+            return self._inventory.present_size(self._require_capabilities().can_list, record, deadline)
 
-    def _admit(self, pool: ClassPool, volume: Volume, size_gb: float, context: str) -> "Capacity":
+    def _admit(self, pool: ClassPool, volume: Volume, size_gb: float, context: str, deadline: "Deadline") -> "Capacity":
         """Check that ``size_gb`` more GiB fit into the plugin's current capacity; return that capacity."""
-        deadline = self._query_deadline()
         with error_context.for_plugin_call(context, clean=True):
             used_bytes = self._inventory.used_bytes(
                 self._require_capabilities().can_list, self._pools.current(), deadline
@@ -277,6 +277,16 @@ class CSIDriver(Driver):
             LOG.info("Pool %s#%s is reported again", self.backend, pool)
         self._logged_failures = dict(failures)
 
+    def _log_overfull(self, overfull: Mapping[str, str]) -> None:
+        """Log pools that have less than nothing available, once until they have something."""
+        for pool, available in overfull.items():
+            if pool not in self._logged_overfull:
+                LOG.warning(
+                    "Pool %s#%s: the plugin reports an available capacity of %s, which counts as 0",
+                    *(self.backend, pool, available),
+                )
+        self._logged_overfull = frozenset(overfull)
+
     # Changes
 
     def _find_requested(self, record: VolumeRecord, context: str, deadline: "Deadline") -> VolumeRecord | None:
@@ -286,23 +296,38 @@ class CSIDriver(Driver):
             raise errors.DriverError(f"{context}: no node is in that segment any more")
         return self._provisioner.find(record, pool, context, deadline)
 
-    def _finish_create(self, record: VolumeRecord, deadline: "Deadline") -> None:
-        """Finish the create of an agent that died. The ledger follows the next list of volumes."""
-        context = f"volume {record.id} in pool {self.backend}#{record.pool}: finishing an interrupted create failed"
-        try:
-            made = self._find_requested(record, context, deadline)
-        except errors.TonnageError as error:
-            LOG.warning("%s", error)
-        else:
-            LOG.info(
-                "Volume %s in pool %s#%s, whose create was interrupted, is %s",
-                *(record.id, self.backend, record.pool, "not there" if made is None else f"there as {made.plugin_id}"),
-            )
+    def _create(
+        self, record: VolumeRecord | None, volume: Volume, pool: ClassPool, context: str, deadline: "Deadline"
+    ) -> None:
+        """Create a volume that was not requested before, or whose record has the id of a volume that may be gone."""
+        is_inline = pool.storage_class.settings is None
+        if not is_inline and not self._require_capabilities().can_create:
+            raise errors.DriverError(f"{context}: the plugin makes no volumes (CREATE_DELETE_VOLUME)", clean=True)
+        size = volume.size_gb * GIB
+        present = None if record is None else self._present_size(record, context, deadline)
+        if present not in (None, size):
+            raise errors.DriverError(f"{context}: there is one of {present / GIB:g} GiB already")
+        if present is not None:
+            return
+        self._refuse_too_large(self._admit(pool, volume, volume.size_gb, context, deadline), volume)
+        name = self._plugin_name(volume.pool, volume.id)
+        # The name of an inline volume is the name of a file as well.
+        name = f"csi-{hashlib.sha256(name.encode()).hexdigest()}" if is_inline else name
+        new = VolumeRecord(pool=volume.pool, id=volume.id, name=name, size=size, plugin_id=None)
+        self._provisioner.create(new, pool, context, may_exist=False, deadline=deadline)
 
-    def _extend(self, plugin_id: str, size_gb: int, pool: ClassPool, context: str) -> int:
+    def _repeat_create(
+        self, record: VolumeRecord, volume: Volume, pool: ClassPool, context: str, deadline: "Deadline"
+    ) -> None:
+        """Repeat a request without an answer. It was admitted before, so other creates need not wait for it."""
+        if record.size != volume.size_gb * GIB:
+            raise errors.DriverError(f"{context}: {record.size / GIB:g} GiB were asked for before, and may be there")
+        self._provisioner.create(record, pool, context, may_exist=True, deadline=deadline)
+
+    def _extend(self, plugin_id: str, size_gb: int, pool: ClassPool, context: str, deadline: "Deadline") -> int:
         if not self._require_capabilities().can_expand:
             raise errors.DriverError(f"{context}: the plugin grows no volumes (EXPAND_VOLUME)", clean=True)
-        return self._provisioner.extend(plugin_id, size_gb * GIB, pool, context, Deadline(self.conf.csi_timeout))
+        return self._provisioner.extend(plugin_id, size_gb * GIB, pool, context, deadline)
 
     @contextlib.contextmanager
     def _storage_lock(self, pool: ClassPool) -> Iterator[None]:

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tonnage
+from tonnage.capacity import errors
+from tonnage.capacity.units import GIB
 from tonnage.drivers import base
 from tonnage.drivers.csi.class_pools import ClassPool
 from tonnage.drivers.csi.connection import CallFailed, Deadline
-from tonnage.drivers.csi.plugin import Capacity, InvalidResponse, Plugin, PluginCapabilities
+from tonnage.drivers.csi.plugin import Capacity, InvalidResponse, Plugin, PluginCapabilities, PluginVolume
 from tonnage.drivers.csi.volume_records import VolumeRecord, VolumeRecords
 
 #: Number of parallel capacity queries.
@@ -42,6 +44,12 @@ class CapacityResults:
     by_pool: dict[str, Capacity] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
 
+    def overfull(self) -> dict[str, str]:
+        """Return the pools that have less than nothing available, with the amount as text."""
+        return {
+            name: f"{capacity.reported / GIB:g} GiB" for name, capacity in self.by_pool.items() if capacity.reported < 0
+        }
+
 
 class Inventory:
     """Queries of the volumes and capacities of a plugin. Thread-safe."""
@@ -51,27 +59,43 @@ class Inventory:
         self._records = records
         #: Volumes that the plugin is creating now: it may list one before it has returned the id.
         self._in_progress: set[tuple[str, str]] = set()
+        self._ended_creations = 0
         #: Ids of volumes without a record.
         self._foreign_ids: frozenset[str] = frozenset()
+        #: The records of volumes that the plugin may have created, without an answer.
+        self._unresolved: dict[tuple[str, str], VolumeRecord] = {}
 
     @contextlib.contextmanager
     def track_creation(self, record: VolumeRecord) -> Iterator[None]:
         """Mark the volume of a record as being created within the context.
 
-        The record has the plugin's id when the context ends.
+        The record has the plugin's id when the context ends, unless it raises
+        :class:`~tonnage.capacity.errors.OutcomeUnknown`.
         """
-        self._in_progress.add((record.pool, record.id))
+        key = record.pool, record.id
+        self._in_progress.add(key)
         try:
             yield
+        except errors.OutcomeUnknown:
+            self._unresolved[key] = record
+            raise
+        except errors.TonnageError:
+            self._unresolved.pop(key, None)
+            raise
+        else:
+            self._unresolved.pop(key, None)
         finally:
-            self._in_progress.discard((record.pool, record.id))
+            self._ended_creations += 1
+            self._in_progress.discard(key)
 
     def volumes(self, can_list: bool, pools: Sequence[ClassPool], deadline: Deadline) -> list[PoolVolume]:
         """Return the volumes of the plugin, or the recorded volumes where the plugin cannot list any.
 
         A volume without a record is assigned to the first pool from which it is accessible: its class is unknown. A
-        volume that is not accessible from any pool belongs to another backend.
+        volume that is not accessible from any pool belongs to another backend. A volume that may be one whose creation
+        has an unknown outcome is left out: it counts as in flight.
         """
+        ended_creations = self._ended_creations
         recorded = self._by_plugin_id(self._records.all())
         if not can_list:
             return [PoolVolume(record.id, record.pool, record.size) for record in recorded.values()]
@@ -81,7 +105,10 @@ class Inventory:
         recorded |= self._by_plugin_id(records)
         # Some plugins list inline volumes and some do not.
         inline = [record for record in records if record.inline and record.plugin_id is not None]
-        has_pending = any(record.plugin_id is None and (record.pool, record.id) in in_progress for record in records)
+        # A volume that was created meanwhile may be deleted again by now, with its record.
+        has_pending = self._ended_creations != ended_creations or any(
+            record.plugin_id is None and (record.pool, record.id) in in_progress for record in records
+        )
         stored = [PoolVolume(record.id, record.pool, record.size) for record in inline]
         foreign_ids = set()
         for plugin_volume in found:
@@ -90,7 +117,7 @@ class Inventory:
                 continue
             if record is not None:
                 stored.append(PoolVolume(record.id, record.pool, plugin_volume.size or record.size))
-            elif not has_pending or plugin_volume.id in self._foreign_ids:
+            elif plugin_volume.id in self._foreign_ids or not (has_pending or self._may_be_unresolved(plugin_volume)):
                 foreign_ids.add(plugin_volume.id)
                 candidates = (
                     each
@@ -102,6 +129,20 @@ class Inventory:
                     stored.append(PoolVolume(plugin_volume.id, pool.name, plugin_volume.size))
         self._foreign_ids = frozenset(foreign_ids)
         return stored
+
+    def shows_absence(self, record: VolumeRecord, pool: ClassPool, deadline: Deadline) -> bool:
+        """Return whether the plugin's list proves that it does not have the volume of a record without its id.
+
+        The list has no names of volumes: one of the same size that has no record may be it.
+        """
+        recorded = self._by_plugin_id(self._records.all())
+        return not any(
+            each.id not in recorded and _may_be(each, record) and pool.can_reach(each.segments)
+            for each in self._plugin.volumes(deadline)
+        )
+
+    def _may_be_unresolved(self, plugin_volume: PluginVolume) -> bool:
+        return any(_may_be(plugin_volume, record) for record in list(self._unresolved.values()))
 
     def used_bytes(self, can_list: bool, pools: Sequence[ClassPool], deadline: Deadline) -> Mapping[str, int]:
         """Return the sum of the volume sizes in bytes of each pool with volumes, by the name of the pool."""
@@ -158,6 +199,11 @@ class Inventory:
         return {record.plugin_id: record for record in records if record.plugin_id is not None}
 
 
+def _may_be(plugin_volume: PluginVolume, record: VolumeRecord) -> bool:
+    """Return whether a volume of the plugin may be the volume of a record, by their sizes."""
+    return plugin_volume.size in (0, record.size)
+
+
 def figures(
     pool: ClassPool, capacity: Capacity, used_bytes: int, plugin_capabilities: PluginCapabilities
 ) -> Mapping[str, Any]:
@@ -171,6 +217,7 @@ def figures(
         "topology": None if pool.segment is None else pool.segment.short_labels(),
         "topology_labels": None if pool.segment is None else dict(pool.segment.labels),
         "node_name": pool.node,
+        "node_list": list(pool.nodes) or None,
         "maximum_volume_size_gb": None if capacity.maximum is None else base.gib_rounded_down(capacity.maximum),
         "minimum_volume_size_gb": None if capacity.minimum is None else base.gib_rounded_up(capacity.minimum),
         "storage_id": pool.storage_id,
@@ -192,7 +239,7 @@ def figures(
         "storage_class": pool.storage_class.name,
         "thin_provisioning_support": False,
         "thick_provisioning_support": True,
-        "total_capacity_gb": base.gib_rounded_down(capacity.available + used_bytes),
+        "total_capacity_gb": base.gib_rounded_down(max(capacity.reported + used_bytes, 0)),
         "free_capacity_gb": free,
         "provisioned_capacity_gb": base.gib_rounded_up(used_bytes),
         **{name: value for name, value in optional_fields.items() if value is not None},

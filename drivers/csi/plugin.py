@@ -46,11 +46,19 @@ class PluginCapabilities:
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The bytes available for volumes, and the limits of a single volume; None where the plugin sets none."""
+    """The bytes available for volumes, and the limits of a single volume; None where the plugin sets none.
 
-    available: int
+    A plugin whose volumes use more than there is may report fewer than 0 bytes; then ``available`` is 0.
+    """
+
+    reported: int
     maximum: int | None
     minimum: int | None
+
+    @property
+    def available(self) -> int:
+        """The bytes for further volumes."""
+        return max(self.reported, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +152,7 @@ class Plugin:
             deadline,
         )
         return Capacity(
-            _checked_size("available_capacity", response.available_capacity),
+            response.available_capacity,
             _optional_size(
                 "maximum_volume_size", response.HasField("maximum_volume_size"), response.maximum_volume_size
             ),

@@ -27,6 +27,8 @@ class VolumeProvisioner:
         self, plugin: Plugin, inventory: Inventory, records: VolumeRecords, inline_folder: InlineFolder | None
     ) -> None:
         self._plugin = plugin
+        #: Whether the plugin lists its volumes.
+        self.can_list = False
         self._inline_folder = inline_folder
         self._inventory = inventory
         self._records = records
@@ -46,7 +48,8 @@ class VolumeProvisioner:
     ) -> VolumeRecord:
         """Create the recorded volume, or find it; return its record with the plugin's id.
 
-        ``may_exist`` is true if an earlier request may have created the volume already.
+        ``may_exist`` is true if an earlier request may have created the volume already. Where the plugin gives no
+        reason for its failure, its list of volumes is asked whether the volume exists.
         """
         with self._inventory.track_creation(record):
             # The record is written before the call, so that a crash in between loses no volume.
@@ -55,16 +58,58 @@ class VolumeProvisioner:
                 plugin_volume = self._call_plugin(record, pool, context, deadline)
             except CallFailed as error:
                 clean = error.volume_absent if may_exist else error.refused
-                if clean:
-                    self._records.remove(record)
-                raise _operation_error(error, context, clean) from error
+                if not clean and error.is_answer:
+                    return self._repeat(record, pool, context, deadline)
+                raise self._failure(record, error, context, clean) from error
             except InvalidResponse as error:
-                raise errors.DriverError(f"{context}: {error}") from error
-            created = replace(record, plugin_id=plugin_volume.id, size=plugin_volume.size or record.size)
-            self._records.save(created)
+                raise errors.OutcomeUnknown(f"{context}: {error}") from error
+            return self._save_created(record, plugin_volume, pool, context, deadline)
+
+    def _repeat(self, record: VolumeRecord, pool: ClassPool, context: str, deadline: Deadline) -> VolumeRecord:
+        """Find the volume by another request after one whose answer does not tell whether the volume exists."""
+        try:
+            plugin_volume = self._call_plugin(record, pool, context, deadline)
+        except CallFailed as error:
+            clean = error.volume_absent or (error.is_answer and self._is_absent(record, pool, deadline))
+            raise self._failure(record, error, context, clean) from error
+        except InvalidResponse as error:
+            raise errors.OutcomeUnknown(f"{context}: {error}") from error
+        return self._save_created(record, plugin_volume, pool, context, deadline)
+
+    def _failure(self, record: VolumeRecord, error: CallFailed, context: str, clean: bool) -> errors.TonnageError:
+        """Return the error of a failed create; ``clean`` if the volume does not exist."""
+        if clean:
+            self._records.remove(record)
+        elif not error.is_other_volume:
+            return errors.OutcomeUnknown(f"{context}: {error}")
+        return _operation_error(error, context, clean)
+
+    def _save_created(
+        self, record: VolumeRecord, plugin_volume: PluginVolume, pool: ClassPool, context: str, deadline: Deadline
+    ) -> VolumeRecord:
+        """Save the id of the volume. Raises DriverError for one of another size or segment; the latter is deleted."""
+        created = replace(record, plugin_id=plugin_volume.id, size=plugin_volume.size or record.size)
+        self._records.save(created)
+        if not pool.can_reach(plugin_volume.segments):
+            made_in = " or ".join(str(segment) for segment in plugin_volume.segments)
+            problem = f"{context}: the plugin made it in segment {made_in}, not in {pool.segment_label}"
+            try:
+                self.delete(created, f"{problem}; it could not be deleted", deadline)
+            except errors.DriverError as error:
+                # The volume stays in error, and its owner deletes it.
+                raise errors.DriverError(error.message) from error
+            raise errors.DriverError(f"{problem}; it is deleted again", clean=True)
         if created.size != record.size:
             raise errors.DriverError(f"{context}: the plugin made {created.size} bytes, not exactly {record.size}")
         return created
+
+    def _is_absent(self, record: VolumeRecord, pool: ClassPool, deadline: Deadline) -> bool:
+        if record.inline or not self.can_list:
+            return False
+        try:
+            return self._inventory.shows_absence(record, pool, deadline)
+        except (CallFailed, InvalidResponse):
+            return False
 
     def delete(self, record: VolumeRecord, context: str, deadline: Deadline) -> None:
         """Delete a volume that the plugin has created, and its record."""
@@ -76,7 +121,11 @@ class VolumeProvisioner:
                 )
             elif record.plugin_id is not None:
                 self._plugin.delete(record.plugin_id, deadline)
-        except (CallFailed, InvalidResponse) as error:
+        except CallFailed as error:
+            if error.refused:
+                raise errors.DriverError(f"{context}: {error}") from error
+            raise errors.OutcomeUnknown(f"{context}: {error}") from error
+        except InvalidResponse as error:
             raise errors.DriverError(f"{context}: {error}") from error
         self._records.remove(record)
 
@@ -91,9 +140,9 @@ class VolumeProvisioner:
         except errors.CapacityExceeded:
             return None
         except errors.DriverError as error:
-            if error.clean:
-                return None
-            raise
+            if not error.clean:
+                raise
+            return None
 
     def _call_plugin(self, record: VolumeRecord, pool: ClassPool, context: str, deadline: Deadline) -> PluginVolume:
         settings = pool.storage_class.settings
@@ -107,12 +156,19 @@ class VolumeProvisioner:
         try:
             new_size = self._plugin.expand(plugin_id, size, _require_settings(pool, context), deadline)
         except CallFailed as error:
-            raise _operation_error(error, context, error.refused) from error
+            raise _outcome_error(error, context) from error
         except InvalidResponse as error:
             raise errors.DriverError(f"{context}: {error}") from error
         if new_size != size:
             raise errors.DriverError(f"{context}: the plugin grew it to {new_size} bytes, not to exactly {size}")
         return new_size
+
+
+def _outcome_error(error: CallFailed, context: str) -> errors.TonnageError:
+    """Return the error of a call that had no effect, if the plugin has refused it, or an unknown one."""
+    if error.refused:
+        return _operation_error(error, context, clean=True)
+    return errors.OutcomeUnknown(f"{context}: {error}")
 
 
 def _operation_error(error: CallFailed, context: str, clean: bool) -> errors.TonnageError:

@@ -17,6 +17,9 @@ from tonnage.drivers.filesystem import ownership, volume_files
 #: Name of the symbolic link in a folder that names its owner.
 OWNER_MARK = ".tonnage-pool"
 
+#: Name of the symbolic link in a folder that names the ledger with the volumes.
+LEDGER_MARK = ".tonnage-ledger"
+
 #: Names of volumes and pools. No name that matches leads out of a folder.
 SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,254}")
 

@@ -9,7 +9,10 @@ no release lists, counts or manages it, including releases that do not know it.
 
 import errno
 import os
+from collections.abc import Collection
 from pathlib import Path
+
+from tonnage.capacity import errors
 
 #: The name of the owner where the mark is not a symbolic link.
 UNKNOWN_OWNER = "of unknown name"
@@ -41,3 +44,25 @@ def claim(name: str, mark: str | Path, folder: int | None = None) -> str:
         except FileExistsError:  # another process was faster: read its name
             continue
         return name
+
+
+def file_ledgers(file: Path | None) -> Collection[str]:
+    """Return the id of the ledger that a driver's state file is marked with, if it is. Raises DriverError."""
+    try:
+        ledger_id = None if file is None else owner(_ledger_mark(file))
+    except OSError as error:
+        raise errors.DriverError(f"the ledger of {file} cannot be read: {error.strerror}") from error
+    return () if ledger_id is None else (ledger_id,)
+
+
+def mark_file(file: Path | None, ledger_id: str) -> None:
+    """Mark a driver's state file with the id of its ledger. Raises DriverError."""
+    try:
+        if file is not None:
+            claim(ledger_id, _ledger_mark(file))
+    except OSError as error:
+        raise errors.DriverError(f"{file} cannot be marked with its ledger: {error.strerror}") from error
+
+
+def _ledger_mark(file: Path) -> Path:
+    return file.with_name(f"{file.name}.ledger")

@@ -10,7 +10,7 @@ import contextlib
 import re
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn
 
 from oslo_log import log as logging
@@ -78,6 +78,19 @@ class LVMDriver(Driver):
         Interrupted changes are completed.
         """
         group_setup.prepare(self._location, self.backend, self.conf)
+
+    def ledgers(self) -> Collection[str]:
+        """Return the ids in the tags of the location."""
+        return self._location.ledgers(self._read_group(f"the ledger of backend {self.backend} cannot be read"))
+
+    def mark_ledger(self, ledger_id: str) -> None:
+        """Tag the location."""
+        try:
+            self._location.mark_ledger(ledger_id)
+        except CommandFailed as error:
+            raise errors.DriverError(
+                f"backend {self.backend} cannot be marked with its ledger: {message_with_remedy(error)}", clean=True
+            ) from error
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         """Return the figures of the thin pool or of the group."""

@@ -16,6 +16,7 @@ from tonnage.drivers.lvm.volume_group import Kind, LogicalVolume, VolumeGroup
 VALID_NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,126}")
 
 _OWNER_TAG_PREFIX = "tonnage.pool="
+_LEDGER_TAG_PREFIX = "tonnage.ledger="
 
 
 class VolumeLocation:
@@ -63,11 +64,7 @@ class VolumeLocation:
         """
         tag = _OWNER_TAG_PREFIX + _as_tag(backend)
         if not self._owner_tags(group):
-            self.run(
-                lvm_commands.tag_pool(self.group, self.pool, tag)
-                if self.pool
-                else lvm_commands.tag_group(self.group, tag)
-            )
+            self._add_tag(tag)
             group = self.read()  # another backend, which started at the same time, may have added its tag too
         others = sorted(self._owner_tags(group) - {tag})
         if not others:
@@ -78,8 +75,25 @@ class VolumeLocation:
             else f"vgchange --deltag '{others[0]}' {self.group}"
         )
 
+    def ledgers(self, group: VolumeGroup) -> set[str]:
+        """Return the ids of ledgers among the tags."""
+        return {tag.removeprefix(_LEDGER_TAG_PREFIX) for tag in self._tags(group) if tag.startswith(_LEDGER_TAG_PREFIX)}
+
+    def mark_ledger(self, ledger_id: str) -> None:
+        """Add the tag of a ledger unless there is one. Raises CommandFailed."""
+        if not self.ledgers(self.read()):
+            self._add_tag(_LEDGER_TAG_PREFIX + ledger_id)
+
+    def _add_tag(self, tag: str) -> None:
+        self.run(
+            lvm_commands.tag_pool(self.group, self.pool, tag) if self.pool else lvm_commands.tag_group(self.group, tag)
+        )
+
     def _owner_tags(self, group: VolumeGroup) -> set[str]:
-        return owner_tags(group.volumes[self.pool].tags if self.pool else group.tags)
+        return owner_tags(self._tags(group))
+
+    def _tags(self, group: VolumeGroup) -> frozenset[str]:
+        return group.volumes[self.pool].tags if self.pool else group.tags
 
 
 def owner_tags(tags: frozenset[str]) -> set[str]:

@@ -5,7 +5,7 @@ import contextlib
 import random
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -110,6 +110,14 @@ class MemoryDriver(Driver):
             raise errors.ConfigurationError(
                 f"{name}: not a state file of this driver ({error}); name another or remove it"
             ) from error
+
+    def ledgers(self) -> Collection[str]:
+        """Return the id in the mark of the state file."""
+        return ownership.file_ledgers(self._file)
+
+    def mark_ledger(self, ledger_id: str) -> None:
+        """Mark the state file, if there is one."""
+        ownership.mark_file(self._file, ledger_id)
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         """Return the figures of each pool."""

@@ -131,7 +131,10 @@ def read(session: orm.Session, lifetime: float) -> AgentPools:
 
 def _pool(stats: _ReportedStats, capacity: int | None, expires_at: datetime.datetime) -> Pool:
     labels, max_volume_size_gb = stats.topology_labels, stats.maximum_volume_size_gb
-    nodes = stats.node_list if stats.node_name is None else (stats.node_name,)
+    nodes: tuple[str, ...] | None = (stats.node_name,) if stats.node_name is not None else stats.node_list
+    if labels and stats.node_name is None:
+        # A node with these labels that is added reaches the pool too.
+        nodes = None
     selector = stats.node_topology or (_selector(labels) if labels else None)
     return Pool(
         name=stats.name,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
+from tonnage import installation
 from tonnage.capacity import errors
 from tonnage.k8s.cluster import objects
 from tonnage.k8s.cluster.objects import NodeList, PersistentVolumeClaim, Pod, StorageClass
@@ -30,7 +31,8 @@ class ClusterReader:
             from tonnage.k8s.cluster import api_connection
         except ImportError as error:
             raise errors.ConfigurationError(
-                f"option [kubernetes] extender needs the client of Kubernetes ({error}): install tonnage[kubernetes]"
+                f"option [kubernetes] extender needs the client of Kubernetes ({error}); install it with: "
+                f"{installation.install_command('kubernetes')}"
             ) from error
         self.api = api_connection.connect(kubeconfig)
         self._core, self._storage = client.CoreV1Api(self.api), client.StorageV1Api(self.api)

@@ -23,9 +23,6 @@ from tonnage.k8s.fit.refusal_reasons import UNRESOLVABLE, RefusalReasons
 
 LOG = logging.getLogger(__name__)
 
-#: The largest score. The smallest is 0.
-_MAX_SCORE = 10
-
 _LEDGER_UNAVAILABLE = "Tonnage cannot look up its figures now: the log of tonnage-api has more"
 
 
@@ -95,7 +92,7 @@ class Extender:
         return self._answer(pod, sent_nodes, decision, node_claim)
 
     def prioritize(self, raw: bytes) -> list[HostPriority]:
-        """Return the score of each node, the fraction of capacity left, 0 to 10; 0 for all nodes after an error.
+        """Return the score of each node by the scoring shape, 0 to 10; 0 for all nodes after an error.
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for a malformed request.
         """
@@ -107,8 +104,21 @@ class Extender:
         except (errors.NotFound, errors.Unavailable) as error:
             LOG.warning("Pod %s: %s", arguments.pod.full_name, error.message)
             return [HostPriority(name, 0) for name in sent_nodes.names]
-        scores = (decision.remaining_fraction() * _MAX_SCORE).astype(int).tolist()
+        scores = self._queries.shape.priorities(decision)
         return [HostPriority(name, score) for name, score in zip(sent_nodes.names, scores, strict=True)]
+
+    def problems(self) -> list[str]:
+        """Return what keeps the extender from judging pods now, in words; nothing if it can."""
+        found = []
+        try:
+            self._queries.check()
+        except errors.Unavailable:
+            found.append("the database of the ledger does not answer")
+        try:
+            self._cluster.node_labels(())
+        except errors.Unavailable:
+            found.append("the API server of Kubernetes does not answer")
+        return found
 
     def _decide(self, pod: Pod, volumes: Sequence[Volume], nodes: Nodes) -> tuple[Decision, NodeClaim | None]:
         if self._lease is None:

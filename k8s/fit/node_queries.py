@@ -14,6 +14,7 @@ from tonnage.k8s.capacity.pool_cache import PoolCache
 from tonnage.k8s.cluster.nodes import Nodes
 from tonnage.k8s.fit import capacity_claims, node_decision
 from tonnage.k8s.fit.node_decision import Decision, Placement, Volume
+from tonnage.k8s.fit.scoring_shape import SPREAD, ScoringShape
 from tonnage.ledger.db.database import Database
 
 #: Largest number of volumes in a query.
@@ -30,12 +31,21 @@ class NodeClaim:
 
 
 class NodeQueries:
-    """Answers queries from the ledger. Thread-safe, and several processes may decide at once."""
+    """Answers queries from the ledger. Thread-safe, and several processes may decide at once.
 
-    def __init__(self, database: Database) -> None:
+    ``shape`` scores the nodes of a claim.
+    """
+
+    def __init__(self, database: Database, shape: ScoringShape = SPREAD) -> None:
         self._database = database
+        self.shape = shape
         self._cache = PoolCache()
         self._accessibility = AccessibilityCache()
+
+    def check(self) -> None:
+        """Raise :class:`~tonnage.capacity.errors.Unavailable` if the ledger does not answer at once."""
+        with self._database.reading(patient=False) as session:
+            capacity_claims.now(session)
 
     def decide(self, volumes: Sequence[Volume], nodes: Nodes, holder: str | None = None) -> Decision:
         """Return which nodes take these volumes now. The holder's own claims for the volumes do not count."""
@@ -45,7 +55,7 @@ class NodeQueries:
     def claim(
         self, volumes: Sequence[Volume], nodes: Nodes, holder: str, lease: float, pod: str | None = None
     ) -> tuple[Decision, NodeClaim | None]:
-        """Claim capacity for ``lease`` seconds on the node with the largest remaining fraction; None if no node fits.
+        """Claim capacity for ``lease`` seconds on the node with the highest score; None if no node fits.
 
         The claims replace the holder's former ones, so a repeated call renews them. ``pod`` is ``namespace/name`` of
         the pod that the claims are for. Its claims are released when they are no longer needed
@@ -75,7 +85,8 @@ class NodeQueries:
         decision, now = self._decide_in(session, locked, volumes, nodes, holder)
         if not decision.packing.fits.any():
             return decision, None
-        node = int(np.argmax(np.where(decision.packing.fits, decision.remaining_fraction(), -1.0)))
+        scores = self.shape.scores(decision)
+        node = int(np.argmax(np.where(decision.packing.fits, scores, -1.0)))
         node_claim = NodeClaim(
             nodes.names[node], tuple(decision.placements(node)), now + datetime.timedelta(seconds=lease)
         )

@@ -28,8 +28,8 @@ from tonnage.ledger.db import database, paging
 ERROR = "error"
 ERROR_DELETING = "error_deleting"
 
-#: Statuses that an administrator may set.
-SETTABLE_STATUSES = (AVAILABLE, ERROR)
+#: Statuses that an administrator may set: those of Cinder, except for those of a group that ends with its last volume.
+SETTABLE_STATUSES = (AVAILABLE, "creating", ERROR, ERROR_DELETING, "in-use", "updating")
 
 #: States in which a volume may join or leave a group.
 JOINING = ("available", "in-use")
@@ -171,12 +171,12 @@ def update(session: orm.Session, group_id: str, project_id: str | None, changes:
 
 
 def reset_status(session: orm.Session, group_id: str, status: str) -> None:
-    """Set the status of a group to available or error; nothing else about it changes.
+    """Set the status of a group to one of :data:`SETTABLE_STATUSES`; nothing else about it changes.
 
     Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.InvalidInput`.
     """
     if status not in SETTABLE_STATUSES:
-        raise errors.InvalidInput(f"status is {status!r}: expected {' or '.join(SETTABLE_STATUSES)}")
+        raise errors.InvalidInput(f"status is {status!r}: expected {', '.join(SETTABLE_STATUSES)}")
     _get(session, group_id, None, lock=True).status = status
 
 

@@ -15,8 +15,6 @@ from tonnage.ledger.db import dialects, paging
 #: Days for which messages are kept; the default of the Block Storage service.
 KEPT_DAYS = 30
 
-#: Number of messages that one purge deletes, so that its transaction stays short.
-_MAX_PURGED = 10_000
 
 SORT_KEYS: paging.SortKeys = {
     "id": lambda message: message.id,
@@ -67,11 +65,11 @@ def delete(session: orm.Session, message_id: str, project_id: str | None) -> Non
     session.delete(get(session, message_id, project_id))
 
 
-def purge(session: orm.Session, days: int = KEPT_DAYS) -> int:
-    """Delete messages older than ``days`` days and return their number; one call deletes a limited number."""
+def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
+    """Delete the messages of more than :data:`KEPT_DAYS` days, at most ``limit`` of them; return their number."""
     row = models.Message
-    before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=days)
-    old = session.scalars(sa.select(row.id).where(row.created_at < before).limit(_MAX_PURGED)).all()
+    before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=KEPT_DAYS)
+    old = session.scalars(sa.select(row.id).where(row.created_at < before).limit(limit)).all()
     for chunk in dialects.in_chunks(old):
         session.execute(sa.delete(row).where(row.id.in_(chunk)).execution_options(synchronize_session=False))
     return len(old)

@@ -57,7 +57,7 @@ def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Delet
             results.append(error)
         except request_keys.STORED_ERRORS as error:
             results.append(error)
-            refused = request_keys.Key.refused(request_id, volume_id, bookings.DELETE, error)
+            refused = request_keys.Key.of_error(request_id, volume_id, bookings.DELETE, error)
             known.setdefault(request_id, refused)
     request_keys.insert(session, [key for request_id, key in known.items() if request_id not in answered_before])
     return results

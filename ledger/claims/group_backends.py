@@ -96,12 +96,13 @@ def exists_condition() -> sa.ColumnElement[bool]:
     return sa.or_(group.status != DELETING, sa.exists().where(models.Volume.group_id == group.id))
 
 
-def purge(session: orm.Session) -> None:
-    """Remove the rows of deleted groups whose last volume is gone."""
+def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
+    """Remove the rows of deleted groups whose last volume is gone, at most ``limit`` of them; return their number."""
     group, kinds = models.Group, models.GroupVolumeType
     deleted = session.scalars(
-        sa.select(group.id).where(sa.not_(exists_condition())).order_by(group.id).with_for_update()
+        sa.select(group.id).where(sa.not_(exists_condition())).order_by(group.id).limit(limit).with_for_update()
     ).all()
     for chunk in dialects.in_chunks(deleted):
         session.execute(sa.delete(kinds).where(kinds.group_id.in_(chunk)))
         session.execute(sa.delete(group).where(group.id.in_(chunk)).execution_options(synchronize_session=False))
+    return len(deleted)

@@ -15,11 +15,22 @@ from sqlalchemy import orm
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import MAX_SIZE_GB
 from tonnage.ledger import models
+from tonnage.ledger.catalog import volume_usage
 from tonnage.ledger.claims import bookings, pool_counters, settlement
 from tonnage.ledger.claims.settlement import EndedOperation, Result, Settlement
 
 #: States of a volume that is being migrated or retyped.
 MOVING = ("maintenance", "retyping")
+
+#: The state of a volume during an operation, and while the outcome of that operation is unknown.
+_UNKNOWN = {
+    bookings.CREATE: ("creating", "error"),
+    bookings.EXTEND: ("extending", "error_extending"),
+    bookings.DELETE: ("deleting", "error_deleting"),
+}
+
+#: A tick behind all others of an epoch.
+_END_OF_EPOCH = 2**62
 
 #: Longest stored text of the failures of pools, in characters: MariaDB's TEXT takes 65,535 bytes.
 _MAX_REASON = 8000
@@ -30,7 +41,7 @@ def apply(session: orm.Session, endings: Sequence[EndedOperation], max_attempts:
 
     An outcome of a past epoch changes nothing either: the agent's next process may have been told to run the operation
     again. After a failed create, the volume is placed again (its id is in ``unplaced``) until ``max_attempts`` pools
-    have failed.
+    have failed. An outcome that is still unknown ends no claim: only the volume shows it, and may be deleted.
     """
     by_id = {ending.claim_id: ending for ending in endings}
     work = settlement.begin(session, by_id, max_attempts)
@@ -39,6 +50,8 @@ def apply(session: orm.Session, endings: Sequence[EndedOperation], max_attempts:
     for claim in work.claims.values():
         if by_id[claim.id].epoch != work.locked.epochs[claim.backend_id]:
             work.past.append(claim.id)
+        elif claim.state == pool_counters.PENDING and by_id[claim.id].unknown:
+            _show_unknown(work, claim, by_id[claim.id])
         elif claim.state == pool_counters.PENDING:
             work.ended.append(claim.id)
             _apply(work, claim, by_id[claim.id])
@@ -59,6 +72,45 @@ def abandon(session: orm.Session, claim_ids: Collection[str], max_attempts: int)
     return work.finish()
 
 
+def interrupt(session: orm.Session, volume_ids: Collection[str], reason: str) -> None:
+    """End all that is under way for volumes, as if each operation had stopped half-way, and order nothing.
+
+    A volume stays in its pool, where it counts with its largest size, and its status and ``reason`` tell that its
+    content is uncertain. Copies in other pools are released: if the storage has them, the next listings show orphans.
+    Only a report of a later epoch contains these ends.
+    """
+    claim = models.Claim
+    rows = session.execute(sa.select(claim.id, claim.pool_id, claim.verb).where(claim.volume_id.in_(volume_ids))).all()
+    if any(row.verb == bookings.MANAGE for row in rows):
+        volume_usage.mark_owners_for_recount(session, volume_ids)
+    work = settlement.lock(session, {row.pool_id for row in rows}, volume_ids, [row.id for row in rows], 0)
+    for open_claim in work.claims.values():
+        volume = work.volumes.get(open_claim.volume_id)
+        ending = EndedOperation(
+            claim_id=open_claim.id,
+            ok=False,
+            epoch=work.locked.epochs[open_claim.backend_id],
+            tick=_END_OF_EPOCH,
+            size_gb=open_claim.target_size_gb if open_claim.verb == bookings.EXTEND else 0,
+            message=reason,
+        )
+        if open_claim.state == pool_counters.PENDING:
+            if open_claim.verb == bookings.PURGE:
+                session.delete(open_claim)
+            elif open_claim.verb == bookings.CREATE:
+                work.confirm(open_claim, ending)
+                if volume is not None and volume.status in _UNKNOWN[bookings.CREATE]:
+                    _fail(session, volume, "error", "create", reason)
+            else:
+                _apply(work, open_claim, ending)
+        in_place = volume is not None and volume.pool_id == open_claim.pool_id
+        if open_claim.state in (pool_counters.CONFIRMED, pool_counters.ABANDONED) and not in_place:
+            work.release(open_claim, ending)
+    for volume_id in work.volumes:
+        fail_volume(session, volume_id, reason)
+    work.finish()
+
+
 def fail_volume(session: orm.Session, volume_id: str, reason: str) -> None:
     """Put a volume that cannot be made in error; its owner is told the failures of the pools, then ``reason``."""
     volume = session.get(models.Volume, volume_id, with_for_update=True)
@@ -73,7 +125,7 @@ def forget_volume(session: orm.Session, volume: models.Volume) -> None:
     """Remove the row of a volume that is on no pool. The keys of its requests are kept for some days."""
     session.execute(
         sa.update(models.RequestKey)
-        .where(models.RequestKey.volume_id == volume.id)
+        .where(models.RequestKey.volume_id == volume.id, ~models.RequestKey.refused)
         .values(counted_from=models.utcnow())
         .execution_options(synchronize_session=False)
     )
@@ -93,6 +145,14 @@ def _fail(session: orm.Session, volume: models.Volume, status: str, event: str, 
             text=reason,
         )
     )
+
+
+def _show_unknown(work: Settlement, claim: models.Claim, ending: EndedOperation) -> None:
+    """Put a volume in error, in its pool, while the outcome of its operation is unknown."""
+    volume = work.volumes.get(claim.volume_id)
+    states = _UNKNOWN.get(claim.verb)
+    if volume is not None and states is not None and volume.status == states[0]:
+        _fail(work.session, volume, states[1], claim.verb, ending.message)
 
 
 def _apply(work: Settlement, claim: models.Claim, ending: EndedOperation) -> None:
@@ -117,21 +177,27 @@ def _abandon(work: Settlement, claim: models.Claim) -> None:
 
 
 def _created(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: EndedOperation) -> None:
+    # A volume that is being deleted meanwhile stays so.
+    waits = volume if volume is not None and volume.status in _UNKNOWN[bookings.CREATE] else None
     if ending.ok:
         work.confirm(claim, ending)
-        if volume is not None and volume.status == "creating":
-            volume.status = "available"
+        if waits is not None:
+            if waits.status == "error":
+                waits.status_reason = None
+            waits.status = "available"
         return
     if ending.size_gb > 0:
         # It has failed, but a copy exists. The claim stays counted and the volume stays in its pool, so that a delete
         # finds the copy. A create in another pool would make a second copy.
         work.confirm(claim, ending)
-        if volume is not None and volume.status == "creating":
-            _fail(work.session, volume, "error", "create", f"{ending.message} (what was made of it is still there)")
+        if waits is not None:
+            _fail(work.session, waits, "error", "create", f"{ending.message} (what was made of it is still there)")
         return
     work.release(claim, ending)
-    if volume is not None and volume.status == "creating":
-        _place_again(work, claim, volume, ending.message)
+    if waits is not None:
+        if waits.status == "error":
+            waits.status, waits.status_reason = "creating", None
+        _place_again(work, claim, waits, ending.message)
 
 
 def _extended(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: EndedOperation) -> None:
@@ -151,12 +217,13 @@ def _extended(work: Settlement, claim: models.Claim, volume: models.Volume | Non
         work.release(claim, ending)
     if volume is None:
         return
+    volume.size_gb = max(volume.size_gb, claim.target_size_gb if ending.ok else min(reached, claim.target_size_gb))
+    if volume.status not in _UNKNOWN[bookings.EXTEND]:
+        return  # it is being deleted
     if ending.ok:
-        volume.size_gb = claim.target_size_gb
         volume.status = "available"
         volume.status_reason = None
     else:
-        volume.size_gb = max(volume.size_gb, min(reached, claim.target_size_gb))
         _fail(work.session, volume, "available" if ending.clean else "error_extending", "extend", ending.message)
 
 

@@ -26,8 +26,11 @@ UNMANAGE = "unmanage"
 #: Errors that depend on the current state: the same request might succeed later. They are stored as its answer.
 STORED_ERRORS = (errors.Conflict, errors.OverQuota)
 
-#: Number of keys that one purge deletes, so that its transaction stays short.
-MAX_PURGED = 1000
+#: Time for which a key is kept once its volume is gone: far longer than any message lives on the bus.
+KEPT = datetime.timedelta(days=7)
+
+#: Time for which the key of a refused request is kept. A client could fill the database with longer ones.
+REFUSAL_KEPT = datetime.timedelta(hours=1)
 
 #: Keys in the stored answer of a request: its verb, and the error that refused it.
 _VERB = "verb"
@@ -50,12 +53,13 @@ class Key:
     volume_id: str
     verb: str
     answer: Mapping[str, Any] = field(default_factory=dict)
+    refused: bool = False
 
     @classmethod
-    def refused(cls, request_id: str, volume_id: str, verb: str, error: errors.TonnageError) -> "Key":
-        """Return the key of a request that was refused with one of the errors in :data:`FINAL`."""
+    def of_error(cls, request_id: str, volume_id: str, verb: str, error: errors.TonnageError) -> "Key":
+        """Return the key of a request that was refused with one of the errors in :data:`STORED_ERRORS`."""
         [name] = [known.__name__ for known in STORED_ERRORS if isinstance(error, known)]
-        return cls(request_id, volume_id, verb, {_ERROR: name, _MESSAGE: error.message})
+        return cls(request_id, volume_id, verb, {_ERROR: name, _MESSAGE: error.message}, refused=True)
 
     def require(self, volume_id: str, verb: str) -> None:
         """Check that the key belongs to this request, and raise the error that refused the request, if any.
@@ -89,26 +93,26 @@ def insert(session: orm.Session, keys: Sequence[Key]) -> None:
     """
     if not keys:
         return
-    session.connection().execute(
-        _INSERT,
-        [
-            {"request_id": key.request_id, "volume_id": key.volume_id, "answer": {**key.answer, _VERB: key.verb}}
-            for key in sorted(keys, key=lambda key: key.request_id)
-        ],
-    )
+    connection = session.connection()
+    ordered = sorted(keys, key=lambda key: key.request_id)
+    if accepted := [_row(key) for key in ordered if not key.refused]:
+        connection.execute(_INSERT, accepted)
+    if refused := [_row(key) for key in ordered if key.refused]:
+        past = connection.execute(sa.select(models.utcnow())).scalar_one() - KEPT + REFUSAL_KEPT
+        connection.execute(_INSERT, [{**row, "refused": True, "counted_from": past} for row in refused])
 
 
-def purge(session: orm.Session, days: int, limit: int = MAX_PURGED) -> int:
-    """Delete the keys of requests whose volume has not existed for that many days, at most ``limit`` of them.
+def _row(key: Key) -> dict[str, Any]:
+    return {"request_id": key.request_id, "volume_id": key.volume_id, "answer": {**key.answer, _VERB: key.verb}}
 
-    Return their number. Each refusal leaves a key, so there may be millions.
-    """
+
+def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
+    """Delete the keys of requests that have had their time, at most ``limit`` of them; return their number."""
     key, volume = models.RequestKey, models.Volume
-    before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=days)
+    before = session.execute(sa.select(models.utcnow())).scalar_one() - KEPT
+    has_volume = sa.exists().where(volume.id == key.volume_id)
     old = session.scalars(
-        sa.select(key.request_id)
-        .where(key.counted_from < before, ~sa.exists().where(volume.id == key.volume_id))
-        .limit(limit)
+        sa.select(key.request_id).where(key.counted_from < before, sa.or_(key.refused, ~has_volume)).limit(limit)
     ).all()
     for chunk in dialects.in_chunks(old):
         session.execute(sa.delete(key).where(key.request_id.in_(chunk)).execution_options(synchronize_session=False))

@@ -24,7 +24,10 @@ from tonnage.ledger.inventory import listings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedOperation:
-    """The end of an operation. ``size_gb`` is the volume's size now; ``clean``: the failed operation left no copy."""
+    """The end of an operation. ``size_gb`` is the volume's size now; ``clean``: the failed operation left no copy.
+
+    ``unknown``: its outcome is not known yet, so the operation has not ended.
+    """
 
     claim_id: str
     ok: bool
@@ -33,6 +36,7 @@ class EndedOperation:
     size_gb: float = 0.0
     clean: bool = False
     message: str = ""
+    unknown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +80,21 @@ def begin(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -
         pools |= set(session.scalars(sa.select(models.Claim.pool_id).where(models.Claim.volume_id.in_(removing))))
     if managed := {row.volume_id for row in pending if row.verb == bookings.MANAGE}:
         volume_usage.mark_owners_for_recount(session, managed)
-    locked = pool_counters.lock(session, pools)
+    return lock(session, pools, {row.volume_id for row in pending}, ids, max_attempts)
+
+
+def lock(
+    session: orm.Session,
+    pool_ids: Collection[int],
+    volume_ids: Collection[str],
+    claim_ids: Collection[str],
+    max_attempts: int,
+) -> "Settlement":
+    """Lock pools, volumes and claims, in the one order of locks, and return the settlement of these claims."""
+    locked = pool_counters.lock(session, pool_ids)
     # The rows are read under the pools' locks: another scheduler may have received the same outcome.
-    volumes = session.scalars(_LOCK_VOLUMES, {"ids": {row.volume_id for row in pending}}).all()
-    claims = session.scalars(_LOCK_CLAIMS, {"ids": ids}).all()
+    volumes = session.scalars(_LOCK_VOLUMES, {"ids": volume_ids}).all()
+    claims = session.scalars(_LOCK_CLAIMS, {"ids": claim_ids}).all()
     shared = locked.shared()
     stamps = (
         {row[0]: int(row[1]) for row in session.execute(sa.select(models.Storage.name, models.Storage.stamp))}

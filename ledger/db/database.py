@@ -21,8 +21,10 @@ from oslo_db import exception
 from oslo_db.sqlalchemy import exc_filters
 from sqlalchemy import event, orm
 
+from tonnage import installation
 from tonnage.capacity import errors
-from tonnage.ledger.db import db_errors, dialects
+from tonnage.ledger.db import connection_probes, db_errors, dialects, galera
+from tonnage.metrics import instruments
 
 LOG = logging.getLogger(__name__)
 
@@ -33,12 +35,11 @@ OPTIONS = [
         "connection",
         secret=True,
         help="SQLAlchemy URL of the ledger's database: sqlite:////var/lib/tonnage/tonnage.sqlite for one machine, "
-        "postgresql+psycopg://... or mysql+pymysql://... for several schedulers. A PostgreSQL server whose host has "
-        "lost its power is given up within 20 seconds, unless the URL has keepalives and tcp_user_timeout of its own. "
-        "Of several hosts in the URL, the one that takes writes is used, unless it has target_session_attrs of its "
-        "own. PyMySQL waits for a server that has lost its power as long as the operating system does "
-        "(net.ipv4.tcp_keepalive_time), or for read_timeout in the URL, which must then be longer than any statement "
-        "takes, those of 'tonnage-manage db sync' included.",
+        "postgresql+psycopg://... or mysql+pymysql://... for several schedulers. A server whose host has lost its "
+        "power is given up within 20 seconds, unless a URL of PostgreSQL has keepalives and tcp_user_timeout. A server "
+        "or proxy that has frozen is given up as soon as a new connection gets no answer either; transactions that "
+        "last for more than 5 seconds try that. Of several hosts in the URL, the one that takes writes is used, unless "
+        "it has target_session_attrs of its own.",
     ),
     cfg.IntOpt("max_pool_size", default=5, min=1, help="Connections that each process keeps open."),
     cfg.IntOpt(
@@ -88,6 +89,15 @@ OPTIONS = [
     ),
 ]
 
+_CONNECTION = "option [database] connection"
+
+#: The extra of Tonnage with the library for each kind of server, and the library's name in URLs.
+_LIBRARIES = {
+    "postgresql": ("postgresql", "psycopg"),
+    "mysql": ("mysql", "pymysql"),
+    "mariadb": ("mysql", "pymysql"),
+}
+
 _MAY_BE_COMMITTED = "tonnage_may_be_committed"
 
 #: Pause, in seconds, before a transaction that collided with another runs again.
@@ -120,6 +130,7 @@ class Database:
         self.engine = engine
         self._sessions = orm.sessionmaker(engine, expire_on_commit=False)
         self.connectivity = db_errors.Connectivity()
+        self._writer = galera.Writer()
         self._max_retries = max_retries
         # The total time that retries take when each connection attempt is refused at once.
         self._max_outage = dialects.CONNECT_TIMEOUT + sum(
@@ -139,6 +150,10 @@ class Database:
             reraise=True,
         )
         event.listen(engine, "do_connect", self.connectivity.connect)
+        self._probes = None
+        if engine.dialect.name != "sqlite":
+            probe = create_engine(engine.url, poolclass=sa.NullPool)
+            self._probes = connection_probes.ConnectionProbes(engine, probe.connect)
 
     def run(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run ``work(session, ...)`` in a transaction of its own and return its result.
@@ -155,14 +170,19 @@ class Database:
 
         def attempt_once() -> T:
             nonlocal commit_lost
-            work_done = False
+            work_done, term = False, None
             try:
                 with self._sessions.begin() as session:
                     session.info[_MAY_BE_COMMITTED] = commit_lost
+                    term = self._enter(session)
                     result = work(session, *args, **kwargs)
+                    if term is not None:
+                        self._writer.confirm(session, term)
                     work_done = True
             except Exception as error:
-                commit_lost = commit_lost or (work_done and not db_errors.is_collision(error))
+                # A node of Galera that leaves its cluster reports a deadlock although the others may have the commit.
+                refused = db_errors.is_collision(error) and term is None
+                commit_lost = commit_lost or (work_done and not refused)
                 raise
             if self.connectivity.failing:
                 self.connectivity.record_answer()
@@ -234,6 +254,20 @@ class Database:
                 raise
             raise unavailable from error
 
+    def _enter(self, session: orm.Session) -> galera.Term | None:
+        """Begin a transaction at the node of Galera that writes the ledger. Other servers have no such term."""
+        if self.engine.dialect.name not in dialects.GALERA:
+            return None
+        found = self._writer.enter(session)
+        if not isinstance(found, galera.OtherWriter):
+            return found
+        if not found.unused:
+            raise found
+        with self._sessions.begin() as its_own:
+            self._writer.take_over(its_own, found)
+        LOG.warning("The ledger is written through Galera node %s now; it was %s", found.here, found.writer or "none")
+        raise db_errors.Collision("the writer has changed")
+
     def _drop_read_only(self, error: BaseException) -> None:
         """Close the connections to a server that takes no writes any more: another one may take them now."""
         if db_errors.is_read_only(error):
@@ -242,9 +276,11 @@ class Database:
     def _note_retry(self, state: tenacity.RetryCallState) -> None:
         error = _error_of(state)
         if error is not None and db_errors.is_away(error):
+            instruments.DATABASE_RETRIES.labels("away").inc()
             self._drop_read_only(error)
             self.connectivity.record_failure(error)
         else:
+            instruments.DATABASE_RETRIES.labels("collision").inc()
             LOG.debug("Retrying a transaction: %s", "" if error is None else db_errors.first_line(error))
 
     def _open_session(self, snapshot: bool) -> orm.Session:
@@ -255,6 +291,7 @@ class Database:
         session = orm.Session(engine, expire_on_commit=False)
         try:
             dialects.require_writable(session.connection())
+            self._enter(session)
         except Exception:
             session.close()
             raise
@@ -292,6 +329,8 @@ class Database:
 
     def close(self) -> None:
         """Close all connections."""
+        if self._probes:
+            self._probes.close()
         self.engine.dispose()
 
 
@@ -326,25 +365,26 @@ def may_be_committed(session: orm.Session) -> bool:
     return bool(session.info.get(_MAY_BE_COMMITTED))
 
 
-def connect(conf: Any, *, create: bool = False) -> Database:
-    """Return the database that ``[database] connection`` names.
+def connect(conf: Any, *, create: bool = False, url: str | None = None) -> Database:
+    """Return the database that ``[database] connection`` names, or the argument ``--to`` of a command with ``url``.
 
     With ``create``, a missing SQLite file is made, and its folder. Raises
     :class:`NoDatabase` for a missing file without ``create``, and :class:`~tonnage.capacity.errors.ConfigurationError`
     if no URL is set or the URL cannot be used.
     """
     options = conf.database
-    if not options.connection:
+    if not (url or options.connection):
         raise errors.ConfigurationError(
             "option [database] connection is not set: it takes the URL of the ledger's database"
         )
     engine = create_engine(
-        options.connection,
+        url or options.connection,
         pool_size=options.max_pool_size,
         max_overflow=options.max_overflow,
         pool_timeout=options.pool_timeout,
         pool_recycle=options.connection_recycle_time,
         timeouts=dialects.Timeouts(options.lock_timeout, options.idle_transaction_timeout, options.sqlite_busy_timeout),
+        name=_CONNECTION if url is None else "--to",
     )
     if file := _sqlite_file(engine.url):
         if create:
@@ -354,8 +394,10 @@ def connect(conf: Any, *, create: bool = False) -> Database:
     return Database(engine, options.db_max_retries, options.db_retry_interval, options.db_max_retry_interval)
 
 
-def create_engine(url: str, timeouts: dialects.Timeouts = dialects.DEFAULT_TIMEOUTS, **pool: Any) -> sa.Engine:
-    """Return an engine with the isolation that the ledger needs.
+def create_engine(
+    url: str | sa.URL, timeouts: dialects.Timeouts = dialects.DEFAULT_TIMEOUTS, name: str = _CONNECTION, **pool: Any
+) -> sa.Engine:
+    """Return an engine with the isolation that the ledger needs. ``name`` is the name of the URL in errors.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a URL that cannot be used.
     """
@@ -367,11 +409,11 @@ def create_engine(url: str, timeouts: dialects.Timeouts = dialects.DEFAULT_TIMEO
         if dialect == "sqlite":
             if pool and parsed.database in (None, "", ":memory:"):  # its only connection takes no pool options
                 raise errors.ConfigurationError(
-                    "option [database] connection names a database in memory, which no other process sees and which "
+                    f"{name} names a database in memory, which no other process sees and which "
                     "ends with this one: it takes a file, sqlite:////folder/file"
                 )
             engine = sa.create_engine(parsed, **_JSON, **pool)
-            prepare: Callable[..., None] = dialects.prepare_sqlite
+            prepare: Callable[..., object] = dialects.prepare_sqlite
             event.listen(engine, "begin", dialects.begin_sqlite)
         elif dialect in ("postgresql", "mysql", "mariadb"):
             is_pymysql = parsed.get_driver_name() == "pymysql"
@@ -384,27 +426,44 @@ def create_engine(url: str, timeouts: dialects.Timeouts = dialects.DEFAULT_TIMEO
                 event.listen(engine, "do_executemany", dialects.execute_batched)
         else:
             raise errors.ConfigurationError(
-                f"option [database] connection names {dialect!r}: the ledger runs on sqlite, postgresql and mysql"
+                f"{name} names {dialect!r}: the ledger runs on sqlite, postgresql and mysql"
             )
     except ImportError as error:
-        raise errors.ConfigurationError(
-            f"option [database] connection names {parsed.drivername}, whose driver is not installed ({error}): "
-            "install tonnage[postgresql] or tonnage[mysql]"
-        ) from error
+        raise errors.ConfigurationError(f"{name} {_missing_library(parsed, error)}") from error
     except (sa.exc.ArgumentError, sa.exc.NoSuchModuleError) as error:
-        raise errors.ConfigurationError(
-            f"option [database] connection cannot be used: {db_errors.first_line(error)}"
-        ) from error
+        raise errors.ConfigurationError(f"{name} cannot be used: {db_errors.first_line(error)}") from error
     except ValueError:
         # The text of this error may contain a part of the password.
         raise errors.ConfigurationError(
-            "option [database] connection is no URL that can be used: it takes DIALECT://USER:PASSWORD@HOST:PORT/NAME, "
+            f"{name} is no URL that can be used: it takes DIALECT://USER:PASSWORD@HOST:PORT/NAME, "
             "with what is special in user and password (such as '/' and '@') written as %2F, %40, and numbers where "
             "numbers are due"
         ) from None
-    event.listen(engine, "connect", lambda connection, record: prepare(connection, timeouts))
+    _prepare_connections(engine, prepare, timeouts)
     exc_filters.register_engine(engine)
     return engine
+
+
+def _missing_library(url: sa.URL, error: ImportError) -> str:
+    """Return the part of a message that describes a URL whose library cannot be imported."""
+    needs = f"is a URL with {url.drivername}://, for which a library is missing ({error})"
+    extra, library = _LIBRARIES[url.get_backend_name()]
+    other = "" if url.get_driver_name() == library else f"write {extra}+{library}:// and "
+    return f"{needs}; {other}install it with: {installation.install_command(extra)}"
+
+
+def _prepare_connections(engine: sa.Engine, prepare: Callable[..., object], timeouts: dialects.Timeouts) -> None:
+    """Let the engine run ``prepare`` on each new connection."""
+    driver, query = engine.url.get_driver_name(), engine.url.query
+
+    def prepare_connection(connection: Any, record: Any) -> None:
+        record.info[connection_probes.SERVER] = prepare(connection, timeouts)
+        if engine.dialect.name in dialects.GALERA:
+            galera.note_node(connection, record)
+        if driver == "pymysql" and "read_timeout" not in query:
+            dialects.wait_for_answers(connection)
+
+    event.listen(engine, "connect", prepare_connection)
 
 
 def storable_text(text: str) -> str:

@@ -12,12 +12,13 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 
 from tonnage.capacity import errors
+from tonnage.ledger.db import hosts
 
 LOG = logging.getLogger(__name__)
 
 #: Deadlocks, serialization failures, and timeouts of locks and statements: SQLSTATEs of PostgreSQL, error numbers of
 #: MariaDB.
-_COLLISIONS = frozenset({"40001", "40P01", "55P03", "57014", 1213, 1205, 1020})
+_COLLISIONS = frozenset({"40001", "40P01", "55P03", "57014", 1213, 1205, 1020, 1317})
 
 #: Part of SQLite's messages "database is locked" and "database table is locked", after its lock timeout.
 _SQLITE_LOCKED = "is locked"
@@ -30,7 +31,7 @@ _FULL_WORDS = ("too many clients", "too many connections", "remaining connection
 _READ_ONLY = frozenset({"25006", 1290, 1836, 1047})
 
 #: The server has ended a session or transaction that was idle for too long, or does not know the end of a commit.
-_SESSION_ENDED = frozenset({"25P03", "57P05", "40003", 4031})
+_SESSION_ENDED = frozenset({"25P03", "57P05", "40003", 4031, 1180})
 
 #: The server is away, stopping or starting, or useless.
 _AWAY = _READ_ONLY | _SESSION_ENDED | {"57P01", "57P02", "57P03", 1053, 1927, 2002, 2003, 2006, 2013, 2055}
@@ -43,10 +44,6 @@ class Collision(Exception):
     """A transaction collided with another. Raised in a transaction, it makes it run again from the start."""
 
 
-class DatabaseUnreachable(errors.Unavailable):
-    """The database cannot be reached. :class:`Connectivity` has logged that, once."""
-
-
 class Connectivity:
     """Whether the last attempt reached the database. Threads may share it.
 
@@ -57,6 +54,7 @@ class Connectivity:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._turn = threading.Lock()
+        self._hosts = hosts.HostOrder()
         #: Whether the last attempt failed.
         self.failing = False
         self._last_error = ""
@@ -67,7 +65,7 @@ class Connectivity:
     def connect(self, dialect: sa.Dialect, record: object, args: Sequence[Any], parameters: Mapping[str, Any]) -> Any:
         """Open a connection as SQLAlchemy's "do_connect" event requires; while the database is lost, one at a time."""
         with self._one_at_a_time():
-            return dialect.connect(*args, **parameters)
+            return self._hosts.connect(dialect, args, parameters)
 
     @contextlib.contextmanager
     def _one_at_a_time(self) -> Iterator[None]:
@@ -79,7 +77,7 @@ class Connectivity:
             yield
             return
         if not self._turn.acquire(blocking=False):
-            raise DatabaseUnreachable(f"the database does not answer: {self._last_error}")
+            raise errors.DatabaseUnreachable(f"the database does not answer: {self._last_error}")
         try:
             yield
         finally:
@@ -113,7 +111,7 @@ class Connectivity:
 
 def log_level(error: errors.TonnageError) -> int:
     """Return the log level for postponed work: DEBUG if the outage of the database has been logged, else WARNING."""
-    return logging.DEBUG if isinstance(error, DatabaseUnreachable) else logging.WARNING
+    return logging.DEBUG if isinstance(error, errors.DatabaseUnreachable) else logging.WARNING
 
 
 def is_transient(error: BaseException) -> bool:
@@ -169,7 +167,7 @@ def unavailable(error: BaseException) -> errors.Unavailable | None:
             "the database server takes no more connections; its max_connections has to be higher than [database] "
             f"max_pool_size and max_overflow of all processes together: {first}"
         )
-    kind = errors.Unavailable if is_collision(error) else DatabaseUnreachable
+    kind = errors.Unavailable if is_collision(error) else errors.DatabaseUnreachable
     return kind(f"the database does not answer: {first}")
 
 
@@ -185,12 +183,12 @@ def _codes(error: BaseException) -> Iterator[str | int]:
         if isinstance(cause, sqlite3.OperationalError) and _SQLITE_LOCKED in str(cause):
             yield 1205
         sqlstate = getattr(cause, "sqlstate", None)
-        if isinstance(sqlstate, str):
+        if type(cause).__module__.startswith("pymysql") and cause.args and isinstance(cause.args[0], int):
+            yield cause.args[0]
+        elif isinstance(sqlstate, str):
             yield sqlstate
         elif type(cause).__module__.startswith("psycopg") and _is_operational(cause):
             yield "53300" if any(words in str(cause) for words in _FULL_WORDS) else _NO_CONNECTION
-        elif type(cause).__module__.startswith("pymysql") and cause.args and isinstance(cause.args[0], int):
-            yield cause.args[0]
         cause = cause.__cause__
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings and hooks for each database and its driver: connection parameters and batches of statements."""
 
+import socket
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +13,14 @@ import sqlalchemy as sa
 #: Execution option of connections that only read.
 READ_ONLY = "tonnage_read_only"
 
+#: SQLAlchemy's names of the databases that may be clusters of Galera.
+GALERA = ("mysql", "mariadb")
+
 #: Default limit, in seconds, for opening a connection: a host that is down does not even refuse.
 CONNECT_TIMEOUT = 5
+
+#: Parameters of a URL that tell where the database is.
+_LOCATIONS = ("host", "port", "service", "unix_socket")
 
 #: Largest number of characters, of up to four bytes each, in one message: MariaDB's default limit is 16 MiB.
 _MAX_MESSAGE = 2**20
@@ -28,6 +35,16 @@ _LIBPQ: Mapping[str, int | str] = {
     "keepalives_count": 3,
     "target_session_attrs": "read-write",
 }
+
+#: The same for PyMySQL's connections: TCP_USER_TIMEOUT in milliseconds, the others in seconds, but for the number of
+#: probes.
+_TCP_OPTIONS: Mapping[int, int] = {
+    socket.TCP_USER_TIMEOUT: 10_000,
+    socket.TCP_KEEPIDLE: 10,
+    socket.TCP_KEEPINTVL: 3,
+    socket.TCP_KEEPCNT: 3,
+}
+
 _PARAMETERS: Mapping[str, Mapping[str, int | str]] = {
     "psycopg": _LIBPQ,
     "psycopg2": _LIBPQ,
@@ -74,26 +91,51 @@ def require_writable(connection: sa.Connection) -> None:
         raise ReadOnlyServer("the server takes no writes (read-only)")
 
 
-def prepare_postgresql(connection: Any, timeouts: Timeouts) -> None:
-    """Limit the times for which a session waits for locks, and holds them without a sign of life."""
+def prepare_postgresql(connection: Any, timeouts: Timeouts) -> object:
+    """Limit the times for which a session waits for locks, and holds them without a sign of life.
+
+    A commit waits for the disk and for synchronous standbys, whatever the server's default is. Return the identity of
+    the server.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(f"SET lock_timeout = '{timeouts.lock:d}s'")
-        cursor.execute(f"SET idle_in_transaction_session_timeout = '{timeouts.idle_transaction:d}s'")
+        cursor.execute(
+            "SELECT pg_postmaster_start_time(),"
+            f" set_config('lock_timeout', '{timeouts.lock:d}s', false),"
+            f" set_config('idle_in_transaction_session_timeout', '{timeouts.idle_transaction:d}s', false),"
+            " CASE WHEN current_setting('synchronous_commit') IN ('off', 'local')"
+            " THEN set_config('synchronous_commit', 'on', false) END"
+        )
+        server: object = cursor.fetchone()[0]
     connection.commit()
+    return server
 
 
-def prepare_mysql(connection: Any, timeouts: Timeouts) -> None:
+def prepare_mysql(connection: Any, timeouts: Timeouts) -> object:
     """Do the same as :func:`prepare_postgresql`. MySQL has no limit for idle transactions, only MariaDB has.
 
     Raises PyMySQL's OperationalError if the server takes no writes: an account with all privileges could write to it.
     """
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT VERSION() LIKE '%MariaDB%', {_MYSQL_READ_ONLY}")
-        is_mariadb, is_read_only = cursor.fetchone()
+        cursor.execute(f"SELECT VERSION() LIKE '%MariaDB%', {_MYSQL_READ_ONLY}, @@hostname, @@port")
+        is_mariadb, is_read_only, *server = cursor.fetchone()
         if is_read_only:
             raise type(connection).OperationalError(1290, "the server takes no writes (read_only)")
+        _probe_silent_server(connection)
         idle = f", idle_transaction_timeout = {timeouts.idle_transaction:d}" if is_mariadb else ""
         cursor.execute(f"SET SESSION innodb_lock_wait_timeout = {timeouts.lock:d}{idle}")
+    return tuple(server)
+
+
+def _probe_silent_server(connection: Any) -> None:
+    """Make the operating system end a connection of PyMySQL when its host has lost its power, as libpq does.
+
+    PyMySQL has no parameters for that.
+    """
+    connected = getattr(connection, "_sock", None)
+    if not isinstance(connected, socket.socket) or connected.family == socket.AF_UNIX:
+        return
+    for name, value in _TCP_OPTIONS.items():
+        connected.setsockopt(socket.IPPROTO_TCP, name, value)
 
 
 def parameters(url: sa.URL) -> dict[str, int | str]:
@@ -102,7 +144,14 @@ def parameters(url: sa.URL) -> dict[str, int | str]:
     if defaults is None:
         return {}
     settings = {"connect_timeout": CONNECT_TIMEOUT, **defaults}
+    if url.get_driver_name() == "pymysql":  # its connect_timeout ends before the server's first message
+        settings["read_timeout"] = int(str(url.query.get("connect_timeout", CONNECT_TIMEOUT)))
     return {name: value for name, value in settings.items() if name not in url.query}
+
+
+def wait_for_answers(connection: Any) -> None:
+    """End the limit of PyMySQL's ``read_timeout``, which :func:`parameters` sets for the time of the connect only."""
+    connection._read_timeout = None
 
 
 def prepare_sqlite(connection: sqlite3.Connection, timeouts: Timeouts) -> None:
@@ -121,6 +170,12 @@ def begin_sqlite(connection: sa.Connection) -> None:
     """Begin a transaction; take the write lock unless the transaction only reads."""
     read_only = connection.get_execution_options().get(READ_ONLY, False)
     connection.exec_driver_sql("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+
+def public_address(url: sa.URL) -> str:
+    """Return the address of a database to show and to store: without passwords, which parameters may contain too."""
+    query = {name: value for name, value in url.query.items() if name in _LOCATIONS}
+    return url.set(query=query).render_as_string(hide_password=True)
 
 
 def with_multi_statements(url: sa.URL) -> sa.URL:

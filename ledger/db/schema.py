@@ -19,7 +19,7 @@ from tonnage.capacity import errors
 LOG = logging.getLogger(__name__)
 
 #: The revision that this release needs.
-HEAD = "0017"
+HEAD = "0020"
 
 #: Number of times that a migration runs again after a deadlock.
 _MAX_RETRIES = 10
@@ -69,8 +69,24 @@ def require_current(engine: sa.Engine) -> None:
     """Raise :class:`~tonnage.capacity.errors.ConfigurationError` if the database is behind this release's revision.
 
     A later revision is accepted, as migrations only add: an upgrade starts with the database, and processes of the
-    previous release go on with it, even if one of them restarts.
+    previous release go on with it, even if one of them restarts. The same error is raised for a ledger whose copy in
+    another database is used instead.
     """
+    require_revision(engine)
+    with _explain_errors(engine), _connect(engine) as connection:
+        copy = connection.execute(
+            sa.text("SELECT copied_to, copied_at FROM ledger_identity WHERE copied_to IS NOT NULL")
+        ).one_or_none()
+    if copy is not None:
+        raise errors.ConfigurationError(
+            f"the ledger was copied from this database to {copy.copied_to} at {copy.copied_at} (UTC): set [database] "
+            "connection to that; to use this one again, without all that has been decided since, run 'tonnage-manage "
+            "db copy --undo'"
+        )
+
+
+def require_revision(engine: sa.Engine) -> None:
+    """Do the same as :func:`require_current`, also for a ledger that was copied to another database."""
     found = current(engine)
     if found is None or found < HEAD:
         raise errors.ConfigurationError(

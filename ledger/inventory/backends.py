@@ -15,6 +15,9 @@ from tonnage.ledger.claims import bookings, pool_counters
 from tonnage.ledger.db import dialects
 from tonnage.ledger.inventory import scheduling_rules
 
+#: Time for which a pool is kept that its backend does not report any more.
+POOL_KEPT = datetime.timedelta(days=30)
+
 #: Pause after a failed migration of a drain: each attempt may copy the whole volume, and sends its owner a message.
 _AFTER_FAILURE = datetime.timedelta(minutes=10)
 
@@ -29,6 +32,7 @@ class BackendRow:
 
     ``silence`` is the number of seconds since its last report by the database's clock; None if it never reported.
     ``report_age`` is the further age of the figures in seconds: the time that the driver took to collect them.
+    ``nonce`` is that of the agent process of the epoch.
     """
 
     id: int
@@ -43,6 +47,7 @@ class BackendRow:
     silence: float | None
     report_age: float
     last_report_at: datetime.datetime | None
+    nonce: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,6 +399,28 @@ def _backends(session: orm.Session, condition: sa.ColumnElement[bool]) -> list[B
             silence=models.age(now, row.last_report_at),
             report_age=row.report_age,
             last_report_at=row.last_report_at,
+            nonce=row.nonce,
         )
         for row, now in rows
     ]
+
+
+def purge_pools(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
+    """Delete at most ``limit`` unused pools that were not reported for :data:`POOL_KEPT`, and return their number.
+
+    A pool with a volume, a claim, or a volume on the storage that the last listings showed is used.
+    """
+    pool = models.Pool
+    before = session.execute(sa.select(models.utcnow())).scalar_one() - POOL_KEPT
+    users = (models.Volume, models.Claim, models.Discrepancy)
+    vanished = (
+        pool.present.is_(False),
+        pool.reported_at < before,
+        *(~sa.exists().where(user.pool_id == pool.id) for user in users),
+    )
+    ids = session.scalars(sa.select(pool.id).where(*vanished).limit(limit)).all()
+    if ids:
+        # The locks are those of a report that has a pool again.
+        pool_counters.lock(session, ids)
+        session.execute(sa.delete(pool).where(pool.id.in_(ids), *vanished).execution_options(synchronize_session=False))
+    return len(ids)

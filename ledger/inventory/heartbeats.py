@@ -10,9 +10,13 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import models
+from tonnage.ledger.db import dialects
 
 SCHEDULER = "tonnage-scheduler"
 AGENT = "tonnage-agent"
+
+#: Time for which a scheduler that is gone is kept.
+KEPT = datetime.timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,12 +108,15 @@ def set_scheduler_state(session: orm.Session, host: str, *, enabled: bool, reaso
         raise errors.NotFound(f"scheduler {host} could not be found")
 
 
-def leave(session: orm.Session, binary: str, host: str) -> None:
-    """Record that the process on a host ends: other schedulers no longer have to agree with its rules."""
+def leave(session: orm.Session, me: SchedulerProcess) -> None:
+    """Record that a process ends: other schedulers no longer have to agree with its rules.
+
+    Another process with the same host stays.
+    """
     service = models.Service
     session.execute(
         sa.update(service)
-        .where(service.binary == binary, service.host == host)
+        .where(service.binary == me.binary, service.host == me.host, service.nonce == me.nonce)
         .values(default_ratio=None, calculation=None)
         .execution_options(synchronize_session=False)
     )
@@ -159,3 +166,32 @@ def load(session: orm.Session) -> list[ServiceRow]:
         for row, at in session.execute(sa.select(backend, now))
     ]
     return sorted(rows, key=lambda row: (row.binary, row.host))
+
+
+def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
+    """Delete enabled schedulers that have been silent for :data:`KEPT`, at most ``limit``, and return their number."""
+    service = models.Service
+    before = session.execute(sa.select(models.utcnow())).scalar_one() - KEPT
+    is_gone = sa.and_(service.last_seen_at < before, service.enabled.is_(True))
+    hosts = session.scalars(sa.select(service.host).where(is_gone).limit(limit)).all()
+    session.execute(
+        sa.delete(service).where(service.host.in_(hosts), is_gone).execution_options(synchronize_session=False)
+    )
+    return len(hosts)
+
+
+def require_no_scheduler(session: orm.Session, down_time: float) -> None:
+    """Raise :class:`~tonnage.capacity.errors.Conflict` while a scheduler is up.
+
+    A silent scheduler counts as down after ``down_time`` seconds.
+    """
+    running = [
+        row.host
+        for row in load(session)
+        if row.binary == SCHEDULER and row.default_ratio is not None and row.up(down_time)
+    ]
+    if running:
+        raise errors.Conflict(
+            f"the ledger is in use: stop the scheduler on {', '.join(sorted(running))}, and the API; one that was "
+            f"killed counts as down {down_time:g} s after its last heartbeat (service_down_time)"
+        )

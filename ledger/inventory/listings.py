@@ -101,6 +101,14 @@ def record(
         raise StaleRead(f"another listing of backend {backend_id} has been recorded")
 
 
+def has_unclear(session: orm.Session, backend_id: int) -> bool:
+    """Return whether the last listing of a backend has volumes of which only the next one tells if they are orphans."""
+    table, pool = models.Discrepancy, models.Pool
+    query = sa.select(table.id).join(pool, pool.id == table.pool_id)
+    query = query.where(pool.backend_id == backend_id, table.kind == UNCLEAR).limit(1)
+    return session.scalar(query) is not None
+
+
 def invalidate_until(session: orm.Session, backend_id: int, epoch: int, tick: int) -> None:
     """Make all listings count as outdated that were made at this tick or before it."""
     backend = models.Backend

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scheduler processes, and the rules that they share."""
+"""Scheduler processes, the rules that they share, and the identity of their ledger."""
 
 import datetime
 
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.ledger.models.base import Base, Timestamp, utcnow
+from tonnage.ledger.models.base import Base, Timestamp, Uuid, utcnow
 
 
 class Service(Base):
@@ -44,3 +44,33 @@ class Rules(Base):
     default_ratio: orm.Mapped[str] = orm.mapped_column(sa.String(32))
     calculation: orm.Mapped[str] = orm.mapped_column(sa.String(16))
     generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
+
+
+class LedgerIdentity(Base):
+    """The single row with the identity of the ledger, which a copy in another database keeps.
+
+    ``copied_to`` is the address of that copy and ``copied_at`` its time; null without one. A ledger with a copy is no
+    longer used.
+    """
+
+    __tablename__ = "ledger_identity"
+
+    id: orm.Mapped[int] = orm.mapped_column(primary_key=True, autoincrement=False)
+    ledger_id: orm.Mapped[str] = orm.mapped_column(Uuid)
+    copied_to: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    copied_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+
+
+class WriterSlot(Base):
+    """The node of a Galera cluster through which the ledger is written, and the number of its term.
+
+    All rows name the same node. Each transaction updates one of them, and a change of the node all, see
+    :mod:`tonnage.ledger.db.galera`. ``uses`` is the number of transactions. Other databases have no rows.
+    """
+
+    __tablename__ = "writer_slots"
+
+    slot: orm.Mapped[int] = orm.mapped_column(primary_key=True, autoincrement=False)
+    term: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
+    node: orm.Mapped[str] = orm.mapped_column(sa.String(511))
+    uses: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)

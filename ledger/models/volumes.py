@@ -99,7 +99,8 @@ class Claim(Base):
 class RequestKey(Base):
     """The answer to a request: the same request delivered again gets this answer, without a new decision.
 
-    A key lives as long as its volume, and some days longer, counted from ``counted_from``.
+    A key lives as long as its volume, and some days longer, counted from ``counted_from``. The key of a ``refused``
+    request does not depend on the volume, and is counted from a time in the past, because there may be millions.
     """
 
     __tablename__ = "request_keys"
@@ -108,6 +109,7 @@ class RequestKey(Base):
     volume_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
     answer: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json)
     counted_from: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow(), index=True)
+    refused: orm.Mapped[bool] = orm.mapped_column(default=False, server_default=sa.false())
 
 
 class Message(Base):

@@ -58,7 +58,8 @@ class Leak:
 class MisplacedVolume:
     """A volume that the listings show in other pools, and not in its own.
 
-    ``target_id`` is the pool that has it, if it is only one, its size there is right and no operation on it is pending.
+    ``target_id`` is the pool that has it, if it is only one, its size there is right, no operation on it is pending,
+    and it leaves no group: the volumes of a group are on one backend.
     """
 
     id: str
@@ -74,10 +75,15 @@ def misplaced(session: orm.Session, volume_id: str | None = None) -> Iterator[Mi
     volume, claim = models.Volume, models.Claim
     missing, copy = orm.aliased(models.Discrepancy), orm.aliased(models.Discrepancy)
     pending = sa.exists().where(claim.volume_id == volume.id, claim.state == pool_counters.PENDING)
+    own, other = orm.aliased(models.Pool), orm.aliased(models.Pool)
+    leaves_group = sa.and_(volume.group_id.is_not(None), own.backend_id != other.backend_id)
+    fixed = sa.or_(pending, leaves_group)
     statement = (
-        sa.select(volume.id, missing.pool_id, volume.size_gb, copy.pool_id, copy.listed_gb, pending)
+        sa.select(volume.id, missing.pool_id, volume.size_gb, copy.pool_id, copy.listed_gb, fixed)
         .join(missing, sa.and_(missing.pool_id == volume.pool_id, missing.volume_id == volume.id))
         .join(copy, sa.and_(copy.volume_id == volume.id, copy.pool_id != volume.pool_id))
+        .join(own, own.id == missing.pool_id)
+        .join(other, other.id == copy.pool_id)
         .where(missing.kind == listings.LOST, copy.kind == listings.ORPHAN)
         .order_by(volume.id, copy.pool_id)
     )
@@ -85,8 +91,8 @@ def misplaced(session: orm.Session, volume_id: str | None = None) -> Iterator[Mi
         statement = statement.where(volume.id == volume_id)
     for _, group in itertools.groupby(session.execute(statement), key=operator.itemgetter(0)):
         rows = list(group)
-        found, pool_id, size, target, listed, is_pending = rows[0]
-        adoptable = len(rows) == 1 and not is_pending and listings.whole_size(listed) == size
+        found, pool_id, size, target, listed, is_fixed = rows[0]
+        adoptable = len(rows) == 1 and not is_fixed and listings.whole_size(listed) == size
         yield MisplacedVolume(
             id=found,
             pool_id=pool_id,

@@ -17,7 +17,7 @@ from tonnage.ledger import models
 from tonnage.ledger.claims import pool_counters
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import listings
-from tonnage.ledger.repair import claim_check, counter_check
+from tonnage.ledger.repair import claim_check, counter_check, orphans
 
 #: Precision of reported figures, in GiB.
 _PRECISION_GB = 0.01
@@ -44,6 +44,8 @@ class Cause(enum.StrEnum):
     MISPLACED = "misplaced"
     #: The ledger counts a volume that the last listing did not show.
     LOST = "lost"
+    #: The last listing of a pool showed more orphans with the name of a volume than volumes.
+    UNKNOWN = "unknown_volumes"
     #: The last listing showed a volume with another size.
     SIZE = "size"
     #: The last listing showed a copy that no claim names.
@@ -68,6 +70,7 @@ DRIFT = COUNTERS | {
     Cause.STUCK,
     Cause.MISPLACED,
     Cause.LOST,
+    Cause.UNKNOWN,
     Cause.SIZE,
 }
 
@@ -158,6 +161,7 @@ def check_in(session: orm.Session, *, pool: str | None = None, backend: str | No
         *_volumes(session, scope, whole=pool is None and backend is None),
         *_leaks(session, scope),
         *_listings(session, scope),
+        *_unknown_pools(session, scope),
         *_explanations(scope),
     ]
     order = list(Cause)
@@ -306,6 +310,24 @@ def _listings(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
             yield _listing_finding(scope, row, Cause.LOST, "the ledger counts it, and it is not on the storage")
         elif row.kind == listings.SIZE and unchanged:
             yield _listing_finding(scope, row, Cause.SIZE, f"on the storage it has {row.listed_gb:g}")
+
+
+def _unknown_pools(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
+    for pool_id, unknown in orphans.unknown_pools(session).items():
+        if pool_id in scope.wanted:
+            yield Finding(
+                cause=Cause.UNKNOWN,
+                where=scope.name(pool_id),
+                subject=f"{unknown.orphans} orphans",
+                ledger_gb=0,
+                found_gb=sum(
+                    row.listed_gb
+                    for row in scope.listed.values()
+                    if row.pool_id == pool_id and row.kind == listings.ORPHAN
+                ),
+                text=f"the ledger knows {unknown.volumes} volume(s) here: it may be older than the storage, or not the "
+                "right one",
+            )
 
 
 def _misplaced(scope: _Scope, volume: claim_check.MisplacedVolume) -> Finding:

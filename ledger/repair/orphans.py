@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Orphans: copies that listings show and no claim names. They are deleted only on an operator's order."""
 
+import collections
 import datetime
 import uuid
 from dataclasses import dataclass
 
 import sqlalchemy as sa
+from oslo_utils import uuidutils
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
@@ -13,6 +15,9 @@ from tonnage.ledger import models
 from tonnage.ledger.claims import bookings, pool_counters
 from tonnage.ledger.inventory import listings
 from tonnage.ledger.repair import claim_check
+
+#: A few orphans on empty storage are remains of failures.
+_FEWEST_UNKNOWN = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,6 +28,14 @@ class Orphan:
     name: str
     size_gb: float
     seen_at: datetime.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownPool:
+    """The number of orphans in a pool that have the name of a volume, and of volumes that the ledger knows there."""
+
+    orphans: int
+    volumes: int
 
 
 def load(session: orm.Session) -> list[Orphan]:
@@ -42,8 +55,32 @@ def load(session: orm.Session) -> list[Orphan]:
     ]
 
 
-def purge(session: orm.Session, pool_name: str, name: str) -> str:
+def unknown_pools(session: orm.Session) -> dict[int, UnknownPool]:
+    """Return the pools, by their ids, with more orphans that have the name of a volume than volumes.
+
+    Such a ledger may be older than the storage, or another one's.
+    """
+    claim, table = models.Claim, models.Discrepancy
+    orphaned = collections.Counter(
+        pool_id
+        for pool_id, name in session.execute(
+            sa.select(table.pool_id, table.volume_id).where(table.kind == listings.ORPHAN)
+        )
+        if uuidutils.is_uuid_like(name)
+    )
+    known = sa.select(claim.pool_id, sa.func.count(claim.volume_id.distinct())).group_by(claim.pool_id)
+    volumes = dict(session.execute(known).all()) if orphaned else {}
+    return {
+        pool_id: UnknownPool(orphans=count, volumes=volumes.get(pool_id, 0))
+        for pool_id, count in orphaned.items()
+        if count >= _FEWEST_UNKNOWN and count > volumes.get(pool_id, 0)
+    }
+
+
+def purge(session: orm.Session, pool_name: str, name: str, *, force: bool = False) -> str:
     """Order the purge of an orphan or of the copy of a leaked claim; return the claim that a scheduler has to send.
+
+    With ``force``, also in one of the :func:`unknown_pools`.
 
     Raises :class:`~tonnage.capacity.errors.NotFound` for an unknown pool or a name that is no orphan there, and
     :class:`~tonnage.capacity.errors.Conflict` if it has the id of a volume or an operation on it is pending. After an
@@ -70,6 +107,13 @@ def purge(session: orm.Session, pool_name: str, name: str) -> str:
     if not leaked and (found is None or found.kind != listings.ORPHAN):
         raise errors.NotFound(
             f"{name} is no orphan in {pool_name} by the last listing: see 'tonnage-manage orphan list'"
+        )
+    unknown = unknown_pools(session).get(pool_id)
+    if unknown is not None and not force:
+        raise errors.Conflict(
+            f"{name} may be a volume: the ledger knows {unknown.volumes} volume(s) in {pool_name}, and does not know "
+            f"{unknown.orphans} that are there, so it may be older than the storage, or not the right one; manage "
+            "them, or use --force if they may go"
         )
     # The database compares the names, possibly without regard to case, on all pools of the storage: the agent deletes
     # by name, and the end of the purge releases all claims of that name.

@@ -1,5 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Precaution after an older ledger was restored: its pending purges may name the only copies of volumes."""
+"""Precaution after an older ledger was restored: nothing of what was under way at the backup continues.
+
+The storage went on after the backup. An operation that the restored ledger takes for pending has ended, perhaps in
+another pool, and the copy that it made may be the only copy of a volume in use. So each operation ends here, without a
+command to an agent, and the next listings show which copies there are.
+"""
 
 from dataclasses import dataclass
 
@@ -7,35 +12,66 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger import models
-from tonnage.ledger.claims import bookings, pool_counters
+from tonnage.ledger.claims import operation_outcomes, pool_counters
+from tonnage.ledger.db import dialects
+from tonnage.ledger.db.database import Database
+from tonnage.ledger.inventory import backends, heartbeats
+
+_REASON = (
+    "the ledger was restored from a backup that was made during an operation on this volume; how that ended is not "
+    "known"
+)
+_DRAINED = "the ledger was restored from a backup; the backend was draining"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CancelledPurge:
-    """A purge of a copy of a volume that is not carried out. ``pool`` is its pool ``host@backend#pool``."""
+class Interrupted:
+    """Work that does not continue: an operation on a volume in a pool ``host@backend#pool``, or a drain of a backend.
 
-    pool: str
-    volume_id: str
-
-
-def cancel_purges(session: orm.Session) -> list[CancelledPurge]:
-    """Delete the pending purges of copies that have the ids of volumes, and return them.
-
-    In the time that the restored state lacks, such a copy may have become the volume again. The copy remains as an
-    orphan. A purge of an orphan that is no volume stays pending.
+    ``operation`` is the verb of a claim, ``copy`` for a copy in another pool than the volume, ``retry`` for a volume
+    without a pool, or ``drain``. ``volume_id`` is empty for a drain, ``place`` for a retry.
     """
+
+    place: str
+    volume_id: str
+    operation: str
+
+
+def interrupt(ledger: Database, down_time: float) -> list[Interrupted]:
+    """End all operations, retries and drains that are under way in a restored ledger, and return them.
+
+    A second call finds nothing. Raises :class:`~tonnage.capacity.errors.Conflict` while a scheduler is up; a silent one
+    counts as down after ``down_time`` seconds.
+    """
+    with ledger.reading() as session:
+        heartbeats.require_no_scheduler(session, down_time)
+        found = _under_way(session)
+    for some in dialects.in_chunks(sorted({one.volume_id for one in found})):
+        ledger.run(operation_outcomes.interrupt, some, _REASON)
+    return found + ledger.run(_stop_drains)
+
+
+def _under_way(session: orm.Session) -> list[Interrupted]:
     claim, pool, volume = models.Claim, models.Pool, models.Volume
-    rows = session.execute(
-        sa.select(claim.id, claim.volume_id, claim.pool_id, pool.name)
+    pending = claim.state == pool_counters.PENDING
+    misplaced = sa.or_(volume.pool_id.is_(None), volume.pool_id != claim.pool_id)
+    copy = sa.and_(claim.state.in_(pool_counters.LIVE), misplaced)
+    claims = session.execute(
+        sa.select(pool.name, claim.volume_id, sa.case((pending, claim.verb), else_="copy"))
         .join(pool, pool.id == claim.pool_id)
-        .join(volume, volume.id == claim.volume_id)
-        .where(claim.verb == bookings.PURGE, claim.state == pool_counters.PENDING)
-        .order_by(pool.name, claim.volume_id)
-    ).all()
-    pool_counters.lock(session, {row.pool_id for row in rows})
-    session.execute(
-        sa.delete(claim)
-        .where(claim.id.in_([row.id for row in rows]), claim.state == pool_counters.PENDING)
-        .execution_options(synchronize_session=False)
+        .outerjoin(volume, volume.id == claim.volume_id)
+        .where(sa.or_(pending, copy))
+        .order_by(pool.name, claim.volume_id, claim.id)
     )
-    return [CancelledPurge(pool=row.name, volume_id=row.volume_id) for row in rows]
+    found = [Interrupted(place=row[0], volume_id=row[1], operation=row[2]) for row in claims]
+    retries = backends.unplaced_volumes(session)
+    return found + [Interrupted(place="", volume_id=volume_id, operation="retry") for volume_id in retries]
+
+
+def _stop_drains(session: orm.Session) -> list[Interrupted]:
+    """Disable the backends that are draining: a drain moves volumes before the listings have shown where they are."""
+    backend = models.Backend
+    names = session.scalars(sa.select(backend.name).where(backend.draining.is_(True)).order_by(backend.id)).all()
+    for name in names:
+        backends.set_state(session, name, enabled=False, draining=False, reason=_DRAINED)
+    return [Interrupted(place=name, volume_id="", operation="drain") for name in names]

@@ -11,6 +11,7 @@ from tonnage.ledger.claims import operation_outcomes
 from tonnage.ledger.claims.settlement import EndedOperation, Result
 from tonnage.ledger.db.database import storable_text
 from tonnage.ledger.inventory import backends
+from tonnage.metrics import instruments
 from tonnage.rpc.messages import Outcome, Receipt
 from tonnage.scheduler.decisions.placement_requests import Move, Retry
 from tonnage.scheduler.reports.registration import Registration
@@ -70,8 +71,10 @@ class OutcomeHandler:
 
         Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger is away.
         """
+        # A known outcome comes after an unknown one.
+        in_order = sorted(outcomes, key=lambda outcome: not outcome.unknown)
         return self._end(
-            {outcome.claim_id: _ending(outcome) for outcome in outcomes if outcome.claim_id not in self._ended}
+            {outcome.claim_id: _ending(outcome) for outcome in in_order if outcome.claim_id not in self._ended}
         )
 
     def _end(self, fresh: dict[str, EndedOperation]) -> dict[str, Exception]:
@@ -88,7 +91,8 @@ class OutcomeHandler:
             items = list(fresh.items())
             middle = len(items) // 2
             return self._end(dict(items[:middle])) | self._end(dict(items[middle:]))
-        self._settle(result, {id: ending for id, ending in fresh.items() if id not in result.past})
+        ended = {id: ending for id, ending in fresh.items() if id not in result.past and not ending.unknown}
+        self._settle(result, ended)
         return {}
 
     def abandon(self, claim_ids: Sequence[str]) -> None:
@@ -105,8 +109,10 @@ class OutcomeHandler:
         while len(self._ended) > _REMEMBERED:
             del self._ended[next(iter(self._ended))]
         for claim_id in result.ended:
+            instruments.OUTCOMES.labels("succeeded" if ended[claim_id].ok else "failed").inc()
             if not ended[claim_id].ok:
-                LOG.warning("Claim %s failed: %s", claim_id, ended[claim_id].message)
+                # The log of the agent has the reason, and so has the volume.
+                LOG.info("Claim %s failed", claim_id)
         for volume_id in result.unplaced:
             self.placement_queue.place_later(Retry(volume_id))
         if result.ordered:
@@ -126,4 +132,5 @@ def _ending(outcome: Outcome) -> EndedOperation:
         size_gb=outcome.size_gb if math.isfinite(outcome.size_gb) else 0.0,
         clean=outcome.clean,
         message=storable_text(outcome.message)[:_MESSAGE],
+        unknown=outcome.unknown,
     )

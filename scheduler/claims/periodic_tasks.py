@@ -5,19 +5,19 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from sqlalchemy import orm
+
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import user_messages
 from tonnage.ledger.claims import group_backends, request_keys
+from tonnage.ledger.db import dialects
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
-from tonnage.ledger.inventory import backends
+from tonnage.ledger.inventory import backends, heartbeats
 from tonnage.notifications.announcer import Announcer
 from tonnage.scheduler.reports.cache_refresh import CacheRefresh
 
 LOG = logging.getLogger(__name__)
-
-#: Days for which the key of a request is kept once its volume is gone: far longer than any message lives on the bus.
-_KEY_DAYS = 7
 
 #: Seconds between two purges.
 _PURGE = 3600.0
@@ -61,8 +61,9 @@ class BackendMonitor:
     def run(self) -> None:
         """Update the statuses of all backends."""
         if self._database.away:
-            # No scheduler can record reports.
-            return
+            # No scheduler can record reports. Requests are declined, so this is the attempt to reach it.
+            with self._database.reading():
+                pass
         now, hosts = self._clock(), self._cache_refresh.hosts
         gap, self.last_round = now - self.last_round, now
         came_back, self._returns = self._returns != self._database.returns, self._database.returns
@@ -86,16 +87,26 @@ class Purge:
         self._clock = clock
         self._announcer = announcer
         self._due = 0.0
+        # The purges of this hour that are left.
+        self._left: list[Callable[[orm.Session], int]] = []
 
     def run(self) -> None:
-        """Delete rows if an hour has passed, or if some are left from the last round."""
+        """Start the purges if an hour has passed, and delete a part of the rows of each that is left."""
         now = self._clock()
-        if now < self._due:
-            return
-        if self._database.run(request_keys.purge, _KEY_DAYS) == request_keys.MAX_PURGED:
-            return
-        self._due = now + _PURGE
-        self._database.run(group_backends.purge)
-        self._database.run(user_messages.purge)
-        if self._announcer is not None:
-            self._announcer.purge()
+        if now >= self._due:
+            self._due = now + _PURGE
+            self._left = list(_PURGES)
+            if self._announcer is not None:
+                self._announcer.purge()
+        self._left = [purge for purge in self._left if self._database.run(purge) >= dialects.CHUNK_SIZE]
+
+
+#: Each deletes at most :data:`~tonnage.ledger.db.dialects.CHUNK_SIZE` rows, so that decisions do not wait for it, and
+#: returns their number.
+_PURGES: tuple[Callable[[orm.Session], int], ...] = (
+    request_keys.purge,
+    group_backends.purge,
+    user_messages.purge,
+    backends.purge_pools,
+    heartbeats.purge,
+)

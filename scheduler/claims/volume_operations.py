@@ -10,6 +10,7 @@ from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.claims import bookings, deletions, managed_volumes, request_keys
 from tonnage.ledger.db.database import Database
@@ -17,6 +18,7 @@ from tonnage.ledger.inventory import backends
 from tonnage.quotas import options as quota_options
 from tonnage.quotas import reservations
 from tonnage.quotas.quota_check import Demand, QuotaChanged, Usage
+from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.rpc.messages import BackendState, DeleteVolume, ManageVolume, SetBackendState, UnmanageVolume
 from tonnage.scheduler import request_validation
 from tonnage.scheduler.claims.dispatcher import Dispatcher
@@ -35,7 +37,8 @@ Result = TypeVar("Result")
 class VolumeOperations:
     """Handlers of the decision thread. Each returns for each request None, or the error for its sender.
 
-    ``sweep_timer`` has a sweep made soon after the state of a backend has changed.
+    ``sweep_timer`` has a sweep made soon after the state of a backend has changed, and ``agents`` are asked for a
+    listing after a volume was unmanaged, so that it can be managed again.
     """
 
     def __init__(
@@ -43,12 +46,14 @@ class VolumeOperations:
         database: Database,
         hosts: HostManager,
         dispatcher: Dispatcher,
+        agents: AgentMessages,
         sweep_timer: SweepTimer,
         quotas: quota_options.Settings | None = None,
     ) -> None:
         self._database = database
         self._hosts = hosts
         self._dispatcher = dispatcher
+        self._agents = agents
         self._sweep_timer = sweep_timer
         self._quotas = quotas or quota_options.Settings()
 
@@ -136,7 +141,10 @@ class VolumeOperations:
     def _unmanage(self, message: UnmanageVolume) -> None:
         request_validation.check_length("volume_id", message.volume_id, 36)
         key = request_keys.Key(message.request_id, message.volume_id, request_keys.UNMANAGE)
-        self._hosts.set_counters(self._once(key, deletions.unmanage, message.request_id, message.volume_id))
+        counters = self._once(key, deletions.unmanage, message.request_id, message.volume_id)
+        self._hosts.set_counters(counters)
+        for pool in self._hosts.names(counters):
+            self._agents.list_now(backend_of(pool))
         LOG.info("[%s] volume %s: let go of, and left on the storage", message.request_id, message.volume_id)
 
     def _once(self, key: request_keys.Key, work: Callable[..., Result], *args: Any) -> Result:
@@ -144,7 +152,7 @@ class VolumeOperations:
         try:
             return self._database.run_past_duplicates(work, *args)
         except request_keys.STORED_ERRORS as error:
-            refused = request_keys.Key.refused(key.request_id, key.volume_id, key.verb, error)
+            refused = request_keys.Key.of_error(key.request_id, key.volume_id, key.verb, error)
             try:
                 self._database.run(request_keys.insert, [refused])
             except db_exc.DBDuplicateEntry:

@@ -129,7 +129,7 @@ class Membership:
 
     def leave(self) -> None:
         """Note in the ledger that this scheduler ends."""
-        self._database.run(heartbeats.leave, heartbeats.SCHEDULER, self._settings.host)
+        self._database.run(heartbeats.leave, self._me(self._settings))
 
     def heartbeat(self) -> None:
         """Note in the ledger that this scheduler is up."""

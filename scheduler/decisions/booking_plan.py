@@ -70,7 +70,7 @@ class BookingPlan:
         """Plan the consequences of an error that a request is answered with, and return it."""
         key = key_of(item)
         if key and isinstance(error, STORED_ERRORS):
-            self.keys.append(Key.refused(key, *purpose(item), error))
+            self.keys.append(Key.of_error(key, *purpose(item), error))
         if isinstance(item, Retry) and not isinstance(error, NotNow):
             # The source of a clone is gone, for example: the volume would be tried again and again.
             self.failed[item.volume_id] = error.message

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Rejection
+from tonnage.capacity.pools.pool import CLONE_SUPPORT
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Operation, Request
 from tonnage.filters.base import Filter
@@ -29,7 +30,7 @@ class Ages(Protocol):
 
 class BackendStateFilter(Filter):
     """Accepts pools whose backend is up and enabled, whose figures have not expired, and that have not failed to make
-    this volume before.
+    this volume before; for a clone those whose driver can clone.
 
     It always runs first and is not configured. Without ``ages`` a backend that is down has been silent for
     ``down_time`` seconds.
@@ -52,11 +53,14 @@ class BackendStateFilter(Filter):
             index = pools.index(name)
             if index is not None:
                 eligible[index] = False
+        if _is_clone(request):
+            codes, values = pools.capability(CLONE_SUPPORT)
+            eligible = eligible & np.array([value is not False for value in values], dtype=np.bool_)[codes]
         return eligible
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Return the key of the verdicts on all requests that have not failed before."""
-        return None if request.attempted else ()
+        """Return the key of the verdicts on all requests that have not failed before and are no clones."""
+        return None if request.attempted or _is_clone(request) else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Return why a pool may not be considered."""
@@ -77,11 +81,17 @@ class BackendStateFilter(Filter):
                 f"has expired: its figures are {age:.0f} s old, and count for {lifetime} s ({LIFETIME})",
                 {"age": round(age, 1), LIFETIME: str(lifetime)},
             )
+        if _is_clone(request) and pool.capabilities.get(CLONE_SUPPORT) is False:
+            return Rejection("cannot_clone", "has a driver that cannot clone volumes")
         if pool.name not in request.attempted:
             return Rejection("agent_too_old", "has an agent of an older release, which cannot copy volumes")
         if request.operation is Operation.MIGRATE:
             return Rejection("attempted", "holds the volume already, or a copy that is still to go")
         return Rejection("attempted", "has failed to make this volume before")
+
+
+def _is_clone(request: Request) -> bool:
+    return request.copies and request.operation is Operation.CREATE
 
 
 class LedgerFilter(CapacityFilter):

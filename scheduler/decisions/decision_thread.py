@@ -13,6 +13,7 @@ over at once, and so is the next one.
 
 import collections
 import logging
+import math
 import queue
 import threading
 import time
@@ -26,6 +27,9 @@ from tonnage.ledger.db.db_errors import log_level
 from tonnage.worker import rest_after
 
 LOG = logging.getLogger(__name__)
+
+#: Seconds after which no item is handed over any more: longer than callers wait, shorter than refusals are kept.
+_LONGEST_WAIT = 600.0
 
 #: How many batches are taken from the queue at a time.
 _ROUND = 4
@@ -42,6 +46,7 @@ class _Job:
     handler: Handler[Any, Any]
     item: Any
     future: futures.Future[Any]
+    expires: float = math.inf
 
 
 class DecisionThread:
@@ -59,6 +64,8 @@ class DecisionThread:
         self._rests: dict[Handler[Any, Any], float] = {}
         self._waiting: list[_Job] = []
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        # When the call under way began, None without one.
+        self._turn_began: float | None = None
         self._thread = threading.Thread(target=self._run, name="decisions", daemon=True)
         self._stopping = False
         # Nothing is queued behind the end: it would never be taken.
@@ -77,36 +84,59 @@ class DecisionThread:
         if self._thread.is_alive():
             self._thread.join()
 
-    def submit(self, handler: Handler[Item, Result], item: Item) -> futures.Future[Result]:
-        """Queue an item for a handler; the future is done once the handler has returned."""
+    def submit(self, handler: Handler[Item, Result], item: Item, patience: float = math.inf) -> futures.Future[Result]:
+        """Queue an item for a handler; the future is done once the handler has returned.
+
+        An item that has not been handed over after ``patience`` seconds fails.
+        """
         future: futures.Future[Result] = futures.Future()
         with self._ending:
             if not self._stopping:
-                self._jobs.put(_Job(handler, item, future))
+                self._jobs.put(_Job(handler, item, future, time.monotonic() + patience))
                 return future
-        future.set_exception(errors.Unavailable("the scheduler is stopping; ask another one, or again in a moment"))
+        future.set_exception(errors.Declined("the scheduler is stopping; ask another one, or again in a moment"))
         return future
 
+    def request(self, handler: Handler[Item, Result], item: Item) -> futures.Future[Result]:
+        """Submit an item for a caller that gives up after some time.
+
+        When the process was suspended for longer than that, another scheduler may have refused the request, and no
+        longer know it.
+        """
+        return self.submit(handler, item, _LONGEST_WAIT)
+
     def call(self, handler: Handler[Item, Result], item: Item) -> Result:
-        """Submit and wait for the result."""
-        return self.submit(handler, item).result()
+        """Submit for a caller, and wait for the result."""
+        return self.request(handler, item).result()
+
+    def waiting(self) -> int:
+        """Return the number of items that have not been handed over to their handlers."""
+        return self._jobs.qsize() + len(self._waiting)
+
+    def turn_seconds(self) -> float:
+        """Return for how many seconds the thread has been in one call of a handler or of the housekeeping."""
+        began = self._turn_began
+        return 0.0 if began is None else time.monotonic() - began
 
     def _run(self) -> None:
         due = time.monotonic()
         ended = False
         while not ended:
             if time.monotonic() >= due:
+                self._turn_began = time.monotonic()
                 self._keep_house()
+                self._turn_began = None
                 due = time.monotonic() + self._period
             wake = min([due, *(self._rests[job.handler] for job in self._waiting)])
             jobs = self._take(max(0.0, wake - time.monotonic()))
             ended = None in jobs
             ready = self._ready([job for job in jobs if job is not None], everything=ended)
             for batch in self._batches(ready):
-                began = time.monotonic()
+                began = self._turn_began = time.monotonic()
                 self._work(batch)
                 if batch[0].handler in self.paced:
                     self._rest(batch, began)
+            self._turn_began = None
 
     def _rest(self, batch: Sequence[_Job], began: float) -> None:
         """Let the handler of a batch rest that it was called with at ``began``."""
@@ -148,8 +178,17 @@ class DecisionThread:
 
     @staticmethod
     def _work(batch: Sequence[_Job]) -> None:
+        now = time.monotonic()
+        for job in batch:
+            if job.expires < now:
+                job.future.set_exception(errors.Declined("the scheduler was suspended, and the request is too old"))
+        batch = [job for job in batch if job.expires >= now]
+        if not batch:
+            return
         try:
             results = batch[0].handler([job.item for job in batch])
+            if len(results) != len(batch):
+                raise RuntimeError(f"{len(results)} results for {len(batch)} items")
         except errors.Unavailable as error:
             LOG.log(log_level(error), "%d item(s) have to wait: %s", len(batch), error.message)
             results = [error] * len(batch)

@@ -95,7 +95,7 @@ def purpose(item: Work) -> tuple[str, str]:
 
 def answered_key(item: Work, answer: Answer | GroupAnswer) -> Key:
     """Return the key of a request with its answer, as it is kept."""
-    return Key(key_of(item), *purpose(item), serialization.pack(answer))
+    return Key(key_of(item), *purpose(item), serialization.pack(answer), refused=bool(answer.refusal))
 
 
 def kept_answer(item: Work, known: Key) -> Answer | GroupAnswer:

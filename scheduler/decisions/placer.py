@@ -27,13 +27,14 @@ from tonnage.ledger.claims.request_keys import Key
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
 from tonnage.ledger.inventory import scheduling_rules
+from tonnage.metrics import instruments
 from tonnage.quotas import limits, reservations
 from tonnage.quotas import options as quota_options
 from tonnage.quotas.quota_check import QuotaChanged
 from tonnage.rpc.messages import Answer, GroupAnswer
 from tonnage.scheduler.claims.dispatcher import Dispatcher
 from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
-from tonnage.scheduler.decisions import quota_demands, resolution
+from tonnage.scheduler.decisions import decision_metrics, quota_demands, resolution
 from tonnage.scheduler.decisions.booking_plan import BookingPlan
 from tonnage.scheduler.decisions.decider import Decider
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
@@ -87,6 +88,7 @@ class Placer:
     def place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
         """Decide a batch of requests, book the decisions, and send the commands."""
         answers = self._place(work)
+        decision_metrics.record(work, answers)
         settled = any(
             isinstance(item, Retry) and isinstance(found, Answer) for item, found in zip(work, answers, strict=True)
         )
@@ -107,8 +109,10 @@ class Placer:
             try:
                 plan, changed = self._attempt(work, contested, hurry)
             except bookings.PoolsChanged as changed_pools:
+                instruments.CONFLICTS.inc()
                 contested |= changed_pools.pool_ids
             except QuotaChanged as taken_quota:
+                instruments.CONFLICTS.inc()
                 hurry = taken_quota
             except scheduling_rules.RulesChanged:
                 try:

@@ -18,6 +18,7 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.claims import clone_sources, group_backends, pool_counters
 from tonnage.ledger.db import dialects
+from tonnage.ledger.inventory import listings
 from tonnage.rpc.messages import CreateGroup, CreateVolume, ExtendVolume, RetypeVolume
 from tonnage.scheduler import request_validation
 from tonnage.scheduler.decisions.placement_requests import Move, Retry, Single, Work
@@ -104,13 +105,23 @@ def _named_by(volume: UnplacedVolume) -> list[str]:
 
 
 def _copies(session: orm.Session, volume_ids: Sequence[str]) -> dict[str, frozenset[str]]:
-    """Return the pools in which volumes have live claims, or from which a copy has still to be purged."""
-    claim, pool = models.Claim, models.Pool
-    rows = session.execute(
+    """Return the pools in which volumes have live claims, or which have a copy by the last listings.
+
+    A copy that the ledger does not count may be the volume itself, if an older ledger was restored. A migration that is
+    given up orders the purge of the copy in its target, so it never begins there.
+    """
+    claim, pool, table = models.Claim, models.Pool, models.Discrepancy
+    claimed = (
         sa.select(claim.volume_id, pool.name)
         .join(pool, pool.id == claim.pool_id)
         .where(claim.volume_id.in_(volume_ids), claim.state.in_(pool_counters.LIVE))
-    ).all()
+    )
+    listed = (
+        sa.select(table.volume_id, pool.name)
+        .join(pool, pool.id == table.pool_id)
+        .where(table.volume_id.in_(volume_ids), table.kind.in_(listings.EXTERNAL))
+    )
+    rows = [row for statement in (claimed, listed) for row in session.execute(statement)]
     return {
         volume_id: frozenset(name for of_volume, name in rows if of_volume == volume_id) for volume_id in volume_ids
     }

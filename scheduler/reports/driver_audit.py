@@ -18,7 +18,7 @@ from tonnage.capacity.pools.pool import pool_name
 from tonnage.capacity.reports import audit_rules
 from tonnage.capacity.reports.audit_rules import Auditor, Breach, Volumes
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.inventory import audit_findings
+from tonnage.ledger.inventory import audit_findings, listings
 from tonnage.ledger.inventory.audit_findings import Evidence, Key
 from tonnage.rpc.messages import AuditSnapshot, BackendReport, Listing
 
@@ -29,7 +29,7 @@ _NAMED = 10
 
 
 class Compared(enum.Enum):
-    """The result of the comparison of a listing with the figures in it."""
+    """The result of the comparison of a listing with the figures in it, and with the ledger."""
 
     #: All findings are final.
     DONE = enum.auto()
@@ -107,7 +107,7 @@ class DriverAudit:
         return wanted
 
     def compare(self, backend_id: int, listing: Listing) -> Compared:
-        """Compare the figures in a listing with its volumes."""
+        """Compare the figures in a listing with its volumes; the ledger has compared the volumes with its claims."""
         settled, busy = _by_settledness(listing.audit_snapshots)
         memory = self._memories.setdefault(listing.backend, _Memory())
         broken = {
@@ -123,7 +123,9 @@ class DriverAudit:
         }
         judged = {key for key in known if key[1] in audit_rules.VOLUME_BREACHES and key[0] in settled}
         self._settle(listing.backend, backend_id, found, judged)
-        return Compared.DONE if all(seen.once is None for seen in found.values()) else Compared.ONCE
+        with self._database.reading() as session:
+            is_clear = not listings.has_unclear(session, backend_id)
+        return Compared.DONE if is_clear and all(seen.once is None for seen in found.values()) else Compared.ONCE
 
     def _settle(self, backend: str, backend_id: int, found: Mapping[Key, Evidence], judged: Collection[Key]) -> None:
         """Record findings in the ledger, and log the new ones."""

@@ -151,5 +151,6 @@ def _differ(known: PoolStats, stats: PoolStats) -> bool:
         or known.ratio != stats.ratio
         or known.reserved_percentage != stats.reserved_percentage
         or math.isfinite(known.total) != math.isfinite(stats.total)
+        or math.isfinite(known.free) != math.isfinite(stats.free)
         or (known.total > 0) != (stats.total > 0)
     )

@@ -2,7 +2,9 @@
 """The registration of agent processes: hello, epoch, and the listing that follows. Belongs to the decision thread."""
 
 import logging
+import time
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from sqlalchemy import orm
@@ -10,9 +12,9 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
-from tonnage.ledger.inventory import backends, listings, reports
+from tonnage.ledger.inventory import backends, ledger_identity, listings, reports
 from tonnage.rpc.batching.command_sender import AgentMessages
-from tonnage.rpc.messages import Hello, Listing, Receipt, Welcome
+from tonnage.rpc.messages import AgentProcess, Hello, Listing, Receipt, Welcome
 from tonnage.scheduler.claims.dispatcher import Dispatcher
 from tonnage.scheduler.reports.audit_thread import AuditThread
 from tonnage.scheduler.reports.backend_state import BackendEntry
@@ -25,6 +27,26 @@ _HELLO_LENGTHS = {"backend": 255, "availability_zone": 255, "driver": 255, "nonc
 
 Message = TypeVar("Message")
 Result = TypeVar("Result")
+
+
+#: Seconds in which a backend's agent reports on request if it is up, besides twice the time that its last report took.
+#: Another process that introduces itself as the backend waits so long.
+_SILENCE = 5.0
+
+#: Seconds without a hello after which the other process has gone.
+_END = 300.0
+
+
+@dataclass(slots=True)
+class _Contest:
+    """Another process than the one with the nonce ``holder`` wants to run a backend.
+
+    ``since`` is the monotonic time from which on no report of the holder has come.
+    """
+
+    holder: str
+    since: float
+    logged: bool = False
 
 
 class UnknownEpoch(errors.Unavailable):
@@ -51,6 +73,7 @@ class Registration:
         self.dispatcher = dispatcher
         self.audit = audit
         self._agents = agents
+        self._contests: dict[str, _Contest] = {}
 
     def hellos(self, messages: Sequence[Hello]) -> list[Welcome | Exception]:
         """Give each agent process its epoch."""
@@ -88,13 +111,53 @@ class Registration:
             value: str = getattr(message, name)
             if len(value) > most or not value.isprintable():
                 return errors.InvalidInput(f"{name} is {value[:40]!r}: it takes at most {most} printable characters")
+        mine = self.database.run_past_duplicates(ledger_identity.ledger_id)
+        if others := sorted(set(message.ledgers) - {mine}):
+            LOG.error("Backend %s: its storage belongs to ledger %s, and this is %s", message.backend, others[0], mine)
+            return errors.Conflict(
+                f"the storage belongs to ledger {others[0]}, and the schedulers use ledger {mine}: see that their "
+                "[database] connection is right ('tonnage-manage db copy' moves a ledger to another database); if that "
+                "ledger is lost for good, remove the mark from the storage"
+            )
+        if (conflict := self._held_by_another(message)) is not None:
+            return conflict
         # The first hello of a backend may reach two schedulers at once.
         row = self.database.run_past_duplicates(_say_hello, message)
         with self.database.reading() as session:
             self.cache_refresh.refresh(session, [row])
             shared = reports.shared_storages(session, row.id)
         LOG.info("Backend %s (driver %s) said hello, epoch %d", row.name, message.driver, row.epoch)
-        return Welcome(epoch=row.epoch, shared_storages=shared)
+        return Welcome(epoch=row.epoch, ledger_id=mine, shared_storages=shared)
+
+    def _held_by_another(self, message: Hello) -> errors.Conflict | None:
+        """Return an error if another process, which may be up, runs the backend, and ask that one for a report.
+
+        A process with the same lock is certainly not up. After :data:`_SILENCE` without a report there is no error.
+        """
+        with self.database.reading() as session:
+            row = backends.find(session, message.backend)
+        holder = None if row is None else AgentProcess.from_nonce(row.nonce)
+        process = AgentProcess.from_nonce(message.nonce)
+        if row is None or holder is None or process is None or holder.lock == process.lock:
+            self._contests.pop(message.backend, None)
+            return None
+        now = time.monotonic()
+        contest = self._contests.setdefault(message.backend, _Contest(row.nonce, now))
+        text = (
+            f"backend {message.backend} is run by process {holder.name}, so process {process.name} does not run it: "
+            "give each agent a [DEFAULT] host or a name in enabled_backends of its own, or stop the other one"
+        )
+        if contest.holder != row.nonce or now - contest.since > _END:
+            contest = self._contests[message.backend] = _Contest(row.nonce, now)
+        elif row.silence is not None and row.silence < now - contest.since:
+            if not contest.logged:
+                LOG.error("Two agents: %s", text)
+            contest.since, contest.logged = now, True
+        elif now - contest.since >= _SILENCE + 2 * row.report_age:
+            del self._contests[message.backend]
+            return None
+        self._agents.report_now(message.backend)
+        return errors.Conflict(text)
 
     def _listing(self, message: Listing) -> Receipt:
         backend = self.current(message.backend, message.epoch)

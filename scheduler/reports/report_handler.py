@@ -11,6 +11,7 @@ from tonnage.capacity import errors
 from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.db.db_errors import log_level
 from tonnage.ledger.inventory import backends, reports
+from tonnage.metrics import instruments
 from tonnage.rpc.messages import BackendReport, Outcome
 from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
 from tonnage.scheduler.reports.backend_state import BackendEntry
@@ -69,6 +70,10 @@ class ReportHandler:
             failed = self._apply([(messages[number], backend) for number, backend in newest.values()]) if newest else {}
         for name, problem in failed.items():
             results[newest[name][0]] = problem
+        failures = sum(result is not None for result in results)
+        used = len(newest) - len(failed)
+        for result, number in (("applied", used), ("failed", failures), ("late", len(messages) - used - failures)):
+            instruments.REPORTS.labels(result).inc(number)
         return results
 
     def _apply(self, messages: Sequence[tuple[BackendReport, BackendEntry]]) -> dict[str, Exception]:

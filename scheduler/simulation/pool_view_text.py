@@ -43,6 +43,7 @@ class _CachedText:
 
     def __init__(self, factors: bool) -> None:
         self._factors = factors
+        self._last_heard = pool_views.last_heard if factors else pool_views.last_heard_as_in_cinder
         self._lock = threading.Lock()
         self._picture: Picture | None = None
         self._parts: list[tuple[str, list[str]]] = []
@@ -63,16 +64,18 @@ class _CachedText:
                     if backend_of(part[1][0]) in news:
                         self._texts[place] = self._written(picture, *part)
             self._picture = picture
-            heard = {source: _heard(picture, source) for source, _ in self._parts}
+            heard = {
+                source: pool_list_text.last_report_text(self._last_heard(picture, source)) for source, _ in self._parts
+            }
             spelled_parts = zip(self._parts, self._texts, strict=True)
             return [PoolListText(text=text, last_report=heard[source]) for (source, _), text in spelled_parts]
 
     def _written(self, picture: Picture, source: str, names: Iterable[str]) -> str:
-        heard = pool_views.last_heard(picture, source)
+        heard = self._last_heard(picture, source)
         found = []
         for pool in pool_views.shown(picture, names):
             one = _shown(pool, detail=True, factors=self._factors)
-            found.append(one | {"capabilities": pool_list_text.with_gap(pool.capabilities, heard)})
+            found.append(one | {"capabilities": pool_list_text.with_gap(one["capabilities"], heard)})
         return _text(found)
 
 
@@ -94,15 +97,11 @@ def _news(before: Picture, now: Picture) -> Collection[str]:
     return set(map(backend_of, found)) | (set(before.draining) ^ set(now.draining))
 
 
-def _heard(picture: Picture, source: str) -> str:
-    return pool_list_text.last_report_text(pool_views.last_heard(picture, source))
-
-
 def _shown(pool: PoolView, *, detail: bool, factors: bool) -> dict[str, Any]:
     """Return a pool as :class:`tonnage.api.schemas.response_bodies.Pool` describes it."""
     found: dict[str, Any] = {"name": pool.name}
     if detail:
-        found["capabilities"] = pool.capabilities
+        found["capabilities"] = pool.capabilities if factors else pool_views.as_in_cinder(pool.capabilities)
         if factors:
             found["capacity_factors"] = pool.capacity_factors
     return found

@@ -32,6 +32,23 @@ _DEFAULTS: Mapping[str, Any] = {
     "QoS_support": False,
 }
 
+#: Capabilities that Cinder does not have.
+_OWN_CAPABILITIES = frozenset(
+    {
+        "availability_zone",
+        "disabled",
+        "draining",
+        "expired",
+        "figures_age_seconds",
+        "findings",
+        "in_flight_capacity_gb",
+        "max_over_subscription_ratio_inputs",
+        "max_over_subscription_ratio_source",
+        "remarks",
+        "storage_id",
+    }
+)
+
 _CAPABLE = FilterChain([CapabilitiesFilter(SimpleNamespace())])
 
 
@@ -99,6 +116,16 @@ def last_heard(picture: Picture, name: str) -> dict[str, Any]:
     return {"updated": time, "timestamp": time, "figures_age_seconds": round(age, 1)}
 
 
+def last_heard_as_in_cinder(picture: Picture, name: str) -> dict[str, Any]:
+    """Return the time fields of the pools of one :func:`source` that Cinder has too."""
+    return as_in_cinder(last_heard(picture, name))
+
+
+def as_in_cinder(capabilities: Mapping[str, Any]) -> dict[str, Any]:
+    """Return capabilities without those that Tonnage adds to the ones in Cinder."""
+    return {key: value for key, value in capabilities.items() if key not in _OWN_CAPABILITIES}
+
+
 def matches(shown: PoolView, wanted: Mapping[str, str]) -> bool:
     """Tell whether a pool has these capabilities."""
     return all(
@@ -118,7 +145,8 @@ def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
         "allocated_capacity_gb": list(map(int, pools.allocated.tolist())),
         "provisioned_capacity_gb": np.where(np.isnan(pools.provisioned), pools.allocated, pools.provisioned).tolist(),
         "in_flight_capacity_gb": pools.in_flight.tolist(),
-        "reserved_percentage": pools.reserved_percentage.tolist(),
+        # Cinder's clients expect a whole number; the capacity factors have the exact reserve.
+        "reserved_percentage": [round(percentage) for percentage in pools.reserved_percentage.tolist()],
         "max_over_subscription_ratio": [round(ratio, 4) for ratio in pools.ratio.tolist()],
         "max_over_subscription_ratio_source": list(map(_ratio_source, stats)),
         "thin_provisioning_support": pools.thin.tolist(),

@@ -181,9 +181,9 @@ def volumes_by_sdk(cloud: Cloud) -> None:
 
 def services(cloud: Cloud) -> None:
     """Show, disable and enable schedulers and backends."""
-    run, binaries = cloud.clients.cinder_text, {"tonnage-agent", "tonnage-scheduler"}
+    run, binaries = cloud.clients.cinder_text, {"cinder-volume", "cinder-scheduler"}
     assert {row["Binary"] for row in cloud.clients.openstack("volume", "service", "list")} == binaries
-    change = ("volume", "service", "set", cloud.backend, "tonnage-agent")
+    change = ("volume", "service", "set", cloud.backend, "cinder-volume")
     cloud.clients.openstack(*change, "--disable", "--disable-reason", "new disks", _QUIET)
     assert "new disks" in run("service-list", "--binary", "tonnage-agent")
     cloud.clients.openstack(*change, "--enable", _QUIET)

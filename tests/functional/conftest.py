@@ -15,10 +15,10 @@ pytest.register_assert_rewrite("tests.functional.commands")
 Deploy: TypeAlias = Callable[..., contextlib.AbstractContextManager[Deployment]]
 
 
-#: For tests that do not depend on the kind of database: only `make test-heavy` runs them with MariaDB.
+#: For tests that do not depend on the kind of database: only `make test-heavy` runs them with the others.
 on_one_database = pytest.mark.parametrize(
     "deploy",
-    ["standalone", "postgresql", pytest.param("mariadb", marks=pytest.mark.heavy)],
+    ["postgresql", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("standalone", "mariadb"))],
     indirect=True,
     scope="module",
 )

@@ -121,7 +121,7 @@ def send(host: str, port: int, request: Malformed, seconds: float = 20.0) -> tup
                 length = len(request.body) if request.length is None else request.length
                 connection.putheader("Content-Length", str(length))
                 connection.endheaders(request.body)
-                if connection.sock is not None:
+                if connection.sock is not None and length > len(request.body):
                     # The server gets no more bytes of a body that is shorter than announced.
                     connection.sock.shutdown(socket.SHUT_WR)
             answer = connection.getresponse()

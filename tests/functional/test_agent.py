@@ -240,14 +240,16 @@ def test_a_wrong_configuration_is_reported_in_one_line(configure: Configure, def
     assert done.stderr.count("\n") == 1
 
 
-def test_an_unusable_storage_ends_the_daemon(configure: Configure, start: Start, tmp_path: pathlib.Path) -> None:
+def test_an_unusable_storage_is_tried_again(configure: Configure, start: Start, tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").write_text("")
     daemon = start(
         configure(
             backend=f"volume_driver = filesystem\nfilesystem_path = {tmp_path / 'file'}\nfilesystem_size_limit_gb = 1"
         )
     )
-    assert daemon.wait(fakes.DEADLINE) == 1
-    log = (tmp_path / "agent.log").read_text()
-    assert str(tmp_path / "file") in log
-    assert "Traceback" not in log
+    log = tmp_path / "agent.log"
+    eventually(lambda: "cannot start yet and keeps trying: " in log.read_text())
+    assert str(tmp_path / "file") in log.read_text()
+    assert "Traceback" not in log.read_text()
+    daemon.terminate()
+    assert daemon.wait(fakes.DEADLINE) == 0

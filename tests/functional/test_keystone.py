@@ -202,7 +202,7 @@ def test_an_administrator_manages_all_projects_and_pools(cloud: Cloud) -> None:
     volume = cloud.create("theirs")
     admin = cloud.connect("admin").block_storage
     assert {pool.name for pool in admin.backend_pools()} == {"box@thin#thin", "box@thick#thick"}
-    assert {service.binary for service in admin.services()} == {"tonnage-scheduler", "tonnage-agent"}
+    assert {service.binary for service in admin.services()} == {"cinder-scheduler", "cinder-volume"}
     assert admin.get_volume(volume.id).host
     assert volume.id in {one.id for one in admin.volumes(all_projects=True)}
     kind = admin.create_type(name=f"t-{uuid.uuid4().hex[:8]}")

@@ -49,7 +49,9 @@ def add_drift(engine: sa.Engine, turn: int) -> None:
     database.Database(engine).run(change)
 
 
-@pytest.mark.parametrize("shared", [False, True], ids=["alone", "sharing"])
+@pytest.mark.parametrize(
+    "shared", [pytest.param(False, id="alone", marks=pytest.mark.heavy), pytest.param(True, id="sharing")]
+)
 def test_repair_during_bookings_leaves_no_drift(engine: sa.Engine, pools: dict[str, StoragePool], shared: bool) -> None:
     ledger = database.Database(engine)
     first = World(pools, engine=engine).started()

@@ -79,8 +79,10 @@ def test_the_upgrade_check_shows_schedulers_with_different_rules(run: Run, world
     check = results(run, status=2)["Rules of the schedulers"]
     assert "max_over_subscription_ratio" in check["details"]
     assert "one: 20.0, two: 10.0" in check["details"]
-    world.database.run(heartbeats.leave, heartbeats.SCHEDULER, "two")
-    assert results(run, status=0)["Rules of the schedulers"]["result"] == 0
+    world.database.run(heartbeats.leave, me)
+    durable = world.database.engine.dialect.name == "sqlite"  # the servers of the tests do not wait for the disk
+    warnings = [check["check"] for check in results(run, status=0 if durable else 1).values() if check["result"]]
+    assert warnings == ([] if durable else ["Durability of the database"])
 
 
 @on_one_database

@@ -42,7 +42,7 @@ def place(tonnage: Deployment, size: int) -> str:
         answer = tonnage.rest.request_volume(size, "pair")
         if answer.status_code == 409:
             return str(answer.json()["conflictingRequest"]["message"])
-        pool = answer.json()["volume"]["os-vol-host-attr:host"]
+        pool = tonnage.rest.volume(answer.json()["volume"]["id"])["os-vol-host-attr:host"]
     else:
         volume_id = str(uuid.uuid4())
         with tonnage.rpc() as scheduler:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from tests.functional.deployment import in_process
 from tests.functional.deployment.in_process import RecordingAgents
-from tests.servers import ledger_schema
+from tests.servers import fixtures, ledger_schema
 from tests.unit.quotas.test_reservations import Game
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.ledger import models
@@ -26,6 +26,15 @@ from tonnage.rpc.messages import Answer, CreateVolume, ExtendVolume
 from tonnage.scheduler.manager import SchedulerManager
 
 BACKENDS, SCHEDULERS, LIMIT = 8, 3, 70
+
+
+_COMBINATIONS = [
+    # The normal suite tests each database, and each source of the usage, once or twice.
+    pytest.param(name, source, marks=pytest.mark.heavy if (number + position) % 2 else ())
+    for number, name in enumerate(fixtures.DATABASES)
+    for position, source in enumerate(("ledger", "counters"))
+]
+on_each_database = pytest.mark.parametrize(("database_url", "source"), _COMBINATIONS, indirect=True)
 
 
 @pytest.fixture(params=["counters", "ledger"])
@@ -76,6 +85,7 @@ def create(project: str, size: int) -> CreateVolume:
     return CreateVolume(request_id=f"req-{uuid.uuid4()}", volume_id=str(uuid.uuid4()), size_gb=size, project_id=project)
 
 
+@on_each_database
 def test_concurrent_requests_get_exactly_the_quota(
     engine: sa.Engine, schedulers: list[SchedulerManager], agents: RecordingAgents, collisions: list[BaseException]
 ) -> None:
@@ -147,6 +157,7 @@ def test_project_names_are_case_sensitive(engine: sa.Engine) -> None:
             assert volumes.totals(session, volumes.Query(project_id=project)) == (1, 5)
 
 
+@on_each_database
 def test_random_requests_get_the_same_answers_on_every_database(engine: sa.Engine, source: float) -> None:
     chance = random.Random(11)
     world = World({"p0": StoragePool(10_000, 2.0, thin=True, thick=False)}, engine=engine).started()

@@ -3,10 +3,13 @@
 
 import contextlib
 import json
+import os
 import pathlib
-import shutil
+import re
 import sqlite3
 import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +18,7 @@ import sqlalchemy as sa
 
 from tests.functional.conftest import Deploy, on_one_database
 from tests.functional.deployment import Deployment
-from tests.servers import base, postgresql
+from tests.servers import postgresql
 from tests.servers.base import wait_for
 
 BACKENDS = {name: {"filesystem_size_limit_gb": 20, "filesystem_provisioning": "thin"} for name in ("one", "two")}
@@ -27,52 +30,45 @@ def tonnage(deploy: Deploy) -> Iterator[Deployment]:
         yield deployment.start()
 
 
-class Backup:
-    """A backup of the database, made with the database's own tools."""
+DOCUMENTATION = pathlib.Path(__file__).parents[2] / "docs" / "ledger-check.rst"
+#: The documented commands, by database and step.
+COMMANDS = {
+    title: textwrap.dedent(commands)
+    for title, commands in re.findall(
+        r"\.\. code-block:: sh\n\n +# (\w+: [\w ]+)\n((?: +.+\n)+)", DOCUMENTATION.read_text(encoding="utf-8")
+    )
+}
 
-    def __init__(self, tonnage: Deployment) -> None:
-        self._url = sa.make_url(tonnage.database_url)
-        self._file = tonnage.folder / "backup"
+
+class Backup:
+    """A backup of a database, made and restored by the documented commands."""
+
+    def __init__(self, url: str, folder: pathlib.Path) -> None:
+        self._url = sa.make_url(url)
+        self._folder = folder
 
     def make(self) -> None:
-        match self._url.get_backend_name():
-            case "sqlite":
-                with (
-                    contextlib.closing(sqlite3.connect(str(self._url.database))) as source,
-                    contextlib.closing(sqlite3.connect(self._file)) as target,
-                ):
-                    source.backup(target)
-            case "postgresql":
-                self._run(postgresql.program("pg_dump"), *self._server("-h"), "-U", "postgres", "-Fc")
-            case _:
-                self._run(base.find("mariadb-dump"), *self._server("--socket"), "--user=root")
+        self._run("back up")
 
     def restore(self) -> None:
-        match self._url.get_backend_name():
-            case "sqlite":
-                name = str(self._url.database)
-                for suffix in ("-wal", "-shm"):
-                    pathlib.Path(name + suffix).unlink(missing_ok=True)
-                shutil.copy(self._file, name)
-            case "postgresql":
-                options = ("-U", "postgres", "--clean", "--if-exists", "-d")
-                self._run(postgresql.program("pg_restore"), *self._server("-h")[:-1], *options, self._name, load=True)
-            case _:
-                self._run(base.find("mariadb"), *self._server("--socket"), "--user=root", load=True)
+        self._run("restore")
 
-    @property
-    def _name(self) -> str:
-        return str(self._url.database)
-
-    def _server(self, option: str) -> list[str]:
-        folder = self._url.query.get("host") or self._url.query["unix_socket"]
-        return [option, str(folder), self._name]
-
-    def _run(self, program: pathlib.Path | None, *arguments: str, load: bool = False) -> None:
-        assert program is not None
-        with self._file.open("rb" if load else "wb") as file:
-            streams: dict[str, Any] = {"stdin" if load else "stdout": file}
-            subprocess.run([program, *arguments], check=True, timeout=60, **streams)
+    def _run(self, step: str) -> None:
+        name, socket = str(self._url.database), str(self._url.query.get("unix_socket"))
+        kind = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}.get(self._url.get_backend_name(), "MariaDB")
+        commands = COMMANDS[f"{kind}: {step}"]
+        if kind != "SQLite":
+            commands = re.sub(r"\btonnage\b", name, commands.replace("--owner=tonnage", "--owner=postgres"))
+        commands = commands.replace("/var/lib/tonnage/tonnage.sqlite", name)
+        commands = commands.replace("/backup/ledger", str(self._folder / "backup"))
+        (self._folder / ".my.cnf").write_text(f"[client]\nuser = root\nsocket = {socket}\n")
+        environment = {
+            "PATH": f"{postgresql.folder_of_programs()}:{os.environ['PATH']}",
+            "HOME": str(self._folder),
+            "PGUSER": "postgres",
+            "PGHOST": str(self._url.query.get("host")),
+        }
+        subprocess.run(["/bin/sh", "-ec", commands], check=True, timeout=60, env=environment)
 
 
 def manage(tonnage: Deployment, *command: str) -> tuple[int, str]:
@@ -125,7 +121,7 @@ def adopt(tonnage: Deployment, name: str) -> None:
 
 @on_one_database
 def test_ledger_and_storage_agree_after_a_restore(tonnage: Deployment) -> None:
-    backup, rest = Backup(tonnage), tonnage.rest
+    backup, rest = Backup(tonnage.database_url, tonnage.folder), tonnage.rest
     kept, deleted, grown, moved = (create(tonnage, text) for text in (b"kept", b"deleted", b"grown", b"moved"))
     tonnage.stop()
     backup.make()
@@ -163,3 +159,25 @@ def test_ledger_and_storage_agree_after_a_restore(tonnage: Deployment) -> None:
     assert all(marked(tonnage, text) for text in (b"kept", b"grown", b"moved", b"added"))
     tonnage.check_at_rest()
     assert rest.volume(kept[0])["status"] == "available"
+
+
+#: Commits two rows and does not end the connection properly, which leaves the files of the write-ahead log.
+_CRASH = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.executescript("PRAGMA journal_mode = wal; INSERT INTO volumes VALUES ('later'), ('last')")
+os._exit(1)
+"""
+
+
+def test_nothing_of_a_crashed_sqlite_database_remains_after_a_restore(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "tonnage.sqlite"
+    backup = Backup(f"sqlite:///{file}", tmp_path)
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        connection.executescript("PRAGMA journal_mode = wal; CREATE TABLE volumes (id); INSERT INTO volumes VALUES (1)")
+    backup.make()
+    subprocess.run([sys.executable, "-c", _CRASH, str(file)], check=False, timeout=60)
+    assert pathlib.Path(f"{file}-wal").stat().st_size > 0
+    backup.restore()
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("SELECT id FROM volumes").fetchall() == [(1,)]

@@ -108,8 +108,8 @@ def test_a_new_virtual_host_has_no_queues(rabbitmq_server: servers.RabbitMQ, fre
     ("kind", "how"),
     [
         # The end of the processes differs by server; the signal to their user needs one server only.
-        (servers.PostgreSQL, signal.SIGINT),
-        (servers.PostgreSQL, signal.SIGTERM),
+        pytest.param(servers.PostgreSQL, signal.SIGINT, marks=pytest.mark.heavy),
+        pytest.param(servers.PostgreSQL, signal.SIGTERM, marks=pytest.mark.heavy),
         (servers.PostgreSQL, signal.SIGKILL),
         (servers.MariaDB, signal.SIGTERM),
         (servers.RabbitMQ, signal.SIGKILL),

@@ -92,12 +92,12 @@ def test_a_silent_backend_is_down_until_its_next_report(deploy: Deploy) -> None:
         def down() -> bool:
             nonlocal missed
             shown = states()
-            missed += shown["tonnage-scheduler"] != "up" or not rest.is_healthy()
-            return shown["tonnage-agent"] == "down"
+            missed += shown["cinder-scheduler"] != "up" or not rest.is_healthy()
+            return shown["cinder-volume"] == "down"
 
         wait_for(down, "os-services shows the backend as down")
         wait_for(lambda: rest.pools()[pool]["backend_state"] == "down", "get_pools shows the backend as down")
-        alone = {"tonnage-agent": "down", "tonnage-scheduler": "up"}
+        alone = {"cinder-volume": "down", "cinder-scheduler": "up"}
         wait_for(lambda: states() == alone and rest.is_healthy(), "the scheduler is up and the API healthy")
         assert missed <= 3
         assert rest.pools()[pool]["figures_age_seconds"] >= 6
@@ -177,14 +177,31 @@ def test_a_wrong_configuration_is_reported_in_one_line(
             assert word in line
 
 
-@pytest.mark.parametrize("program", ["agent", "standalone"])
-def test_an_unusable_storage_is_reported_with_its_option(stopped: Deployment, program: str) -> None:
-    """The other backends may run before the check of this storage, so there are other log lines as well."""
-    ended = stopped.run_command(program, stopped.conf_with(two={"filesystem_path": "/dev/null/volumes"}))
-    assert ended.code == 1
-    errors = [line for line in ended.error.splitlines() if line.startswith(f"tonnage-{program}: ")]
-    assert errors[0].startswith(f"tonnage-{program}: [two] filesystem_path: /dev/null/volumes cannot be used: ")
-    assert "Traceback" not in ended.error
+@pytest.mark.parametrize(
+    "deploy", ["standalone", pytest.param("postgresql", marks=pytest.mark.heavy)], indirect=True, scope="module"
+)
+def test_a_backend_whose_storage_cannot_be_used_is_down_and_tried_again(deploy: Deploy) -> None:
+    with deploy({"one": {}, "two": {}}) as tonnage:
+        obstacle = tonnage.path("two")
+        obstacle.parent.mkdir(parents=True, exist_ok=True)
+        obstacle.write_text("no folder")
+        for name in ("standalone",) if not tonnage.distributed else ("scheduler", "api", "agent"):
+            tonnage.launch(name)
+        wait_for(tonnage.rest.is_healthy, "the API serves")
+        wait_for(lambda: tonnage.pool("one") in tonnage.rest.pools(), "the other backend reports")
+        tonnage.rest.wait_until_available(tonnage.rest.create(1))
+
+        def state() -> Any:
+            services = tonnage.rest.get("os-services")["services"]
+            return next((each["state"] for each in services if each["host"] == f"{tonnage.host}@two"), None)
+
+        wait_for(lambda: state() == "down", "the backend is shown as down")
+        assert (
+            f"Backend {tonnage.host}@two cannot start yet and keeps trying: [two] filesystem_path: " in tonnage.logs()
+        )
+        obstacle.unlink()
+        wait_for(lambda: state() == "up", "the backend has started")
+        assert "Traceback" not in tonnage.logs()
 
 
 @pytest.mark.parametrize("program", ["api", "standalone"])

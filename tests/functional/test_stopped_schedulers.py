@@ -1,70 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Schedulers that end, or that freeze in a transaction, while another scheduler goes on."""
 
-import contextlib
+import re
 import signal
 import time
 from collections.abc import Iterator
-from concurrent import futures
-from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from tests.functional.conftest import Deploy
 from tests.functional.deployment import Deployment
+from tests.functional.deployment.outages import BACKENDS, Creates, cut_off_in_a_transaction, frozen_in_a_transaction
 from tests.functional.deployment.processes import Process
+from tests.servers import base, tcp_proxy
 from tests.servers.base import wait_for
-from tonnage.ledger.db import database
-
-#: Room for far more volumes than are created.
-BACKENDS: dict[str, dict[str, Any]] = {
-    name: {"filesystem_size_limit_gb": 20, "max_over_subscription_ratio": 1000, "filesystem_provisioning": "thin"}
-    for name in ("one", "two")
-}
 
 on_each_server = pytest.mark.parametrize("deploy", ["postgresql", "mariadb"], indirect=True, scope="module")
-#: For tests that do not depend on the kind of database.
+#: For tests that depend little on the kind of database.
 on_one_server = pytest.mark.parametrize(
     "deploy", ["postgresql", pytest.param("mariadb", marks=pytest.mark.heavy)], indirect=True, scope="module"
 )
-
-
-class Creates:
-    """Threads that create volumes of 1 GiB. A context manager; its exit stops them.
-
-    ``answers`` has the end of each request in seconds, its duration and its status.
-    """
-
-    def __init__(self, tonnage: Deployment, threads: int) -> None:
-        self._tonnage, self._number = tonnage, threads
-        self._ends = False
-        self.answers: list[tuple[float, float, int]] = []
-
-    def __enter__(self) -> "Creates":
-        self._threads = futures.ThreadPoolExecutor(self._number)
-        self._running = [self._threads.submit(self._create) for _ in range(self._number)]
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._ends = True
-        self._threads.shutdown()
-        for thread in self._running:
-            thread.result()
-
-    def _create(self) -> None:
-        while not self._ends:
-            began = time.monotonic()
-            answer = self._tonnage.rest.request_volume(1)
-            self.answers.append((time.monotonic(), time.monotonic() - began, answer.status_code))
-
-    def rate(self, since: float, until: float) -> float:
-        """Return the number of accepted requests per second between two moments."""
-        return sum(since <= end < until and status == 202 for end, _, status in self.answers) / (until - since)
-
-    def wait_for_more(self, number: int = 30) -> None:
-        """Wait until so many more requests are answered."""
-        before = len(self.answers)
-        wait_for(lambda: len(self.answers) >= before + number, f"{number} more requests are answered")
 
 
 @pytest.fixture
@@ -87,7 +43,7 @@ def test_a_scheduler_finishes_its_requests_before_it_ends(tonnage: Deployment) -
             creates.wait_for_more()
             tonnage.launch(name)
             wait_for(lambda: ready(process) > 1, "the scheduler is ready again")  # noqa: B023
-    assert {status for _, _, status in creates.answers} == {202}
+    assert not creates.refusals
     tonnage.check_at_rest()
 
 
@@ -113,6 +69,22 @@ def test_another_ratio_applies_after_a_stop_of_all_schedulers(tonnage: Deploymen
         wait_for(lambda: ready(tonnage.processes[name]) > 1, "the scheduler is ready again")  # noqa: B023
 
 
+@on_one_server
+def test_a_scheduler_that_ends_during_its_start_leaves_the_others(tonnage: Deployment) -> None:
+    another = tonnage.processes["another"]
+    another.send(signal.SIGTERM)
+    another.wait()
+    conf = tonnage.folder / "another" / "tonnage.conf"
+    bus = re.search("^transport_url = .*$", conf.read_text(), re.MULTILINE)
+    assert bus is not None
+    conf.write_text(conf.read_text().replace(bus[0], f"transport_url = rabbit://127.0.0.1:{base.free_port()}"))
+    tonnage.launch("another")
+    wait_for(lambda: registered(tonnage, "another"), "the scheduler has joined, and waits for the message bus")
+    another.send(signal.SIGTERM)
+    another.wait()
+    assert not registered(tonnage, "another")
+
+
 @on_each_server
 def test_a_frozen_scheduler_that_holds_locks_does_not_stop_the_others(tonnage: Deployment) -> None:
     with Creates(tonnage, 16) as creates:
@@ -125,29 +97,26 @@ def test_a_frozen_scheduler_that_holds_locks_does_not_stop_the_others(tonnage: D
             time.sleep(20)
             assert creates.rate(began + 15, began + 20) > 0.5 * before
         creates.wait_for_more()
-    assert {status for _, _, status in creates.answers} == {202}
+    assert not creates.refusals
     tonnage.check_at_rest()
 
 
-@contextlib.contextmanager
-def frozen_in_a_transaction(tonnage: Deployment, name: str) -> Iterator[None]:
-    """Freeze a scheduler while the database gives it the lock of a pool."""
-    engine = database.create_engine(tonnage.database_url)
-    processes = tonnage.processes[name].tree()
-    try:
-        with engine.begin() as connection:
-            connection.exec_driver_sql("SELECT id FROM pools FOR UPDATE")
-            wait_for(lambda: waiting_transactions(tonnage) >= 2, "both schedulers wait for the lock")
-            for process in processes:
-                process.suspend()
-        yield
-    finally:
-        for process in processes:
-            process.resume()
-        engine.dispose()
-
-
-def waiting_transactions(tonnage: Deployment) -> int:
-    if tonnage.database_url.startswith("postgresql"):
-        return int(tonnage.sql_value("SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
-    return int(tonnage.sql_value("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"))
+@on_one_server
+def test_a_scheduler_cut_off_from_the_database_in_a_transaction_does_not_stop_the_others(deploy: Deploy) -> None:
+    with deploy(BACKENDS) as tonnage:
+        url = sa.make_url(tonnage.database_url)
+        with tcp_proxy.TcpProxy(tcp_proxy.target(url)) as proxy:
+            tonnage.start().launch_another_scheduler(database_url=tcp_proxy.url_through(proxy, url))
+            with Creates(tonnage, 16) as creates:
+                began = time.monotonic()
+                time.sleep(4)
+                before = creates.rate(began, began + 4)
+                with cut_off_in_a_transaction(tonnage, proxy):
+                    began = time.monotonic()
+                    time.sleep(20)
+                    assert creates.rate(began + 15, began + 20) > 0.5 * before
+                log = tonnage.processes["another"].log
+                wait_for(lambda: "Calls are answered again" in log.read_text(), "the other scheduler goes on")
+                creates.wait_for_more()
+            assert not creates.refusals
+            tonnage.check_at_rest()

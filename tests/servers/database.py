@@ -4,7 +4,7 @@
 import abc
 import contextlib
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import sqlalchemy as sa
@@ -17,6 +17,9 @@ class DatabaseServer(base.Server):
 
     create_options: ClassVar[str] = ""
     """The end of the statement ``CREATE DATABASE`` that makes a database in the least time."""
+
+    connect_arguments: ClassVar[Mapping[str, Any]] = {}
+    """Parameters of connections for administration."""
 
     @contextlib.contextmanager
     def database(self) -> Iterator[str]:
@@ -31,7 +34,9 @@ class DatabaseServer(base.Server):
 
     def execute(self, *statements: str) -> list[Any]:
         """Run statements outside a transaction, and return the rows of the last statement."""
-        engine = sa.create_engine(self.url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+        engine = sa.create_engine(
+            self.url, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool, connect_args=self.connect_arguments
+        )
         rows: list[Any] = []
         with engine.connect() as connection:
             for statement in statements:

@@ -13,7 +13,7 @@ import psutil
 from tests.servers import base, database
 
 
-def _programs() -> pathlib.Path | None:
+def folder_of_programs() -> pathlib.Path | None:
     """Return the folder of the programs of the newest installed version. It is usually not on PATH."""
     found = [path.parent for path in pathlib.Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     if found:
@@ -24,7 +24,7 @@ def _programs() -> pathlib.Path | None:
 
 def program(name: str) -> pathlib.Path | None:
     """Return a program of the newest installed version."""
-    folder = _programs()
+    folder = folder_of_programs()
     return folder / name if folder else None
 
 
@@ -42,10 +42,10 @@ class PostgreSQL(database.DatabaseServer):
 
     @classmethod
     def installed(cls) -> bool:
-        return _programs() is not None
+        return folder_of_programs() is not None
 
     def _prepare(self) -> None:
-        programs = _programs()
+        programs = folder_of_programs()
         assert programs
         self._programs = programs
         self._account = base.unprivileged_user()

@@ -56,6 +56,29 @@ def test_pages_show_the_revision_that_the_database_gets() -> None:
     assert set(itertools.chain.from_iterable(shown)) == {schema.HEAD}
 
 
+def _prose(text: str) -> str:
+    """Return reStructuredText without literals and without blocks of code."""
+    kept: list[str] = []
+    block: int | None = None
+    for paragraph in re.split(r"\n{2,}", text.strip()):
+        indent = min(len(line) - len(line.lstrip()) for line in paragraph.split("\n"))
+        if (block is not None and indent > block) or paragraph.lstrip().startswith(">>> "):
+            continue
+        is_code = re.search(r"^ *\.\. (code-block|literalinclude)::", paragraph, re.MULTILINE) or paragraph.endswith(
+            "::"
+        )
+        block = indent if is_code else None
+        kept.append(paragraph)
+    return re.sub(r"``.*?``|`[^`]*`", "", "\n\n".join(kept), flags=re.DOTALL)
+
+
+def test_no_name_of_a_pool_becomes_a_link_to_a_mailbox() -> None:
+    """Outside of literals ``host@backend`` is an address to docutils, which makes a ``mailto:`` link of it."""
+    pages = [ROOT / "README.rst", *PAGES, *sorted(ROOT.glob("releasenotes/notes/*.yaml"))]
+    found = {page.name: re.findall(r"[\w.+-]+@[\w-]+\S*", _prose(page.read_text(encoding="utf-8"))) for page in pages}
+    assert {name: addresses for name, addresses in found.items() if addresses} == {}
+
+
 def test_configurations_for_several_machines_work(tmp_path: pathlib.Path) -> None:
     folder = DOCS / "examples" / "several-machines"
     control = cfg.ConfigOpts()

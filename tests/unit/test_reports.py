@@ -45,7 +45,20 @@ def test_processes_that_run_tests_outlive_it(tmp_path: pathlib.Path) -> None:
     # Whoever runs this test may do so with -n as well.
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     ran = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "xdist", "-n1", "-q", "-p", "no:cacheprovider", "test_failing.py"],
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-p",
+            "xdist",
+            "-n1",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            "no:schemathesis",
+            "test_failing.py",
+        ],
         cwd=tmp_path,
         env=env | {"PYTHONPATH": str(root), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,

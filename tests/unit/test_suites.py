@@ -9,6 +9,9 @@ pytest_plugins = ["pytester"]
 
 ROOT = pathlib.Path(__file__).parents[2]
 
+#: A plugin that takes seconds to load.
+FAST = ("-p", "no:schemathesis")
+
 CONFTEST = "from tests.conftest import pytest_terminal_summary"
 TESTS = """
     import pytest
@@ -35,7 +38,7 @@ def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Py
 
 @pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["in one process", "in a worker"])
 def test_suites_that_did_not_run_are_named(run: pytest.Pytester, workers: tuple[str, ...]) -> None:
-    result = run.runpytest_subprocess(*workers)
+    result = run.runpytest_subprocess(*FAST, *workers)
     result.assert_outcomes(skipped=3)
     result.stdout.fnmatch_lines(
         [
@@ -48,13 +51,13 @@ def test_suites_that_did_not_run_are_named(run: pytest.Pytester, workers: tuple[
 
 def test_with_ci_they_are_failures(run: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "true")
-    result = run.runpytest_subprocess()
+    result = run.runpytest_subprocess(*FAST)
     result.assert_outcomes(errors=2, skipped=1)
     result.stdout.fnmatch_lines(["*the Oracle suite did not run: no Oracle on this machine*"])
 
 
 def test_nothing_is_said_when_everything_ran(run: pytest.Pytester) -> None:
     run.makepyfile(test_oracle="def test_it(): pass")
-    result = run.runpytest_subprocess()
+    result = run.runpytest_subprocess(*FAST)
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*did not run*")

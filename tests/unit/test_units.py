@@ -36,6 +36,15 @@ def test_unit_starts_the_command_of_its_name(unit: pathlib.Path) -> None:
     assert (service["StateDirectory"], service["LogsDirectory"]) == ("tonnage", "tonnage")
 
 
+def test_the_units_that_the_documentation_reloads_can_be_reloaded() -> None:
+    pages = "".join(page.read_text(encoding="utf-8") for page in (FOLDER.parents[1] / "docs").glob("*.rst"))
+    reloaded = set(re.findall(r"systemctl reload (tonnage-\w+)", pages))
+    assert reloaded >= {"tonnage-agent", "tonnage-scheduler"}
+    for unit in reloaded:
+        text = (FOLDER / f"{unit}.service").read_text(encoding="utf-8")
+        assert "\nExecReload=/bin/kill -HUP $MAINPID\n" in text, unit
+
+
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="no systemd on this machine")
 def test_systemd_accepts_the_units(tmp_path: pathlib.Path) -> None:
     for unit in UNITS:  # it also wants the commands to be there

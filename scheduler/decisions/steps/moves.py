@@ -30,9 +30,10 @@ def resolve_move(item: Move, lookup: Lookup) -> RequestSpec:
     """
     message = item.message
     volume = lookup.volume(message.volume_id)
+    action = "moved" if item.volume_type is None else "retyped"
     if volume.status != "available" or volume.pool is None:
-        raise errors.Conflict(f"volume {volume.id} is {volume.status}: only an available volume can be moved")
-    groups.require_free(volume, "moved" if item.volume_type is None else "given another type")
+        raise errors.Conflict(f"volume {volume.id} is {volume.status}: only an available volume can be {action}")
+    groups.require_free(volume, action)
     volume_type = volume.volume_type if item.volume_type is None else lookup.type(item.volume_type)
     asked = with_type(request_of(volume, message.request_id), volume_type)
     kept = None if volume.provisioning is None else Provisioning(volume.provisioning)

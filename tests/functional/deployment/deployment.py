@@ -17,6 +17,7 @@ from typing import Any, Self
 import amqp
 import kombu
 import psutil
+import sqlalchemy as sa
 
 from tests import suites
 from tests.functional.deployment.configuration import Addresses, Credentials, Options, render, write_variant
@@ -123,15 +124,22 @@ class Deployment:
         wait_for(lambda: self._ready(epochs if runs_agent else None), "Tonnage is ready")
         return self
 
-    def launch_another_scheduler(self) -> Process:
-        """Start a second scheduler, on host ``another``, and wait until it is ready."""
+    def launch_another_scheduler(self, database_url: sa.URL | None = None, *, wait: bool = True) -> Process:
+        """Start a second scheduler, on host ``another``, and unless told otherwise wait until it is ready.
+
+        ``database_url`` is another way to the database.
+        """
         folder = self.folder / "another"
         folder.mkdir()
         conf = folder / "tonnage.conf"
-        conf.write_text(self.conf.read_text().replace(f"host = {self.host}\n", "host = another\n"))
+        text = self.conf.read_text().replace(f"host = {self.host}\n", "host = another\n")
+        if database_url is not None:
+            text = text.replace(self.database_url, database_url.render_as_string(hide_password=False))
+        conf.write_text(text)
         another = self.processes["another"] = Process("scheduler", conf)
         self._watch(another.start())
-        wait_for(lambda: "Scheduler is ready" in another.log.read_text(), "the second scheduler is ready")
+        if wait:
+            wait_for(lambda: "Scheduler is ready" in another.log.read_text(), "the second scheduler is ready")
         return another
 
     def stop(self, number: signal.Signals = signal.SIGTERM, *, whole_group: bool = False) -> dict[str, int]:
@@ -140,6 +148,12 @@ class Deployment:
         for process in self.processes.values():
             process.send(number, whole_group=whole_group)
         return {name: process.wait() for name, process in self.processes.items()}
+
+    def end(self, name: str) -> None:
+        """End one process with SIGTERM; it must end cleanly."""
+        self._expected_to_run.discard(name)
+        self.processes[name].send(signal.SIGTERM)
+        assert self.processes[name].wait() == 0, self.logs()
 
     def kill(self, *names: str) -> None:
         """Kill all or some processes, with their workers."""
@@ -185,10 +199,22 @@ class Deployment:
         with self._engine.connect() as connection:
             return [tuple(row) for row in connection.exec_driver_sql(statement)]
 
+    def write(self, *statements: str) -> None:
+        """Change the ledger by SQL."""
+        with self._engine.begin() as connection:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+
     def sql_value(self, statement: str) -> Any:
         """Return the only value that a query finds in the ledger."""
         ((value,),) = self.sql(statement)
         return value
+
+    def use_database(self, url: str) -> None:
+        """Make the processes, from their next start on, and this object use another database."""
+        self.conf.write_text(self.conf.read_text().replace(self.database_url, url))
+        self._engine.dispose()
+        self.database_url, self._engine = url, database.create_engine(url)
 
     def close_connections(self) -> None:
         """Close this object's own connections to the database, which may have restarted."""
@@ -280,7 +306,9 @@ class Deployment:
 
     def _has_queue(self) -> bool:
         assert self._addresses.bus is not None
-        with kombu.Connection(self._addresses.bus.replace("rabbit:", "amqp:"), connect_timeout=60) as connection:
+        with kombu.Connection(
+            self._addresses.bus.partition(",")[0].replace("rabbit:", "amqp:"), connect_timeout=60
+        ) as connection:
             try:
                 connection.default_channel.queue_declare(transport.TOPIC_SCHEDULER, passive=True)
             except amqp.exceptions.NotFound:

@@ -59,10 +59,10 @@ def run_program(
 
 
 class Process:
-    """One Tonnage command. Its output is appended to :attr:`log`, next to its configuration file."""
+    """One Tonnage command. Its output is appended to :attr:`log`, next to its configuration file, :attr:`conf`."""
 
     def __init__(self, name: str, conf: pathlib.Path) -> None:
-        self.log = conf.with_name(f"{name}.log")
+        self.conf, self.log = conf, conf.with_name(f"{name}.log")
         self._command = [str(COMMANDS / f"tonnage-{name}"), "--config-file", str(conf)]
         self._process: subprocess.Popen[bytes] | forks.ForkedProcess | None = None
 

@@ -11,8 +11,8 @@ from tests.servers.base import wait_for
 
 #: Seconds until a request must be answered.
 _TIMEOUT = 90.0
-#: The first microversion in which get_pools shows capacity factors.
-_FACTORS_VERSION = "3.72"
+#: The microversion that has the keys of Tonnage.
+_VERSION = "3.72"
 
 
 class RestClient:
@@ -28,7 +28,7 @@ class RestClient:
     def close(self) -> None:
         self._session.close()
 
-    def get(self, path: str, version: str = "3.0", **query: Any) -> Any:
+    def get(self, path: str, version: str = _VERSION, **query: Any) -> Any:
         """Return the JSON body at a path; fail if the status is not 200.
 
         A 503 because no scheduler answered is tried again, three times in all.
@@ -40,7 +40,9 @@ class RestClient:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
-    def request(self, method: str, path: str, body: Any = None, version: str = "3.0", **more: Any) -> requests.Response:
+    def request(
+        self, method: str, path: str, body: Any = None, version: str = _VERSION, **more: Any
+    ) -> requests.Response:
         """Send any request and return the answer with any status."""
         headers = {"OpenStack-API-Version": f"volume {version}"}
         return self._session.request(
@@ -114,7 +116,7 @@ class RestClient:
 
     def headroom(self, pool: str, kind: str) -> int:
         """Return the size in GiB of the largest volume, ``thin`` or ``thick``, that a pool accepts."""
-        found = self.get("scheduler-stats/get_pools", _FACTORS_VERSION, detail="true", name=pool)["pools"]
+        found = self.get("scheduler-stats/get_pools", _VERSION, detail="true", name=pool)["pools"]
         return next(
             int(factors["maximum_volume_size"])
             for factors in found[0]["capacity_factors"]

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The RPC methods of the plug-in. Each method has the name of a method of the standard."""
 
-import contextlib
 import pathlib
 from collections.abc import Sequence
 
@@ -74,6 +73,7 @@ class Services:
             if present is None:
                 size = self._size(request.capacity_range)
                 segment = max(segments, key=lambda segment: self.storage.free(self.settings, segment))
+                segment = self.settings.misplaced or segment
                 present = self.storage.make(self.settings, request.name, size, segment, request.parameters)
             elif not self._fits(present, request, segments):
                 raise Refused(StatusCode.ALREADY_EXISTS, f"{request.name} is there and is another")
@@ -91,28 +91,47 @@ class Services:
         self, request: csi_pb2.ControllerExpandVolumeRequest
     ) -> csi_pb2.ControllerExpandVolumeResponse:
         self._refuse_nameless(request.volume_id)
+        if not request.HasField("capacity_range"):
+            raise Refused(StatusCode.INVALID_ARGUMENT, "capacity_range is missing")
         size = self._size(request.capacity_range)
         with self.storage.pending(request.volume_id):
-            present = self.storage.find(request.volume_id)
-            if present is None:
-                raise Refused(StatusCode.NOT_FOUND, f"there is no {request.volume_id}")
+            present = self._present(request.volume_id)
             if size > present.size:
                 self.storage.grow(self.settings, present, size)
         return csi_pb2.ControllerExpandVolumeResponse(capacity_bytes=max(size, present.size))
 
+    def ValidateVolumeCapabilities(  # noqa: N802
+        self, request: csi_pb2.ValidateVolumeCapabilitiesRequest
+    ) -> csi_pb2.ValidateVolumeCapabilitiesResponse:
+        self._refuse_nameless(request.volume_id)
+        if not request.volume_capabilities:
+            raise Refused(StatusCode.INVALID_ARGUMENT, "volume_capabilities: at least one")
+        self._refuse_unusable(request.volume_capabilities)
+        present = self._present(request.volume_id)
+        if request.parameters and dict(request.parameters) != dict(present.parameters):
+            return csi_pb2.ValidateVolumeCapabilitiesResponse(message="it was made with other parameters")
+        return csi_pb2.ValidateVolumeCapabilitiesResponse(
+            confirmed=csi_pb2.ValidateVolumeCapabilitiesResponse.Confirmed(
+                volume_context=request.volume_context,
+                volume_capabilities=request.volume_capabilities,
+                parameters=request.parameters,
+            )
+        )
+
     def ListVolumes(self, request: csi_pb2.ListVolumesRequest) -> csi_pb2.ListVolumesResponse:  # noqa: N802
-        kept = [each for each in self.storage.all() if not each.inline]
+        kept = sorted((each for each in self.storage.all() if not each.inline), key=lambda each: each.id)
         if request.max_entries < 0:
             raise Refused(StatusCode.INVALID_ARGUMENT, "max_entries is negative")
-        if request.starting_token and (self.settings.stale_tokens or not request.starting_token.isdecimal()):
+        token = request.starting_token
+        if token and (self.settings.stale_tokens or not token.startswith("vol-")):
             self.settings.stale_tokens -= 1
-            raise Refused(StatusCode.ABORTED, f"starting_token {request.starting_token!r} is none of ours")
-        start = int(request.starting_token or 0)
-        limit = min(filter(None, (request.max_entries, self.settings.page)), default=len(kept))
-        end = start + limit
+            raise Refused(StatusCode.ABORTED, f"starting_token {token!r} is none of ours")
+        # The token is the last id of the page before, so that deletions between the pages lose nothing.
+        later = [each for each in kept if each.id > token]
+        page = later[: min(filter(None, (request.max_entries, self.settings.page)), default=len(later))]
         return csi_pb2.ListVolumesResponse(
-            entries=[csi_pb2.ListVolumesResponse.Entry(volume=self._volume(each)) for each in kept[start:end]],
-            next_token=str(end) if end < len(kept) else "",
+            entries=[csi_pb2.ListVolumesResponse.Entry(volume=self._volume(each)) for each in page],
+            next_token=page[-1].id if len(page) < len(later) else "",
         )
 
     def GetCapacity(self, request: csi_pb2.GetCapacityRequest) -> csi_pb2.GetCapacityResponse:  # noqa: N802
@@ -124,7 +143,8 @@ class Services:
             segments = self._matching(request.accessible_topology)
         elif self.settings.own:
             segments = [self.settings.own]
-        available = sum(max(self.storage.free(self.settings, segment), 0) for segment in segments) // times
+        least = -(2**63) if self.settings.expands_beyond else 0
+        available = sum(max(self.storage.free(self.settings, segment), least) for segment in segments) // times
         largest, smallest = self.settings.largest, self.settings.smallest
         return csi_pb2.GetCapacityResponse(
             available_capacity=available,
@@ -138,18 +158,24 @@ class Services:
         self, request: csi_pb2.NodePublishVolumeRequest
     ) -> csi_pb2.NodePublishVolumeResponse:
         self._refuse_nameless(request.volume_id)
+        if not request.HasField("volume_capability"):
+            raise Refused(StatusCode.INVALID_ARGUMENT, "volume_capability is missing")
         self._refuse_unusable([request.volume_capability])
         target = pathlib.Path(request.target_path)
         if not target.is_absolute() or not target.parent.is_dir():
             raise Refused(StatusCode.INVALID_ARGUMENT, f"target_path {target}: its folder has to be there")
-        if request.volume_context.get("csi.storage.k8s.io/ephemeral") != "true":
-            raise Refused(StatusCode.NOT_FOUND, f"there is no {request.volume_id}")
-        size = self._inline_size(request)
+        inline = request.volume_context.get("csi.storage.k8s.io/ephemeral") == "true"
+        size = self._inline_size(request) if inline else 0
         with self.storage.pending(request.volume_id):
             self.settings.pause("NodePublishVolume")
-            if self.storage.find(id_of(request.volume_id)) is None:
+            if not inline:
+                self._present(request.volume_id)
+            elif self.storage.find(id_of(request.volume_id)) is None:
                 self.storage.make(self.settings, request.volume_id, size, self.settings.own, {}, inline=True)
-            target.mkdir(exist_ok=True)
+            if request.volume_capability.HasField("block"):
+                target.touch()
+            else:
+                target.mkdir(exist_ok=True)
         return csi_pb2.NodePublishVolumeResponse()
 
     def NodeUnpublishVolume(  # noqa: N802
@@ -158,13 +184,21 @@ class Services:
         self._refuse_nameless(request.volume_id)
         if not request.target_path:
             raise Refused(StatusCode.INVALID_ARGUMENT, "target_path is missing")
+        target = pathlib.Path(request.target_path)
         with self.storage.pending(request.volume_id):
             present = self.storage.find(id_of(request.volume_id))
-            if present is not None:
+            if present is not None and present.inline:
                 self.storage.remove(present)
-            with contextlib.suppress(FileNotFoundError):
-                pathlib.Path(request.target_path).rmdir()
+            if target.is_dir():
+                target.rmdir()
+            else:
+                target.unlink(missing_ok=True)
         return csi_pb2.NodeUnpublishVolumeResponse()
+
+    def NodeGetCapabilities(  # noqa: N802
+        self, request: csi_pb2.NodeGetCapabilitiesRequest
+    ) -> csi_pb2.NodeGetCapabilitiesResponse:
+        return csi_pb2.NodeGetCapabilitiesResponse()
 
     def _inline_size(self, request: csi_pb2.NodePublishVolumeRequest) -> int:
         """Return the size from ``fsSize``, by the proposal on storage capacity, or from the attribute ``size``."""
@@ -187,6 +221,13 @@ class Services:
         return csi_pb2.NodeGetInfoResponse(node_id=f"node-{self.settings.own}", accessible_topology=topology)
 
     # Helpers
+
+    def _present(self, volume_id: str) -> Kept:
+        """Return a volume that a create has made."""
+        found = self.storage.find(volume_id)
+        if found is None or found.inline:
+            raise Refused(StatusCode.NOT_FOUND, f"there is no {volume_id}")
+        return found
 
     def _segments(self, request: csi_pb2.CreateVolumeRequest) -> list[str]:
         """Return the segments that a volume may be in."""

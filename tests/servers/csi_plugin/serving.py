@@ -78,7 +78,10 @@ class CsiPlugin:
                     self.settings.losing.discard(name)
                     self.settings.lose(lambda: answer(request))
                     raise Refused(grpc.StatusCode.DEADLINE_EXCEEDED, "the answer is lost")
-                return answer(request)
+                response = answer(request)
+                if name in self.settings.lost_answers:
+                    raise Refused(self.settings.lost_answers[name], "the answer is lost")
+                return response
             except Refused as error:
                 context.abort(error.code, str(error))
 

@@ -31,7 +31,9 @@ class Settings:
     ``""``. ``largest`` and ``smallest`` limit the size of a volume; 0 means no limit. A volume with the parameter
     ``copies`` takes its size that many times. ``page`` is the number of volumes in a page of a list. The next
     ``stale_tokens`` page tokens are refused. Methods in ``failing`` do nothing. A method with a gate blocks until
-    the gate is set. The next answer of a method in ``losing`` is lost when the method has reached its gate.
+    the gate is set. The next answer of a method in ``losing`` is lost when the method has reached its gate. Methods in
+    ``lost_answers`` do their work, and answer with that code. ``expands_beyond`` lets volumes grow beyond the
+    capacity, which is then reported as less than 0. All volumes are made in the segment ``misplaced``, if it is set.
     """
 
     sizes: dict[str, int]
@@ -51,6 +53,9 @@ class Settings:
     failing: dict[str, grpc.StatusCode] = field(default_factory=dict)
     gates: dict[str, threading.Event] = field(default_factory=dict)
     losing: set[str] = field(default_factory=set)
+    expands_beyond: bool = False
+    misplaced: str = ""
+    lost_answers: dict[str, grpc.StatusCode] = field(default_factory=dict)
     _entered: threading.Event = field(default_factory=threading.Event, init=False)
 
     def pause(self, method: str) -> None:
@@ -153,7 +158,7 @@ class Storage:
         """Extend a volume. Raises Refused if it does not fit."""
         with self._lock:
             more = (size - kept.size) * copies(kept.parameters)
-            if more > self.free(settings, kept.segment):
+            if more > self.free(settings, kept.segment) and not settings.expands_beyond:
                 raise Refused(grpc.StatusCode.RESOURCE_EXHAUSTED, f"there is no room for {more} more")
             _truncate(self._path(kept) / "content", size)
 

@@ -92,6 +92,9 @@ class GatedDriver(Driver):
     def check(self) -> None:
         self._enter("check")
 
+    def mark_ledger(self, ledger_id: str) -> None:
+        self._enter("mark")
+
     def report(self) -> Sequence[Mapping[str, Any]]:
         seen = sum(self.volumes.values())
         self._enter("report")
@@ -156,6 +159,7 @@ class Scheduler:
         self.shared_storages: list[str] = []
         self.epoch = 0
         self.nonce = ""
+        self.ledger_id = ""
         #: The method of that name raises each error once.
         self.failures: dict[str, list[Exception]] = {}
         #: Called before an outcome of an unknown epoch is refused.
@@ -174,7 +178,7 @@ class Scheduler:
         self._fail("hello")
         if hello.nonce != self.nonce:
             self.epoch, self.nonce = self.epoch + 1, hello.nonce
-        return messages.Welcome(epoch=self.epoch, shared_storages=self.shared_storages)
+        return messages.Welcome(epoch=self.epoch, shared_storages=self.shared_storages, ledger_id=self.ledger_id)
 
     def listing(self, context: Any, message: Any) -> messages.Receipt:
         listing = serialization.unpack(message, messages.Listing)

@@ -94,15 +94,35 @@ def test_a_second_process_is_turned_away_with_the_name_of_the_lock_file(make: Ma
     assert f"locks/{BACKEND}.lock" in caught.value.message
 
 
-def test_a_storage_that_cannot_be_used_leaves_no_lock_behind(
-    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver
+def test_a_storage_that_cannot_be_used_is_checked_again(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    driver.failures["check"] = [errors.ConfigurationError("no such folder")]
-    with pytest.raises(errors.ConfigurationError, match=r"^no such folder$"):
-        make().start()
-    assert not scheduler.hellos
-    make().start()
+    driver.failures["check"] = [errors.ConfigurationError("no such folder")] * 2 + [ValueError("garbled")]
+    scheduler.ledger_id = "ledger-1"
+    agent = make()
+    agent.start()
     eventually(lambda: scheduler.reports)
+    complaints = [record.message for record in caplog.records if "cannot start" in record.message]
+    assert complaints == [
+        f"Backend {BACKEND} cannot start yet and keeps trying: no such folder",
+        f"Backend {BACKEND} cannot start yet and keeps trying: ValueError: garbled",
+    ]
+    # The schedulers know of it from its first failure, and nothing was written to a storage that had not been checked.
+    assert len({hello.nonce for hello in scheduler.hellos}) == 1
+    assert driver.calls[:4] == ["check", "check", "check", "check"]
+    assert "mark" in driver.calls
+    assert agent.trouble is None
+
+
+def test_a_backend_that_cannot_start_can_be_stopped(make: Make, driver: fakes.GatedDriver) -> None:
+    driver.failures["check"] = [errors.DriverError("the storage is away")] * 1000
+    agent = make()
+    agent.start()
+    eventually(lambda: agent.trouble == "the storage is away")
+    agent.stop()
+    assert agent.failure is None
+    driver.failures.clear()
+    make().start()  # the lock is free again
 
 
 def test_no_operation_begins_before_the_listing_which_names_the_commands_that_wait(
@@ -737,3 +757,70 @@ def test_it_stops_while_no_scheduler_answers_its_hello(make: Make, bus: Transpor
     agent.stop(timeout=0.5)
     assert agent.wait(0)
     assert agent.failure is None
+
+
+def test_an_error_of_a_call_that_ends_after_the_stop_is_no_failure(
+    make: Make, driver: fakes.GatedDriver, scheduler: fakes.Scheduler, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tonnage.agent")
+    open_report = driver.close_gate("report")
+    driver.failures["report"] = [KeyboardInterrupt("closed")]
+    agent = make()
+    agent.start()
+    driver.await_entry("report")
+    agent.stop(timeout=0.1)
+    open_report()
+    eventually(lambda: [record for record in caplog.records if "a call has ended after the stop" in record.message])
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+# Draining
+
+
+def test_a_drained_backend_reports_no_pools_ends_its_operations_and_stops(
+    agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
+) -> None:
+    open_create = one_runs_one_waits(agent, driver, client)
+    agent.drain()
+    eventually(lambda: scheduler.reports[-1].pools == [])
+    # A volume that was placed just before the scheduler got that report is created, too.
+    client.run(BACKEND, [command("c3", "v3")])
+    assert scheduler.outcome_of("c3").ok
+    assert not agent.wait(timeout=0)
+    open_create()
+    assert agent.wait(fakes.DEADLINE)
+    assert agent.failure is None
+    assert {outcome.claim_id for outcome in scheduler.outcomes_received if outcome.ok} == {"c1", "c2", "c3"}
+    last = scheduler.reports[-1]
+    assert (last.pools, last.in_hand) == ([], [])
+    assert last.covers > max(outcome.end_tick for outcome in scheduler.outcomes_received)
+    assert driver.volumes == {"v1": 5, "v3": 2}
+
+
+def test_a_backend_that_drains_says_hello_when_it_is_asked(
+    agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: AgentClient
+) -> None:
+    open_create = one_runs_one_waits(agent, driver, client)
+    agent.drain()
+    agent.rejoin()
+    open_create()
+    assert agent.wait(fakes.DEADLINE)
+    assert len(scheduler.hellos) == 2
+    assert scheduler.outcome_of("c1").ok
+
+
+def test_a_drained_backend_without_a_scheduler_stops_at_once(make: Make, scheduler: fakes.Scheduler) -> None:
+    scheduler.failures["hello"] = [fakes.TROUBLE] * 100_000
+    agent = make()
+    agent.start()
+    eventually(lambda: scheduler.hellos)
+    agent.drain()
+    assert agent.wait(fakes.DEADLINE)
+
+
+def test_a_stop_cuts_a_drain_short(agent: BackendAgent, driver: fakes.GatedDriver, client: AgentClient) -> None:
+    open_create = one_runs_one_waits(agent, driver, client)
+    agent.drain()
+    agent.stop(timeout=0.1)
+    assert agent.wait(timeout=0)
+    open_create()

@@ -10,6 +10,7 @@ import pytest
 
 from tonnage.agent.lock import BackendLock
 from tonnage.capacity import errors
+from tonnage.rpc.messages import AgentProcess
 
 HOLDER = """
 import sys
@@ -33,6 +34,22 @@ def test_a_lock_is_held_by_one_and_named_to_the_other(tmp_path: pathlib.Path) ->
     first.release()
     second.acquire()
     second.release()
+
+
+def test_holders_of_one_lock_have_it_in_their_nonces(tmp_path: pathlib.Path) -> None:
+    holders = []
+    for folder in ("one", "one", "two"):
+        lock = BackendLock(str(tmp_path / folder), "host@b")
+        lock.acquire()
+        holders.append(lock.holder())
+        lock.release()
+    assert holders[0].lock == holders[1].lock != holders[2].lock
+    assert len({each.nonce for each in holders}) == 3
+    for each in holders:
+        assert len(each.nonce) <= 64
+        assert AgentProcess.from_nonce(each.nonce) == each
+        assert each.name.startswith(f"{os.getpid()}@")
+    assert AgentProcess.from_nonce("0123456789abcdef") is None
 
 
 def test_a_lock_ends_with_the_process_however_it_ends(tmp_path: pathlib.Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.agent import fakes
 from tests.unit.agent.fakes import command, eventually
+from tonnage.agent.backoff import BackOff
 from tonnage.agent.operations import Epoch, Operations
 from tonnage.capacity import errors
 from tonnage.rpc.messages import Command, Outcome, Source, Verb
@@ -29,6 +30,9 @@ def perform(operations: Operations, ends: Ends, one: Command) -> Outcome:
     """Have a command run and return the next outcome that is told."""
     operations.submit(one)
     return ends.next()
+
+
+SHORT, LONG = BackOff(0.01, 0.05), BackOff(600.0, 600.0)
 
 
 @pytest.fixture
@@ -56,8 +60,9 @@ def make(driver: fakes.GatedDriver, ends: Ends, crashes: list[BaseException]) ->
         record_seconds: float = 600.0,
         ended: Callable[[Outcome], None] = ends.put,
         clock: Callable[[], float] = time.monotonic,
+        backoff: BackOff = SHORT,
     ) -> Operations:
-        operations = Operations(driver, threads, record_seconds, ended, crashes.append, clock)
+        operations = Operations(driver, threads, record_seconds, ended, crashes.append, clock, backoff)
         operations.begin_epoch(Epoch(1))
         operations.resume()
         made.append(operations)
@@ -248,6 +253,90 @@ def test_records_outlive_their_acknowledgement_for_a_while(
     assert set(operations._records) == {"young", "never acknowledged"}
     assert perform(operations, ends, command("young", "young")).claim_id == "young"
     assert driver.calls.count("create young") == 1
+
+
+@pytest.mark.parametrize("verb", [Verb.CREATE, Verb.EXTEND, Verb.DELETE, Verb.PURGE])
+def test_an_operation_without_a_known_outcome_is_repeated_until_it_has_one(
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends, verb: Verb
+) -> None:
+    operations = make()
+    driver.volumes["v"] = 1
+    method = "delete" if verb is Verb.PURGE else verb.value
+    # Also a failure before the storage gets the call says nothing about the first call.
+    later = [errors.DriverError("the storage is away")] if verb in (Verb.CREATE, Verb.EXTEND) else []
+    driver.failures[method] = [errors.OutcomeUnknown("no answer"), errors.OutcomeUnknown("no answer"), *later]
+    unknown = perform(operations, ends, command("c", "v", verb))
+    assert (unknown.ok, unknown.unknown, unknown.size_gb, unknown.clean) == (False, True, 2.0, False)
+    assert unknown.message == "no answer; its outcome is not known yet, and the agent repeats it"
+    known = ends.next()
+    assert (known.claim_id, known.ok, known.unknown) == ("c", True, False)
+    assert known.end_tick > unknown.end_tick
+    assert driver.calls.count(f"{method} v") == 3 + len(later)
+    assert operations.unacknowledged() == [known]
+
+
+def test_an_operation_without_a_known_outcome_stays_in_hand(
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
+) -> None:
+    operations = make(backoff=LONG)
+    driver.failures["create"] = [errors.OutcomeUnknown("no answer")]
+    assert perform(operations, ends, command("c", "v")).unknown
+    assert operations.in_hand() == ["c"]
+    assert operations.unacknowledged() == []
+    operations.submit(command("c", "v"))
+    operations.resume()
+    # It keeps neither reports nor other volumes from their work, and rests until its time.
+    assert operations.wait_idle(0)
+    assert perform(operations, ends, command("other", "w")).ok
+    assert driver.calls == ["create v", "create w"]
+
+
+@pytest.mark.parametrize("verb", [Verb.CREATE, Verb.EXTEND])
+@pytest.mark.parametrize("rests", [True, False])
+def test_a_delete_takes_the_place_of_an_operation_without_a_known_outcome(
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends, verb: Verb, rests: bool
+) -> None:
+    operations = make(backoff=LONG)
+    driver.volumes["v"] = 1
+    driver.failures[verb.value] = [errors.OutcomeUnknown("no answer")]
+    if rests:
+        assert perform(operations, ends, command("c", "v", verb)).unknown
+        operations.submit(command("d", "v", Verb.DELETE))
+    else:
+        open_gate = driver.close_gate(verb.value)
+        operations.submit(command("c", "v", verb))
+        driver.await_entry(verb.value)
+        operations.submit(command("d", "v", Verb.DELETE))
+        open_gate()
+    abandoned, deleted = ends.in_order(2)
+    # The volume counts until it is deleted.
+    assert (abandoned.claim_id, abandoned.ok, abandoned.unknown, abandoned.size_gb) == ("c", False, False, 2.0)
+    assert (deleted.claim_id, deleted.ok) == ("d", True)
+    assert driver.volumes == {}
+    assert operations.in_hand() == []
+
+
+def test_a_create_of_an_earlier_process_counts_until_a_delete_has_ended(
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
+) -> None:
+    operations = make(backoff=LONG)
+    driver.failures["delete"] = [errors.OutcomeUnknown("no answer")]
+    assert perform(operations, ends, command("d", "v", Verb.DELETE)).unknown
+    late = perform(operations, ends, command("c", "v"))
+    assert (late.ok, late.unknown, late.size_gb, late.clean) == (False, False, 2.0, False)
+
+
+def test_a_new_epoch_forgets_operations_without_a_known_outcome(
+    make: Callable[..., Operations], driver: fakes.GatedDriver, ends: Ends
+) -> None:
+    operations = make(backoff=LONG)
+    driver.failures["create"] = [errors.OutcomeUnknown("no answer")]
+    assert perform(operations, ends, command("c", "v")).unknown
+    operations.suspend()
+    operations.begin_epoch(Epoch(2))
+    operations.resume()
+    assert operations.in_hand() == []
+    assert perform(operations, ends, command("c", "v", epoch=2)).ok
 
 
 def test_a_worker_that_fails_is_told_of(

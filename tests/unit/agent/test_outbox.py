@@ -101,7 +101,7 @@ def test_an_outcome_that_cannot_be_delivered_does_not_delay_others(
 ) -> None:
     receiver.undeliverable = "c50"
     gathered(range(100))
-    eventually(lambda: list(outbox._outcomes) == ["c50"])
+    eventually(lambda: list(outbox._outcomes) == [("c50", False)])
     receiver.undeliverable = ""
     assert outbox.flush(fakes.DEADLINE)
 
@@ -125,7 +125,7 @@ def test_an_outcome_that_is_put_again_while_it_waits_is_sent_at_once(receiver: R
     outbox.start()
     receiver.undeliverable = "c1"
     outbox.put(outcome("c1"))
-    eventually(lambda: receiver.calls and not outbox._outcomes["c1"].sending)
+    eventually(lambda: receiver.calls and not outbox._outcomes["c1", False].sending)
     receiver.undeliverable = ""
     outbox.put(outcome("c1"))
     assert outbox.flush(fakes.DEADLINE)

@@ -27,6 +27,7 @@ from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db import database
+from tonnage.rpc import options as rpc_options
 from tonnage.rpc import serialization, transport
 from tonnage.rpc.batching.command_sender import AgentClient, CommandSender
 from tonnage.rpc.bus_health import BusHealth
@@ -60,6 +61,9 @@ POOLS: list[dict[str, Any]] = [
     },
 ]
 
+
+#: The minor number of the microversion with the keys of Tonnage.
+OWN_KEYS = 72
 
 #: Statuses of a volume with an operation in progress.
 OPERATION_STATUSES = ("creating", "extending", "deleting", "maintenance", "retyping")
@@ -280,14 +284,14 @@ class Client(testing.TestClient):
         return self.simulate_request(method, path, headers=headers, **kwargs)
 
     def create(self, size: Any = 1, path: str = "/v3/volumes", **fields: Any) -> Any:
-        """Create a volume and return it from the response."""
+        """Create a volume and return it with its host and project."""
         answer = self.simulate_post(path, json={"volume": {"size": size, **fields}})
         assert answer.status_code == 202, answer.text
-        return answer.json["volume"]
+        return self.show(answer.json["volume"]["id"], path)
 
-    def show(self, volume_id: str) -> Any:
-        """Return a volume, None if it does not exist."""
-        answer = self.simulate_get(f"/v3/volumes/{volume_id}")
+    def show(self, volume_id: str, path: str = "/v3/volumes") -> Any:
+        """Return a volume with the keys of Tonnage, None if it does not exist."""
+        answer = self.at("GET", f"{path}/{volume_id}", OWN_KEYS)
         return answer.json["volume"] if answer.status_code == 200 else None
 
     def wait_until_settled(self, volume_id: str) -> Any:
@@ -312,6 +316,7 @@ def configuration(files: Sequence[str] = (), **settings: Any) -> cfg.ConfigOpts:
     """Return a configuration with the options of the API."""
     conf = cfg.ConfigOpts()
     options.register(conf)
+    rpc_options.register(conf)
     conf([], project="tonnage", default_config_files=list(files), default_config_dirs=[])
     for name, value in settings.items():
         conf.set_override(name, value)

@@ -193,7 +193,7 @@ def test_an_absent_database_is_not_logged_for_each_request(
 def test_noauth(client: Client, path: str, headers: dict[str, str], project: str, user: str) -> None:
     answer = client.simulate_post(path, json={"volume": {"size": 1}}, headers=headers)
     assert answer.status_code == 202, answer.text
-    volume = answer.json["volume"]
+    volume = client.simulate_get(f"{path}/{answer.json['volume']['id']}", headers=headers).json["volume"]
     assert (volume["os-vol-tenant-attr:tenant_id"], volume["user_id"]) == (project, user)
 
 

@@ -17,14 +17,13 @@ from falcon import testing
 from tests.servers.kube_api import CLASSES, NODES, KubeApi
 from tests.unit.api.cluster import configuration, wait_until
 from tonnage.api import extender as extender_app
-from tonnage.api.auth import mutual_tls
 from tonnage.api.http.middleware import BodyLimit
 from tonnage.api.http.server import Server
 from tonnage.capacity import errors, type_conversion
 from tonnage.k8s.capacity import driver_rows
 from tonnage.k8s.capacity.patches import DriverPatch
 from tonnage.k8s.cluster.cluster_reader import ClusterReader
-from tonnage.k8s.fit import capacity_claims
+from tonnage.k8s.fit import capacity_claims, scoring_shape
 from tonnage.k8s.fit.extender_protocol import Extender
 from tonnage.k8s.fit.node_queries import NodeQueries
 from tonnage.ledger import models
@@ -203,6 +202,45 @@ def test_scores_are_the_remaining_fraction(ledger: database.Database, cluster: C
     assert {each["Score"] for each in send(client(ledger, cluster), verb="prioritize")} == {10}
 
 
+@pytest.mark.parametrize(
+    ("shape", "sizes", "chosen"),
+    [
+        *(("pack", sizes, "n10") for sizes in (["6Gi"], ["1Gi"], ["1Gi", "2Gi"])),
+        *(("spread", sizes, "n30") for sizes in (["6Gi"], ["1Gi"], ["1Gi", "2Gi"])),
+        ("0:0, 40:10, 100:0", ["3Gi", "5Gi"], "n20"),
+    ],
+)
+def test_the_scoring_shape_chooses_the_node(
+    kube: KubeApi, cluster: ClusterReader, shape: str, sizes: list[str], chosen: str
+) -> None:
+    """Nodes with 10, 20 and 30 Gi, in scores and with claims; the volumes of a pod count together."""
+    ledger = database.Database(database.create_engine("sqlite://"))
+    models.Base.metadata.create_all(ledger.engine)
+    listed = [{"name": f"p{size}", "capacity": f"{size}Gi", "nodeList": [f"n{size}"]} for size in (20, 10, 30)]
+    change = {
+        "spec": {"capacityTracking": True},
+        "status": {"storage": [{"storageClassName": "fast", "pools": listed}]},
+    }
+    ledger.run(
+        driver_rows.patch, DRIVER, type_conversion.convert(change, DriverPatch, lambda kind, value: kind.parse(value))
+    )
+    volumes = [generic(f"v{number}", size) for number, size in enumerate(sizes)]
+    body = {"Pod": pod(*volumes), "Nodes": None, "NodeNames": ["n20", "n10", "n30", "n0"]}
+    queries = NodeQueries(ledger, scoring_shape.parse(shape))
+    for lease, verb in ((None, "prioritize"), (60.0, "filter")):
+        tester = testing.TestClient(
+            extender_app.application(Extender(queries, cluster, lease), BodyLimit(LIMIT, "limit"))
+        )
+        answer = tester.simulate_post(f"/k8s/{verb}", json=body).json
+        if verb == "filter":
+            assert answer["NodeNames"] == [chosen]
+        else:
+            scores = {each["Host"]: each["Score"] for each in answer}
+            assert scores["n0"] == 0
+            assert [name for name, score in scores.items() if score == max(scores.values())] == [chosen]
+    ledger.close()
+
+
 def test_with_a_lease_one_node_is_returned_and_claimed(ledger: database.Database, cluster: ClusterReader) -> None:
     tester = client(ledger, cluster, lease=60)
     first = send(tester, claim("six"), uid="a")
@@ -313,7 +351,7 @@ def test_huge_bodies_get_a_response_over_a_real_connection(
         server.stop()
 
 
-def test_an_incomplete_body_is_a_client_error(
+def test_an_incomplete_body_is_no_request(
     ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     server = build(ledger, kube, tmp_path, extender=True)
@@ -321,16 +359,11 @@ def test_an_incomplete_body_is_a_client_error(
     server.start()
     try:
         host, _, port = server.url.removeprefix("http://").partition(":")
-        with socket.create_connection((host, int(port)), timeout=20) as connected:
-            connected.sendall(b"POST /k8s/filter HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n{")
-            connected.shutdown(socket.SHUT_WR)
-            answer = connected.makefile("rb").read()
-            assert answer.startswith(b"HTTP/1.1 413 "), answer
-        with socket.create_connection((host, int(port)), timeout=20) as connected:
-            connected.sendall(b"POST /k8s/filter HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nfff\r\n{")
-            connected.shutdown(socket.SHUT_WR)
-            answer = connected.makefile("rb").read()
-            assert answer.startswith(b"HTTP/1.1 400 "), answer
+        for sent in (b"Content-Length: 99999999999\r\n\r\n{", b"Transfer-Encoding: chunked\r\n\r\nfff\r\n{"):
+            with socket.create_connection((host, int(port)), timeout=20) as connected:
+                connected.sendall(b"POST /k8s/filter HTTP/1.1\r\nHost: x\r\n" + sent)
+                connected.shutdown(socket.SHUT_WR)
+                assert connected.makefile("rb").read() == b""
     finally:
         server.stop()
     assert not [each for each in caplog.records if each.exc_info and each.name.startswith("tonnage.api")]
@@ -412,9 +445,8 @@ def certificate(folder: pathlib.Path, name: str, authority: str | None = None) -
 
 
 def test_only_clients_with_a_certificate_of_the_authority_are_accepted(
-    ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path
 ) -> None:
-    monkeypatch.setattr(mutual_tls, "_HANDSHAKE_TIMEOUT", 300.0)
     certificate(tmp_path, "authority")
     for name in ("server", "scheduler"):
         certificate(tmp_path, name, "authority")
@@ -437,14 +469,43 @@ def test_only_clients_with_a_certificate_of_the_authority_are_accepted(
             return requests.post(f"{server.url}/k8s/filter", json=body, cert=cert, verify=authority, timeout=60)
 
         address = urlsplit(server.url)
-        with contextlib.closing(socket.create_connection((str(address.hostname), int(address.port or 0)))):
-            # A silent connection blocks no other client.
+        with contextlib.ExitStack() as slow:
+            # Clients that do not complete a handshake block no others.
+            for begun in (b"", b"\x16\x03\x01\x02\x00") * 500:
+                one = slow.enter_context(socket.create_connection((str(address.hostname), int(address.port or 0))))
+                one.sendall(begun)
             assert post("scheduler").json()["NodeNames"] == ["n1"]
-        for name in ("stranger", None):
-            with pytest.raises((requests.ConnectionError, ssl.SSLError)):
-                post(name)
+        with pytest.raises((requests.ConnectionError, ssl.SSLError)):
+            post("stranger")
+        assert post(None).status_code == 403
+        # Probes have no certificate.
+        for path in ("healthz", "readyz"):
+            answer = requests.get(f"{server.url}/{path}", verify=files["extender_ca_file"], timeout=60)
+            assert (answer.status_code, answer.text) == (200, "ok")
+        large = requests.post(f"{server.url}/healthz", data="x", verify=files["extender_ca_file"], timeout=60)
+        assert large.status_code == 403
     finally:
         server.stop()
+
+
+def test_it_is_ready_while_the_ledger_and_the_cluster_answer(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader, tmp_path: pathlib.Path
+) -> None:
+    def status(tester: testing.TestClient, path: str) -> tuple[int, str]:
+        answer = tester.simulate_get(path)
+        return answer.status_code, answer.text
+
+    assert status(client(ledger, cluster), "/readyz") == (200, "ok")
+    gone = database.Database(database.create_engine("postgresql+psycopg://nobody@127.0.0.1:1/none"))
+    with KubeApi() as other:
+        absent = ClusterReader(other.kubeconfig(tmp_path))
+    tester = client(gone, absent)
+    assert status(tester, "/readyz") == (
+        503,
+        "the database of the ledger does not answer; the API server of Kubernetes does not answer",
+    )
+    assert status(tester, "/healthz") == (200, "ok")
+    gone.close()
 
 
 def test_the_claims_of_a_deleted_pod_are_released(

@@ -132,6 +132,9 @@ def test_shared_storage_bounds_the_physical_room() -> None:
         ({"total": NAN, "free": 50.0}, False, 50),
         ({"total": INF, "reserved_percentage": 1.0, "ratio": 2.0}, True, 0),
         ({"total": NAN, "reserved_percentage": 1.0}, False, 0),
+        ({"total": INF, "free": INF, "reserved_percentage": 1.0, "ratio": 2.0}, True, INF),
+        ({"total": INF, "free": NAN, "reserved_percentage": 100.0}, False, INF),
+        ({"total": NAN, "free": NAN, "reserved_percentage": 1.0}, False, INF),
         ({"provisioned": 500.0, "ratio": 2.0}, True, 0),
     ],
 )

@@ -30,8 +30,8 @@ def test_the_refusal_of_the_only_pool_has_its_reason() -> None:
 
 
 def test_the_refusal_without_any_pool_has_its_own_text() -> None:
-    assert Refusal("1 GiB", 0).message == "No pool for 1 GiB: no backend has reported a pool yet"
+    assert Refusal("1 GiB", 0).message == "No pool for 1 GiB: no backend reports a pool at present"
 
 
 def test_the_refusal_names_a_required_pool_that_has_not_been_reported() -> None:
-    assert Refusal("1 GiB", 0, pool="h@b#p").message == "No pool for 1 GiB: h@b#p has not been reported yet"
+    assert Refusal("1 GiB", 0, pool="h@b#p").message == "No pool for 1 GiB: h@b#p is not reported at present"

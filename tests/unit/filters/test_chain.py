@@ -22,6 +22,7 @@ from tonnage.filters.base import Filter, Mask, PoolFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
+from tonnage.filters.driver import DriverFilter
 
 NO_OPTIONS = SimpleNamespace()
 REQUEST = Request("r", 1)
@@ -85,7 +86,7 @@ def test_an_empty_chain_accepts_all_and_an_empty_table_is_no_error() -> None:
     result = chain.run(PoolTable(), REQUEST)
     assert result.remaining.tolist() == []
     assert (
-        chain.refusal(PoolTable(), REQUEST, result).message == "No pool for 1 GiB: no backend has reported a pool yet"
+        chain.refusal(PoolTable(), REQUEST, result).message == "No pool for 1 GiB: no backend reports a pool at present"
     )
 
 
@@ -101,7 +102,7 @@ def test_a_request_for_one_pool() -> None:
     assert [verdict.pool for verdict in chain.explain(table(), request, result)] == ["h@b#2"]
     request = Request("r", 1, pool="gone@b#1")
     result = chain.run(table(), request)
-    assert chain.refusal(table(), request, result).message == ("No pool for 1 GiB: gone@b#1 has not been reported yet")
+    assert chain.refusal(table(), request, result).message == ("No pool for 1 GiB: gone@b#1 is not reported at present")
 
 
 def test_the_refusal_names_the_counts_and_the_nearest_miss() -> None:
@@ -286,3 +287,23 @@ def test_counts_agree_with_the_explanation(accepted: list[list[int]]) -> None:
     for outcome in refusal.outcomes:
         assert outcome.refused == sum(verdict.filter == outcome.filter for verdict in verdicts)
     assert sum(outcome.refused for outcome in refusal.outcomes) + len(expected) == 5
+
+
+def test_the_nearest_miss_is_a_pool_of_the_kind_of_the_request() -> None:
+    """A full pool of the class, which two filters refuse, and an empty one of another class, which one refuses."""
+    limit = {"filter_function": "volume.size <= capabilities.maximum_volume_size_gb", "maximum_volume_size_gb": 1.0}
+    pools = PoolTable(
+        [
+            Pool(name="h@b#safe", total=10.0, free=1.0, capabilities={"storage_class": "safe", **limit}),
+            Pool(name="h@b#fast", total=10.0, free=10.0, capabilities={"storage_class": "fast"}),
+        ]
+    )
+    conf = SimpleNamespace(over_provisioning_calculation=Calculation.CINDER)
+    chain = FilterChain([CapacityFilter(conf), CapabilitiesFilter(conf), DriverFilter(conf)])
+    request = Request("r", 8, extra_specs={"storage_class": "safe"})
+    refusal = chain.refusal(pools, request, chain.run(pools, request))
+    assert refusal.nearest is not None
+    assert refusal.nearest.pool == "h@b#safe"
+    chain = FilterChain([DriverFilter(conf), CapabilitiesFilter(conf)])
+    refusal = chain.refusal(pools, request, chain.run(pools, request))
+    assert "DriverFilter refused 1, nearest h@b#safe makes no such volume: largest volume is 1 GiB" in refusal.message

@@ -2,7 +2,8 @@
 """A message bus within one process, empty at the start of each test."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 from futurist import _thread as futurist_thread
@@ -19,8 +20,13 @@ _IDLE = 0.05
 
 
 @contextlib.contextmanager
-def memory_transport(response_timeout: int = 5, url: str = _MEMORY) -> Iterator[transport.Transport]:
-    """Give a transport on ``kombu+memory://`` whose queues nobody has used, or one on another bus."""
+def memory_transport(
+    response_timeout: int = 5, url: str = _MEMORY, rabbit: Mapping[str, Any] | None = None
+) -> Iterator[transport.Transport]:
+    """Give a transport on ``kombu+memory://`` whose queues nobody has used, or one on another bus.
+
+    ``rabbit`` are options of the group ``oslo_messaging_rabbit``.
+    """
     if url == _MEMORY:
         # kombu keeps the queues for the life of the process, with whatever an earlier test has left in them. Whoever
         # listens to them loses them: one bus of this kind at a time.
@@ -34,6 +40,8 @@ def memory_transport(response_timeout: int = 5, url: str = _MEMORY) -> Iterator[
         conf([], project="tonnage", default_config_files=[])
         conf.set_override("transport_url", url)
         conf.set_override("rpc_response_timeout", response_timeout)
+        for name, value in (rabbit or {}).items():
+            conf.set_override(name, value, "oslo_messaging_rabbit")
         bus = transport.create(conf)
         yield bus
         bus.cleanup()

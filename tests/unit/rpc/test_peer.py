@@ -50,7 +50,7 @@ class FrozenScheduler:
         self.thawed.wait(30)
         return []
 
-    explain = get_pools
+    explain = set_backend_state = get_pools
 
 
 def test_a_call_without_an_answer_is_sent_again() -> None:
@@ -68,6 +68,65 @@ def test_a_call_without_an_answer_is_sent_again() -> None:
             assert frozen.taken == 4
         finally:
             frozen.thawed.set()
+            server.stop()
+            server.wait()
+
+
+def test_a_change_without_a_key_is_sent_once() -> None:
+    with memory_bus.memory_transport(response_timeout=6) as bus:
+        frozen = FrozenScheduler()
+        server = transport.server(bus, transport.TOPIC_SCHEDULER, "frozen", frozen)
+        server.start()
+        change = messages.SetBackendState(backend="h@b", state=messages.BackendState.DISABLED)
+        try:
+            with pytest.raises(errors.Unavailable, match="no scheduler answered set_backend_state within"):
+                SchedulerClient(bus).set_backend_state(change)
+            assert frozen.taken == 1
+        finally:
+            frozen.thawed.set()
+            server.stop()
+            server.wait()
+
+
+class Declining:
+    """A scheduler that declines the first calls. ``calls`` has the number of those that it has got."""
+
+    def __init__(self, error: errors.Unavailable, declined: int) -> None:
+        self.calls = 0
+        self._error, self._declined = error, declined
+
+    def admit(self) -> None:
+        self.calls += 1
+        if self.calls <= self._declined:
+            raise self._error
+
+    def get_pools(self, ctxt: Any, message: Any) -> Any:
+        return []
+
+
+@pytest.mark.parametrize("error", [errors.Declined("stuck"), errors.DatabaseUnreachable("away")])
+def test_a_declined_call_is_sent_again(error: errors.Unavailable) -> None:
+    with memory_bus.memory_transport(response_timeout=60) as bus:
+        scheduler = Declining(error, 3)
+        server = transport.server(bus, transport.TOPIC_SCHEDULER, "one", scheduler, scheduler)
+        server.start()
+        try:
+            assert SchedulerClient(bus).get_pools(messages.PoolQuery()) == []
+        finally:
+            server.stop()
+            server.wait()
+    assert scheduler.calls == 4
+
+
+def test_a_scheduler_with_a_database_is_not_sought_until_the_timeout() -> None:
+    with memory_bus.memory_transport(response_timeout=600) as bus:
+        scheduler = Declining(errors.DatabaseUnreachable("the database does not answer"), 10**6)
+        server = transport.server(bus, transport.TOPIC_SCHEDULER, "one", scheduler, scheduler)
+        server.start()
+        try:
+            with pytest.raises(errors.DatabaseUnreachable, match=r"^the database does not answer$"):
+                SchedulerClient(bus).get_pools(messages.PoolQuery())
+        finally:
             server.stop()
             server.wait()
 

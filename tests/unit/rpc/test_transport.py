@@ -20,6 +20,7 @@ from tonnage.rpc.batching.command_sender import AgentClient
         "rabbit://a:secret@h:port/",
         "rabbit://a:sec/ret@h:1/",
         "rabbit://a:secret@[::1/",
+        "kafka://a:secret@h:1/",
     ],
 )
 def test_an_address_that_cannot_work_is_named(url: str) -> None:

@@ -79,7 +79,7 @@ def test_settings_change_as_a_whole_or_not_at_all(
     core.change(Mutable(nowhere, WeigherChain([]), Calculation.CINDER, 20.0))
     refused = core.place(message)
     assert [outcome.filter for outcome in refused.refusal.outcomes] == ["BackendStateFilter", "Nowhere"]
-    ledger.run(heartbeats.leave, heartbeats.SCHEDULER, "other")
+    ledger.run(heartbeats.leave, heartbeats.SchedulerProcess(binary=heartbeats.SCHEDULER, host="other"))
     core.change(Mutable(FilterChain([]), WeigherChain([]), Calculation.STANDARD, 20.0))
     assert core.explain(message).pool is not None
     with ledger.reading() as session:

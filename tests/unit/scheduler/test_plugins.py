@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from oslo_config import cfg
-from stevedore import extension
 
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
@@ -39,7 +38,6 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """Install a module with these entry points as a package of its own, and return the module's name."""
 
     def install(source: str, entry_points: str) -> str:
-        # A new folder each time: stevedore keeps what it found in one, in memory and on disk.
         module = f"plugin_{uuid.uuid4().hex}"
         folder = tmp_path / module
         info = folder / f"{module}-1.0.dist-info"
@@ -49,7 +47,6 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         points = textwrap.dedent(entry_points).replace("MODULE", module)
         (info / "entry_points.txt").write_text(points, encoding="utf-8")
         monkeypatch.syspath_prepend(str(folder))
-        monkeypatch.setattr(extension.ExtensionManager, "ENTRY_POINT_CACHE", {})
         return module
 
     return install

@@ -207,7 +207,8 @@ class World:
 
     def report_now(self, backend: str) -> None: ...
 
-    def list_now(self, backend: str) -> None: ...
+    def list_now(self, backend: str) -> None:
+        self.listing_requests.append(backend)
 
     def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None: ...
 
@@ -216,6 +217,7 @@ class World:
     def start_scheduler(self) -> None:
         """Start a scheduler on the ledger as it is, forgetting all that an earlier one knew."""
         self.resent: list[Outcome] = []
+        self.listing_requests: list[str] = []
         self.waiting: list[str] = []
         conf = SimpleNamespace(over_provisioning_calculation=self.calculation, capacity_weight_multiplier=1.0)
         self.hosts = HostManager(20.0, self.calculation, 60.0)

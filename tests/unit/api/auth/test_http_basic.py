@@ -2,8 +2,10 @@
 """``auth_strategy = http_basic``."""
 
 import base64
+import collections
 import os
 import pathlib
+from concurrent import futures
 
 import bcrypt
 import pytest
@@ -52,7 +54,7 @@ def test_users_in_the_file_are_administrators(
     headers = {**basic(name), **headers, "X-Auth-Token": "other:project", "X-User-Id": "other"}
     made = anonymous.simulate_post(f"{path}/volumes", json={"volume": {"size": 1}}, headers=headers)
     assert made.status_code == 202, made.text
-    volume = made.json["volume"]
+    volume = anonymous.simulate_get(f"{path}/volumes/{made.json['volume']['id']}", headers=headers).json["volume"]
     assert (volume["user_id"], volume["os-vol-tenant-attr:tenant_id"]) == (name, project)
     assert anonymous.simulate_get("/v3/scheduler-stats/get_pools", headers=headers).status_code == 200
 
@@ -111,6 +113,22 @@ def test_an_unknown_user_takes_a_check_and_a_remembered_one_none(
     users.write_text(line("jane", "new"))
     assert anonymous.simulate_get("/v3/volumes", headers=basic("jane")).status_code == 401
     assert len(checks) == 5
+
+
+def test_a_flood_of_wrong_passwords_leaves_threads_for_others(anonymous: Client, users: pathlib.Path) -> None:
+    users.write_text(f"jane:{bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(11)).decode()}\n")
+    assert anonymous.simulate_get("/v3/volumes", headers=basic("jane")).status_code == 200
+
+    def guess(number: int) -> int:
+        return int(anonymous.simulate_get("/v3/volumes", headers=basic("jane", f"wrong {number}")).status_code)
+
+    with futures.ThreadPoolExecutor(32) as threads:
+        guesses = [threads.submit(guess, number) for number in range(32)]
+        futures.wait(guesses, return_when=futures.FIRST_COMPLETED)
+        assert anonymous.simulate_get("/v3/volumes", headers=basic("jane")).status_code == 200
+        statuses = collections.Counter(each.result() for each in guesses)
+    assert set(statuses) == {401, 503}
+    assert statuses[401] <= 16, "at most eight at a time wait for a check"
 
 
 @pytest.mark.parametrize(

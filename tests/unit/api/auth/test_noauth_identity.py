@@ -40,8 +40,9 @@ def test_a_token_has_the_user_and_the_project(identity: testing.TestClient) -> N
         },
     )
     assert rescoped.headers["X-Subject-Token"] == "ada:sea"
-    volume = identity.simulate_post("/v3/volumes", json={"volume": {"size": 1}}, headers={"X-Auth-Token": token})
-    shown = volume.json["volume"]
+    headers = {"X-Auth-Token": token}
+    made = identity.simulate_post("/v3/volumes", json={"volume": {"size": 1}}, headers=headers).json["volume"]
+    shown = identity.simulate_get(f"/v3/volumes/{made['id']}", headers=headers).json["volume"]
     assert (shown["os-vol-tenant-attr:tenant_id"], shown["user_id"]) == ("solar", "ada")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.cluster import Client, Cluster, wait_until
+from tests.unit.api.cluster import OWN_KEYS, Client, Cluster, wait_until
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def test_a_volume_that_does_not_fit_into_its_group_is_refused_with_the_reason(
     group_id = make()
     member.wait_until_settled(member.create(1, volume_type=kind, group_id=group_id)["id"])
     body = {"volume": {"size": 100_000, "volume_type": kind, "group_id": group_id}}
-    answer = member.simulate_post("/v3/volumes", json=body)
+    answer = member.at("POST", "/v3/volumes", OWN_KEYS, json=body)
     assert answer.status_code == 409
     assert "CapacityFilter refused 2; " in message_of(answer)
     assert answer.json["conflictingRequest"]["refusal"]["pool"] == "its backend"
@@ -198,7 +198,7 @@ def test_a_group_without_a_suitable_backend(
     body = {"volume": {"size": 1, "volume_type": kind, "group_id": make()}}
     answer = member.simulate_post("/v3/volumes", json=body)
     assert answer.status_code == 409
-    assert "a backend for all types of its group has not been reported yet" in message_of(answer)
+    assert "a backend for all types of its group is not reported at present" in message_of(answer)
     explained = client.simulate_post(f"/v3/{uuid.uuid4().hex}/scheduler-stats/explain", json=body)
     assert explained.status_code == 404, "it is of another project"
 

@@ -46,7 +46,7 @@ def test_create_change_delete(client: Client, name: str) -> None:
 def test_qos_specs_are_associated_with_types(client: Client, member: Client, name: str) -> None:
     one, other = create(client, name), create(client, f"{name}-2")
     kind = client.simulate_post("/v3/types", json={"volume_type": {"name": name}}).json["volume_type"]
-    assert kind["qos_specs_id"] is None
+    assert client.simulate_get(f"/v3/types/{kind['id']}").json["volume_type"]["qos_specs_id"] is None
 
     def change(specs_id: str, verb: str) -> int:
         return int(client.simulate_get(f"/v3/qos-specs/{specs_id}/{verb}?vol_type_id={kind['id']}").status_code)
@@ -71,6 +71,20 @@ def test_qos_specs_are_associated_with_types(client: Client, member: Client, nam
     assert client.simulate_get(f"/v3/qos-specs/{other}/associate?vol_type_id=x").status_code == 404
     client.simulate_delete(f"/v3/qos-specs/{other}")
     client.simulate_delete(f"/v3/types/{kind['id']}")
+
+
+@pytest.mark.parametrize(("header", "value"), [("Purpose", "prefetch"), ("Sec-Purpose", "prefetch;prerender")])
+def test_a_prefetch_changes_no_association(client: Client, name: str, header: str, value: str) -> None:
+    one = create(client, name)
+    kind = client.simulate_post("/v3/types", json={"volume_type": {"name": name}}).json["volume_type"]["id"]
+    path = f"/v3/qos-specs/{one}/associate?vol_type_id={kind}"
+    assert client.simulate_get(path, headers={header: value}).status_code == 400
+    assert client.simulate_get(f"/v3/qos-specs/{one}/associations").json == {"qos_associations": []}
+    assert client.simulate_get(path).headers["Cache-Control"] == "no-store"
+    assert client.simulate_get(f"/v3/qos-specs/{one}/disassociate_all", headers={header: value}).status_code == 400
+    done = client.simulate_get(f"/v3/qos-specs/{one}/disassociate_all")
+    assert (done.status_code, done.headers["Cache-Control"]) == (202, "no-store")
+    client.simulate_delete(f"/v3/qos-specs/{one}")
 
 
 @pytest.mark.parametrize(

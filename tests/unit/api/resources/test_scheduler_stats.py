@@ -196,14 +196,14 @@ def test_invalid_simulations_are_rejected(client: Client, body: dict[str, object
 
 def test_services(client: Client, cluster: Cluster) -> None:
     rows = {row["binary"]: row for row in client.at("GET", "/v3/os-services", 32).json["services"]}
-    assert set(rows) == {"tonnage-scheduler", "tonnage-agent"}
-    assert rows["tonnage-agent"]["host"] == BACKEND
+    assert set(rows) == {"cinder-scheduler", "cinder-volume"}
+    assert rows["cinder-volume"]["host"] == BACKEND
     for row in rows.values():
         assert (row["state"], row["status"], row["zone"]) == ("up", "enabled", "nova")
         assert row["updated_at"]
     assert all("backend_state" not in row for row in rows.values())
     later = {row["binary"]: row for row in client.at("GET", "/v3/os-services", 49).json["services"]}
-    assert later["tonnage-agent"]["backend_state"] == "up"
+    assert later["cinder-volume"]["backend_state"] == "up"
     only = client.simulate_get("/v3/os-services?binary=tonnage-agent").json["services"]
     assert [row["host"] for row in only] == [BACKEND]
     assert client.simulate_get("/v3/os-services?host=nowhere").json == {"services": []}

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.cluster import BACKEND, Client, Cluster
+from tests.unit.api.cluster import BACKEND, OWN_KEYS, Client, Cluster
 from tonnage.api.schemas import volume_bodies
 
 
 def ask(client: Client, volumes: Any, project: str = "demo", **beside: Any) -> Any:
-    return client.simulate_post(f"/v3/{project}/volumes", json={"volumes": volumes, **beside})
+    return client.at("POST", f"/v3/{project}/volumes", OWN_KEYS, json={"volumes": volumes, **beside})
 
 
 def hints(cluster: Cluster, volume_id: str) -> Any:

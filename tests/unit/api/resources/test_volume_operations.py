@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from tests.unit.api.cluster import BACKEND, Client, Cluster, wait_until
+from tests.unit.api.cluster import BACKEND, OWN_KEYS, Client, Cluster, wait_until
 from tonnage.ledger import models
 
 THIN, THICK = f"{BACKEND}#thin", f"{BACKEND}#thick"
 
 
 def act(client: Client, volume_id: str, action: str, **arguments: Any) -> Any:
-    return client.simulate_post(f"/v3/volumes/{volume_id}/action", json={action: arguments})
+    return client.at("POST", f"/v3/volumes/{volume_id}/action", OWN_KEYS, json={action: arguments})
 
 
 def ready(client: Client, size: int = 1, **fields: Any) -> Any:
@@ -371,21 +371,3 @@ class TestResetStatus:
             cluster.storage.purges_enabled = True
             cluster.storage.resume()
         assert client.show(volume["id"])["status"] == "error"
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "status"),
-    [
-        *(
-            ("GET", path, 404)
-            for path in ("volume-transfers", "attachments", "clusters", "consistencygroups", "default-types")
-        ),
-        *(("PUT", f"os-services/{path}", 404) for path in ("get-log", "freeze", "thaw", "failover_host")),
-        ("POST", "types/{type_id}/encryption", 405),
-    ],
-)
-def test_unsupported_calls_get_the_documented_errors(client: Client, method: str, path: str, status: int) -> None:
-    answer = client.at(method, f"/v3/{path}", 71, json={})
-    assert answer.status_code == status
-    [(name, error)] = answer.json.items()
-    assert (name, error["code"]) == ({404: "itemNotFound", 405: "computeFault"}[status], status)

@@ -154,7 +154,10 @@ def test_auto_ratio() -> None:
     ("field", "value"),
     [
         ("total_capacity_gb", -1),
-        ("total_capacity_gb", "100"),
+        ("total_capacity_gb", "much"),
+        ("total_capacity_gb", "inf"),
+        ("total_capacity_gb", "nan"),
+        ("total_capacity_gb", ""),
         ("total_capacity_gb", True),
         ("total_capacity_gb", math.nan),
         ("total_capacity_gb", 10**400),
@@ -166,13 +169,14 @@ def test_auto_ratio() -> None:
         ("provisioned_capacity_gb", "infinite"),
         ("reserved_percentage", -1),
         ("reserved_percentage", 101),
-        ("reserved_percentage", "5"),
+        ("reserved_percentage", "auto"),
+        ("reserved_percentage", "101"),
         ("reserved_percentage", math.nan),
-        ("max_over_subscription_ratio", "2.0"),
+        ("max_over_subscription_ratio", "unknown"),
         ("max_over_subscription_ratio", math.inf),
         ("max_over_subscription_ratio", math.nan),
         ("max_over_subscription_ratio", 1e7),
-        ("thin_provisioning_support", "True"),
+        ("thin_provisioning_support", "maybe"),
         ("thick_provisioning_support", 1),
         ("storage_id", ""),
         ("storage_id", 5),
@@ -188,6 +192,25 @@ def test_a_bad_value_excludes_only_its_pool(field: str, value: object) -> None:
     assert (error.pool, error.field) == ("bad", field)
     assert error.value is value
     assert str(error).startswith(f"pool 'bad': {field} is {value!r}: ")
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "taken"),
+    [
+        ("total_capacity_gb", "2000.5", "2000.5"),
+        ("free_capacity_gb", "7", "7.0"),
+        ("provisioned_capacity_gb", "930", "930.0"),
+        ("reserved_percentage", "5", "5.0"),
+        ("max_over_subscription_ratio", "20.0", "20.0"),
+        ("thin_provisioning_support", "True", "True"),
+        ("thick_provisioning_support", "false", "False"),
+        ("storage_free_capacity_gb", "3.333", "3.33"),
+    ],
+)
+def test_the_text_of_a_number_or_flag_is_taken_as_its_value_with_a_remark(field: str, text: str, taken: str) -> None:
+    (remark,) = of(storage_id="array-1", **{field: text}).remarks
+    assert remark.code == f"text_{field}"
+    assert str(remark) == f"pool 'gold': {field} is the text {text!r}; taken as {taken}"
 
 
 def test_the_first_of_two_pools_with_one_name_counts() -> None:

@@ -39,6 +39,14 @@ _FIELDS = {
     },
     "CreateVolumeResponse": {"volume": 1},
     "DeleteVolumeRequest": {"volume_id": 1},
+    "ValidateVolumeCapabilitiesRequest": {
+        "volume_id": 1,
+        "volume_context": 2,
+        "volume_capabilities": 3,
+        "parameters": 4,
+    },
+    "ValidateVolumeCapabilitiesResponse": {"confirmed": 1, "message": 2},
+    "ValidateVolumeCapabilitiesResponse.Confirmed": {"volume_context": 1, "volume_capabilities": 2, "parameters": 3},
     "ListVolumesRequest": {"max_entries": 1, "starting_token": 2},
     "ListVolumesResponse": {"entries": 1, "next_token": 2},
     "ListVolumesResponse.Entry": {"volume": 1},
@@ -58,6 +66,9 @@ _FIELDS = {
         "volume_context": 8,
     },
     "NodeUnpublishVolumeRequest": {"volume_id": 1, "target_path": 2},
+    "NodeGetCapabilitiesResponse": {"capabilities": 1},
+    "NodeServiceCapability": {"rpc": 1},
+    "NodeServiceCapability.RPC": {"type": 1},
     "NodeGetInfoResponse": {"node_id": 1, "accessible_topology": 3},
 }
 
@@ -71,6 +82,7 @@ _ENUMS = {
         "GET_CAPACITY": 4,
         "EXPAND_VOLUME": 9,
     },
+    "NodeServiceCapability.RPC.Type": {"UNKNOWN": 0},
 }
 
 

@@ -31,6 +31,7 @@ from tonnage.drivers.csi.connection import CallFailed, Connection, Deadline
 from tonnage.drivers.csi.ephemeral_volumes import Publication
 from tonnage.drivers.csi.plugin import Plugin
 from tonnage.filters.driver import DriverFilter
+from tonnage.filters.topology import TopologyFilter
 
 Make: TypeAlias = Callable[..., Driver]
 
@@ -153,7 +154,7 @@ def test_without_grpc_options_are_listed_and_the_driver_names_the_package(
     assert done.stdout.startswith("True import of grpc halted")
     monkeypatch.setattr(csi_driver, "_MISSING", "No module named 'grpc'")
     conf = configured.conf(tmp_path, "[csi]\nvolume_driver = csi\n")
-    with pytest.raises(errors.ConfigurationError, match=r"No module named 'grpc'; install tonnage\[csi\]"):
+    with pytest.raises(errors.ConfigurationError, match=r"No module named 'grpc'; install it with: .*\[csi\]"):
         loader.load("host@csi", "csi", conf)
 
 
@@ -269,6 +270,37 @@ def test_a_pool_for_each_class_in_each_segment(plugin: CsiPlugin, make: Make, zo
     ephemeral = [request for request in plugin.asked("GetCapacity") if not request.volume_capabilities]
     assert {request.accessible_topology.segments[_KEY] for request in ephemeral} == {"z1", "z2"}
     assert not any(request.parameters for request in ephemeral)
+
+
+def test_a_node_name_finds_the_pools_of_its_segment(plugin: CsiPlugin, make: Make, zones: str) -> None:
+    [*reported] = validate(make(zones).report()).pools
+    pools = PoolTable(
+        [Pool(name=f"h@b#{each.name}", total=9.0, free=9.0, capabilities=each.capabilities) for each in reported]
+    )
+    assert pools.names == ["h@b#default/zone=z1", "h@b#default/zone=z2"]
+    for hints, expected in (
+        ({"node_name": "n3"}, [True, False]),
+        ({"node_name": "n4"}, [False, False]),
+        ({"accessibility_requirements": {"requisite": [{"segments": {_KEY: "z2"}}]}}, [False, True]),
+    ):
+        assert TopologyFilter(None).accepts(pools, Request("r", 1, hints=hints)).tolist() == expected
+
+
+def test_a_volume_in_another_segment_is_deleted(plugin: CsiPlugin, make: Make, zones: str) -> None:
+    driver = make(zones)
+    plugin.settings.misplaced = "z2"
+    with pytest.raises(errors.DriverError, match="made it in segment zone=z2, not in zone=z1; it is deleted") as caught:
+        driver.create(volume(pool="default/zone=z1"))
+    assert caught.value.clean
+    assert (plugin.storage.all(), listed(driver)) == ([], {})
+    plugin.settings.failing["DeleteVolume"] = grpc.StatusCode.FAILED_PRECONDITION
+    with pytest.raises(errors.DriverError, match="not in zone=z1; it could not be deleted: ") as caught:
+        driver.create(volume(pool="default/zone=z1"))
+    assert not caught.value.clean
+    assert len(listed(driver)) == 1
+    plugin.settings.failing.clear()
+    driver.delete(volume(pool="default/zone=z1"))
+    assert plugin.storage.all() == []
 
 
 def test_the_pools_follow_the_nodes(plugin: CsiPlugin, make: Make, zones: str, tmp_path: Path) -> None:
@@ -405,9 +437,10 @@ def test_the_filter_function_has_the_size_limits(
     chosen = DriverFilter(None)
     sizes = [size for size in range(9) if chosen.accepts(pools, Request("r", size, operation=operation))[0]]
     assert sizes == ([0, *fits] if operation is Operation.EXTEND else fits)
-    message = chosen.reason(pools.row(0), Request("r", 3)).message
-    assert "does not hold (volume.size is 3" in message
-    assert "capabilities.maximum_volume_size_gb is 2.33" in message
+    assert chosen.reason(pools.row(0), Request("r", 3)).message == ("makes no such volume: largest volume is 2.33 GiB")
+    assert chosen.reason(pools.row(0), Request("r", 0)).message == ("makes no such volume: smallest volume is 0.34 GiB")
+    own = chosen.reason(pools.row(0), Request("r", 6, operation=Operation.EXTEND)).message
+    assert "does not hold (volume.size is 6" in own
 
 
 @pytest.mark.parametrize(
@@ -417,7 +450,6 @@ def test_the_filter_function_has_the_size_limits(
         (grpc.StatusCode.OUT_OF_RANGE, errors.DriverError, True),
         (grpc.StatusCode.INVALID_ARGUMENT, errors.DriverError, True),
         (grpc.StatusCode.ALREADY_EXISTS, errors.DriverError, False),
-        (grpc.StatusCode.INTERNAL, errors.DriverError, False),
     ],
 )
 def test_refusals_of_a_create(
@@ -434,6 +466,23 @@ def test_refusals_of_a_create(
     plugin.settings.failing.clear()
     driver.create(volume())
     assert listed(driver) == {"v": ("default", 1.0)}
+
+
+def test_less_than_nothing_available_counts_as_nothing(
+    plugin: CsiPlugin, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    plugin.settings.expands_beyond = True
+    driver = make()
+    driver.create(volume(size_gb=9))
+    settings = storage_class_config.storage_class("default", driver.conf, "").settings
+    assert settings is not None
+    direct_plugin(plugin).expand(plugin.storage.all()[0].id, 12 * GIB, settings, Deadline(60))
+    assert figures(driver) == figures(driver) == {"default": (10.0, 0.0, 12.0)}
+    assert not validate(driver.report()).errors
+    warnings = [record.getMessage() for record in caplog.records if "available" in record.getMessage()]
+    assert warnings == ["Pool host@csi#default: the plugin reports an available capacity of -2 GiB, which counts as 0"]
+    with pytest.raises(errors.CapacityExceeded, match=r"headroom 0\.00 GiB"):
+        driver.create(volume("w"))
 
 
 # Interruptions
@@ -460,6 +509,7 @@ def test_repeating_a_create_whose_answer_was_lost_finds_the_volume(plugin: CsiPl
 
 
 def test_a_refusal_of_a_retry_does_not_cover_the_first_attempt(plugin: CsiPlugin, make: Make) -> None:
+    plugin.settings.lists = False
     driver = make("csi_timeout = 60")
     plugin.settings.failing["CreateVolume"] = grpc.StatusCode.ABORTED
     with futures.ThreadPoolExecutor(1) as threads:
@@ -478,20 +528,99 @@ def test_a_refusal_of_a_retry_does_not_cover_the_first_attempt(plugin: CsiPlugin
 
 
 @pytest.mark.parametrize("made", [True, False])
-def test_a_restart_finishes_an_interrupted_create(plugin: CsiPlugin, make: Make, made: bool) -> None:
+def test_a_create_that_is_repeated_after_a_restart_finds_the_volume(plugin: CsiPlugin, make: Make, made: bool) -> None:
     driver = make("csi_timeout = 60")
-    gate = plugin.settings.gates["CreateVolume"] = threading.Event()
-    plugin.settings.losing.add("CreateVolume")
-    with pytest.raises(errors.DriverError):
+    plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.INTERNAL
+    with pytest.raises(errors.OutcomeUnknown):
         driver.create(volume())
+    plugin.settings.lost_answers.clear()
     if not made:
         plugin.settings.failing["CreateVolume"] = grpc.StatusCode.RESOURCE_EXHAUSTED
-    gate.set()
-    eventually(lambda: len(plugin.storage.all()) == 1)
-    if not made:
         direct_plugin(plugin).delete(plugin.storage.all()[0].id, Deadline(60))
     restarted = make()
+    if made:
+        restarted.create(volume())
+    else:
+        with pytest.raises(errors.CapacityExceeded):
+            restarted.create(volume())
     assert listed(restarted) == ({"v": ("default", 1.0)} if made else {})
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_a_failure_without_a_reason_is_repeated_and_compared_with_the_list(
+    plugin: CsiPlugin, make: Make, lists: bool
+) -> None:
+    """Without a list, or with a volume in it that may be the one, the outcome is unknown."""
+    plugin.settings.lists = lists
+    driver = make()
+    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.INTERNAL
+    with pytest.raises(errors.DriverError, match="CreateVolume with INTERNAL") as caught:
+        driver.create(volume())
+    assert len(plugin.asked("CreateVolume")) == 2
+    assert (caught.value.clean, isinstance(caught.value, errors.OutcomeUnknown)) == (lists, not lists)
+    plugin.settings.failing.clear()
+    settings = storage_class_config.storage_class("default", driver.conf, "").settings
+    assert settings is not None
+    direct_plugin(plugin).create("theirs", 2 * GIB, settings, None, Deadline(60))
+    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.INTERNAL
+    with pytest.raises(errors.DriverError) as caught:
+        driver.create(volume("w", 3))
+    assert caught.value.clean is lists
+    with pytest.raises(errors.OutcomeUnknown):
+        driver.create(volume("x", 2))
+
+
+def test_a_volume_that_may_be_an_unresolved_one_is_not_of_others(plugin: CsiPlugin, make: Make) -> None:
+    driver = make()
+    plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.INTERNAL
+    with pytest.raises(errors.OutcomeUnknown):
+        driver.create(volume())
+    assert listed(driver) == {}
+    plugin.settings.lost_answers.clear()
+    driver.create(volume())
+    assert listed(driver) == {"v": ("default", 1.0)}
+
+
+def test_a_call_that_was_never_sent_has_no_effect(plugin: CsiPlugin) -> None:
+    plugin.stop()
+    with pytest.raises(CallFailed, match="UNAVAILABLE") as caught:
+        direct_plugin(plugin).delete("vol-1", Deadline(0.5))
+    assert caught.value.refused
+    plugin.start()
+    plugin.settings.failing["DeleteVolume"] = grpc.StatusCode.UNAVAILABLE
+    with pytest.raises(CallFailed, match="UNAVAILABLE") as caught:
+        direct_plugin(plugin).delete("vol-1", Deadline(0.5))
+    assert not caught.value.refused
+
+
+def test_a_restart_creates_nothing(plugin: CsiPlugin, make: Make) -> None:
+    """Only the schedulers know which of the volumes without an answer are still wanted."""
+    driver = make()
+    plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.INTERNAL
+    with pytest.raises(errors.OutcomeUnknown):
+        driver.create(volume())
+    plugin.settings.lost_answers.clear()
+    direct_plugin(plugin).delete(plugin.storage.all()[0].id, Deadline(60))
+    restarted = make()
+    restarted.report()
+    assert plugin.storage.all() == []
+    # A delete finds that there is nothing to delete.
+    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.INTERNAL
+    restarted.delete(volume())
+    assert plugin.storage.all() == []
+
+
+def test_an_operation_waits_for_an_absent_plugin_as_long_as_an_operation_may_take(
+    plugin: CsiPlugin, make: Make
+) -> None:
+    driver = make("csi_timeout = 60")
+    driver.conf._conf.set_override("csi_look_timeout", 0.1, group=driver.conf.section_name)
+    plugin.stop()
+    timer = threading.Timer(1.0, plugin.start)
+    timer.start()
+    driver.create(volume())
+    timer.join()
+    assert len(plugin.storage.all()) == 1
 
 
 def test_a_delete_of_a_volume_that_may_exist(plugin: CsiPlugin, make: Make) -> None:
@@ -668,7 +797,7 @@ def test_an_unset_inline_size_is_sent_as_an_empty_string(plugin: CsiPlugin, tmp_
         assert max(kept.size for kept in plugin.storage.all()) == size
 
 
-def test_an_interrupted_publication_is_finished_at_start(plugin: CsiPlugin, make: Make, inline: str) -> None:
+def test_an_interrupted_publication_is_finished_when_it_is_repeated(plugin: CsiPlugin, make: Make, inline: str) -> None:
     plugin.settings.gates["NodePublishVolume"] = gate = threading.Event()
     driver = make(f"{inline}csi_timeout = 0.3")
     with pytest.raises(errors.DriverError, match="NodePublishVolume with DEADLINE_EXCEEDED") as caught:
@@ -676,6 +805,8 @@ def test_an_interrupted_publication_is_finished_at_start(plugin: CsiPlugin, make
     assert not caught.value.clean
     gate.set()
     again = make(inline)
+    assert listed(again) == {}
+    again.create(volume("v", 3, INLINE))
     assert listed(again) == {"v": (INLINE, 3.0)}
     again.delete(volume("v", 3, INLINE))
     assert plugin.storage.all() == []
@@ -709,10 +840,16 @@ def test_segments_are_the_distinct_label_sets_with_the_prefix() -> None:
         {"example.com/zone": "Z1", "sub.example.com/rack": "R9"},
         {"example.com.other/zone": "Z7", "zone": "Z8"},
     ]
-    found = cluster_segments.segments_of_nodes(nodes, "example.com")
-    assert [str(segment) for segment in found] == ["rack=R3,zone=Z1", "zone=Z1"]
-    assert found[0].is_within(found[1])
-    assert not found[1].is_within(found[0])
+    found = cluster_segments.segments_of_nodes(
+        [cluster_segments.Node(f"n{number}", labels) for number, labels in enumerate(nodes)], "example.com"
+    )
+    assert {str(segment): names for segment, names in found.items()} == {
+        "rack=R3,zone=Z1": ("n0", "n1"),
+        "zone=Z1": ("n2",),
+    }
+    rack, zone = found
+    assert rack.is_within(zone)
+    assert not zone.is_within(rack)
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"items": [1]}', '{"items": [{"metadata": {"labels": {"a": 1}}}]}'])

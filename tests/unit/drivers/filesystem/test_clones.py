@@ -296,7 +296,9 @@ def test_a_thin_copy_needs_physical_space_for_its_data(
     here.driver.migrate(volume("small", terms=wide), there.source("small"))
 
 
-@pytest.mark.parametrize("kind", ["ext4", "tmpfs", "xfs", "btrfs"])
+@pytest.mark.parametrize(
+    "kind", ["ext4", "btrfs", *(pytest.param(kind, marks=pytest.mark.heavy) for kind in ("tmpfs", "xfs"))]
+)
 def test_a_disk_that_fills_up_during_an_operation(
     make_backend: Callable[..., FolderBackend],
     there: FolderBackend,
@@ -440,8 +442,18 @@ sys.stdin.read()
 """
 
 
-@pytest.mark.parametrize("kind", [THIN, THICK])
-@pytest.mark.parametrize("last", ["sendfile 1", "sendfile 7", "sendfile 20", "fsync 2", "give_name 1", "done 1"])
+_MOMENTS = ("sendfile 1", "sendfile 7", "sendfile 20", "fsync 2", "give_name 1", "done 1")
+
+
+@pytest.mark.parametrize(
+    ("last", "kind"),
+    [
+        # The normal suite tests each moment with one kind.
+        pytest.param(last, kind, marks=pytest.mark.heavy if (number + position) % 2 else ())
+        for number, last in enumerate(_MOMENTS)
+        for position, kind in enumerate((THIN, THICK))
+    ],
+)
 def test_a_killed_copy_leaves_nothing_and_can_be_repeated(
     here: FolderBackend, there: FolderBackend, tmp_path: Path, last: str, kind: Provisioning
 ) -> None:

@@ -162,7 +162,7 @@ def shared(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[database.D
     else:
         url = request.getfixturevalue(f"{request.param}_url")
     engine = database.create_engine(url, dialects.Timeouts(busy=600), pool_size=20, max_overflow=40)
-    models.Base.metadata.create_all(engine)
+    ledger_schema.create(engine)
     ledger = database.Database(engine)
     yield ledger
     with ledger.engine.begin() as connection:

@@ -8,6 +8,7 @@ import os
 import pathlib
 import socket
 import sqlite3
+import sys
 import threading
 import time
 import weakref
@@ -22,10 +23,11 @@ import sqlalchemy as sa
 from oslo_config import cfg
 from sqlalchemy import orm
 
-from tests.servers import ledger_schema
+from tests.servers import ledger_schema, tcp_proxy
+from tonnage import installation
 from tonnage.capacity import errors
 from tonnage.ledger import models
-from tonnage.ledger.db import database, db_errors, dialects
+from tonnage.ledger.db import database, dialects
 
 
 def configured(url: str) -> cfg.ConfigOpts:
@@ -61,6 +63,29 @@ def test_a_missing_file_is_made_only_on_demand(tmp_path: pathlib.Path, monkeypat
 def test_urls_without_a_file_name_no_sqlite_file() -> None:
     for url in ("sqlite://", "sqlite:///:memory:", "sqlite:///file:x?uri=true", "postgresql+psycopg://host/name"):
         assert database._sqlite_file(sa.make_url(url)) is None
+
+
+@pytest.mark.parametrize(
+    ("scheme", "module", "advice", "extra"),
+    [
+        ("postgresql+psycopg", "psycopg", "install", "postgresql"),
+        ("mysql+pymysql", "pymysql", "install", "mysql"),
+        ("mariadb+pymysql", "pymysql", "install", "mysql"),
+        ("mysql", "MySQLdb", "write mysql+pymysql:// and install", "mysql"),
+    ],
+)
+def test_a_missing_library_is_named_by_the_url_that_needs_it(
+    monkeypatch: pytest.MonkeyPatch, scheme: str, module: str, advice: str, extra: str
+) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(errors.ConfigurationError) as caught:
+        database.create_engine(f"{scheme}://user:secret@host/name")
+    message = caught.value.message
+    assert message.startswith(f"option [database] connection is a URL with {scheme}://, for which a library is missing")
+    assert message.endswith(f"; {advice} it with: {installation.install_command(extra)}")
+    assert "secret" not in message
 
 
 def test_a_database_in_memory_is_refused() -> None:
@@ -184,12 +209,12 @@ def test_only_the_first_call_retries_and_an_outage_is_logged_once(
     ledger, attempts = refusing_database
     caplog.set_level(logging.INFO)
     with pytest.raises(
-        db_errors.DatabaseUnreachable, match=r"^the database does not answer: \(psycopg\.OperationalError\)"
+        errors.DatabaseUnreachable, match=r"^the database does not answer: \(psycopg\.OperationalError\)"
     ):
         ledger.run(add)
     assert len(attempts) == 4
     for _ in range(3):
-        with pytest.raises(db_errors.DatabaseUnreachable), ledger.reading():
+        with pytest.raises(errors.DatabaseUnreachable), ledger.reading():
             pass
     assert len(attempts) == 7, "once each"
     first, last = [record for record in caplog.records if record.levelno >= logging.INFO]
@@ -200,13 +225,13 @@ def test_only_the_first_call_retries_and_an_outage_is_logged_once(
 
 def test_an_impatient_reader_does_not_wait(refusing_database: tuple[database.Database, list[object]]) -> None:
     ledger, attempts = refusing_database
-    with pytest.raises(db_errors.DatabaseUnreachable), ledger.reading(patient=False):
+    with pytest.raises(errors.DatabaseUnreachable), ledger.reading(patient=False):
         pass
     assert len(attempts) == 2, "the first might have used a connection from before a restart"
-    with pytest.raises(db_errors.DatabaseUnreachable):
+    with pytest.raises(errors.DatabaseUnreachable):
         ledger.run(add)
     assert len(attempts) == 6, "its failure does not mark the database as away"
-    with pytest.raises(db_errors.DatabaseUnreachable), ledger.reading(patient=False):
+    with pytest.raises(errors.DatabaseUnreachable), ledger.reading(patient=False):
         pass
     assert len(attempts) == 7
 
@@ -233,13 +258,13 @@ def test_retries_against_a_silent_server_are_bounded(silent_server: database.Dat
         return connect(*args, **given)
 
     silent_server.engine.dialect.connect = connecting  # type: ignore[method-assign]
-    with pytest.raises(db_errors.DatabaseUnreachable):
+    with pytest.raises(errors.DatabaseUnreachable):
         silent_server.run(add)
     assert len(attempts) == 2, "not the nine attempts of a server that refuses"
 
 
 def test_concurrent_probes_of_a_silent_server_share_one_attempt(silent_server: database.Database) -> None:
-    with pytest.raises(db_errors.DatabaseUnreachable), silent_server.reading(patient=False):
+    with pytest.raises(errors.DatabaseUnreachable), silent_server.reading(patient=False):
         pass
     assert silent_server.away
     attempts: list[object] = []
@@ -259,10 +284,10 @@ def test_concurrent_probes_of_a_silent_server_share_one_attempt(silent_server: d
         start.wait(60)
         words = r"^the database does not answer: \(psycopg\."
         if number % 2:
-            with pytest.raises(db_errors.DatabaseUnreachable, match=words):
+            with pytest.raises(errors.DatabaseUnreachable, match=words):
                 silent_server.run(add)
         else:
-            with pytest.raises(db_errors.DatabaseUnreachable, match=words), silent_server.reading(patient=False):
+            with pytest.raises(errors.DatabaseUnreachable, match=words), silent_server.reading(patient=False):
                 pass
         done.release()
 
@@ -310,7 +335,7 @@ def test_one_lost_connection_does_not_mark_the_database_as_away(
             raise database.StaleRead
         fail(LOST)
 
-    with pytest.raises(db_errors.DatabaseUnreachable):
+    with pytest.raises(errors.DatabaseUnreachable):
         ledger.run(work)
     assert not ledger.away
     assert [record.levelname for record in caplog.records] == ["INFO"]
@@ -323,7 +348,7 @@ def test_without_retries_the_first_failure_marks_the_database_as_away(
     engine = database.create_engine(f"postgresql+psycopg://tonnage@127.0.0.1:{unused_port}/tonnage")
     ledger = database.Database(engine, max_retries=0)
     for _ in range(2):
-        with pytest.raises(db_errors.DatabaseUnreachable):
+        with pytest.raises(errors.DatabaseUnreachable):
             ledger.run(add)
     assert [record.levelname for record in caplog.records] == ["ERROR"]
     ledger.close()
@@ -349,7 +374,7 @@ def test_a_server_without_free_connections_is_not_away(
 
     with pytest.raises(errors.Unavailable, match=r"^the database server takes no more connections; ") as caught:
         ledger.run(work)
-    assert not isinstance(caught.value, db_errors.DatabaseUnreachable)
+    assert not isinstance(caught.value, errors.DatabaseUnreachable)
     assert (len(runs), ledger.away, caplog.records) == (3, False, [])
     ledger.close()
 
@@ -402,3 +427,15 @@ def test_an_exhausted_connection_pool_is_reported(tmp_path: pathlib.Path) -> Non
     with ledger.reading(), pytest.raises(errors.Unavailable, match=r"^all connections .* in use.* pool_timeout"):
         ledger.run(add)
     ledger.close()
+
+
+def test_a_connection_of_pymysql_ends_when_its_host_is_gone(mariadb_url: str) -> None:
+    url = sa.make_url(mariadb_url)
+    with tcp_proxy.TcpProxy(tcp_proxy.target(url)) as proxy:
+        engine = database.create_engine(tcp_proxy.url_through(proxy, url).render_as_string(hide_password=False))
+        with engine.connect() as connection:
+            used = connection.connection.dbapi_connection._sock  # type: ignore[union-attr]
+            assert used.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 10_000
+            assert used.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+            assert used.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 10
+        engine.dispose()

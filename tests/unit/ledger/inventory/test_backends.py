@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Volumes to migrate away from a draining backend."""
+"""Volumes to migrate away from a draining backend, and pools that have vanished."""
 
+import datetime
 from typing import Any
 
 import pytest
@@ -80,3 +81,27 @@ def test_no_volume_leaves_a_disabled_backend_that_is_not_draining(world: World) 
         name = backends.load_backends(session)[0].name
     world.database.run(backends.set_state, name, enabled=False, draining=False, reason="new disks")
     assert draining(world, 9) == []
+
+
+def test_an_unused_pool_that_has_vanished_is_deleted_after_a_month() -> None:
+    pools = {name: StoragePool(20, 2.0, thin=True, thick=False) for name in ("p0", "p1", "p2")}
+    world = World(pools).started()
+    [answer] = world.create(1)
+    assert not isinstance(answer, Exception)
+    assert answer.pool
+    world.settle()
+    used = answer.pool.partition("#")[2]
+    kept, unused = sorted(pools.keys() - {used})
+    removed = {name: world.pools.pop(name) for name in (used, unused)}
+    world.settle()
+    assert world.database.run(backends.purge_pools) == 0
+    with world.database.engine.begin() as connection:
+        long_ago = datetime.datetime(2020, 1, 1)  # noqa: DTZ001  (the ledger's times are UTC without a zone)
+        connection.execute(sa.update(models.Pool).values(reported_at=long_ago))
+    assert world.database.run(backends.purge_pools) == 1
+    names = {name.partition("#")[2] for (name,) in world.rows("SELECT name FROM pools")}
+    assert names == {used, kept}
+    world.pools.update(removed)
+    world.settle()
+    answers = world.create(10, 10, 10, 10)
+    assert unused in {answer.pool.partition("#")[2] for answer in answers if answer.pool}

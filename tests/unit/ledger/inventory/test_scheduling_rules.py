@@ -77,7 +77,7 @@ def test_a_scheduler_that_starts_alone_sets_the_rules(ledger: database.Database)
     ledger.run(scheduling_rules.register_scheduler, process("two"), 60.0)
     ledger.run(backends.hello, "h@b", "n", "nova", "memory")
     expire_heartbeat(ledger, "one")
-    ledger.run(heartbeats.leave, heartbeats.SCHEDULER, "two")
+    ledger.run(heartbeats.leave, process("two"))
     assert ledger.run(scheduling_rules.register_scheduler, process("two", "auto"), 60.0) == 1
     assert current_rules(ledger) == scheduling_rules.Rules("auto", "cinder", 1)
     assert generations(ledger) == [1]

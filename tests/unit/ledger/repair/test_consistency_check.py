@@ -2,6 +2,7 @@
 """Each kind of drift, made with plain SQL, is found with its cause, and repaired if possible."""
 
 import logging
+import uuid
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ import sqlalchemy as sa
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
-from tonnage.ledger.repair import consistency_check, orphans, repairs, restore
+from tonnage.ledger import models
+from tonnage.ledger.repair import consistency_check, orphans, repairs
 from tonnage.rpc.messages import Answer, Verb
 
 POOL = f"{BACKEND}#p0"
@@ -274,6 +276,18 @@ def test_a_volume_in_another_pool_and_of_another_size_is_left(world: World) -> N
     assert summaries(done.left.drift) == [("misplaced", done.left.drift[0].where, volume_id)]
 
 
+def test_a_volume_of_a_group_on_another_backend_is_left(world: World) -> None:
+    volume_id = misplaced_volume(world)
+    execute(world, "UPDATE volumes SET group_id = 'g' WHERE id = :id", id=volume_id)
+    assert next(iter(repairs.plan(world.database).changes)).subject == volume_id, "the other pool is on its backend"
+    backend = models.Backend(id=99, name="other@backend")
+    world.database.run(lambda session: session.add(backend))
+    execute(world, "UPDATE pools SET backend_id = 99 WHERE id <> (SELECT pool_id FROM volumes)")
+    [finding] = consistency_check.check(world.database).drift
+    assert (finding.cause.value, finding.mended) == ("misplaced", False)
+    assert repairs.repair(world.database).changes == []
+
+
 def test_the_only_copy_of_a_volume_is_not_purged_as_an_orphan(world: World) -> None:
     volume_id = misplaced_volume(world)
     with world.database.reading() as session:
@@ -281,23 +295,6 @@ def test_the_only_copy_of_a_volume_is_not_purged_as_an_orphan(world: World) -> N
     assert orphan.name == volume_id
     with pytest.raises(errors.Conflict, match="this may be its only copy"):
         world.database.run(orphans.purge, orphan.pool, volume_id)
-
-
-def test_only_purges_of_volumes_are_cancelled_after_a_restore(world: World) -> None:
-    volume_id = world.made(3)
-    for number, name in enumerate((volume_id, "of-others")):
-        execute(
-            world,
-            "INSERT INTO claims (id, volume_id, backend_id, pool_id, verb, state, size_gb, physical_gb, target_size_gb,"
-            " provisioning, contained, everywhere, request_id, created_at)"
-            " VALUES (:id, :name, 1, 1, 'purge', 'pending', 0, 0, 0, '', true, true, '', '2026-01-01')",
-            id=str(number),
-            name=name,
-        )
-    [cancelled] = world.database.run(restore.cancel_purges)
-    assert (cancelled.pool, cancelled.volume_id) == (POOL, volume_id)
-    assert world.rows("SELECT volume_id FROM claims WHERE verb = 'purge'") == [("of-others",)]
-    assert world.database.run(restore.cancel_purges) == []
 
 
 def test_an_orphan_is_purged_on_order(world: World) -> None:
@@ -320,6 +317,22 @@ def test_an_orphan_is_purged_on_order(world: World) -> None:
     record_listing(world)
     assert list(storage) == [kept]
     assert world.rows("SELECT external_gb FROM pools") == [(0.0,)]
+
+
+def test_storage_full_of_unknown_volumes_is_not_purged(world: World) -> None:
+    names = [str(uuid.uuid4()) for _ in range(5)]
+    listed_volume(world)
+    world.pools["p0"].volumes.update(dict.fromkeys(("of-others", *names[:4]), (1, Provisioning.THIN)))
+    record_listing(world)
+    assert consistency_check.check(world.database).drift == [], "four may be remains of failures"
+    world.pools["p0"].volumes[names[4]] = (1, Provisioning.THIN)
+    record_listing(world)
+    [finding] = consistency_check.check(world.database).drift
+    assert (finding.cause, finding.where, finding.subject) == ("unknown_volumes", POOL, "5 orphans")
+    with pytest.raises(errors.Conflict, match=f"{names[0]} may be a volume: the ledger knows 1 volume"):
+        world.database.run(orphans.purge, POOL, names[0])
+    world.database.run(orphans.purge, POOL, names[0], force=True)
+    assert consistency_check.check(world.database).drift == []
 
 
 @pytest.mark.parametrize("name", ["unheard-of", "x" * 37, "{volume}"])

@@ -16,7 +16,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
 from tonnage.ledger.claims import request_keys
-from tonnage.ledger.db import database, db_errors, dialects
+from tonnage.ledger.db import database, dialects
 from tonnage.ledger.inventory import heartbeats, scheduling_rules
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import Hello, PoolQuery
@@ -118,7 +118,7 @@ def test_no_backend_is_down_because_the_database_was_away(
     forget_reports(ledger)
 
     def away(*given: object, **options: object) -> None:
-        raise db_errors.DatabaseUnreachable("the database does not answer: no route")
+        raise errors.DatabaseUnreachable("the database does not answer: no route")
 
     with monkeypatch.context() as patched:
         patched.setattr(ledger, "run", away)
@@ -264,7 +264,7 @@ def test_a_database_that_is_away_is_not_logged_in_each_round(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def away(*given: object) -> None:
-        raise db_errors.DatabaseUnreachable("the database does not answer: no route")
+        raise errors.DatabaseUnreachable("the database does not answer: no route")
 
     with monkeypatch.context() as patched:
         patched.setattr(core.membership, "heartbeat", away)
@@ -292,45 +292,63 @@ def test_rules_of_the_others_are_adopted_in_the_next_sweep(
     assert core.decisions.rules.current.calculation is Calculation.STANDARD
 
 
-def test_old_user_messages_are_purged(
+def test_old_rows_are_purged_in_slices(
     ledger: database.Database, clock: Clock, run_periodic_tasks: Callable[[], None]
 ) -> None:
-    days = {"new": 29, "old": 31}
+    old, number = datetime.datetime(2020, 1, 1), dialects.CHUNK_SIZE + 500  # noqa: DTZ001  (UTC without a zone)
 
-    def tell(session: Any) -> None:
-        now = session.execute(sa.select(models.utcnow())).scalar_one()
-        for name, age in days.items():
-            made = now - datetime.timedelta(days=age)
-            session.add(
-                models.Message(id=name, project_id="p", resource_id="v", event="e", text="no room", created_at=made)
-            )
-
-    ledger.run(tell)
-    clock.now += 3600
-    run_periodic_tasks()
-    with ledger.reading() as session:
-        assert session.scalars(sa.select(models.Message.id)).all() == ["new"]
-
-
-def test_many_old_request_keys_are_purged_in_slices(
-    ledger: database.Database, clock: Clock, run_periodic_tasks: Callable[[], None]
-) -> None:
-    old, number = datetime.datetime(2020, 1, 1), request_keys.MAX_PURGED + 500  # noqa: DTZ001  (UTC without a zone)
-
-    def refuse(session: Any) -> None:
+    def add(session: Any) -> None:
         session.add_all(
             models.RequestKey(request_id=f"r{each}", volume_id=f"v{each}", answer={}, counted_from=old)
             for each in range(number)
         )
+        now = session.execute(sa.select(models.utcnow())).scalar_one()
+        kept = now - datetime.timedelta(days=29)
+        session.add_all(
+            models.Message(
+                id=f"m{each}",
+                project_id="p",
+                resource_id="v",
+                event="e",
+                text="no room",
+                created_at=old if each else kept,
+            )
+            for each in range(number)
+        )
 
-    def count() -> int:
+    def counts() -> list[int]:
         with ledger.reading() as session:
-            return session.scalar(sa.select(sa.func.count()).select_from(models.RequestKey)) or 0
+            tables = (models.RequestKey, models.Message)
+            return [session.scalar(sa.select(sa.func.count()).select_from(table)) or 0 for table in tables]
 
-    ledger.run(refuse)
+    ledger.run(add)
     clock.now += 3600
     run_periodic_tasks()
-    assert count() == 500
+    assert counts() == [500, 500]
     clock.now += 1
     run_periodic_tasks()
-    assert count() == 0
+    assert counts() == [0, 1]
+
+
+def test_keys_of_refusals_are_kept_for_an_hour(ledger: database.Database) -> None:
+    refusal = errors.Conflict("no room")
+    keys = [
+        request_keys.Key("accepted", "v1", "create"),
+        request_keys.Key.of_error("refused", "v2", "create", refusal),
+    ]
+    ledger.run(request_keys.insert, keys)
+
+    def age(session: Any, hours: int) -> None:
+        for key in session.scalars(sa.select(models.RequestKey)):
+            key.counted_from -= datetime.timedelta(hours=hours)
+
+    def kept() -> list[str]:
+        ledger.run(request_keys.purge)
+        with ledger.reading() as session:
+            return sorted(request_keys.find(session, ["accepted", "refused"]))
+
+    assert kept() == ["accepted", "refused"]
+    ledger.run(age, 1)
+    assert kept() == ["accepted"]
+    ledger.run(age, 7 * 24)
+    assert kept() == []

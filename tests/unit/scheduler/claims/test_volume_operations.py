@@ -8,14 +8,14 @@ from sqlalchemy import orm
 
 from tests.unit.ledger.claims import test_managed_volumes
 from tests.unit.quotas.test_reservations import GIGABYTES, PROJECT, limit
-from tests.unit.scheduler.world import World
+from tests.unit.scheduler.world import BACKEND, World
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import volume_usage
 from tonnage.ledger.claims import managed_volumes
 from tonnage.quotas import options, reservations
 from tonnage.quotas.limits import Scope
 from tonnage.quotas.quota_check import QuotaChanged
-from tonnage.rpc.messages import Answer, ManageVolume
+from tonnage.rpc.messages import Answer, ManageVolume, UnmanageVolume
 from tonnage.scheduler.claims.sweep import SweepTimer
 from tonnage.scheduler.claims.volume_operations import VolumeOperations
 
@@ -25,7 +25,12 @@ def with_files(gigabytes: int, **sizes: float) -> tuple[World, VolumeOperations]
     world = test_managed_volumes.with_files(sizes)
     limit(world, PROJECT, {GIGABYTES: gigabytes})
     return world, VolumeOperations(
-        world.database, world.hosts, world.dispatcher, SweepTimer(10.0, lambda: world.now), options.Settings()
+        world.database,
+        world.hosts,
+        world.dispatcher,
+        world,
+        SweepTimer(10.0, lambda: world.now),
+        options.Settings(),
     )
 
 
@@ -143,3 +148,14 @@ def test_a_request_that_another_scheduler_granted_meanwhile_is_granted(monkeypat
     monkeypatch.setattr(world.database, "run_past_duplicates", refused)
     assert verbs.manage([message]) == [None]
     assert world.rows("SELECT id, status FROM volumes") == [(message.volume_id, "creating")]
+
+
+def test_a_listing_is_requested_at_once_after_a_volume_was_unmanaged() -> None:
+    world, operations = with_files(100)
+    volume_id = world.made(20)
+    request = UnmanageVolume(request_id=world.request_id(), volume_id=volume_id)
+    assert operations.unmanage([request]) == [None]
+    assert world.listing_requests == [BACKEND]
+    [missing] = operations.unmanage([UnmanageVolume(request_id=world.request_id(), volume_id=volume_id)])
+    assert isinstance(missing, errors.NotFound)
+    assert world.listing_requests == [BACKEND], "there is nothing new on the storage"

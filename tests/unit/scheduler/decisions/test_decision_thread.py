@@ -6,6 +6,7 @@ from concurrent import futures
 
 import pytest
 
+from tests.servers.base import wait_for
 from tonnage.capacity import errors
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
 
@@ -32,6 +33,35 @@ def test_each_item_gets_its_own_result(thread: DecisionThread) -> None:
         return [2 * item for item in items]
 
     assert [thread.call(double, number) for number in range(10)] == [2 * number for number in range(10)]
+
+
+def test_the_time_of_a_call_under_way_is_known(thread: DecisionThread) -> None:
+    entered, release = threading.Event(), threading.Event()
+    done = thread.submit(blocker(entered, release), 0)
+    assert entered.wait(30)
+    time.sleep(0.05)
+    assert thread.turn_seconds() >= 0.05
+    release.set()
+    futures.wait([done], timeout=30)
+    wait_for(lambda: thread.turn_seconds() == 0, "the thread waits for items")
+
+
+def test_an_item_that_has_waited_for_too_long_fails(thread: DecisionThread) -> None:
+    entered, release = threading.Event(), threading.Event()
+    thread.submit(blocker(entered, release), 0)
+    assert entered.wait(30)
+    handled: list[int] = []
+
+    def record(items: Sequence[int]) -> list[None]:
+        handled.extend(items)
+        return [None] * len(items)
+
+    late, patient = thread.submit(record, 1, 0.0), thread.submit(record, 2)
+    release.set()
+    assert patient.result(30) is None
+    with pytest.raises(errors.Declined, match="too old"):
+        late.result(30)
+    assert handled == [2]
 
 
 def test_work_that_waits_is_handed_over_together_in_order_and_within_bounds(thread: DecisionThread) -> None:
@@ -82,6 +112,12 @@ def test_an_exception_reaches_its_caller_and_the_thread_goes_on(thread: Decision
     with pytest.raises(KeyError):
         thread.call(mixed, -1)
     assert thread.call(mixed, 1) == 1
+
+
+def test_a_wrong_number_of_results_reaches_the_callers_and_the_thread_goes_on(thread: DecisionThread) -> None:
+    with pytest.raises(RuntimeError, match="0 results for 1 items"):
+        thread.submit(lambda items: [], 1).result(timeout=30)
+    assert thread.submit(list, 1).result(timeout=30) == 1
 
 
 class Cancelled(BaseException):

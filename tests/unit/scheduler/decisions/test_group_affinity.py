@@ -175,6 +175,6 @@ def test_the_backend_of_a_group_must_suit_all_its_types() -> None:
     filters = FilterChain([])
     assert not filters.candidates(table, nowhere).any()
     refusal = filters.refusal(table, nowhere, filters.run(table, nowhere))
-    assert refusal.message == "No pool for 1 GiB: a backend for all types of its group has not been reported yet"
+    assert refusal.message == "No pool for 1 GiB: a backend for all types of its group is not reported at present"
     affinity.place(Group(id="g", backend=None, asks=()), "c@x#hdd")
     assert confined(*asks).backends == {"c@x"}

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Threads that go on only when it is their turn: what stands in for those of schedulers and agents."""
 
+import math
 from collections.abc import Callable, Sequence
 from concurrent import futures
 from typing import Any
@@ -45,7 +46,7 @@ class Turns(DecisionThread):
 
     def stop(self) -> None: ...
 
-    def submit(self, handler: Any, item: Any) -> Any:
+    def submit(self, handler: Any, item: Any, patience: float = math.inf) -> Any:
         job = _Job(handler, item, Later(self.turn))
         self.jobs.append(job)
         return job.future

@@ -236,7 +236,8 @@ class World:
                 scheduler.thread.turn()
             self._flush()
             before.append(self.rows("SELECT id, pool_id, status FROM volumes ORDER BY id"))
-            quiet = 4 + self._draining() // 2
+            draining = self._draining()
+            quiet = 4 + draining // 2 if draining else 1
             if rounds > 2 + quiet and not self._unsettled() and before[-1] == before[-quiet]:
                 break
         else:

@@ -14,10 +14,11 @@ from oslo_db import exception as db_exc
 
 from tests.unit.drivers import configured
 from tests.unit.scheduler.driven import Lie, Report, Site
-from tests.unit.scheduler.world import BACKEND, World
+from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
 from tonnage.capacity.reports import audit_rules
 from tonnage.capacity.reports.audit_rules import Breach
+from tonnage.capacity.request import Provisioning
 from tonnage.drivers import loader
 from tonnage.drivers.base import Driver
 from tonnage.drivers.filesystem import volume_files
@@ -346,6 +347,33 @@ def test_a_new_finding_is_checked_again_soon() -> None:
             now += 3.0
             mine.work()
         assert agents.list_now.call_args_list == asked
+
+
+class AskedWorld(World):
+    """A world that notes when a listing is asked for."""
+
+    asked = 0
+
+    def list_now(self, backend: str) -> None:
+        self.asked += 1
+
+
+def test_a_volume_that_may_be_an_orphan_is_looked_for_again_soon() -> None:
+    """A copy of a deleted volume is an orphan only in the second listing, which comes before the usual interval."""
+    world = AskedWorld({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
+    world.started()
+    volume_id = world.made(3)
+    world.delete(volume_id)
+    world.settle()
+    world.pools["p0"].volumes[volume_id] = (3, Provisioning.THIN)
+    world.audit.work()
+    for asked in (1, 1):
+        world.registration.listings([world.agent.listing()])
+        world.audit.work()
+        world.now += 3.0
+        world.audit.work()
+        assert world.asked == asked
+    assert world.rows("SELECT kind FROM discrepancies") == [("orphan",)]
 
 
 def test_a_listing_that_takes_long_is_not_asked_for_back_to_back() -> None:

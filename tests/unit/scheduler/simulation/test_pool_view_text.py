@@ -84,7 +84,9 @@ def read(answer: list[PoolListText]) -> Any:
 
 def as_shown(picture: pool_views.Picture, query: PoolQuery, *, factors: bool) -> Any:
     pools = msgspec.to_builtins(pool_views.asked_for(picture, query, None))
-    return [{key: value for key, value in pool.items() if factors or key != "capacity_factors"} for pool in pools]
+    if factors:
+        return pools
+    return [{"name": pool["name"], "capabilities": pool_views.as_in_cinder(pool["capabilities"])} for pool in pools]
 
 
 def later(scene: Scene) -> None:

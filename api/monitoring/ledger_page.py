@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page ``/metrics/ledger``: pools, backends, claims and volumes as the ledger has them.
+
+It is the same whichever process serves it, so Prometheus needs one target for it.
+"""
+
+import gzip
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from tonnage.api.monitoring.exposition import Page, gib_in_bytes, labels, limit_in_bytes, timestamp
+from tonnage.ledger.db.database import Database
+from tonnage.ledger.inventory import capacity_figures, heartbeats
+from tonnage.ledger.inventory.capacity_figures import Counts, PoolFigures
+from tonnage.ledger.inventory.heartbeats import ServiceRow
+
+
+class _Capacity(NamedTuple):
+    """A capacity of a pool: the end of the metric's name, its description, and its value in bytes."""
+
+    name: str
+    description: str
+    of: Callable[[PoolFigures], float]
+
+
+_CAPACITIES = (
+    _Capacity("total_bytes", "Physical size. NaN: unknown or infinite.", lambda pool: gib_in_bytes(pool.total_gb)),
+    _Capacity("free_bytes", "Physical free space. NaN: unknown or infinite.", lambda pool: gib_in_bytes(pool.free_gb)),
+    _Capacity(
+        "provisioned_bytes",
+        "Sum of the full sizes of all volumes, as reported. NaN: not reported.",
+        lambda pool: gib_in_bytes(pool.provisioned_gb),
+    ),
+    _Capacity("allocated_bytes", "Sum of the volumes placed.", lambda pool: gib_in_bytes(pool.allocated_gb)),
+    _Capacity(
+        "in_flight_bytes",
+        "Claims that the provisioned capacity does not contain yet.",
+        lambda pool: gib_in_bytes(pool.in_flight_gb),
+    ),
+    _Capacity(
+        "in_flight_physical_bytes",
+        "Claims that the free space does not contain yet.",
+        lambda pool: gib_in_bytes(pool.in_flight_physical_gb),
+    ),
+)
+
+#: Figures of a pool that have no meaning as sums of pools.
+_OWN = (
+    _Capacity(
+        "virtual_limit_bytes",
+        "Bound of provisioned and in-flight capacity of thin volumes. +Inf: none.",
+        lambda pool: limit_in_bytes(pool.virtual_limit_gb),
+    ),
+    _Capacity(
+        "physical_limit_bytes",
+        "Free space less the reserve. +Inf: none.",
+        lambda pool: limit_in_bytes(pool.physical_limit_gb),
+    ),
+    _Capacity("oversubscription_ratio", "Largest provisioned capacity by total.", lambda pool: pool.ratio),
+)
+
+
+class LedgerPage:
+    """Makes the page, and keeps it for ``cache_time`` seconds.
+
+    A backend is down after ``down_time`` seconds of silence. Its pools have the series ``up`` and
+    ``figures_timestamp_seconds`` only, so that sums contain no old figures. If there are more than ``max_pools`` pools,
+    the page has sums of the backends' pools instead of the pools.
+    """
+
+    def __init__(self, database: Database, down_time: float, max_pools: int, cache_time: float) -> None:
+        self._database, self._down_time, self._max_pools = database, down_time, max_pools
+        self._cache_time = cache_time
+        self._lock = threading.Lock()
+        self._kept: dict[str | None, tuple[float, bytes]] = {}
+
+    def compressed(self, backend: str | None = None) -> bytes:
+        """Return the page, or the part about one backend, compressed by gzip.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if the database does not answer.
+        """
+        # One thread makes the page; the others wait for it.
+        with self._lock:
+            made, text = self._kept.get(backend, (0.0, b""))
+            if not text or time.monotonic() - made >= self._cache_time:
+                text = gzip.compress(self._text(backend), compresslevel=1)
+                now = time.monotonic()
+                self._kept = {key: kept for key, kept in self._kept.items() if now - kept[0] < self._cache_time}
+                self._kept[backend] = now, text
+            return text
+
+    def _text(self, backend: str | None) -> bytes:
+        now = time.time()
+        with self._database.reading(snapshot=True, patient=False) as session:
+            pools = capacity_figures.pools(session, backend=backend)
+            services = heartbeats.load(session)
+            counts = None if backend is not None else capacity_figures.counts(session)
+        page = Page()
+        self._add_services(page, [row for row in services if backend in (None, row.host)])
+        if len(pools) <= self._max_pools:
+            self._add_pools(page, pools)
+        else:
+            self._add_sums(page, pools)
+        omitted = len(pools) if len(pools) > self._max_pools else 0
+        page.add_gauge("tonnage_metrics_pools_omitted", "Pools without series of their own.", [("", omitted)])
+        page.add_gauge("tonnage_metrics_snapshot_timestamp_seconds", "Time at which the ledger was read.", [("", now)])
+        if counts is not None:
+            _add_counts(page, counts)
+        return page.encode()
+
+    def _add_services(self, page: Page, services: Iterable[ServiceRow]) -> None:
+        for kind, name, label in (
+            (heartbeats.AGENT, "tonnage_backend", "backend"),
+            (heartbeats.SCHEDULER, "tonnage_scheduler", "host"),
+        ):
+            rows = [(labels(**{label: row.host}), row) for row in services if row.binary == kind]
+            what = f"Whether the {label if label == 'backend' else 'scheduler'}"
+            page.add_gauge(f"{name}_up", f"{what} is up.", [(text, row.up(self._down_time)) for text, row in rows])
+            page.add_gauge(f"{name}_enabled", f"{what} is enabled.", [(text, row.enabled) for text, row in rows])
+            if kind == heartbeats.AGENT:
+                draining = [(text, row.draining) for text, row in rows]
+                page.add_gauge(f"{name}_draining", f"{what}'s volumes are migrated away.", draining)
+            seen = [(text, timestamp(row.last_seen_at)) for text, row in rows if row.last_seen_at is not None]
+            last = "report" if kind == heartbeats.AGENT else "heartbeat"
+            page.add_gauge(f"{name}_{last}_timestamp_seconds", f"Time of the last {last}.", seen)
+
+    def _add_pools(self, page: Page, pools: Sequence[PoolFigures]) -> None:
+        named = [(labels(pool=pool.name), pool) for pool in pools]
+        page.add_gauge(
+            "tonnage_pool_info",
+            "Facts about the pool, as labels.",
+            [
+                (
+                    labels(
+                        pool=pool.name,
+                        backend=pool.backend,
+                        zone=pool.zone,
+                        driver=pool.driver,
+                        storage=pool.storage or "",
+                    ),
+                    1,
+                )
+                for pool in pools
+            ],
+        )
+        page.add_gauge(
+            "tonnage_pool_up",
+            "Whether the pool's backend is up.",
+            [(text, pool.up(self._down_time)) for text, pool in named],
+        )
+        page.add_gauge(
+            "tonnage_pool_figures_timestamp_seconds",
+            "Time at which the driver collected the figures.",
+            [(text, timestamp(pool.collected_at)) for text, pool in named if pool.collected_at is not None],
+        )
+        current = [(text, pool) for text, pool in named if pool.up(self._down_time)]
+        for capacity in (*_CAPACITIES, *_OWN):
+            series = ((text, capacity.of(pool)) for text, pool in current)
+            page.add_gauge(f"tonnage_pool_{capacity.name}", capacity.description, series)
+
+    def _add_sums(self, page: Page, pools: Sequence[PoolFigures]) -> None:
+        by_backend: dict[str, list[PoolFigures]] = {}
+        for pool in pools:
+            if pool.up(self._down_time):
+                by_backend.setdefault(pool.backend, []).append(pool)
+        named = [(labels(backend=backend), of) for backend, of in by_backend.items()]
+        page.add_gauge("tonnage_backend_pools", "Number of pools.", [(text, len(of)) for text, of in named])
+        for capacity in _CAPACITIES:
+            # A sum with an unknown capacity is unknown.
+            series = ((text, sum(map(capacity.of, of))) for text, of in named)
+            page.add_gauge(f"tonnage_backend_{capacity.name}", f"{capacity.description} Sum of its pools.", series)
+
+
+def _add_counts(page: Page, counts: Counts) -> None:
+    claims = [(labels(verb=claim.verb, state=claim.state), claim) for claim in counts.claims]
+    page.add_gauge(
+        "tonnage_claims", "Claims whose operation has not ended.", [(text, one.number) for text, one in claims]
+    )
+    page.add_gauge(
+        "tonnage_claim_oldest_timestamp_seconds",
+        "Time of the oldest of these claims.",
+        [(text, timestamp(one.oldest_at)) for text, one in claims],
+    )
+    page.add_gauge(
+        "tonnage_volumes", "Volumes by status.", [(labels(status=key), value) for key, value in counts.volumes.items()]
+    )
+    page.add_gauge(
+        "tonnage_volume_type_allocated_bytes",
+        "Sum of the volumes of a type; an empty type has those without one.",
+        [(labels(type=key), gib_in_bytes(value)) for key, value in counts.allocated_by_type.items()],
+    )
+    page.add_gauge(
+        "tonnage_ledger_discrepancies",
+        "Differences between the ledger and the last listings.",
+        [(labels(cause=key), value) for key, value in counts.discrepancies.items()],
+    )
+    page.add_gauge(
+        "tonnage_driver_findings",
+        "Breaches of the definitions of reports.",
+        [(labels(kind=key), value) for key, value in counts.findings.items()],
+    )

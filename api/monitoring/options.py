@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the metrics."""
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup("metrics", title="Metrics for Prometheus")
+
+OPTIONS = (
+    cfg.BoolOpt("enabled", default=False, help="Serve metrics over HTTP."),
+    cfg.HostAddressOpt(
+        "listen",
+        default="127.0.0.1",
+        help="Address that the metrics are served on. Any other than a loopback address needs web_config_file.",
+    ),
+    cfg.PortOpt(
+        "scheduler_listen_port", default=9776, help="Port of the metrics of tonnage-scheduler and tonnage-standalone."
+    ),
+    cfg.PortOpt("api_listen_port", default=9777, help="Port of the metrics of tonnage-api."),
+    cfg.StrOpt(
+        "web_config_file",
+        help="File with the certificate and the users of the metrics, in the format of Prometheus's exporter-toolkit "
+        "(tls_server_config and basic_auth_users). It is read again when it changes.",
+    ),
+    cfg.IntOpt(
+        "max_pools",
+        default=10000,
+        min=1,
+        help="Most pools with series of their own in /metrics/ledger. If there are more, it has sums of each backend.",
+    ),
+    cfg.IntOpt(
+        "cache_time",
+        default=15,
+        min=0,
+        help="Seconds for which an answer of /metrics/ledger is used for later requests.",
+    ),
+)
+
+
+def register(conf: cfg.ConfigOpts) -> None:
+    """Register the options."""
+    conf.register_group(GROUP)
+    conf.register_opts(OPTIONS, GROUP)
+
+
+def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
+    """Return the options by section, for the sample configuration."""
+    return [(GROUP, list(OPTIONS))]

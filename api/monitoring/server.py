@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The listener for Prometheus: ``/metrics`` of this process, and ``/metrics/ledger``."""
+
+import gzip
+import logging
+
+import falcon
+import prometheus_client
+from oslo_config import cfg
+
+from tonnage.api.auth import authentication
+from tonnage.api.http.http_request import WsgiApp
+from tonnage.api.http.server import Listener, Server
+from tonnage.api.http.wsgi_server import ServerLimits
+from tonnage.api.monitoring import exposition
+from tonnage.api.monitoring.ledger_page import LedgerPage
+from tonnage.api.monitoring.web_config import WebConfig
+from tonnage.capacity import errors
+from tonnage.ledger.db.database import Database
+
+LOG = logging.getLogger(__name__)
+
+_THREADS = 4
+_CLIENT_TIMEOUT, _STOP_TIMEOUT = 75, 5
+
+
+class ProcessPage:
+    """``/metrics``: the counters and histograms of this process."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Answer with all metrics of the process, in the format that the client asks for."""
+        encode, resp.content_type = prometheus_client.exposition.choose_encoder(req.get_header("Accept") or "")
+        resp.data = encode(prometheus_client.REGISTRY)
+
+
+class LedgerResource:
+    """``/metrics/ledger``; with ``?backend=host@backend`` the part about one backend."""
+
+    def __init__(self, page: LedgerPage) -> None:
+        self._page = page
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Answer with the page. While the database does not answer, the status is 503."""
+        try:
+            text = self._page.compressed(req.get_param("backend"))
+        except errors.Unavailable as error:
+            LOG.debug("/metrics/ledger: %s", error.message)
+            raise falcon.HTTPServiceUnavailable(description="the database does not answer") from None
+        resp.content_type = exposition.CONTENT_TYPE
+        resp.set_header("Vary", "Accept-Encoding")
+        if "gzip" in (req.get_header("Accept-Encoding") or ""):
+            resp.set_header("Content-Encoding", "gzip")
+            resp.data = text
+        else:
+            resp.data = gzip.decompress(text)
+
+
+class BasicAuthentication:
+    """Middleware that admits the users of ``web_config_file``."""
+
+    def __init__(self, web_config: WebConfig) -> None:
+        self._web_config = web_config
+
+    def process_request(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Raise falcon's error for a request without a known user and its password."""
+        if not self._web_config.admits(req.get_header("Authorization")):
+            raise falcon.HTTPUnauthorized(
+                description="Give a name and a password.", challenges=['Basic realm="metrics"']
+            )
+
+
+def application(page: LedgerPage, web_config: WebConfig | None = None) -> WsgiApp:
+    """Return the WSGI application."""
+    app: falcon.App[falcon.Request, falcon.Response] = falcon.App(
+        middleware=[] if web_config is None else [BasicAuthentication(web_config)]
+    )
+    app.add_route("/metrics", ProcessPage())
+    app.add_route("/metrics/ledger", LedgerResource(page))
+    return app
+
+
+def build(conf: cfg.ConfigOpts, database: Database, port_option: str) -> Server | None:
+    """Return a server of the metrics on the port of an option of ``[metrics]``, None if metrics are disabled.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable configuration.
+    """
+    options = conf.metrics
+    if not options.enabled:
+        return None
+    web_config = WebConfig(options.web_config_file) if options.web_config_file else None
+    if web_config is None and not authentication.is_loopback(options.listen):
+        raise errors.ConfigurationError(
+            f"[metrics] listen = {options.listen} may be reached from other machines: listen on 127.0.0.1, or set "
+            "web_config_file to a file with users and a certificate"
+        )
+    page = LedgerPage(database, conf.service_down_time, options.max_pools, options.cache_time)
+    return Server(
+        Listener(
+            name="metrics listener",
+            host=options.listen,
+            port=getattr(options, port_option),
+            options=("[metrics] listen", port_option),
+        ),
+        application(page, web_config),
+        ServerLimits(threads=_THREADS, client_timeout=_CLIENT_TIMEOUT, stop_timeout=_STOP_TIMEOUT, max_body_size=0),
+        None if web_config is None else web_config.tls(),
+    )

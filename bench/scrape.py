@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Benchmark of ``/metrics/ledger``: processor time and size of a page, beside the renderer of the Prometheus client.
+
+The ledger is a file of SQLite with synthetic pools. Run it with the Python that Tonnage is installed in::
+
+    python bench/scrape.py --pools 1000 10000
+"""
+
+import argparse
+import gzip
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+
+import prometheus_client
+from prometheus_client import parser
+from prometheus_client.registry import Collector
+
+sys.path.append(str(pathlib.Path(__file__).parents[1]))
+
+import comparison_runner
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tests.servers import ledger_schema
+from tonnage.api.monitoring.ledger_page import LedgerPage
+from tonnage.ledger import models
+from tonnage.ledger.db import database
+
+_ROUNDS = 3
+
+
+class _Series(Collector):
+    """The families of a page, as the client library has them."""
+
+    def __init__(self, text: str) -> None:
+        self._families = list(parser.text_string_to_metric_families(text))
+
+    def collect(self):  # type: ignore[no-untyped-def]
+        """Return the families."""
+        return self._families
+
+
+def ledger(folder: str, pools: int) -> database.Database:
+    """Return a ledger with a hundred pools for each backend."""
+    engine = database.create_engine(f"sqlite:///{folder}/{pools}.sqlite")
+    ledger_schema.create(engine)
+    with orm.Session(engine) as session:
+        for number in range(-(-pools // 100)):
+            session.add(models.Backend(id=number + 1, name=f"host{number}@array", last_report_at=models.utcnow()))
+        session.flush()
+        row = {"total_capacity_gb": 1000.5, "free_capacity_gb": 400.25, "provisioned_capacity_gb": 1200.0}
+        row |= {"thin_limit_gb": 20000.0, "physical_limit_gb": 350.0, "allocated_capacity_gb": 900}
+        values = [
+            {"backend_id": number // 100 + 1, "name": f"host{number // 100}@array#pool{number}", **row}
+            for number in range(pools)
+        ]
+        session.execute(sa.insert(models.Pool), values)
+        session.commit()
+    return database.Database(engine)
+
+
+def seconds(work) -> float:  # type: ignore[no-untyped-def]
+    """Return the median processor time of a call."""
+    found = []
+    for _ in range(_ROUNDS):
+        began = time.process_time()
+        work()
+        found.append(time.process_time() - began)
+    return statistics.median(found)
+
+
+def main() -> int:
+    """Measure and print."""
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--pools", type=int, nargs="+", default=[1_000, 10_000], help="numbers of pools")
+    arguments.add_argument("--max-pools", type=int, default=10_000, help="as the option max_pools")
+    given = arguments.parse_args()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for pools in given.pools:
+            page = LedgerPage(ledger(folder, pools), 60.0, given.max_pools, 0.0)
+            text = gzip.decompress(page.compressed()).decode()
+            registry = prometheus_client.CollectorRegistry()
+            registry.register(_Series(text))
+            peer = seconds(lambda: prometheus_client.generate_latest(registry))  # noqa: B023
+            rows.append([pools, len(text) // 1000, len(page.compressed()) // 1000, seconds(page.compressed), peer])
+    heads = ["pools", "kB", "kB compressed", "seconds", "seconds of the client's renderer alone"]
+    print(comparison_runner.table(heads, [[*row[:3], *(f"{value:.3f}" for value in row[3:])] for row in rows]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Figures of pools, claims and volumes for metrics: plain columns and counts, without the objects of a decision."""
+
+import datetime
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.ledger import models
+from tonnage.ledger.inventory import backends
+
+
+class PoolFigures(NamedTuple):
+    """The figures of one pool. Capacities are GiB; None is unknown or infinite, and for a limit: no limit.
+
+    ``in_flight_gb`` and ``in_flight_physical_gb`` contain the claims of other pools on the same storage that count
+    against this pool's figures. ``virtual_limit_gb`` bounds provisioned plus in-flight capacity of thin volumes,
+    ``physical_limit_gb`` is free capacity less the reserve. ``collected_at`` is the time at which the driver began to
+    collect the figures, None if they were never reported; ``silence`` is the number of seconds since the last report of
+    the backend.
+    """
+
+    name: str
+    backend: str
+    zone: str
+    driver: str
+    storage: str | None
+    total_gb: float | None
+    free_gb: float | None
+    provisioned_gb: float | None
+    allocated_gb: int
+    in_flight_gb: int
+    in_flight_physical_gb: int
+    virtual_limit_gb: float | None
+    physical_limit_gb: float | None
+    ratio: float
+    collected_at: datetime.datetime | None
+    silence: float | None
+
+    def up(self, down_time: float) -> bool:
+        """Return whether the last report of the backend is at most ``down_time`` seconds old."""
+        return self.silence is not None and self.silence <= down_time
+
+
+class ClaimCount(NamedTuple):
+    """The number of claims of a verb in a state, and the time of the oldest."""
+
+    verb: str
+    state: str
+    number: int
+    oldest_at: datetime.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """Numbers of rows: open claims, volumes by status, discrepancies by kind, and findings of drivers by breach.
+
+    ``allocated_by_type`` maps the name of each volume type, empty for volumes without one, to the GiB of its volumes.
+    """
+
+    claims: list[ClaimCount]
+    volumes: dict[str, int]
+    discrepancies: dict[str, int]
+    findings: dict[str, int]
+    allocated_by_type: dict[str, int]
+
+
+def pools(session: orm.Session, *, backend: str | None = None) -> list[PoolFigures]:
+    """Return the figures of all pools that were in the last reports, or of those of one backend, by name."""
+    pool, of = models.Pool, models.Backend
+    statement = (
+        sa.select(
+            *(pool.name, of.name, of.availability_zone, of.driver, pool.storage_id),
+            *(pool.total_capacity_gb, pool.free_capacity_gb, pool.provisioned_capacity_gb),
+            pool.allocated_capacity_gb,
+            pool.in_flight_gb + pool.shared_in_flight_gb,
+            pool.in_flight_physical_gb + pool.shared_in_flight_physical_gb,
+            *(pool.thin_limit_gb, pool.physical_limit_gb, pool.ratio),
+            *(backends.FIGURES_KEPT_SINCE, of.last_report_at, of.report_age, models.utcnow()),
+        )
+        .join(of, of.id == pool.backend_id)
+        .where(pool.present.is_(True))
+        .order_by(pool.name)
+    )
+    if backend is not None:
+        statement = statement.where(of.name == backend)
+    return [_pool(row) for row in session.execute(statement)]
+
+
+def counts(session: orm.Session) -> Counts:
+    """Return the counts of the whole ledger."""
+    claim, volume, kind = models.Claim, models.Volume, models.VolumeType
+    open_claims = (
+        sa.select(claim.verb, claim.state, sa.func.count(), sa.func.min(claim.created_at))
+        .where(claim.state.in_(("pending", "abandoned")))
+        .group_by(claim.verb, claim.state)
+    )
+    by_type = (
+        sa.select(sa.func.coalesce(kind.name, ""), sa.func.sum(volume.size_gb))
+        .join(kind, kind.id == volume.volume_type_id, isouter=True)
+        .where(volume.pool_id.is_not(None))
+        .group_by(kind.name)
+    )
+    return Counts(
+        claims=[ClaimCount(*row) for row in session.execute(open_claims)],
+        volumes=_numbers(session, volume.status),
+        discrepancies=_numbers(session, models.Discrepancy.kind),
+        findings=_numbers(session, models.Finding.breach),
+        allocated_by_type={name: int(size) for name, size in session.execute(by_type)},
+    )
+
+
+def _pool(row: Any) -> PoolFigures:
+    *figures, kept_since, reported_at, report_age, now = row
+    collected_at = kept_since
+    if collected_at is None and reported_at is not None:
+        collected_at = reported_at - datetime.timedelta(seconds=report_age)
+    return PoolFigures._make((*figures, collected_at, models.age(now, reported_at)))
+
+
+def _numbers(session: orm.Session, column: orm.InstrumentedAttribute[str]) -> dict[str, int]:
+    """Return the number of rows for each value of a column."""
+    return {
+        value: int(number) for value, number in session.execute(sa.select(column, sa.func.count()).group_by(column))
+    }

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The metrics of decisions: their number by outcome, their duration, and the reasons of refusals."""
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from tonnage.capacity import errors
+from tonnage.capacity.decision import Refusal
+from tonnage.metrics import instruments
+from tonnage.rpc.messages import Answer, GroupAnswer
+from tonnage.scheduler.decisions.placement_requests import Work, purpose
+
+#: The label ``filter`` of a refusal for which no filter is the reason.
+_QUOTA, _NO_POOL = "quota", "none"
+
+
+def record(work: Sequence[Work], answers: Sequence[Answer | GroupAnswer | Exception]) -> None:
+    """Count the decisions on a batch of requests."""
+    for item, answer in zip(work, answers, strict=True):
+        verb = purpose(item)[1]
+        if isinstance(answer, errors.TonnageError):
+            outcome = "unavailable" if isinstance(answer, errors.Unavailable) else "rejected"
+        elif isinstance(answer, Exception):
+            outcome = "error"
+        elif answer.refusal is not None:
+            outcome = "refused"
+            instruments.count_refusal(verb, *_reason(answer.refusal))
+        else:
+            outcome = "placed"
+        instruments.DECISIONS.labels(verb, outcome).inc()
+
+
+@contextmanager
+def timed(work: Sequence[Work]) -> Iterator[None]:
+    """Measure the time in which requests that arrived together are decided."""
+    began = time.perf_counter()
+    yield
+    seconds = time.perf_counter() - began
+    for item in work:
+        instruments.DECISION_DURATION.labels(purpose(item)[1]).observe(seconds)
+
+
+def _reason(refusal: Refusal) -> tuple[str, str]:
+    """Return the filter and the code of a refusal."""
+    if refusal.excess is not None:
+        return _QUOTA, refusal.excess.code
+    if refusal.nearest is None:
+        return _NO_POOL, "no_pool"
+    return refusal.nearest.filter, refusal.nearest.rejection.code

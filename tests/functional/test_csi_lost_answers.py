@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations of a CSI plug-in whose answers are lost: their outcome is unknown until the call is repeated."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.functional.conftest import Deploy
+from tests.functional.deployment import GIB, Deployment
+from tests.servers.base import wait_for
+from tests.servers.csi_plugin import CsiPlugin, Settings
+
+CREATE = "CreateVolume"
+CODES = [grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DEADLINE_EXCEEDED]
+
+one_process = pytest.mark.parametrize("deploy", ["standalone"], indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CsiPlugin]:
+    with CsiPlugin(tmp_path_factory.mktemp("csi"), Settings(sizes={"": 50 * GIB})) as plugin:
+        yield plugin
+
+
+@pytest.fixture(scope="module")
+def tonnage(deploy: Deploy, plugin: CsiPlugin, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """A deployment with the plug-in, and with a smaller backend for volumes without a class."""
+    array: dict[str, Any] = {
+        "volume_driver": "csi",
+        "csi_endpoint": plugin.endpoint,
+        "csi_state_file": tmp_path_factory.mktemp("agent") / "state.db",
+        "csi_storage_classes": "fast",
+        "csi_timeout": 1,
+    }
+    with deploy(
+        {"array": array, "spare": {"filesystem_size_limit_gb": 10, "max_over_subscription_ratio": 1}}
+    ) as deployment:
+        deployment.start()
+        deployment.rest.create_type("fast", storage_class="fast")
+        yield deployment
+
+
+@pytest.fixture
+def array(tonnage: Deployment, plugin: CsiPlugin) -> Iterator[str]:
+    """The plug-in's pool. At the end of the test nothing is left in any pool."""
+    yield f"{tonnage.host}@array#fast"
+    plugin.settings.lost_answers.clear()
+    for gate in plugin.settings.gates.values():
+        gate.set()
+    plugin.settings.gates.clear()
+    tonnage.rest.delete(*[volume["id"] for volume in tonnage.rest.volumes()])
+    assert plugin.storage.all() == []
+
+
+def lose_answers(plugin: CsiPlugin, failure: grpc.StatusCode | None) -> None:
+    """Lose the answers of the plug-in to creates: it answers with a code or, for None, it does not answer."""
+    if failure is None:
+        plugin.settings.gates[CREATE] = threading.Event()
+    else:
+        plugin.settings.lost_answers[CREATE] = failure
+
+
+def find_answers(plugin: CsiPlugin) -> None:
+    """Let the plug-in answer again, also the calls that wait."""
+    plugin.settings.lost_answers.clear()
+    for gate in plugin.settings.gates.values():
+        gate.set()
+
+
+def create_unresolved(tonnage: Deployment, array: str, kind: str | None) -> str:
+    """Return the id of a volume whose creation has an unknown outcome."""
+    volume_id = tonnage.rest.create(2, kind)
+    wait_for(lambda: tonnage.rest.volume(volume_id)["status"] == "error", "the outcome is unknown")
+    volume = tonnage.rest.volume(volume_id)
+    assert volume["os-vol-host-attr:host"] == array
+    assert "its outcome is not known yet" in volume["status_reason"]
+    return volume_id
+
+
+def wait_until_deleted(tonnage: Deployment, volume_id: str) -> None:
+    wait_for(lambda: volume_id not in {volume["id"] for volume in tonnage.rest.volumes()}, "the volume is deleted")
+
+
+@one_process
+@pytest.mark.parametrize("kind", ["fast", None])
+@pytest.mark.parametrize("failure", [*CODES, None], ids=lambda failure: failure.name if failure else "slow")
+def test_a_create_without_an_answer_stays_in_its_pool_until_it_is_resolved(
+    tonnage: Deployment, plugin: CsiPlugin, array: str, failure: grpc.StatusCode | None, kind: str | None
+) -> None:
+    lose_answers(plugin, failure)
+    deleted, kept = create_unresolved(tonnage, array, kind), create_unresolved(tonnage, array, kind)
+    assert tonnage.sql_value(f"SELECT allocated_capacity_gb FROM pools WHERE name = '{array}'") == 4
+    assert tonnage.rest.request("DELETE", f"volumes/{deleted}").status_code == 202
+    find_answers(plugin)
+    wait_until_deleted(tonnage, deleted)
+    wait_for(lambda: tonnage.rest.volume(kept)["status"] == "available", "the volume is found")
+    assert tonnage.rest.volume(kept)["status_reason"] is None
+    assert len(plugin.storage.all()) == 1
+    assert tonnage.files("spare") == {}
+    tonnage.check_counters()
+
+
+@one_process
+def test_a_restarted_agent_resolves_creates_without_an_answer(
+    tonnage: Deployment, plugin: CsiPlugin, array: str
+) -> None:
+    lose_answers(plugin, grpc.StatusCode.INTERNAL)
+    deleted, kept = create_unresolved(tonnage, array, None), create_unresolved(tonnage, array, None)
+    assert tonnage.rest.request("DELETE", f"volumes/{deleted}").status_code == 202
+    tonnage.kill()
+    tonnage.start()
+    assert tonnage.rest.volume(kept)["os-vol-host-attr:host"] == array
+    assert len(plugin.storage.all()) == 2
+    find_answers(plugin)
+    wait_until_deleted(tonnage, deleted)
+    wait_for(lambda: tonnage.rest.volume(kept)["status"] == "available", "the volume is found")
+    assert len(plugin.storage.all()) == 1
+
+
+@one_process
+def test_an_extend_without_an_answer_ends_when_the_plugin_shows_the_size(
+    tonnage: Deployment, plugin: CsiPlugin, array: str
+) -> None:
+    volume_id = tonnage.rest.create(1, "fast")
+    tonnage.rest.wait_until_available(volume_id)
+    plugin.settings.lost_answers["ControllerExpandVolume"] = grpc.StatusCode.INTERNAL
+    assert tonnage.rest.extend(volume_id, 3).status_code == 202
+    wait_for(lambda: tonnage.rest.volume(volume_id)["status"] == "available", "the extend has ended")
+    assert tonnage.rest.volume(volume_id)["size"] == 3
+    assert [kept.size for kept in plugin.storage.all()] == [3 * GIB]
+
+
+@one_process
+def test_a_clone_is_refused_before_it_is_tried(tonnage: Deployment, array: str) -> None:
+    source = tonnage.rest.create(1, "fast")
+    tonnage.rest.wait_until_available(source)
+    answer = tonnage.rest.request("POST", "volumes", {"volume": {"size": 1, "source_volid": source}})
+    assert answer.status_code == 409
+    assert f"nearest {array} has a driver that cannot clone volumes" in answer.text
+
+
+@one_process
+def test_a_failure_is_logged_once(tonnage: Deployment, plugin: CsiPlugin, array: str) -> None:
+    plugin.settings.failing[CREATE] = grpc.StatusCode.OUT_OF_RANGE
+    volume_id = tonnage.rest.create(1, "fast")
+    wait_for(lambda: tonnage.rest.volume(volume_id)["status"] == "error", "the create has failed")
+    plugin.settings.failing.clear()
+    assert "OUT_OF_RANGE" in tonnage.rest.volume(volume_id)["status_reason"]
+    assert tonnage.logs().count("OUT_OF_RANGE") == 1

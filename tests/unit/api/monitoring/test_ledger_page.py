@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The page about the ledger."""
+
+import gzip
+from collections.abc import Mapping
+
+import pytest
+import sqlalchemy as sa
+from prometheus_client import parser
+
+from tests.unit.scheduler.world import StoragePool, World
+from tonnage.api.monitoring.ledger_page import LedgerPage
+
+GIB = 2**30
+
+
+@pytest.fixture
+def world() -> World:
+    """A thin pool with a volume of 3 GiB at rest and one of 4 GiB in flight, and an empty thick pool."""
+    world = World(
+        {"thin": StoragePool(20, 2.0, thin=True, thick=False), "thick": StoragePool(2, 1.0, thin=False, thick=True)}
+    ).started()
+    world.made(3)
+    world.create(4)
+    return world
+
+
+def page_of(world: World, max_pools: int = 100, cache_time: float = 0.0, down_time: float = 60.0) -> LedgerPage:
+    return LedgerPage(world.database, down_time, max_pools, cache_time)
+
+
+def samples(page: LedgerPage, backend: str | None = None) -> dict[tuple[str, str], float]:
+    """Return the value of each series by its name and the values of its labels."""
+    text = gzip.decompress(page.compressed(backend)).decode()
+    return {
+        (sample.name, " ".join(sample.labels.values())): sample.value
+        for family in parser.text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def pool_values(found: Mapping[tuple[str, str], float], name: str) -> dict[str, float]:
+    """Return the figures of a pool in GiB, by the end of the metric's name."""
+    [pool] = {label for _, label in found if label.endswith(f"#{name}")}
+    return {
+        metric.removeprefix("tonnage_pool_").removesuffix("_bytes"): value / GIB
+        for (metric, label), value in found.items()
+        if label == pool and metric.endswith("_bytes")
+    }
+
+
+def test_pools_have_their_figures_and_both_bounds(world: World) -> None:
+    found = samples(page_of(world))
+    assert pool_values(found, "thin") == {
+        "total": 20,
+        "free": 20,
+        "provisioned": 3,
+        "allocated": 7,
+        "in_flight": 4,
+        "in_flight_physical": 0,
+        "virtual_limit": 40,
+        "physical_limit": 20,
+    }
+    assert pool_values(found, "thick")["free"] == 2
+    assert found["tonnage_metrics_pools_omitted", ""] == 0
+    assert found["tonnage_volumes", "available"] == 1
+    assert found["tonnage_claims", "create pending"] == 1
+    assert found["tonnage_volume_type_allocated_bytes", ""] == 7 * GIB
+
+
+def test_the_pools_of_a_silent_backend_have_no_capacities(world: World) -> None:
+    found = samples(page_of(world, down_time=-1))
+    [up] = [value for (name, label), value in found.items() if name == "tonnage_pool_up" and label.endswith("#thin")]
+    assert up == 0
+    names = {name for name, _ in found}
+    assert not [name for name in names if name.startswith("tonnage_pool_") and name.endswith("_bytes")]
+    assert "tonnage_pool_figures_timestamp_seconds" in names
+    assert {found[key] for key in found if key[0] == "tonnage_backend_up"} == {0.0}
+
+
+def test_above_the_limit_there_are_sums_of_backends(world: World) -> None:
+    found = samples(page_of(world, max_pools=1))
+    assert found["tonnage_metrics_pools_omitted", ""] == 2
+    [total] = [value for (name, _), value in found.items() if name == "tonnage_backend_total_bytes"]
+    assert total == 22 * GIB
+    assert not [name for name, _ in found if name.startswith("tonnage_pool")]
+
+
+def test_one_backend_can_be_selected(world: World) -> None:
+    [name] = [label for metric, label in samples(page_of(world)) if metric == "tonnage_backend_up"]
+    assert samples(page_of(world), name)["tonnage_backend_up", name] == 1
+    assert ("tonnage_backend_up", name) not in samples(page_of(world), "another@backend")
+
+
+def test_the_page_is_kept_for_some_time(world: World) -> None:
+    page = page_of(world, cache_time=60.0)
+    before = page.compressed()
+    with world.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE pools SET total_capacity_gb = 1"))
+    assert page.compressed() == before
+    assert samples(page_of(world)) != samples(page)

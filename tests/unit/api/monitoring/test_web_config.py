@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file with the certificate and the users of the metrics."""
+
+import base64
+import os
+import pathlib
+
+import bcrypt
+import pytest
+
+from tonnage.api.monitoring.web_config import WebConfig
+from tonnage.capacity import errors
+
+
+def hashed(password: str) -> str:
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
+
+
+def header(name: str, password: str) -> str:
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+@pytest.fixture
+def file(tmp_path: pathlib.Path) -> pathlib.Path:
+    path = tmp_path / "web.yml"
+    path.write_text(f"basic_auth_users:\n  prometheus: {hashed('secret')}\n")
+    return path
+
+
+def test_only_known_users_are_admitted(file: pathlib.Path) -> None:
+    config = WebConfig(str(file))
+    for _ in range(2):
+        assert config.admits(header("prometheus", "secret"))
+        assert not config.admits(header("prometheus", "Secret"))
+        assert not config.admits(header("nobody", "secret"))
+        assert not config.admits(None)
+        assert not config.admits("Bearer x")
+        assert not config.admits("Basic !!!")
+    assert config.tls() is None
+
+
+def test_a_changed_file_is_read_again_and_an_unusable_one_is_not_used(file: pathlib.Path) -> None:
+    config = WebConfig(str(file))
+    assert config.admits(header("prometheus", "secret"))
+    file.write_text(f"basic_auth_users: {{prometheus: {hashed('another')}}}  # changed\n")
+    assert not config.admits(header("prometheus", "secret"))
+    assert config.admits(header("prometheus", "another"))
+    file.write_text("basic_auth_users: [\n")
+    assert config.admits(header("prometheus", "another"))
+    os.remove(file)
+    assert config.admits(header("prometheus", "another"))
+
+
+def test_a_file_without_users_admits_everybody(file: pathlib.Path) -> None:
+    file.write_text("")
+    assert WebConfig(str(file)).admits(None)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        ("basic_auth_users: [a]", "Expected `object`, got `array`"),
+        ("basic_auth_users: {a: plain}", "the hash of a is not one of bcrypt"),
+        ("http_server_config: {http2: true}", "Object contains unknown field `http_server_config`"),
+        ("{", "while parsing a flow"),
+        ("tls_server_config: {cert_file: none.pem, key_file: none.key}", "No such file or directory"),
+    ],
+)
+def test_an_unusable_file_is_an_error_of_the_configuration(file: pathlib.Path, content: str, problem: str) -> None:
+    file.write_text(content)
+    with pytest.raises(errors.ConfigurationError, match=problem) as caught:
+        WebConfig(str(file)).tls()
+    assert f"[metrics] web_config_file = {file}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "option", ["client_auth_type: Perhaps", "min_version: SSL3", "client_auth_type: RequireAndVerifyClientCert"]
+)
+def test_settings_of_tls_are_checked(file: pathlib.Path, tmp_path: pathlib.Path, option: str) -> None:
+    for name in ("cert.pem", "cert.key"):
+        (tmp_path / name).write_text("")
+    file.write_text(f"tls_server_config: {{cert_file: cert.pem, key_file: cert.key, {option}}}")
+    with pytest.raises(errors.ConfigurationError, match=option.partition(":")[0]):
+        WebConfig(str(file)).tls()

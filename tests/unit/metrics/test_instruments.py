@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Metrics of a process."""
+
+from prometheus_client import REGISTRY
+
+from tonnage.metrics import instruments
+
+
+def refusals(filter_name: str, code: str) -> float:
+    labels = {"verb": "test", "filter": filter_name, "code": code}
+    return REGISTRY.get_sample_value("tonnage_scheduler_refusals_total", labels) or 0.0
+
+
+def test_the_reasons_of_refusals_are_bounded() -> None:
+    for number in range(300):
+        instruments.count_refusal("test", "OddFilter", f"code{number}")
+    kept = sum(refusals("OddFilter", f"code{number}") for number in range(300))
+    assert 0 < kept <= 100
+    assert kept + refusals("other", "other") == 300
+    instruments.count_refusal("test", "OddFilter", "code0")
+    assert refusals("OddFilter", "code0") == 2

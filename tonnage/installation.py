@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The packages of the Python environment that runs Tonnage: plug-ins, and the command that installs optional libraries.
+
+Nothing is kept between two calls, so a running process finds a package that was installed after its start.
+"""
+
+import importlib
+import json
+import os
+import pathlib
+import shlex
+import sys
+from collections.abc import Sequence
+from importlib import metadata
+from urllib import parse, request
+
+_NAME = "tonnage"
+
+
+def plugins(namespace: str) -> Sequence[metadata.EntryPoint]:
+    """Return the entry points of a namespace, such as ``tonnage.filters``, in the order of their names."""
+    importlib.invalidate_caches()
+    return sorted(set(metadata.entry_points(group=namespace)))
+
+
+def install_command(extra: str) -> str:
+    """Return the command that installs the libraries of an extra, such as ``postgresql``, where Tonnage is installed.
+
+    It works in the present folder: in a checkout it names that checkout, elsewhere the package.
+    """
+    found = metadata.distribution(_NAME).read_text("direct_url.json")
+    return pip_command(extra, found, pathlib.Path(sys.executable), pathlib.Path.cwd())
+
+
+def pip_command(extra: str, direct_url: str | None, python: pathlib.Path, folder: pathlib.Path) -> str:
+    """Return the command as :func:`install_command`, for an installation that is described by the arguments.
+
+    ``direct_url`` is the text of its ``direct_url.json``, which pip writes for an installation that comes from a folder
+    or a file. ``python`` is its interpreter, and ``folder`` the folder that the command is to work in.
+    """
+    pip = python.with_name("pip")
+    program = [_shortest(pip, folder)] if pip.exists() else [_shortest(python, folder), "-m", "pip"]
+    origin = json.loads(direct_url) if direct_url else {}
+    url = parse.urlsplit(origin.get("url", ""))
+    path = pathlib.Path(request.url2pathname(url.path))
+    editable = ["--editable"] if origin.get("dir_info", {}).get("editable") else []
+    # A file from which it was installed may be gone, and then the package has to come from an index.
+    source = _shortest(path, folder) if url.scheme == "file" and path.exists() else _NAME
+    return shlex.join([*program, "install", *editable, f"{source}[{extra}]"])
+
+
+def _shortest(path: pathlib.Path, folder: pathlib.Path) -> str:
+    """Return a path relative to the folder if it is below, else as it is. A daemon's folder is often the root."""
+    below = path.is_relative_to(folder) and folder != pathlib.Path(folder.anchor)
+    return os.path.relpath(path, folder) if below else str(path)
