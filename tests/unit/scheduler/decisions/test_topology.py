@@ -79,7 +79,14 @@ class World:
             self.core.report(PackedReport.of(report))
 
     def wait(self, seconds: int) -> None:
-        """Let time pass, by the scheduler's clock and by that of the ledger, in which nobody reports."""
+        """Let time pass, by the scheduler's clock and by that of the ledger, in which nobody reports.
+
+        The decision thread does it: a refresh of its cache must not read the ledger before and the clock after it.
+        """
+        self.core._thread.call(self._advance, seconds)
+
+    def _advance(self, items: Sequence[int]) -> list[None]:
+        (seconds,) = items
         backend, pool = models.Backend, models.Pool
         with self.ledger.engine.begin() as connection:
             for column in (backend.last_report_at, pool.unheard_at, pool.figures_at):
@@ -89,11 +96,8 @@ class World:
                     connection.execute(sa.update(model).where(model.id == id).values({column.key: earlier}))
         # In one leap, as if nobody could have heard: that is no excuse for figures.
         self.clock.now += seconds
-        self.core._thread.call(self._keep_house, None)
-
-    def _keep_house(self, items: Sequence[None]) -> list[None]:
         self.core.periodic_tasks.run()
-        return [None] * len(items)
+        return [None]
 
     def shown_age(self, backend: str) -> float:
         """Return the age of the figures of a backend's pool, to the second."""
@@ -108,8 +112,9 @@ class World:
 
     def expired(self, **wanted: Any) -> float:
         """Return the age of the figures for which nothing is placed by them any longer."""
-        told = re.search(r"has expired: its figures are (\d+) s old, and count for 30 s", self.ask(1, **wanted))
-        assert told
+        answer = self.ask(1, **wanted)
+        told = re.search(r"has expired: its figures are (\d+) s old, and count for 30 s", answer)
+        assert told, answer
         return float(told[1])
 
     def work(self) -> None:
