@@ -71,5 +71,9 @@ class DatabaseUnreachable(Unavailable):
     """The ledger's database cannot be reached from the process that got the call. Its log says so, once."""
 
 
+class LedgerMoved(DatabaseUnreachable):
+    """The ledger is used in another database from now on. A process that still has this one has to end."""
+
+
 class Declined(Unavailable):
     """A scheduler cannot begin the call now and has done nothing of it: another scheduler may take it."""

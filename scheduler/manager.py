@@ -144,6 +144,11 @@ class SchedulerManager:
         for backend in list(self.hosts.backends()):
             self._agents.report_now(backend.name)
 
+    @property
+    def failure(self) -> str | None:
+        """The reason for which this scheduler has to end; None while there is none."""
+        return self.periodic_tasks.failure
+
     def reporting(self) -> set[str]:
         """Return the names of the backends that have reported since this scheduler started."""
         return {backend.name for backend in list(self.hosts.backends()) if backend.reported_here}

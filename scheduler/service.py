@@ -60,6 +60,11 @@ class SchedulerService:
         self._core.ask_for_reports()
         LOG.info("Scheduler is ready")
 
+    @property
+    def failure(self) -> str | None:
+        """The reason for which this scheduler has to end; None while there is none."""
+        return self._core.failure
+
     def reporting(self) -> set[str]:
         """Return the names of the backends that have reported to this scheduler since it started."""
         return self._core.reporting()

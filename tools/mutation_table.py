@@ -17,6 +17,7 @@ POOL_COUNTERS = "tests/unit/ledger/claims/test_pool_counters.py"
 EPOCHS = "tests/unit/ledger/inventory/test_epochs.py"
 RULES_AGREEMENT = "tests/unit/scheduler/cluster/test_rules_agreement.py"
 DATABASE = "tests/unit/ledger/db/test_database.py"
+DATABASE_COPY = "tests/unit/ledger/repair/test_database_copy.py"
 GALERA = "tests/unit/ledger/db/test_galera.py"
 DELETIONS = "tests/unit/ledger/claims/test_deletions.py"
 DISPATCHER = "tests/unit/scheduler/claims/test_dispatcher.py"
@@ -235,6 +236,34 @@ MUTATIONS = (
         "        if found := _compare(me, row.default_ratio, row.calculation, others[0].host):\n",
         "        if found := _compare(me, me.default_ratio, me.calculation, others[0].host):\n",
         (SCHEDULING_RULES,),
+    ),
+    Mutation(
+        "No generation of a scheduler is that of a ledger whose copy is used.",
+        "ledger/inventory/ledger_identity.py",
+        "-1 - generation})",
+        "generation})",
+        (DATABASE_COPY,),
+    ),
+    Mutation(
+        "Nothing that locks pools takes effect in a ledger whose copy is used.",
+        "ledger/claims/pool_counters.py",
+        "        ledger_identity.require_in_use(session, backend.rules_generation)\n",
+        "        pass\n",
+        (DATABASE_COPY,),
+    ),
+    Mutation(
+        "No stamp is taken from a ledger whose copy is used.",
+        "ledger/inventory/reports.py",
+        "    scheduling_rules.lock_shared(session)\n    storage",
+        "    storage",
+        (DATABASE_COPY,),
+    ),
+    Mutation(
+        "No outcome is acknowledged by a ledger whose copy is used.",
+        "ledger/claims/settlement.py",
+        "        scheduling_rules.read_generation(session)\n",
+        "",
+        (DATABASE_COPY,),
     ),
     Mutation(
         "A booking adds its claim to all other pools on the storage.",

@@ -12,6 +12,7 @@ from oslo_config import cfg
 
 from tonnage.api.monitoring import options as monitoring_options
 from tonnage.api.monitoring import server as monitoring
+from tonnage.capacity import errors
 from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.cli.daemons import reload, workers
 from tonnage.cli.daemons.reload import ConfigReloader
@@ -22,6 +23,9 @@ from tonnage.scheduler import settings
 from tonnage.scheduler.service import SchedulerService
 
 PROG = "tonnage-scheduler"
+
+#: Seconds between two looks at whether the scheduler has to end.
+_POLL = 1.0
 
 
 class _Signal(enum.Enum):
@@ -60,9 +64,16 @@ class SchedulerWorker(workers.Worker):
             if metrics is not None:
                 metrics.start()
             self.started = True
-            while self._signals.get() is _Signal.RELOAD:
+            while self._next_signal(scheduler) is _Signal.RELOAD:
                 if self._reloader.apply(scheduler):
                     reload.confirm(self._conf)
+
+    def _next_signal(self, scheduler: SchedulerService) -> _Signal:
+        """Wait for a signal. Raises ConfigurationError if the scheduler has to end without one."""
+        while scheduler.failure is None:
+            with contextlib.suppress(queue.Empty):
+                return self._signals.get(timeout=_POLL)
+        raise errors.ConfigurationError(scheduler.failure)
 
     def end(self) -> None:
         """Finish the accepted requests and leave the other schedulers."""

@@ -141,7 +141,7 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
             hints = _HINTS.format(url=api.url) if conf.auth_strategy == "noauth" else ""
             print(_READY.format(url=api.url, hints=hints), flush=True)
         reload = Reload(ConfigReloader(conf, read), scheduler, configuration, backends)
-        failed = _watch(backends, stopped, changed, reload, poll_terminal)
+        failed = _watch(stopped, changed, reload, poll_terminal)
         LOG.info("Stopping")
     if failed is not None:
         raise errors.TonnageError(failed)
@@ -179,13 +179,9 @@ def _wait_for_reports(scheduler: SchedulerService, backends: BackendThreads, sto
 
 
 def _watch(
-    backends: BackendThreads,
-    stopped: threading.Event,
-    changed: threading.Event,
-    reload: Reload,
-    poll_terminal: Callable[[], None],
+    stopped: threading.Event, changed: threading.Event, reload: Reload, poll_terminal: Callable[[], None]
 ) -> str | None:
-    """Wait for a stop signal or the failure of a backend. Return the message of the failure, None after a signal.
+    """Wait for a stop signal, or a failure of the scheduler or a backend. Return its message, None after a signal.
 
     Reload the configuration when ``changed`` is set.
     """
@@ -194,6 +190,6 @@ def _watch(
         if changed.is_set():
             changed.clear()
             reload.apply()
-        if (failure := backends.failure) is not None:
+        if (failure := reload.scheduler.failure or reload.backends.failure) is not None:
             return failure
     return None

@@ -19,6 +19,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
+from tonnage.ledger.inventory import ledger_identity
 
 PENDING = "pending"
 CONFIRMED = "confirmed"
@@ -107,7 +108,9 @@ _BACKEND = models.table(models.Backend).c
 _IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
 _OF_POOLS = sa.select(_POOL.id, _POOL.backend_id, _POOL.storage_id).where(_POOL.id.in_(_IDS))
 _ON_STORAGES = sa.select(_POOL.id).where(_POOL.storage_id.in_(_IDS))
-_READ_BACKENDS = sa.select(_BACKEND.id, _BACKEND.epoch).where(_BACKEND.id.in_(_IDS)).order_by(_BACKEND.id)
+_READ_BACKENDS = (
+    sa.select(_BACKEND.id, _BACKEND.epoch, _BACKEND.rules_generation).where(_BACKEND.id.in_(_IDS)).order_by(_BACKEND.id)
+)
 _READ_POOLS = (
     sa.select(_POOL.id, _POOL.backend_id, _POOL.storage_id, _POOL.covers_epoch, _POOL.covers_tick)
     .where(_POOL.id.in_(_IDS))
@@ -122,6 +125,8 @@ def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collectio
     ``storage_ids`` are further storages whose pools are locked: storages that the pools are about to join.
 
     On SQLite the whole transaction holds the lock already.
+
+    Raises :class:`~tonnage.capacity.errors.LedgerMoved` if a copy of the ledger is used instead.
     """
     session.flush()
     connection = session.connection()
@@ -135,13 +140,15 @@ def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collectio
     storages = {row[2] for row in found if row[2] is not None} | set(storage_ids)
     ids, backend_ids = {row[0] for row in found}, {row[1] for row in found}
     ids.update(row[0] for row in select(_ON_STORAGES, storages))
-    epochs = select(_LOCK_BACKENDS, backend_ids)
+    backends = select(_LOCK_BACKENDS, backend_ids)
+    for backend in backends:
+        ledger_identity.require_in_use(session, backend.rules_generation)
     rows = select(_LOCK_POOLS, ids)
     return LockedPools(
         {row[0]: row[1] for row in rows},
         {row[0]: row[2] for row in rows},
         {row[0]: (int(row[3]), int(row[4])) for row in rows},
-        {row[0]: int(row[1]) for row in epochs},
+        {row[0]: int(row[1]) for row in backends},
     )
 
 

@@ -19,7 +19,7 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_usage
 from tonnage.ledger.claims import bookings, pool_counters
 from tonnage.ledger.db import database
-from tonnage.ledger.inventory import listings
+from tonnage.ledger.inventory import listings, scheduling_rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,9 +69,13 @@ def begin(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -
 
     Returns None if no claim is pending. A report repeats outcomes that were mostly sent to another scheduler before:
     nothing is locked for those. A claim that is not pending never becomes pending again.
+
+    Raises :class:`~tonnage.capacity.errors.LedgerMoved` if a copy of the ledger is used instead: an agent forgets an
+    outcome that was accepted, and its claim may be in that copy only.
     """
     pending = session.connection().execute(_PENDING, {"ids": claim_ids}).all()
     if not pending:
+        scheduling_rules.read_generation(session)
         return None
     ids, pools = {row.id for row in pending}, {row.pool_id for row in pending}
     # Verbs that end all claims of their volume in any pool, or leave a copy behind that has to be purged.

@@ -78,11 +78,15 @@ def require_current(engine: sa.Engine) -> None:
             sa.text("SELECT copied_to, copied_at FROM ledger_identity WHERE copied_to IS NOT NULL")
         ).one_or_none()
     if copy is not None:
-        raise errors.ConfigurationError(
-            f"the ledger was copied from this database to {copy.copied_to} at {copy.copied_at} (UTC): set [database] "
-            "connection to that; to use this one again, without all that has been decided since, run 'tonnage-manage "
-            "db copy --undo'"
-        )
+        raise errors.ConfigurationError(describe_copy(copy.copied_to, copy.copied_at))
+
+
+def describe_copy(address: str | None, at: object) -> str:
+    """Return the message about a ledger whose copy in another database is used since a time (UTC)."""
+    return (
+        f"the ledger was copied from this database to {address} at {at} (UTC): set [database] connection to that; to "
+        "use this one again, without all that has been decided since, run 'tonnage-manage db copy --undo'"
+    )
 
 
 def require_revision(engine: sa.Engine) -> None:

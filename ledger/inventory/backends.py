@@ -13,7 +13,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.claims import bookings, pool_counters
 from tonnage.ledger.db import dialects
-from tonnage.ledger.inventory import scheduling_rules
+from tonnage.ledger.inventory import ledger_identity, scheduling_rules
 
 #: Time for which a pool is kept that its backend does not report any more.
 POOL_KEPT = datetime.timedelta(days=30)
@@ -354,6 +354,7 @@ def set_state(session: orm.Session, name: str, *, enabled: bool, draining: bool,
     backend = session.scalar(sa.select(models.Backend).where(models.Backend.name == name).with_for_update())
     if backend is None:
         raise errors.NotFound(f"backend {name} could not be found: no agent has introduced it")
+    ledger_identity.require_in_use(session, backend.rules_generation)
     backend.enabled, backend.draining = enabled, draining
     backend.disabled_reason = None if enabled else reason
     session.flush()

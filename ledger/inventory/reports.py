@@ -13,6 +13,7 @@ from sqlalchemy import orm
 from tonnage.ledger import models
 from tonnage.ledger.claims import pool_counters
 from tonnage.ledger.db import dialects
+from tonnage.ledger.inventory import scheduling_rules
 
 
 class PoolFigures(NamedTuple):
@@ -210,7 +211,12 @@ def shared_storages(session: orm.Session, backend_id: int) -> list[str]:
 
 
 def next_stamps(session: orm.Session, storage_ids: Collection[str]) -> dict[str, int]:
-    """Increase the stamps of storages before a look begins, and return them by storage."""
+    """Increase the stamps of storages before a look begins, and return them by storage.
+
+    Raises :class:`~tonnage.capacity.errors.LedgerMoved` if a copy of the ledger is used instead: it gives the same
+    stamps to claims that end later.
+    """
+    scheduling_rules.lock_shared(session)
     storage = models.Storage
     _make_storages(session, storage_ids)
     for storage_id in sorted(storage_ids):

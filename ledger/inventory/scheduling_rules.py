@@ -5,6 +5,8 @@ The rules are one row, changed only under its lock. The same transaction writes 
 scheduler that books on a backend or applies its report compares that generation with its own, in statements that lock
 the backend's row anyway. So from that transaction on nothing takes effect that follows from older rules, even if the
 scheduler was suspended for long or its clock is wrong.
+
+Every function here raises :class:`~tonnage.capacity.errors.LedgerMoved` if a copy of the ledger is used instead.
 """
 
 from collections.abc import Sequence
@@ -16,7 +18,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import models
-from tonnage.ledger.inventory import heartbeats
+from tonnage.ledger.inventory import heartbeats, ledger_identity
 from tonnage.ledger.inventory.heartbeats import SchedulerProcess
 
 
@@ -61,17 +63,29 @@ def find(session: orm.Session) -> Rules | None:
     """Return the rules, or None if no scheduler has ever started."""
     rules = models.Rules
     row = session.execute(sa.select(rules.default_ratio, rules.calculation, rules.generation)).one_or_none()
-    return None if row is None else Rules(row[0], row[1], int(row[2]))
+    if row is None:
+        return None
+    ledger_identity.require_in_use(session, row.generation)
+    return Rules(row.default_ratio, row.calculation, int(row.generation))
 
 
 def lock_shared(session: orm.Session) -> int:
     """Lock the rules against changes until the transaction ends, and return their generation."""
-    return session.scalar(sa.select(models.Rules.generation).with_for_update(read=True)) or 0
+    generation = session.scalar(sa.select(models.Rules.generation).with_for_update(read=True)) or 0
+    ledger_identity.require_in_use(session, generation)
+    return generation
+
+
+def read_generation(session: orm.Session) -> int:
+    """Return the generation of the rules."""
+    generation = session.scalar(sa.select(models.Rules.generation)) or 0
+    ledger_identity.require_in_use(session, generation)
+    return generation
 
 
 def require_generation(session: orm.Session, generation: int) -> None:
     """Raise :class:`RulesChanged` if the rules have another generation."""
-    if (session.scalar(sa.select(models.Rules.generation)) or 0) != generation:
+    if read_generation(session) != generation:
         raise RulesChanged
 
 
@@ -134,6 +148,7 @@ def _lock(session: orm.Session, me: SchedulerProcess) -> models.Rules:
         except db_exc.DBDuplicateEntry:  # another scheduler has inserted it
             pass
         row = session.scalars(rows).one()
+    ledger_identity.require_in_use(session, row.generation)
     return row
 
 

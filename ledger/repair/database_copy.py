@@ -4,10 +4,11 @@
 from collections.abc import Callable
 
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import models
-from tonnage.ledger.db import dialects, schema
+from tonnage.ledger.db import database, dialects, schema
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import heartbeats, ledger_identity
 
@@ -18,8 +19,9 @@ _TABLES = [table for table in models.Base.metadata.sorted_tables if table is not
 def copy(source: Database, target: Database, down_time: float, on_table: Callable[[str, int], None]) -> None:
     """Copy all rows of a ledger into an empty database, and record in the source that its copy is used from now on.
 
-    ``down_time`` is the time in seconds after which a silent scheduler counts as down. ``on_table`` gets the name of
-    each table that has been copied, and the number of its rows. The copy has all rows or none.
+    That is recorded first, so that no scheduler changes the source meanwhile or later, and taken back if the copy
+    fails. ``down_time`` is the time in seconds after which a silent scheduler counts as down. ``on_table`` gets the
+    name of each table that has been copied, and the number of its rows. The copy has all rows or none.
 
     Raises :class:`~tonnage.capacity.errors.Conflict` while a scheduler uses the source, and for a target that is not
     empty, :class:`~tonnage.capacity.errors.ConfigurationError` for a source without the current schema.
@@ -27,9 +29,29 @@ def copy(source: Database, target: Database, down_time: float, on_table: Callabl
     schema.require_current(source.engine)
     with source.reading() as session:
         heartbeats.require_no_scheduler(session, down_time)
-    source.run(ledger_identity.ledger_id)  # a ledger of an earlier release has none until its first scheduler starts
     schema.sync(target.engine)
-    with source.reading(snapshot=True) as session, target.engine.begin() as writing:
+    with target.engine.connect() as connection:
+        _require_empty(connection)
+    source.run(_close, dialects.public_address(target.engine.url)[:255], down_time)
+    try:
+        _copy_rows(source, target, on_table)
+    except BaseException:
+        undo(source)
+        raise
+
+
+def _close(session: orm.Session, address: str, down_time: float) -> None:
+    """Let no scheduler change the source any more."""
+    other = ledger_identity.set_copy(session, address)
+    if other is not None and not database.may_be_committed(session):
+        raise errors.Conflict(f"the ledger is being copied to {other}")
+    # Under these locks no scheduler can start.
+    heartbeats.require_no_scheduler(session, down_time)
+
+
+def _copy_rows(source: Database, target: Database, on_table: Callable[[str, int], None]) -> None:
+    with source.reading(snapshot=True) as session, orm.Session(target.engine) as copy, copy.begin():
+        writing = copy.connection()
         _require_empty(writing)
         for table in _TABLES:
             count = 0
@@ -39,7 +61,7 @@ def copy(source: Database, target: Database, down_time: float, on_table: Callabl
                 count += len(part)
             _advance_sequence(writing, table)
             on_table(table.name, count)
-    source.run(ledger_identity.set_copy, dialects.public_address(target.engine.url)[:255])
+        ledger_identity.set_copy(copy, None)
 
 
 def undo(source: Database) -> None:

@@ -34,16 +34,22 @@ class PeriodicTask(Protocol):
 
 
 class PeriodicTasks:
-    """Runs tasks in their order."""
+    """Runs tasks in their order.
+
+    ``failure`` is the reason for which the scheduler has to end; None while there is none.
+    """
 
     def __init__(self, tasks: Sequence[PeriodicTask]) -> None:
         self.tasks = tasks
+        self.failure: str | None = None
 
     def run(self) -> None:
         """Run all tasks. If the ledger is away, the rest of the round is left to the next one."""
         try:
             for task in self.tasks:
                 task.run()
+        except errors.LedgerMoved as error:
+            self.failure = error.message
         except errors.Unavailable as error:
             LOG.log(log_level(error), "Housekeeping goes on later: %s", error.message)
 

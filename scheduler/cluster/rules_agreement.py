@@ -161,11 +161,14 @@ class RulesAgreement:
     def _insist(self, work: Callable[[], _Result]) -> _Result:
         """Do the work, and repeat it while the database is away: it can be neither undone nor left out.
 
-        Raises :class:`~tonnage.capacity.errors.Unavailable` when the scheduler ends: the next start does the work.
+        Raises :class:`~tonnage.capacity.errors.Unavailable` when the scheduler ends: the next start does the work. Also
+        raised is :class:`~tonnage.capacity.errors.LedgerMoved`.
         """
         while True:
             try:
                 return work()
+            except errors.LedgerMoved:
+                raise
             except errors.Unavailable as error:
                 LOG.log(log_level(error), "Going over to other rules waits: %s", error.message)
                 if self._stopping.wait(_PAUSE):

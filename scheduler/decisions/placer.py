@@ -177,9 +177,10 @@ class Placer:
 
         plan = decide()
         generation = self._hosts.rules_generation
-        if plan.doubtful:
+        if plan.doubtful or plan.retyped:
             # Bookings are compared with the rules when they are booked.
             scheduling_rules.require_generation(session, generation)
+        if plan.doubtful:
             plan = self._with_figures_of_the_ledger(session, plan, decide)
         chosen = {booking.pool_id for booking in plan.bookings}
         if locked is not None and not chosen <= locked:

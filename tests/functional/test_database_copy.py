@@ -2,9 +2,13 @@
 """The move of a ledger to another database, and storage that belongs to another ledger."""
 
 import contextlib
+import http.client
+import json
 import pathlib
+import sqlite3
 from collections.abc import Iterator
 
+import psutil
 import pytest
 
 from tests.functional.deployment import Addresses, Deployment
@@ -79,6 +83,46 @@ def test_the_copied_ledger_can_be_used_again(tonnage: Deployment, tmp_path: path
     tonnage.stop()
     code, output = manage(tonnage, "db", "copy", "--to", copy)
     assert (code, "has rows in table" in output) == (1, True), output
+
+
+def suspend_between_transactions(tonnage: Deployment) -> list[psutil.Process]:
+    """Suspend the process while it does not hold the lock of SQLite's writer."""
+    family = tonnage.processes["standalone"].tree()
+
+    def suspended() -> bool:
+        for one in family:
+            one.suspend()
+        with contextlib.closing(sqlite3.connect(tonnage.folder / "tonnage.sqlite", timeout=0)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                for one in family:
+                    one.resume()
+                return False
+        return True
+
+    wait_for(suspended, "the process is suspended outside of any transaction")
+    return family
+
+
+def test_a_process_that_was_suspended_during_the_copy_accepts_nothing_and_ends(
+    tonnage: Deployment, tmp_path: pathlib.Path
+) -> None:
+    suspended = suspend_between_transactions(tonnage)
+    tonnage.write("UPDATE services SET last_seen_at = '2020-01-01 00:00:00'")
+    code, output = manage(tonnage, "db", "copy", "--to", f"sqlite:///{tmp_path / 'copy.sqlite'}")
+    assert code == 0, output
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", tonnage.port, timeout=60)) as connection:
+        # The operating system accepts the connection, and the process gets the request when it wakes up.
+        body = json.dumps({"volume": {"size": 1}})
+        connection.request("POST", "/v3/demo/volumes", body, {"Content-Type": "application/json"})
+        for process in suspended:
+            process.resume()
+        with contextlib.suppress(ConnectionError):
+            assert connection.getresponse().status == 503
+    assert tonnage.processes["standalone"].wait() == 1
+    assert "tonnage-manage db copy --undo" in tonnage.processes["standalone"].log.read_text()
+    assert tonnage.sql("SELECT id FROM volumes") == []
 
 
 def test_an_empty_ledger_does_not_take_the_volumes_of_another_for_orphans(tonnage: Deployment) -> None:
