@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage-publisher`` as a process."""
 
+import contextlib
 import pathlib
+import signal
+import threading
+from collections.abc import Iterator
 
-from tests.functional.deployment import render, run_process
+import pytest
+
+from tests.functional.deployment import Process, render, run_process
 from tests.servers import ledger_schema
 from tests.servers.base import wait_for
 from tests.servers.kube_api import KubeApi
@@ -13,48 +19,81 @@ from tonnage.k8s.capacity.patches import DriverPatch
 from tonnage.ledger.db import database
 
 NAME = "disk.example.com"
+MADE = "CSIStorageCapacity in namespace storage: 1 made, 0 changed, 0 deleted, 0 failed"
+
+
+@pytest.fixture
+def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
+    engine = database.create_engine(f"sqlite:///{tmp_path}/tonnage.sqlite")
+    ledger_schema.create(engine)
+    opened = database.Database(engine)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def cluster() -> Iterator[KubeApi]:
+    with KubeApi() as api:
+        api.add_class("fast", NAME)
+        yield api
+
+
+def report(ledger: database.Database, capacity: str) -> None:
+    """Set the capacity of the driver's only pool."""
+    pools = [{"name": "p", "capacity": capacity}]
+    raw = {
+        "spec": {"capacityTracking": True},
+        "status": {"storage": [{"storageClassName": "<fallback>", "pools": pools}]},
+    }
+    change = type_conversion.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
+    ledger.run(driver_rows.patch, NAME, change)
+
+
+@contextlib.contextmanager
+def publishing(ledger: database.Database, cluster: KubeApi, folder: pathlib.Path) -> Iterator[Process]:
+    """Run a publisher."""
+    conf = folder / "tonnage.conf"
+    kubernetes = {
+        "kubeconfig": cluster.kubeconfig(folder),
+        "publisher_interval": 0.1,
+        "publisher_namespace": "storage",
+    }
+    conf.write_text(render({"database": {"connection": ledger.engine.url}, "kubernetes": kubernetes}))
+    with run_process("publisher", conf) as publisher:
+        yield publisher
 
 
 def sizes(cluster: KubeApi) -> list[str]:
     return [each["capacity"] for each in cluster.capacities.values()]
 
 
-def test_changes_of_a_drivers_capacity_are_published(tmp_path: pathlib.Path) -> None:
-    engine = database.create_engine(f"sqlite:///{tmp_path}/tonnage.sqlite")
-    ledger_schema.create(engine)
-    ledger = database.Database(engine)
+def test_changes_of_a_drivers_capacity_are_published(
+    ledger: database.Database, cluster: KubeApi, tmp_path: pathlib.Path
+) -> None:
+    report(ledger, "1Gi")
+    with publishing(ledger, cluster, tmp_path) as publisher:
+        wait_for(lambda: sizes(cluster) == ["1Gi"], "the capacity is published")
+        report(ledger, "2Gi")
+        wait_for(lambda: sizes(cluster) == ["2Gi"], "the new capacity is published")
+        ledger.run(driver_rows.delete, NAME)
+        wait_for(lambda: not cluster.capacities, "the published object is deleted")
+    assert MADE in publisher.log.read_text(encoding="utf-8")
 
-    def patch(capacity: str) -> None:
-        pools = [{"name": "p", "capacity": capacity}]
-        raw = {
-            "spec": {"capacityTracking": True},
-            "status": {"storage": [{"storageClassName": "<fallback>", "pools": pools}]},
-        }
-        change = type_conversion.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
-        ledger.run(driver_rows.patch, NAME, change)
 
-    with KubeApi() as cluster:
-        cluster.add_class("fast", NAME)
-        conf = tmp_path / "tonnage.conf"
-        conf.write_text(
-            render(
-                {
-                    "database": {"connection": engine.url},
-                    "kubernetes": {
-                        "kubeconfig": cluster.kubeconfig(tmp_path),
-                        "publisher_interval": 0.1,
-                        "publisher_namespace": "storage",
-                    },
-                }
-            )
-        )
-        patch("1Gi")
-        with run_process("publisher", conf) as publisher:
-            wait_for(lambda: sizes(cluster) == ["1Gi"], "the capacity is published")
-            patch("2Gi")
-            wait_for(lambda: sizes(cluster) == ["2Gi"], "the new capacity is published")
-            ledger.run(driver_rows.delete, NAME)
-            wait_for(lambda: not cluster.capacities, "the published object is deleted")
-    ledger.close()
-    log = publisher.log.read_text(encoding="utf-8")
-    assert "CSIStorageCapacity in namespace storage: 1 made, 0 changed, 0 deleted, 0 failed" in log
+def test_a_publisher_finishes_its_round_before_it_ends(
+    ledger: database.Database, cluster: KubeApi, tmp_path: pathlib.Path
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        begun.set()
+        go_on.wait(60)
+
+    cluster.before_write = hold
+    report(ledger, "1Gi")
+    with publishing(ledger, cluster, tmp_path) as publisher:
+        assert begun.wait(60)
+        publisher.send(signal.SIGTERM)
+        wait_for(lambda: "exiting of service" in publisher.log.read_text(encoding="utf-8"), "the worker ends")
+        go_on.set()
+    assert MADE in publisher.log.read_text(encoding="utf-8")

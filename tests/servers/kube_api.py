@@ -12,7 +12,7 @@ import json
 import pathlib
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http import server
 from types import TracebackType
 from typing import Any, Self
@@ -42,8 +42,8 @@ class KubeApi:
     ``nodes`` maps node names to labels, ``capacities`` the names of ``CSIStorageCapacity`` objects to the objects.
     ``asked`` has the paths of all reads, ``accepted`` the Accept header of each path, ``written`` the method and the
     object name of each write, ``watched`` the resource version at which each watch of pods began. A method in
-    ``failing`` is answered with that status. ``version`` is the API version of ``CSIStorageCapacity`` objects: v1alpha1
-    drops unknown fields.
+    ``failing`` is answered with that status. ``before_write`` is called at each write, which waits for it. ``version``
+    is the API version of ``CSIStorageCapacity`` objects: v1alpha1 drops unknown fields.
     """
 
     def __init__(self) -> None:
@@ -53,6 +53,7 @@ class KubeApi:
         self.accepted: dict[str, str] = {}
         self.written: list[tuple[str, str]] = []
         self.failing: dict[str, int] = {}
+        self.before_write: Callable[[], object] = lambda: None
         self.version = "v1"
         self.watched: list[int] = []
         self._objects: dict[str, dict[str, Any]] = {}
@@ -257,6 +258,7 @@ class KubeApi:
 
     def _handler(self) -> type[server.BaseHTTPRequestHandler]:
         answer, watch, asked, accepted = self._answer, self.watch, self.asked, self.accepted
+        kube_api = self
 
         class Handler(server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -266,6 +268,8 @@ class KubeApi:
                 if self.command == "GET":
                     asked.append(where.path)
                     accepted[where.path] = self.headers["Accept"]
+                else:
+                    kube_api.before_write()
                 if "watch=true" in where.query:
                     return self._stream(dict(parse.parse_qsl(where.query)))
                 length = int(self.headers.get("Content-Length") or 0)
