@@ -17,9 +17,9 @@ from chaos import plan as plans
 from chaos.checker import Checker
 from chaos.cluster import Cluster
 from chaos.faults import Faults
-from chaos.figures import Figures, longest_gap, percentile
+from chaos.figures import Figures, percentile
 from chaos.history import History
-from chaos.requesters import PLACED, REFUSED, Requesters
+from chaos.requesters import PLACED, REFUSED, Requesters, longest_gap
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -93,13 +93,14 @@ def run(plan: plans.Plan, console: Console, keep: bool) -> tuple[Figures, dict[s
             if wrong:
                 checker.record.note("wrong refusal", wrong[0])
             answered = [one for one in requesters.asked if one.outcome in (PLACED, REFUSED)]
-            placed = [one for one in answered if one.outcome == PLACED and one.wish.verb != "delete"]
+            granted = [one for one in answered if one.outcome == PLACED]
+            placed = [one for one in granted if one.wish.verb != "delete"]
             times = [1000 * (one.answered - one.sent) for one in answered if one.wish.verb in ("create", "group")]
             count = sum(max(1, len(one.volume_ids)) for one in placed)
             return Figures(
                 requests=len(requesters.asked),
                 placed=count,
-                refused=len(answered) - len([one for one in answered if one.outcome == PLACED]),
+                refused=len(answered) - len(granted),
                 faults=dict(faults.struck),
                 over_commit_gb=checker.record.over_commit_gb,
                 lost=int(rest["lost"]),
@@ -111,7 +112,7 @@ def run(plan: plans.Plan, console: Console, keep: bool) -> tuple[Figures, dict[s
                 placements_per_s=round(count / seconds, 1),
                 p50_ms=round(percentile(times, 0.5), 1),
                 p99_ms=round(percentile(times, 0.99), 1),
-                longest_gap_s=round(longest_gap([began_at, *(one.answered for one in answered)]), 1),
+                longest_gap_s=round(longest_gap(began_at, requesters.asked), 1),
                 seconds=round(seconds, 1),
                 looks=checker.record.looks,
                 resends=sum(one.resends for one in requesters.asked),

@@ -2,7 +2,6 @@
 """The figures of a run, as JSON and as a table."""
 
 import dataclasses
-import itertools
 import json
 import math
 from collections.abc import Sequence
@@ -79,7 +78,7 @@ class Figures:
             table.add_row(name, f"[bold red]{value:g}[/]" if value else "[green]0[/]", meaning)
         table.add_row("placements/s", f"{self.placements_per_s:.1f}", "")
         table.add_row("p50, p99", f"{self.p50_ms:.0f}, {self.p99_ms:.0f} ms", "from the first sending to the answer")
-        table.add_row("longest gap", f"{self.longest_gap_s:.1f} s", "longest time in which no request was decided")
+        table.add_row("longest gap", f"{self.longest_gap_s:.1f} s", "longest time in which no request was granted")
         table.add_row("faults", str(sum(self.faults.values())), ", ".join(f"{n} {k}" for k, n in self.faults.items()))
         console.print(table)
         for kind, text in examples.items():
@@ -90,9 +89,3 @@ def percentile(values: Sequence[float], share: float) -> float:
     """Return the percentile of the values by nearest rank; ``share`` is 0 to 1."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)] if ordered else 0.0
-
-
-def longest_gap(moments: Sequence[float]) -> float:
-    """Return the longest time between two moments that follow each other, in their unit."""
-    ordered = sorted(moments)
-    return max((later - earlier for earlier, later in itertools.pairwise(ordered)), default=0.0)

@@ -3,6 +3,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 import random
 import threading
 import time
@@ -267,6 +268,12 @@ class Requesters:
     def _surprise(self, text: str) -> None:
         with self._lock:
             self.surprises.append(text)
+
+
+def longest_gap(began: float, asked: Sequence[SentRequest]) -> float:
+    """Return the longest time in seconds in which no request was granted, from the begin to the last granted one."""
+    moments = [began, *sorted(one.answered for one in asked if one.outcome == PLACED)]
+    return max((later - earlier for earlier, later in itertools.pairwise(moments)), default=0.0)
 
 
 def _new_volume(wish: PlannedRequest, request_id: str, volume_id: str) -> messages.CreateVolume:

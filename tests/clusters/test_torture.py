@@ -26,4 +26,4 @@ def test_failures_of_nodes_break_no_invariant(database: str, kinds: int) -> None
     )
     assert figures["requests"] == 400
     assert set(figures["faults"].values()) == {1}
-    print(f"longest gap without a decision: {figures['longest_gap_s']} s")
+    print(f"longest time in which no request was granted: {figures['longest_gap_s']} s")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the torture takes for a wrong refusal: only what was one whoever looked, and whenever."""
+"""What the torture takes for a wrong refusal: only what was one whoever looked, and whenever. And its longest gap."""
 
 import importlib
 import pathlib
@@ -40,3 +40,14 @@ def test_a_state_counts_until_the_next_one_was_seen(history: Any) -> None:
     assert list(line.visible(6.0, 7.0)) == [small, large]
     assert list(line.visible(8.5, 9.0)) == [large]
     assert list(line.visible(2.0, 4.0)) == [small]
+
+
+def test_the_longest_gap_is_without_a_granted_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(BENCH))
+    requesters = importlib.import_module("chaos.requesters")
+    granted, refused = requesters.PLACED, requesters.REFUSED
+    outcomes = {12.0: granted, 20.0: refused, 15.0: granted, 25.0: granted, 23.0: requesters.TURNED_AWAY, 90.0: refused}
+    asked = [SimpleNamespace(answered=at, outcome=outcome) for at, outcome in outcomes.items()]
+    assert requesters.longest_gap(8.0, asked) == 10.0
+    assert requesters.longest_gap(2.5, asked[:3]) == 9.5
+    assert requesters.longest_gap(8.0, []) == 0.0
