@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from tests.functional.conftest import Deploy
 from tests.functional.deployment import Addresses, Deployment
 from tests.servers.base import wait_for
 
@@ -70,6 +71,39 @@ def test_a_ledger_goes_on_in_another_database(tonnage: Deployment, empty_databas
     tonnage.check_at_rest()
     code, output = manage(tonnage, "ledger", "check", "--strict")
     assert code == 0, output
+
+
+@pytest.mark.parametrize(
+    ("deploy", "empty_database"),
+    [
+        ("mariadb", "postgresql"),
+        pytest.param("postgresql", "mariadb", marks=pytest.mark.heavy),
+        pytest.param("postgresql", "sqlite", marks=pytest.mark.heavy),
+    ],
+    indirect=True,
+)
+def test_a_ledger_goes_on_in_a_database_of_another_server(deploy: Deploy, empty_database: str) -> None:
+    with deploy(BACKENDS, listing_interval=1) as tonnage:
+        rest = tonnage.start().rest
+        rest.create_type("gold")
+        kept, deleted = (rest.wait_until_available(rest.create(1, "gold"))["id"] for _ in range(2))
+        rest.delete(deleted)
+        tonnage.check_at_rest()
+        tonnage.stop()
+        code, output = manage(tonnage, "db", "copy", "--to", empty_database)
+        assert (code, "volumes: 1 row(s)" in output) == (0, True), output
+        tonnage.launch("scheduler")
+        assert tonnage.processes["scheduler"].wait() == 1
+        assert "tonnage-manage db copy --undo" in tonnage.processes["scheduler"].log.read_text()
+
+        tonnage.use_database(empty_database)
+        tonnage.start()
+        assert [(volume["id"], volume["volume_type"]) for volume in rest.volumes()] == [(kept, "gold")]
+        rest.wait_until_available(rest.create(2, rest.create_type("silver")))
+        rest.delete(kept)
+        tonnage.check_at_rest()
+        code, output = manage(tonnage, "ledger", "check", "--strict")
+        assert code == 0, output
 
 
 def test_the_copied_ledger_can_be_used_again(tonnage: Deployment, tmp_path: pathlib.Path) -> None:
