@@ -2,6 +2,7 @@
 """The restore of an older database, step by step as the documentation describes it."""
 
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -10,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -159,6 +161,74 @@ def test_ledger_and_storage_agree_after_a_restore(tonnage: Deployment) -> None:
     assert all(marked(tonnage, text) for text in (b"kept", b"grown", b"moved", b"added"))
     tonnage.check_at_rest()
     assert rest.volume(kept[0])["status"] == "available"
+
+
+@contextlib.contextmanager
+def no_volume_is_made(tonnage: Deployment) -> Iterator[None]:
+    """Hold the locks of the folders of all pools, for which the driver waits before it makes a file."""
+    with contextlib.ExitStack() as cleanup:
+        for backend in BACKENDS:
+            folder = os.open(tonnage.path(backend), os.O_RDONLY)
+            cleanup.callback(os.close, folder)
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+
+
+def volumes_on_storage(tonnage: Deployment) -> set[tuple[str, str]]:
+    """Return the backend and the id of each volume whose file exists."""
+    return {(backend, name) for backend in BACKENDS for name in tonnage.files(backend)}
+
+
+@pytest.mark.parametrize(
+    "deploy",
+    ["postgresql", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("standalone", "mariadb"))],
+    indirect=True,
+    scope="module",
+)
+def test_volumes_whose_operations_were_pending_at_the_backup_survive_it(deploy: Deploy) -> None:
+    down_time, lease = 4, 1
+    with deploy(BACKENDS, listing_interval=1, service_down_time=down_time, claim_lease=lease) as tonnage:
+        rest = tonnage.start().rest
+        backup = Backup(tonnage.database_url, tonnage.folder)
+        moved, source = create(tonnage, b"moved")
+        target = "two" if source == "one" else "one"
+        with no_volume_is_made(tonnage):
+            made = rest.create(1)
+            act(tonnage, moved, "os-migrate_volume", host=tonnage.pool(target))
+            backup.make()
+        [backend] = [
+            name for name in BACKENDS if tonnage.pool(name) == rest.wait_until_available(made)["os-vol-host-attr:host"]
+        ]
+        with (tonnage.path(backend) / made).open("r+b") as file:
+            file.write(b"made")
+        tonnage.check_at_rest()
+        before = volumes_on_storage(tonnage)
+        assert before == {(backend, made), (target, moved)}
+
+        tonnage.stop()
+        tonnage.close_connections()
+        backup.restore()
+        code, output = manage(tonnage, "ledger", "restored")
+        assert (code, output.count("create"), output.count("migrate")) == (0, 1, 1), output
+        if tonnage.distributed:
+            tonnage.launch("scheduler")
+            # The scheduler gives up what is pending at agents that are away for longer than this, and sweeps again.
+            time.sleep(down_time + lease + 3)
+            tonnage.launch("agent")
+        else:
+            tonnage.launch("standalone")
+        expected = {"misplaced": {moved}, "orphan": {moved}}
+        wait_for(lambda: findings(tonnage) == expected, "the listings show all differences")
+        assert manage(tonnage, "ledger", "repair")[0] == 4, "all is repaired"
+        if tonnage.distributed:
+            tonnage.launch("api")
+        wait_for(rest.is_healthy, "the API serves")
+        assert rest.volume(made)["status"] == "error"
+        act(tonnage, made, "os-reset_status", status="available")
+        wait_for(lambda: manage(tonnage, "ledger", "check", "--strict")[0] == 0, "ledger and storage agree")
+        tonnage.check_at_rest()
+        assert volumes_on_storage(tonnage) == before
+        assert all(marked(tonnage, text) for text in (b"made", b"moved"))
 
 
 #: Commits two rows and does not end the connection properly, which leaves the files of the write-ahead log.
