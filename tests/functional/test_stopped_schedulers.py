@@ -35,16 +35,36 @@ def tonnage(deploy: Deploy) -> Iterator[Deployment]:
 def test_a_scheduler_finishes_its_requests_before_it_ends(tonnage: Deployment) -> None:
     with Creates(tonnage, 16) as creates:
         for name in ("scheduler", "another", "scheduler"):
-            creates.wait_for_more()
-            process = tonnage.processes[name]
-            process.send(signal.SIGTERM)
-            assert process.wait() == 0
-            assert not registered(tonnage, name)
-            creates.wait_for_more()
-            tonnage.launch(name)
-            wait_for(lambda: ready(process) > 1, "the scheduler is ready again")  # noqa: B023
+            restart(tonnage, creates, name)
     assert not creates.refusals
     tonnage.check_at_rest()
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("deploy", ["mariadb"], indirect=True, scope="module")
+def test_twenty_ends_of_schedulers_refuse_no_request_of_many_clients(tonnage: Deployment) -> None:
+    with Creates(tonnage, 64) as creates:
+        for _ in range(10):
+            for name in ("scheduler", "another"):
+                restart(tonnage, creates, name)
+    assert not creates.refusals
+    assert {status for _, _, status in creates.answers} == {202}
+    tonnage.check_at_rest()
+
+
+def restart(tonnage: Deployment, creates: Creates, name: str) -> None:
+    """End a scheduler, which must leave the others, and start it again, while requests go on."""
+    creates.wait_for_more()
+    process = tonnage.processes[name]
+    starts = ready(process)
+    process.send(signal.SIGTERM)
+    assert process.wait() == 0
+    assert not registered(tonnage, name)
+    assert "Graceful shutdown timeout" not in process.log.read_text()
+    creates.wait_for_more()
+    tonnage.launch(name)
+    wait_for(lambda: ready(process) > starts, "the scheduler is ready again")
 
 
 def registered(tonnage: Deployment, name: str) -> bool:
