@@ -123,7 +123,7 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/os-volume-manage/detail", manageable, "detail"),
         ("/types", types.Types(context), None),
         ("/types/default", types.DefaultType(context, conf.default_volume_type), None),
-        ("/types/{type_id}", types.Type(context), None),
+        ("/types/{type_id}", types.Type(context, conf.default_volume_type), None),
         ("/types/{type_id}/action", types.TypeActions(context), None),
         ("/types/{type_id}/os-volume-type-access", types.Access(context), None),
         ("/types/{type_id}/encryption", extensions.Encryption(context), None),

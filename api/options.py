@@ -66,7 +66,12 @@ OPTIONS = (
         help="Show agents as cinder-volume and schedulers as cinder-scheduler, the names that tools for OpenStack look "
         "for in the list of services. Requests may use these names and Tonnage's own in any case.",
     ),
-    cfg.StrOpt("default_volume_type", help="Name or id of the volume type of volumes that are created without one."),
+    cfg.StrOpt(
+        "default_volume_type",
+        default="__DEFAULT__",
+        help="Name or id of the volume type of volumes that are created without one, for all projects, also if the "
+        "type is private. If the option is empty, these volumes have no type.",
+    ),
 )
 
 

@@ -65,14 +65,14 @@ class _RequestKey:
 
 
 class RequestReader:
-    """Converts bodies into requests. ``default_type`` is the option ``default_volume_type``.
+    """Converts bodies into requests. ``default_type`` is the option ``default_volume_type``, None or empty for none.
 
     Its methods raise :class:`~tonnage.capacity.errors.InvalidInput` and, for a type, a volume or a group that the user
     cannot see, :class:`~tonnage.capacity.errors.NotFound`.
     """
 
     def __init__(self, context: ResourceContext, default_type: str | None) -> None:
-        self._context, self._default_type = context, default_type
+        self._context, self._default_type = context, default_type or None
 
     def read_create(self, req: Request) -> CreateVolume | CreateGroup:
         """Return the request for a new volume (key ``volume``) or for several, all or none (key ``volumes``)."""
@@ -182,19 +182,11 @@ class RequestReader:
         return group.id
 
     def type_for(self, requested: str | None, identity: RequestContext) -> str | None:
-        """Return the id of a new volume's type: the requested type or the default type, None without a default."""
-        if requested:
-            return self.type_id(requested, identity)
-        if self._default_type is None:
-            return None
-        try:
-            return self.type_id(self._default_type, identity)
-        except errors.NotFound:
-            LOG.error("option default_volume_type names %r, and there is no such volume type", self._default_type)
-            raise errors.InvalidInput(
-                f"The default volume type {self._default_type!r} does not exist: name a volume_type, or have the "
-                "operator create it or change the option default_volume_type."
-            ) from None
+        """Return the id of the requested type of a new volume, or the name of the default type, None without one.
+
+        The scheduler looks the default type up, with the other types of a batch, whether the user sees it or not.
+        """
+        return self.type_id(requested, identity) if requested else self._default_type
 
 
 def _request_key(req: Request, body: object) -> _RequestKey:

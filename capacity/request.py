@@ -75,11 +75,14 @@ class Request:
     backends: frozenset[str] | None = None
 
     def describe(self) -> str:
-        """Return the description of the request in refusals: ``500 GiB thin 'gold'``."""
+        """Return the description of the request in refusals: ``500 GiB thin 'gold'``.
+
+        The type is named if it has extra specs: otherwise it rules out no pool.
+        """
         words = [f"{self.size_gb} GiB"]
         if self.provisioning is not None:
             words.append(self.provisioning.value)
-        if self.volume_type is not None:
+        if self.volume_type is not None and self.extra_specs:
             words.append(f"'{self.volume_type}'")
         return " ".join(words)
 

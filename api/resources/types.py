@@ -158,25 +158,29 @@ class Types(_VolumeTypeResource):
         resp.media = type_bodies.VolumeType(self._created(req, kind))
 
 
-class DefaultType(_VolumeTypeResource):
-    """``/types/default``."""
+class _ConfiguredTypeResource(_VolumeTypeResource):
+    """The base class of the resources that know the option ``default_volume_type``, in ``default_type``."""
 
     def __init__(self, context: ResourceContext, default_type: str | None) -> None:
         super().__init__(context)
         self._default_type = default_type
 
+
+class DefaultType(_ConfiguredTypeResource):
+    """``/types/default``."""
+
     @operation({200: type_bodies.VolumeType}, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """Show the default type of new volumes."""
+        """Show the default type of new volumes, also if it is private."""
         self._authorize(req, policies.TYPE_GET)
-        if self._default_type is None:
+        if not self._default_type:
             raise errors.NotFound("Default volume type can not be found: the option default_volume_type is not set.")
         with self._context.database.reading() as session:
-            kind = self.catalog.find(session, self._default_type, self._visible_project(req))
+            kind = self.catalog.find(session, self._default_type)
         resp.media = type_bodies.VolumeType(self._shown(req, kind))
 
 
-class Type(_VolumeTypeResource):
+class Type(_ConfiguredTypeResource):
     """``/types/{type_id}``."""
 
     @operation({200: type_bodies.VolumeType})
@@ -196,8 +200,11 @@ class Type(_VolumeTypeResource):
 
     @operation({202: None})
     def on_delete(self, req: Request, resp: falcon.Response, type_id: str) -> None:
-        """Delete a volume type that no volume has."""
+        """Delete a volume type that no volume has and that is not the default type."""
         self._authorize(req, policies.TYPE_DELETE)
+        kind = self._get(req, type_id)
+        if self._default_type in (kind.id, kind.name):
+            raise errors.InvalidInput(f"The volume type {kind.id} is a default volume type and cannot be deleted.")
         self._delete(resp, type_id)
 
 

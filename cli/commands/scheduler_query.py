@@ -207,7 +207,7 @@ def _create(
         volume_id=str(uuid.uuid4()),
         size_gb=int(wanted.size),
         project_id=project,
-        volume_type=wanted.volume_type or default_type,
+        volume_type=wanted.volume_type or default_type or None,
         availability_zone=wanted.availability_zone or None,
         hints={**beside, **wanted.all_hints()},
     )

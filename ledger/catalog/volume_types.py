@@ -18,6 +18,9 @@ from tonnage.ledger.db import dialects, filter_values
 #: :mod:`tonnage.ledger.db.filter_values`.
 FILTERS = frozenset({"extra_specs", "name"})
 
+#: The name of the type that the migrations create, for volumes that are created without a type.
+DEFAULT = "__DEFAULT__"
+
 
 class VolumeTypeCatalog(TypeCatalog[models.VolumeType]):
     """The catalogue of volume types. Each extra spec is a row."""

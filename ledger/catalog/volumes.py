@@ -272,7 +272,8 @@ def _get(session: orm.Session, volume_id: str, project_id: str | None, *, lock: 
         statement = statement.where(models.Volume.project_id == project_id)
     if lock:
         statement = statement.with_for_update()
-    volume: models.Volume | None = session.scalar(_with_type_and_pool(statement)) if is_id(volume_id) else None
+    statement = _with_type_and_pool(statement, orm.selectinload if lock else orm.joinedload)
+    volume: models.Volume | None = session.scalar(statement) if is_id(volume_id) else None
     if volume is None:
         raise errors.NotFound(f"Volume {volume_id} could not be found.")
     return volume
@@ -290,9 +291,13 @@ def _require_no_pending_operation(session: orm.Session, volume: models.Volume) -
         )
 
 
-def _with_type_and_pool(statement: sa.Select[Any]) -> sa.Select[Any]:
-    # Types and pools are loaded by queries of their own: PostgreSQL refuses a lock on the nullable side of a join.
-    return statement.options(orm.selectinload(models.Volume.volume_type), orm.selectinload(models.Volume.pool))
+def _with_type_and_pool(statement: sa.Select[Any], load: Callable[..., Any] = orm.joinedload) -> sa.Select[Any]:
+    """Load the names of types and pools too. With a lock ``load`` is another query: PostgreSQL locks no outer join."""
+    volume, kind, pool = models.Volume, models.VolumeType, models.Pool
+    return statement.options(
+        load(volume.volume_type).options(orm.load_only(kind.name), orm.lazyload(kind.specs)),
+        load(volume.pool).load_only(pool.name),
+    )
 
 
 def _has_metadata(text: str) -> sa.ColumnElement[bool]:

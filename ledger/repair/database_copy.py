@@ -8,12 +8,15 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import models
+from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db import database, dialects, schema
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import heartbeats, ledger_identity
 
 #: All tables but the one that describes the servers of the database.
 _TABLES = [table for table in models.Base.metadata.sorted_tables if table is not models.table(models.WriterSlot)]
+
+_TYPES = models.table(models.VolumeType)
 
 
 def copy(source: Database, target: Database, down_time: float, on_table: Callable[[str, int], None]) -> None:
@@ -53,6 +56,7 @@ def _copy_rows(source: Database, target: Database, on_table: Callable[[str, int]
     with source.reading(snapshot=True) as session, orm.Session(target.engine) as copy, copy.begin():
         writing = copy.connection()
         _require_empty(writing)
+        writing.execute(sa.delete(_TYPES))
         for table in _TABLES:
             count = 0
             rows = session.connection().execution_options(yield_per=dialects.CHUNK_SIZE).execute(sa.select(table))
@@ -71,8 +75,12 @@ def undo(source: Database) -> None:
 
 
 def _require_empty(writing: sa.Connection) -> None:
+    """Raise Conflict if a table has other rows than the volume type that the migrations create."""
     for table in _TABLES:
-        if writing.execute(sa.select(sa.literal(1)).select_from(table).limit(1)).scalar():
+        rows = sa.select(sa.literal(1)).select_from(table).limit(1)
+        if table is _TYPES:
+            rows = rows.where(_TYPES.c.name != volume_types.DEFAULT)
+        if writing.execute(rows).scalar():
             raise errors.Conflict(f"the database has rows in table {table.name} already: name an empty database")
 
 

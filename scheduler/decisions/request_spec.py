@@ -91,7 +91,10 @@ class Lookup:
         """Return a volume type by its id or name, or raise :class:`~tonnage.capacity.errors.InvalidInput`."""
         found = self.types.get(name)
         if found is None:
-            raise errors.InvalidInput(f"volume type {name!r} could not be found")
+            raise errors.InvalidInput(
+                f"volume type {name!r} could not be found: name another volume_type, or have the operator create it "
+                "(a request without one gets the type that the option default_volume_type names)"
+            )
         return found
 
     def volume(self, volume_id: str) -> models.Volume:

@@ -64,7 +64,8 @@ def test_a_ledger_goes_on_in_another_database(tonnage: Deployment, empty_databas
     tonnage.use_database(empty_database)
     tonnage.start()
     assert [volume["id"] for volume in rest.volumes()] == [kept]
-    assert rest.get("types")["volume_types"][0]["extra_specs"] == {"tier": "1"}
+    specs = {kind["name"]: kind["extra_specs"] for kind in rest.get("types")["volume_types"]}
+    assert specs == {"__DEFAULT__": {}, "gold": {"tier": "1"}}
     rest.create_type("silver")
     rest.wait_until_available(rest.create(2))
     rest.delete(kept)

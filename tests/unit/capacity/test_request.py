@@ -53,8 +53,9 @@ def test_an_unknown_provisioning_type_is_refused() -> None:
 @pytest.mark.parametrize(
     ("request_", "words"),
     [
-        (Request("r", 500, provisioning=THIN, volume_type="gold"), "500 GiB thin 'gold'"),
-        (Request("r", 1, volume_type="gold"), "1 GiB 'gold'"),
+        (Request("r", 500, provisioning=THIN, volume_type="gold", extra_specs={"a": "1"}), "500 GiB thin 'gold'"),
+        (Request("r", 1, volume_type="gold", extra_specs={"a": "1"}), "1 GiB 'gold'"),
+        (Request("r", 1, volume_type="__DEFAULT__"), "1 GiB"),
         (Request("r", 2, provisioning=THICK), "2 GiB thick"),
         (Request("r", 3), "3 GiB"),
     ],

@@ -305,6 +305,37 @@ def test_no_type_is_encrypted(client: Client, kind: Any) -> None:
     assert encrypted["name"] not in client.types()
 
 
+# The default type
+
+
+def test_the_default_type(client: Client, volume: str) -> None:
+    kind = client.simulate_get("/v3/types/default").json["volume_type"]
+    assert (kind["name"], kind["description"], kind["is_public"], kind["extra_specs"]) == (
+        "__DEFAULT__",
+        "Default Volume Type",
+        True,
+        {},
+    )
+    assert client.types()["__DEFAULT__"] == kind["id"]
+    assert client.show(volume)["volume_type"] == "__DEFAULT__"
+    shown = client.at("GET", f"/v3/volumes/{volume}", CINDER).json["volume"]
+    assert shown["volume_type_id"] == kind["id"]
+
+
+def test_the_default_type_cannot_be_deleted(client: Client) -> None:
+    kind = client.types()["__DEFAULT__"]
+    answer = client.simulate_delete(f"/v3/types/{kind}")
+    assert answer.status_code == 400
+    assert message_of(answer) == f"The volume type {kind} is a default volume type and cannot be deleted."
+
+
+def test_the_default_type_can_be_changed(client: Client) -> None:
+    path = f"/v3/types/{client.types()['__DEFAULT__']}"
+    for changes in ({"name": name(), "is_public": False}, {"name": "__DEFAULT__", "is_public": True}):
+        answer = client.simulate_put(path, json={"volume_type": changes})
+        assert (answer.status_code, answer.json["volume_type"]["name"]) == (200, changes["name"])
+
+
 # Volumes
 
 

@@ -150,13 +150,16 @@ def other(client: Client) -> str:
     return str(answer.json["volume_type"]["id"])
 
 
-def test_unsuitable_volumes_cannot_join_a_group(member: Client, client: Client, make: Any, kind: str) -> None:
+def test_unsuitable_volumes_cannot_join_a_group(
+    cluster: Cluster, member: Client, client: Client, make: Any, kind: str, project: str
+) -> None:
     group_id, alien = make(), other(client)
+    untyped = cluster.client("member", "reader", project=project, default_volume_type="").create(1)["id"]
     volume = member.wait_until_settled(member.create(1, volume_type=kind, group_id=make())["id"])
     for ids, why in (
         (volume["id"], "it is already in group"),
         (member.wait_until_settled(member.create(1, volume_type=alien)["id"])["id"], "is not supported by the group"),
-        (member.wait_until_settled(member.create(1)["id"])["id"], "it has no volume type"),
+        (member.wait_until_settled(untyped)["id"], "it has no volume type"),
         (client.wait_until_settled(client.create(1, volume_type=kind)["id"])["id"], "volume cannot be found"),
         (str(uuid.uuid4()), "volume cannot be found"),
         ("x" * 300, "volume cannot be found"),

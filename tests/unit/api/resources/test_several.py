@@ -98,7 +98,7 @@ def test_types_and_sources_are_resolved_for_each_volume(client: Client) -> None:
     assert answer.status_code == 202, answer.text
     typed, clone = answer.json["volumes"]
     assert typed["volume_type"] == name
-    assert (clone["size"], clone["source_volid"]) == (2, source["id"])
+    assert (clone["size"], clone["source_volid"], clone["volume_type"]) == (2, source["id"], "__DEFAULT__")
     assert client.wait_until_settled(clone["id"])["status"] == "available"
 
 

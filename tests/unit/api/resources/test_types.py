@@ -173,12 +173,15 @@ def test_a_type_in_use_cannot_be_deleted(client: Client, name: str) -> None:
 
 
 def test_default_type(cluster: Cluster, client: Client, name: str) -> None:
-    answer = client.simulate_get("/v3/types/default")
-    assert answer.status_code == 404
-    assert "default_volume_type" in answer.json["itemNotFound"]["message"]
+    none = cluster.client(default_volume_type="").simulate_get("/v3/types/default")
+    assert none.status_code == 404
+    assert "default_volume_type" in none.json["itemNotFound"]["message"]
     kind = create(client, name)
     other = cluster.client(default_volume_type=name)
     assert other.simulate_get("/v3/types/default").json == {"volume_type": {**kind, "qos_specs_id": None}}
+    assert other.simulate_delete(f"/v3/types/{kind['id']}").status_code == 400
+    assert client.simulate_delete(f"/v3/types/{kind['id']}").status_code == 202
+    assert other.simulate_get("/v3/types/default").status_code == 404
 
 
 def test_paging(client: Client, name: str) -> None:

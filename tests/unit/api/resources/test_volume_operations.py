@@ -57,6 +57,12 @@ class TestClone:
         assert clone["source_volid"] == source["id"]
         assert cluster.storage.sizes("thin")[clone["id"]] == 3
 
+    def test_gets_the_default_type_if_its_source_has_none(self, client: Client, cluster: Cluster) -> None:
+        volume_id = cluster.client(default_volume_type="").create(1)["id"]
+        source = client.wait_until_settled(volume_id)
+        assert source["volume_type"] is None
+        assert ready(client, None, source_volid=volume_id)["volume_type"] == "__DEFAULT__"
+
     def test_may_be_larger_and_not_smaller(self, client: Client) -> None:
         source = ready(client, 3)
         assert ready(client, 5, source_volid=source["id"])["size"] == 5
@@ -97,7 +103,7 @@ class TestRetype:
         answer = act(client, volume["id"], "os-retype", new_type=kind, migration_policy="never")
         assert "CapabilitiesFilter refused 1" in fault(answer, 409)
         assert answer.json["conflictingRequest"]["refusal"]["nearest"]["pool"] == THIN
-        assert client.show(volume["id"])["volume_type"] is None
+        assert client.show(volume["id"])["volume_type"] == "__DEFAULT__"
 
         cluster.storage.paused = True
         try:
@@ -124,7 +130,11 @@ class TestRetype:
         finally:
             cluster.storage.resume()
         shown = client.wait_until_settled(volume["id"])
-        assert (shown["status"], shown["volume_type"], shown["os-vol-host-attr:host"]) == ("available", None, THICK)
+        assert (shown["status"], shown["volume_type"], shown["os-vol-host-attr:host"]) == (
+            "available",
+            "__DEFAULT__",
+            THICK,
+        )
 
     @pytest.mark.parametrize(
         ("arguments", "message"),
@@ -224,7 +234,7 @@ class TestManage:
         assert answer.status_code == 202, answer.text
         assert (answer.json["volume"]["name"], answer.json["volume"]["os-vol-host-attr:host"]) == ("old", THICK)
         volume = client.wait_until_settled(answer.json["volume"]["id"])
-        assert (volume["status"], volume["size"]) == ("available", 5)
+        assert (volume["status"], volume["size"], volume["volume_type"]) == ("available", 5, "__DEFAULT__")
         assert allocated(cluster, THICK) == before + 5
         assert act(client, volume["id"], "os-extend", new_size=6).status_code == 202
         assert client.wait_until_settled(volume["id"])["size"] == 6

@@ -216,7 +216,29 @@ def test_default_type(cluster: Cluster, client: Client) -> None:
     assert "default_volume_type" in answer.json["badRequest"]["message"]
     client.simulate_post("/v3/types", json={"volume_type": {"name": name}})
     assert other.create(1)["volume_type"] == name
-    assert client.create(1)["volume_type"] is None
+    assert client.create(1)["volume_type"] == "__DEFAULT__"
+    assert cluster.client(default_volume_type="").create(1)["volume_type"] is None
+
+
+@pytest.mark.parametrize("body", [{"volume": {"size": 1}}, {"volumes": [{"size": 1}, {"size": 2}]}])
+@pytest.mark.parametrize("path", ["volumes", "scheduler-stats/explain", "scheduler-stats/what-if"])
+def test_a_missing_default_type(cluster: Cluster, path: str, body: Any) -> None:
+    sent = {"requests": [body]} if path.endswith("what-if") else body
+    answer = cluster.client(default_volume_type="lost").simulate_post(f"/v3/{path}", json=sent)
+    assert answer.status_code == 400, answer.text
+    assert "'lost'" in answer.json["badRequest"]["message"]
+    assert "option default_volume_type" in answer.json["badRequest"]["message"]
+
+
+def test_a_private_default_type_is_for_all_projects(cluster: Cluster, client: Client, project: str) -> None:
+    name = f"t-{uuid.uuid4()}"
+    kind = client.simulate_post("/v3/types", json={"volume_type": {"name": name}}).json["volume_type"]
+    client.simulate_put(f"/v3/types/{kind['id']}", json={"volume_type": {"is_public": False}})
+    member = cluster.client("member", "reader", project=project, default_volume_type=name)
+    assert member.create(1)["volume_type"] == name
+    assert member.simulate_get("/v3/types/default").json["volume_type"]["id"] == kind["id"]
+    answer = member.simulate_post("/v3/volumes", json={"volume": {"size": 1, "volume_type": name}})
+    assert answer.status_code == 404
 
 
 def test_a_failed_volume_has_the_reason(cluster: Cluster, client: Client, member: Client, project: str) -> None:

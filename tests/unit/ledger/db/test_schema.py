@@ -116,3 +116,21 @@ def test_a_sync_does_not_change_a_database_that_is_ahead(caplog: pytest.LogCaptu
     assert schema.current(engine) == "9999"
     engine.dispose()
     assert "9999 of a later release" in caplog.text
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_migration_creates_the_default_volume_type(known: bool) -> None:
+    engine = database.create_engine("sqlite://")
+    schema.sync(engine, "0020")
+    kind = models.table(models.VolumeType)
+    values = {"id": "own", "name": "__DEFAULT__", "description": "mine", "is_public": False}
+    with engine.begin() as connection:
+        if known:
+            connection.execute(sa.insert(kind).values(values))
+    schema.sync(engine)
+    with engine.connect() as connection:
+        [row] = connection.execute(sa.select(kind))
+    engine.dispose()
+    assert (row.name, row.description, row.is_public, row.id == "own") == (
+        ("__DEFAULT__", "mine", False, True) if known else ("__DEFAULT__", "Default Volume Type", True, False)
+    )

@@ -71,9 +71,7 @@ def test_the_first_member_chooses_the_backend_of_its_group(world: World) -> None
     world.settle()
     [refused] = place(world, 9, scheduler=1, **fields)
     assert refused.pool is None
-    assert refused.refusal.message.startswith(
-        "No pool for 9 GiB 'gold': 2 pools; CapacityFilter refused 2, nearest c@x#"
-    )
+    assert refused.refusal.message.startswith("No pool for 9 GiB: 2 pools; CapacityFilter refused 2, nearest c@x#")
     assert refused.refusal.pool == "c@x"
     assert where(place(world, 9, volume_type=kind)) == ["a@x"], "without the group there is room"
     asked = WhatIf(requests=[Asked(create=world.create_message(1, **fields)) for _ in range(2)])
