@@ -114,7 +114,9 @@ def test_a_storage_that_cannot_be_used_is_checked_again(
     assert agent.trouble is None
 
 
-def test_a_backend_that_cannot_start_can_be_stopped(make: Make, driver: fakes.GatedDriver) -> None:
+def test_a_backend_that_cannot_start_can_be_stopped(
+    make: Make, driver: fakes.GatedDriver, scheduler: fakes.Scheduler
+) -> None:
     driver.failures["check"] = [errors.DriverError("the storage is away")] * 1000
     agent = make()
     agent.start()
