@@ -24,18 +24,18 @@ def load(backend: str, section: str, conf: cfg.ConfigOpts) -> Driver:
         raise errors.ConfigurationError(
             f"[{section}] sets no volume_driver; each enabled backend needs a section with one of: {_installed_text()}"
         )
-    points = [point for point in installation.plugins(NAMESPACE) if point.name == name]
-    if not points:
-        raise errors.MissingPlugin(
-            f"[{section}] volume_driver = {name}: there is no such driver; known are: {_installed_text()}"
-        )
     try:
-        plugin = points[0].load()
+        found = installation.load_plugins(NAMESPACE, name)
     except plugin_errors.CAUGHT as error:  # a plugin may fail in any way
         raise errors.ConfigurationError(
             f"[{section}] volume_driver = {name}: the driver cannot be loaded: {plugin_errors.described(error)}; "
             f"known are: {_installed_text()}"
         ) from error
+    if not found:
+        raise errors.MissingPlugin(
+            f"[{section}] volume_driver = {name}: there is no such driver; known are: {_installed_text()}"
+        )
+    plugin = found[0]
     if not (isinstance(plugin, type) and issubclass(plugin, Driver)):
         raise errors.ConfigurationError(
             f"[{section}] volume_driver = {name}: {plugin!r} is no subclass of tonnage.drivers.base.Driver; "
@@ -68,7 +68,7 @@ def build(plugin: type[Driver], backend: str, section: str, conf: cfg.ConfigOpts
 
 def installed_drivers() -> list[str]:
     """Return the names of the installed drivers."""
-    return sorted({point.name for point in installation.plugins(NAMESPACE)})
+    return sorted({point.name for point in installation.entry_points(NAMESPACE)})
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
@@ -78,7 +78,7 @@ def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     """
     group = cfg.OptGroup("backend", help="One section like this for each name in enabled_backends.")
     listed_options: list[cfg.Opt] = []
-    of_drivers = [option for point in installation.plugins(NAMESPACE) for option in point.load().options]
+    of_drivers = [option for point in installation.entry_points(NAMESPACE) for option in point.load().options]
     for option in (*options.BACKEND_OPTS, *of_drivers):
         listed = copy.copy(option)
         listed.mutable = True

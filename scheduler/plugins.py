@@ -108,7 +108,7 @@ def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
     """Return the options above and those of every installed filter and weigher, for the sample configuration."""
     groups: dict[str | None, list[cfg.Opt]] = {None: list(OPTIONS)}
     for namespace in (FILTERS, WEIGHERS):
-        for point in installation.plugins(namespace):
+        for point in installation.entry_points(namespace):
             plugin = point.load()
             for option in _options(plugin):
                 listed = groups.setdefault(plugin.options_group, [])
@@ -119,27 +119,25 @@ def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:
 
 def _load(conf: cfg.ConfigOpts, namespace: str, option: str, kind: type[PluginT]) -> Iterator[PluginT]:
     """Yield one instance of each plug-in that the option names, in its order."""
-    points = installation.plugins(namespace)
-    known = f"known are {', '.join(sorted({point.name for point in points}))}"
     for name in dict.fromkeys(_read(conf, option)):
         try:
-            found = [point.load() for point in points if point.name == name]
+            found = installation.load_plugins(namespace, name)
         except plugin_errors.CAUGHT as error:
-            raise _unusable(option, name, plugin_errors.described(error), known) from error
+            raise _unusable(option, name, plugin_errors.described(error), namespace) from error
         if not found:
-            raise errors.MissingPlugin(f"{option} names '{name}', which is not installed; {known}")
+            raise errors.MissingPlugin(f"{option} names '{name}', which is not installed; {_known(namespace)}")
         if len(found) > 1:
-            raise _unusable(option, name, "several installed packages provide one of that name", known)
+            raise _unusable(option, name, "several installed packages provide one of that name", namespace)
         [plugin] = found
         if not (isinstance(plugin, type) and issubclass(plugin, kind)):
-            raise _unusable(option, name, f"it is not a subclass of {kind.__module__}.{kind.__qualname__}", known)
+            raise _unusable(option, name, f"it is not a subclass of {kind.__module__}.{kind.__qualname__}", namespace)
         try:
             instance = plugin(_values(conf, plugin))
             instance.name = name
         except errors.ConfigurationError:
             raise
         except plugin_errors.CAUGHT as error:
-            raise _unusable(option, name, plugin_errors.described(error), known) from error
+            raise _unusable(option, name, plugin_errors.described(error), namespace) from error
         yield instance
 
 
@@ -170,5 +168,9 @@ def _read(conf: cfg.ConfigOpts, option: str, group: str | None = None) -> Any:
         raise errors.ConfigurationError(option_errors.complaint(conf, option, group, error)) from None
 
 
-def _unusable(option: str, name: str, cause: str, known: str) -> errors.ConfigurationError:
-    return errors.ConfigurationError(f"{option} names '{name}', which cannot be loaded: {cause}; {known}")
+def _unusable(option: str, name: str, cause: str, namespace: str) -> errors.ConfigurationError:
+    return errors.ConfigurationError(f"{option} names '{name}', which cannot be loaded: {cause}; {_known(namespace)}")
+
+
+def _known(namespace: str) -> str:
+    return f"known are {', '.join(sorted({point.name for point in installation.entry_points(namespace)}))}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The packages of the Python environment that runs Tonnage: plug-ins, and the command that installs optional libraries.
 
-Nothing is kept between two calls, so a running process finds a package that was installed after its start.
+A running process finds a package that was installed after its start.
 """
 
 import importlib
@@ -12,13 +12,32 @@ import shlex
 import sys
 from collections.abc import Sequence
 from importlib import metadata
+from typing import Any
 from urllib import parse, request
+
+from stevedore import named
 
 _NAME = "tonnage"
 
 
-def plugins(namespace: str) -> Sequence[metadata.EntryPoint]:
-    """Return the entry points of a namespace, such as ``tonnage.filters``, in the order of their names."""
+def load_plugins(namespace: str, name: str) -> list[Any]:
+    """Return the objects of the entry points with a name in a namespace, such as ``tonnage.filters``; usually one.
+
+    Raises the errors of their modules.
+    """
+
+    def fail(manager: object, point: object, error: BaseException) -> None:
+        raise error
+
+    manager: named.NamedExtensionManager[Any] = named.NamedExtensionManager(
+        namespace, [name], on_load_failure_callback=fail, on_missing_entrypoints_callback=None
+    )
+    # stevedore reads the installed packages once in a process.
+    return [each.plugin for each in manager] or [point.load() for point in entry_points(namespace) if point.name == name]
+
+
+def entry_points(namespace: str) -> Sequence[metadata.EntryPoint]:
+    """Read the entry points of a namespace from the installed packages, and return them in the order of their names."""
     importlib.invalidate_caches()
     return sorted(set(metadata.entry_points(group=namespace)))
 

@@ -13,13 +13,14 @@ from tonnage import installation
 
 def test_a_plugin_that_was_installed_later_is_found(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert installation.plugins("tonnage.test") == []
+    assert installation.load_plugins("tonnage.test", "Answer") == []
     (tmp_path / "later.py").write_text("ANSWER = 42\n")
     info = tmp_path / "later-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: later\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[tonnage.test]\nAnswer = later:ANSWER\n")
-    assert [point.load() for point in installation.plugins("tonnage.test")] == [42]
+    assert installation.load_plugins("tonnage.test", "Answer") == [42]
+    assert [point.name for point in installation.entry_points("tonnage.test")] == ["Answer"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from oslo_config import cfg
+from stevedore import extension
 
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
@@ -47,6 +48,8 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
         points = textwrap.dedent(entry_points).replace("MODULE", module)
         (info / "entry_points.txt").write_text(points, encoding="utf-8")
         monkeypatch.syspath_prepend(str(folder))
+        # As in a new process: stevedore keeps the entry points that it has found.
+        monkeypatch.setattr(extension.ExtensionManager, "ENTRY_POINT_CACHE", {})
         return module
 
     return install
