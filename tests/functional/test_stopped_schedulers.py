@@ -16,7 +16,10 @@ from tests.functional.deployment.processes import Process
 from tests.servers import base, tcp_proxy
 from tests.servers.base import wait_for
 
-on_each_server = pytest.mark.parametrize("deploy", ["postgresql", "mariadb"], indirect=True, scope="module")
+#: On MariaDB, because another test cuts off a scheduler on PostgreSQL.
+on_each_server = pytest.mark.parametrize(
+    "deploy", [pytest.param("postgresql", marks=pytest.mark.heavy), "mariadb"], indirect=True, scope="module"
+)
 #: For tests that depend little on the kind of database.
 on_one_server = pytest.mark.parametrize(
     "deploy", ["postgresql", pytest.param("mariadb", marks=pytest.mark.heavy)], indirect=True, scope="module"
