@@ -181,7 +181,7 @@ def test_requests_go_on_after_the_loss_of_the_active_node(
         rest = tonnage.start().rest
         rest.wait_until_available(rest.create(1))
         for disturb in (galera.kill_node, galera.freeze_node, galera.network.cut):
-            active = galera.active_node()
+            active = galera.require_active_node()
             disturb(active)
             try:
                 wait_for(lambda: rest.request_volume(1).status_code == 202, "a request is accepted", 40)

@@ -183,10 +183,19 @@ class Galera(nodes.NodeCluster, database.DatabaseServer):
         ) as connection:
             yield connection
 
-    def active_node(self) -> int:
-        """Return the node to which the proxy leads."""
-        ((name,),) = self.execute("SELECT @@wsrep_node_name")
-        return int(name.removeprefix("db"))
+    def active_node(self) -> int | None:
+        """Return the node to which the proxy leads, None while the proxy changes it."""
+        with contextlib.suppress(sa.exc.OperationalError):
+            ((name,),) = self.execute("SELECT @@wsrep_node_name")
+            return int(name.removeprefix("db"))
+        return None
+
+    def require_active_node(self) -> int:
+        """Wait until the proxy leads to a node, and return it."""
+        found: list[int] = base.wait_for(
+            lambda: [node for node in [self.active_node()] if node is not None], "an active node", self.patience
+        )
+        return found[0]
 
     def _launch_node(self, node: int, *arguments: str) -> "subprocess.Popen[bytes]":
         self._data(node).mkdir(exist_ok=True)
