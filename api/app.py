@@ -12,6 +12,7 @@ from tonnage.api.http import faults, microversions, middleware
 from tonnage.api.http.body import BodyReader
 from tonnage.api.http.http_request import Request, WsgiApp
 from tonnage.api.http.list_query import Paginator
+from tonnage.api.listing_requests import ListingRequests
 from tonnage.api.monitoring import request_metrics
 from tonnage.api.openapi.annotations import Route
 from tonnage.api.resource_context import ResourceContext
@@ -102,7 +103,8 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
     reader = RequestReader(context, conf.default_volume_type)
     all_volumes = volumes.Volumes(context, reader)
     association = qos_specs.Association(context)
-    manageable = manageable_volumes.ManageableVolumes(context, reader)
+    listing_requests = ListingRequests(context.database, context.scheduler, conf.service_down_time)
+    manageable = manageable_volumes.ManageableVolumes(context, reader, listing_requests)
     quota_settings = placement.quota_settings(conf, context.database)
     service_view = views.ServiceView(conf.service_down_time, conf.cinder_service_names)
     unsupported_change = services.UnsupportedChange(context)

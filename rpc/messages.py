@@ -349,6 +349,13 @@ class UnmanageVolume:
     volume_id: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListBackends:
+    """A request for listings of all volumes on these backends."""
+
+    backends: list[str]
+
+
 class BackendState(enum.StrEnum):
     """The administrative state of a backend."""
 

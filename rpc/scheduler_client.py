@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client side of the schedulers' RPC, for agents, the API and commands."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, TypeVar
 
 from tonnage.capacity import errors
@@ -134,6 +134,11 @@ class SchedulerClient:
         """
         # It has no key: sent again, it could undo a later change.
         self._peer.call("set_backend_state", request, object, once=True)
+
+    def list_now(self, backends: Collection[str]) -> None:
+        """Have these backends listed soon, by any scheduler, without an answer; the ledger gets the listings."""
+        if backends:
+            self._peer.cast("list_now", messages.ListBackends(backends=sorted(backends)))
 
     def get_pools(self, query: messages.PoolQuery) -> list[messages.PoolView]:
         """Return pools with their capabilities and capacity factors."""

@@ -173,7 +173,7 @@ def create(conf: cfg.ConfigOpts) -> Transport:
         # Its text may be a part of the password.
         raise errors.ConfigurationError(f"[DEFAULT] transport_url is no address: {_ADDRESS}") from None
     conf.set_default("rabbit_qos_prefetch_count", _PREFETCH, group="oslo_messaging_rabbit")
-    if _is_local(conf):
+    if is_local(conf):
         # Nothing has to be kept alive within a process, and each connection would warn that it cannot.
         conf.set_default("heartbeat_timeout_threshold", 0, group="oslo_messaging_rabbit")
     return transport
@@ -181,7 +181,7 @@ def create(conf: cfg.ConfigOpts) -> Transport:
 
 def warn_if_local(conf: cfg.ConfigOpts) -> None:
     """Log a warning about a bus within this process, for a process that needs others."""
-    if _is_local(conf):
+    if is_local(conf):
         LOG.warning(
             "[DEFAULT] transport_url = %s reaches no other process: only tonnage-standalone can work with it, all "
             "others take rabbit://user:password@host:port/",
@@ -189,7 +189,8 @@ def warn_if_local(conf: cfg.ConfigOpts) -> None:
         )
 
 
-def _is_local(conf: cfg.ConfigOpts) -> bool:
+def is_local(conf: cfg.ConfigOpts) -> bool:
+    """Return whether the bus is within this process."""
     return bool(conf.transport_url.startswith("kombu+memory:"))
 
 

@@ -25,6 +25,7 @@ retype_volume      RetypeVolume ->     the same for a new type of a volume, in i
 manage_volume      ManageVolume        adopt a volume that is on the storage already
 unmanage_volume    UnmanageVolume      remove a volume from the ledger and leave it on the storage
 set_backend_state  SetBackendState     enable, disable or drain a backend
+list_now           ListBackends        have agents list all volumes soon (cast, no answer)
 get_pools          PoolQuery ->        pools with capabilities and capacity factors
                    [PoolView]
 get_pool_list      PoolListQuery       the same as JSON of the REST API
@@ -47,6 +48,7 @@ from tonnage.rpc.messages import (
     CreateGroup,
     CreateVolume,
     Hello,
+    ListBackends,
     Listing,
     ManageVolume,
     MigrateVolume,
@@ -126,6 +128,10 @@ class SchedulerEndpoint:
     def set_backend_state(self, ctxt: Any, message: Any) -> None:
         """Enable, disable or drain a backend."""
         self._core.set_backend_state(serialization.unpack(message, SetBackendState))
+
+    def list_now(self, ctxt: Any, message: Any) -> None:
+        """Have agents list all volumes soon."""
+        self._core.list_now(serialization.unpack(message, ListBackends))
 
     def get_pools(self, ctxt: Any, message: Any) -> Any:
         """Show pools."""

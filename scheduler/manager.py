@@ -28,6 +28,7 @@ from tonnage.rpc.messages import (
     DeleteVolume,
     ExtendVolume,
     Hello,
+    ListBackends,
     Listing,
     ManageVolume,
     Outcome,
@@ -259,6 +260,11 @@ class SchedulerManager:
         Raises :class:`~tonnage.capacity.errors.NotFound`.
         """
         self._thread.call(self.operations.set_backend_state, message)
+
+    def list_now(self, message: ListBackends) -> None:
+        """Have agents list all volumes soon, without waiting."""
+        for backend in message.backends:
+            self._agents.list_now(backend)
 
     def handle_batch(self, messages: Sequence[BatchedRequest]) -> list[object]:
         """Return an answer to each of these requests, or its own error instead."""

@@ -13,6 +13,7 @@ from tonnage.api.auth import policies
 from tonnage.api.http import list_query
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
+from tonnage.api.listing_requests import ListingRequests
 from tonnage.api.openapi.annotations import operation
 from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import response_bodies, views, volume_bodies
@@ -32,10 +33,10 @@ _QUERY = Query(sort_keys=_SORT_KEYS, offset=True, filters=("host",), required=("
 
 
 class ManageableVolumes:
-    """``/manageable_volumes``, and its older name ``/os-volume-manage``."""
+    """``/manageable_volumes``, and its older name ``/os-volume-manage``. A list takes a listing of the backend."""
 
-    def __init__(self, context: ResourceContext, reader: RequestReader) -> None:
-        self._context, self._reader = context, reader
+    def __init__(self, context: ResourceContext, reader: RequestReader, listings: ListingRequests) -> None:
+        self._context, self._reader, self._listings = context, reader, listings
 
     @operation({202: response_bodies.Volume}, bodies=(volume_bodies.Manage,), errors=(404,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
@@ -85,7 +86,10 @@ class ManageableVolumes:
         context.policy.require(req.context.identity, policies.LIST_MANAGEABLE)
         given = _QUERY.read(req)
         with context.database.reading() as session:
-            found = managed_volumes.manageable(session, host_references.find(session, given["host"]).name)
+            place = host_references.find(session, given["host"])
+        self._listings.take([place.backend])
+        with context.database.reading() as session:
+            found = managed_volumes.manageable(session, place.name)
         return _page(found, given, context.paginator)
 
 

@@ -1,18 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage-manage orphan``: list and deletion of orphans, volumes on the storage without a claim."""
 
+import sys
+from collections.abc import Mapping
 from typing import Any
 
 from oslo_config import cfg
 
+from tonnage.api.listing_requests import ListingRequests
 from tonnage.cli.commands import ledger_access, subcommands, tables
+from tonnage.ledger.db import database
+from tonnage.ledger.inventory import listings
 from tonnage.ledger.repair import orphans
+from tonnage.rpc import transport as rpc_transport
+from tonnage.rpc.scheduler_client import SchedulerClient
 
 
 def register(subparsers: Any) -> None:
     """Add the commands."""
     actions = subcommands.group(subparsers, "orphan", "show or delete volumes on the storage that no claim names")
-    parser = subcommands.add(actions, "list", "show those that the last listings had")
+    parser = subcommands.add(actions, "list", "have all backends list their volumes, and show those")
     parser.add_argument("--json", action="store_true", help=subcommands.JSON)
     parser.set_defaults(run=_list)
     parser = subcommands.add(actions, "purge", "have one deleted by its agent")
@@ -24,7 +31,11 @@ def register(subparsers: Any) -> None:
 
 
 def _list(conf: cfg.ConfigOpts) -> int:
-    with ledger_access.connect(conf).reading() as session:
+    ledger = ledger_access.connect(conf)
+    for name, last in sorted(_stale(conf, ledger).items()):
+        shown = "there is none" if last.age is None else f"the last one is {last.age:.0f} s old"
+        print(f"{name} has sent no listing now: {shown}", file=sys.stderr)
+    with ledger.reading() as session:
         rows = orphans.load(session)
     tables.show(
         ("pool", "name", "size_gb", "first_seen"),
@@ -33,6 +44,19 @@ def _list(conf: cfg.ConfigOpts) -> int:
         empty="The last listings had no orphans",
     )
     return 0
+
+
+def _stale(conf: cfg.ConfigOpts, ledger: database.Database) -> Mapping[str, listings.LastListing]:
+    """Have all backends listed, and return the last listings of those that were not."""
+    if rpc_transport.is_local(conf):
+        # tonnage-standalone cannot be reached over its message bus.
+        with ledger.reading() as session:
+            return listings.last(session)
+    transport = rpc_transport.create(conf)
+    try:
+        return ListingRequests(ledger, SchedulerClient(transport), conf.service_down_time).take()
+    finally:
+        transport.cleanup()
 
 
 def _purge(conf: cfg.ConfigOpts) -> int:

@@ -9,6 +9,7 @@ Only settled claims are compared. A listing is made while operations go on, and 
 nothing about a claim that ended while the driver looked, or afterwards.
 """
 
+import datetime
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -99,6 +100,39 @@ def record(
     )
     if recorded.rowcount != 1:
         raise StaleRead(f"another listing of backend {backend_id} has been recorded")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastListing:
+    """The time of a backend's last listing, by the database's clock, None if there was none; ``age`` is in seconds.
+
+    It is ``unclear`` if only the next listing tells whether some volumes in it are orphans. ``silence`` is the number
+    of seconds since the backend's last report, None if it never reported.
+    """
+
+    at: datetime.datetime | None
+    age: float | None
+    unclear: bool
+    silence: float | None
+
+    def is_up(self, service_down_time: float) -> bool:
+        """Return whether the backend has reported within ``service_down_time`` seconds."""
+        return self.silence is not None and self.silence < service_down_time
+
+
+def last(session: orm.Session, backends: Collection[str] | None = None) -> dict[str, LastListing]:
+    """Return the last listings of these backends, of all if None, by name."""
+    backend, pool, table = models.Backend, models.Pool, models.Discrepancy
+    unclear = sa.exists().where(table.pool_id == pool.id, pool.backend_id == backend.id, table.kind == UNCLEAR)
+    query = sa.select(backend.name, backend.last_listing_at, backend.last_report_at, unclear, models.utcnow())
+    if backends is not None:
+        query = query.where(backend.name.in_(backends))
+    return {
+        name: LastListing(
+            at=listed, age=models.age(now, listed), unclear=bool(has_unclear), silence=models.age(now, reported)
+        )
+        for name, listed, reported, has_unclear, now in session.execute(query)
+    }
 
 
 def has_unclear(session: orm.Session, backend_id: int) -> bool:

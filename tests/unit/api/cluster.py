@@ -6,7 +6,7 @@ import functools
 import pathlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -31,7 +31,7 @@ from tonnage.rpc import options as rpc_options
 from tonnage.rpc import serialization, transport
 from tonnage.rpc.batching.command_sender import AgentClient, CommandSender
 from tonnage.rpc.bus_health import BusHealth
-from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, Listing, Outcome, Verb
+from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, ListedVolume, Listing, Outcome, Verb
 from tonnage.rpc.scheduler_client import SchedulerClient
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.endpoints import SchedulerEndpoint
@@ -79,7 +79,7 @@ class Storage:
     def __init__(self, scheduler: SchedulerClient) -> None:
         self._scheduler = scheduler
         self._lock = threading.Lock()
-        self._sizes: dict[str, dict[str, int]] = {pool["pool_name"]: {} for pool in POOLS}
+        self._sizes: dict[str, dict[str, float]] = {pool["pool_name"]: {} for pool in POOLS}
         self._ticks = 0
         self._seq = 0
         self.epoch = 0
@@ -88,13 +88,13 @@ class Storage:
         self.pending: list[Command] = []
         self.purges_enabled = True
         #: Sizes of the volumes in the pools that Tonnage does not manage, by pool and name.
-        self.unmanaged: dict[str, dict[str, int]] = {pool["pool_name"]: {} for pool in POOLS}
+        self.unmanaged: dict[str, dict[str, float]] = {pool["pool_name"]: {} for pool in POOLS}
 
     def register(self) -> None:
         """Register the backend and report its pools."""
         hello = Hello(backend=BACKEND, nonce="one", availability_zone="nova", driver="memory")
         self.epoch = self._scheduler.hello(hello).epoch
-        self._scheduler.listing(Listing(backend=BACKEND, epoch=self.epoch, tick=self._tick(), volumes=[]))
+        self.list_now(None)
         with self._lock:
             self._report()
 
@@ -108,14 +108,30 @@ class Storage:
             if not is_pending:
                 self._finish(command)
 
-    def sizes(self, pool: str) -> dict[str, int]:
+    def sizes(self, pool: str) -> dict[str, float]:
         """Return the sizes of a pool's volumes by id, in GiB."""
         with self._lock:
             return dict(self._sizes[pool])
 
+    def keep(self, names: Collection[str]) -> None:
+        """Delete all other volumes, outside of Tonnage."""
+        with self._lock:
+            for sizes in self._sizes.values():
+                for name in sizes.keys() - names:
+                    del sizes[name]
+
     def report_now(self, context: Any) -> None: ...
 
-    def list_now(self, context: Any) -> None: ...
+    def list_now(self, context: Any) -> None:
+        """Send a listing."""
+        with self._lock:
+            volumes = [
+                ListedVolume(volume_id=name, pool=pool, size_gb=size)
+                for pool, managed in self._sizes.items()
+                for name, size in {**managed, **self.unmanaged[pool]}.items()
+            ]
+            tick = self._tick()
+        self._scheduler.listing(Listing(backend=BACKEND, epoch=self.epoch, tick=tick, volumes=volumes))
 
     def rejoin(self, context: Any) -> None: ...
 

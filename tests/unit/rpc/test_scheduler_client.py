@@ -44,6 +44,7 @@ METHODS = {
     "get_pool_list",
     "what_if",
     "fit_nodes",
+    "list_now",
 }
 CREATE = messages.CreateVolume(
     request_id="req-1", volume_id="v1", size_gb=500, project_id="p", volume_type="gold", metadata={"a": "b"}
@@ -502,3 +503,11 @@ def test_a_report_reaches_every_scheduler(
             method, arrived = each.seen.get(timeout=30)
             assert method == "report"
             assert serialization.unpack(arrived, PackedReport).unpack() == report
+
+
+def test_a_request_for_listings_has_no_answer(scheduler: Scheduler, client: SchedulerClient) -> None:
+    client.list_now({"h@c", "h@b"})
+    seen, arrived = scheduler.seen.get(timeout=60)
+    assert (seen, arrived) == ("list_now", {"backends": ["h@b", "h@c"]})
+    client.list_now(())
+    assert scheduler.seen.empty()

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Listings of backends that are taken because somebody asks what is on the storage."""
+
+import logging
+import time
+from collections.abc import Collection
+
+from tonnage.capacity import errors
+from tonnage.ledger.db.database import Database
+from tonnage.ledger.inventory import listings
+from tonnage.rpc.scheduler_client import SchedulerClient
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds to wait for listings, and between two reads of the ledger meanwhile.
+_WAIT = 10.0
+_STEP = 0.1
+
+#: Most listings of a backend for one question: only a second one shows a former volume as an orphan.
+_MOST = 3
+
+
+class ListingRequests:
+    """Takes listings on demand. ``service_down_time`` is the number of seconds after which a silent backend is down."""
+
+    def __init__(self, database: Database, scheduler: SchedulerClient, service_down_time: float) -> None:
+        self._database = database
+        self._scheduler = scheduler
+        self._service_down_time = service_down_time
+
+    def take(self, backends: Collection[str] | None = None) -> dict[str, listings.LastListing]:
+        """Have these backends listed, all if None, and wait some seconds until the ledger has their listings.
+
+        Return the last listings of those backends without a new one, by name. It is not an error if there is none: the
+        agent is down, its storage is slow, or no scheduler takes the request.
+        """
+        last = self._last(backends)
+        rounds = {name: _MOST for name, each in last.items() if each.is_up(self._service_down_time)}
+        fresh: set[str] = set()
+        deadline = time.monotonic() + _WAIT
+        try:
+            self._scheduler.list_now(rounds)
+            while rounds and time.monotonic() < deadline:
+                time.sleep(_STEP)
+                arrived = {name: each for name, each in self._last(rounds).items() if each.at != last[name].at}
+                last.update(arrived)
+                fresh.update(arrived)
+                rounds = {name: left - (name in arrived) for name, left in rounds.items()}
+                rounds = {
+                    name: left for name, left in rounds.items() if left and (name not in fresh or last[name].unclear)
+                }
+                self._scheduler.list_now(rounds.keys() & arrived.keys())
+        except errors.Unavailable as error:
+            LOG.warning("No listing could be requested: %s", error.message)
+        return {name: each for name, each in last.items() if name not in fresh}
+
+    def _last(self, backends: Collection[str] | None) -> dict[str, listings.LastListing]:
+        with self._database.reading() as session:
+            return listings.last(session, backends)
