@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 from tonnage import installation
 from tonnage.capacity import errors
 from tonnage.k8s.cluster import objects
-from tonnage.k8s.cluster.objects import NodeList, PersistentVolumeClaim, Pod, StorageClass
+from tonnage.k8s.cluster.objects import (
+    SNAPSHOT_GROUP,
+    NodeList,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    StorageClass,
+    VolumeSnapshot,
+)
 from tonnage.k8s.cluster.pod_volumes import ClusterUnavailable
 
 T = TypeVar("T")
@@ -36,6 +44,7 @@ class ClusterReader:
             ) from error
         self.api = api_connection.connect(kubeconfig)
         self._core, self._storage = client.CoreV1Api(self.api), client.StorageV1Api(self.api)
+        self._custom = client.CustomObjectsApi(self.api)
         self._api_exception: type[Exception] = client.ApiException
         self._cache: dict[str, tuple[float, Any]] = {}
         self._lock = threading.Lock()
@@ -54,6 +63,28 @@ class ClusterReader:
         """
         return self._read(
             PersistentVolumeClaim, self._core.read_namespaced_persistent_volume_claim, name=name, namespace=namespace
+        )
+
+    def persistent_volume(self, name: str) -> PersistentVolume | None:
+        """Return a persistent volume, None if there is none.
+
+        Raises :class:`~tonnage.k8s.cluster.pod_volumes.ClusterUnavailable`.
+        """
+        return self._read(PersistentVolume, self._core.read_persistent_volume, name=name)
+
+    def volume_snapshot(self, namespace: str, name: str) -> VolumeSnapshot | None:
+        """Return a volume snapshot, None if there is none, or no snapshots at all in this cluster.
+
+        Raises :class:`~tonnage.k8s.cluster.pod_volumes.ClusterUnavailable`.
+        """
+        return self._read(
+            VolumeSnapshot,
+            self._custom.get_namespaced_custom_object,
+            group=SNAPSHOT_GROUP,
+            version="v1",
+            namespace=namespace,
+            plural="volumesnapshots",
+            name=name,
         )
 
     def storage_class(self, name: str) -> StorageClass | None:

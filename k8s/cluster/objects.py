@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from tonnage.capacity import errors, type_conversion
+from tonnage.capacity.topology.node_selectors import NodeSelector
 from tonnage.k8s.capacity.quantities import Quantity
 
 T = TypeVar("T")
@@ -19,6 +20,9 @@ Name = Annotated[str, msgspec.Meta(max_length=253)]
 
 #: The volume binding mode of storage classes that provision a volume on the node of its first pod.
 WAIT_FOR_FIRST_CONSUMER = "WaitForFirstConsumer"
+
+#: The API group of volume snapshots, which a cluster may lack.
+SNAPSHOT_GROUP = "snapshot.storage.k8s.io"
 
 #: The annotation of a claim with the node to provision the volume for. It remains after provisioning.
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -38,6 +42,7 @@ class Metadata(Struct):
     uid: Name = ""
     labels: dict[str, str] | None = None
     annotations: dict[str, str] | None = None
+    creation_timestamp: str | None = msgspec.field(default=None, name="creationTimestamp")
 
 
 class Node(Struct):
@@ -65,12 +70,26 @@ class Resources(Struct):
     requests: dict[str, Quantity] | None = None
 
 
+class DataSource(Struct, rename="camel"):
+    """The object that a new volume is copied from. ``api_group`` is None for the core objects."""
+
+    kind: str
+    name: Name
+    api_group: str | None = None
+    namespace: Name | None = None
+
+
 class ClaimSpec(Struct, rename="camel"):
-    """The spec of a persistent volume claim, with the volume that it is bound to."""
+    """The spec of a persistent volume claim, with the volume that it is bound to.
+
+    ``data_source_ref`` is the newer form of ``data_source``, and may name objects of other kinds and namespaces.
+    """
 
     storage_class_name: str | None = None
     volume_name: str | None = None
     resources: Resources | None = None
+    data_source: DataSource | None = None
+    data_source_ref: DataSource | None = None
 
     @property
     def size(self) -> int | None:
@@ -94,6 +113,48 @@ class PersistentVolumeClaim(Struct):
     def selected_node(self) -> str | None:
         """The node that the volume is provisioned for; None before kube-scheduler has selected one."""
         return (self.metadata.annotations or {}).get(SELECTED_NODE)
+
+
+class VolumeNodeAffinity(Struct):
+    """The nodes that reach a volume."""
+
+    required: NodeSelector | None = None
+
+
+class VolumeSpec(Struct, rename="camel"):
+    """The spec of a persistent volume."""
+
+    node_affinity: VolumeNodeAffinity | None = None
+
+
+class PersistentVolume(Struct):
+    """A persistent volume."""
+
+    spec: VolumeSpec
+
+    @property
+    def accessibility(self) -> NodeSelector | None:
+        """The selector of the nodes that reach the volume; None if all do."""
+        return None if self.spec.node_affinity is None else self.spec.node_affinity.required
+
+
+class SnapshotSource(Struct, rename="camel"):
+    """The claim whose volume a snapshot shows; None if the snapshot was made outside of the cluster."""
+
+    persistent_volume_claim_name: Name | None = None
+
+
+class SnapshotSpec(Struct):
+    """The spec of a volume snapshot."""
+
+    source: SnapshotSource
+
+
+class VolumeSnapshot(Struct):
+    """A volume snapshot."""
+
+    metadata: Metadata
+    spec: SnapshotSpec
 
 
 class ClaimTemplate(Struct):

@@ -148,7 +148,13 @@ class Extender:
                 if row != chosen
             }
             rows = [chosen]
-        unchecked = "".join(f"; {each.message}" for each in decision.unchecked)
+        sources = [each.volume.source for each in decision.checked]
+        notes = [
+            f"where {source.text} is was not checked: {source.unchecked}"
+            for source in sources
+            if source and source.unchecked
+        ]
+        unchecked = "".join(f"; {each}" for each in [*(each.message for each in decision.unchecked), *notes])
         LOG.info(
             "Pod %s: %d of %d nodes take its volumes%s", pod.full_name, len(rows), len(sent_nodes.names), unchecked
         )

@@ -9,10 +9,28 @@ import numpy as np
 
 from tonnage.capacity.topology import node_packing
 from tonnage.capacity.topology.node_packing import Ints, PackingPools, PackingResult, PackingVolume
+from tonnage.capacity.topology.node_selectors import NodeSelector
 from tonnage.k8s.capacity.driver_storage import storage_for_class
 from tonnage.k8s.capacity.node_accessibility import AccessibilityCache
 from tonnage.k8s.capacity.pool_columns import ActiveClaim, PoolColumns, PoolKey
-from tonnage.k8s.cluster.nodes import Nodes
+from tonnage.k8s.cluster.nodes import Node, Nodes
+
+
+@dataclass(frozen=True, slots=True)
+class CopySource:
+    """The volume or snapshot that a volume is copied from, which has to be where the copy is.
+
+    ``accessibility`` selects the nodes that reach it, None means all. ``unchecked`` is the reason why these are not
+    known, if they are not.
+    """
+
+    text: str
+    accessibility: NodeSelector | None = None
+    unchecked: str | None = None
+
+    def is_reached_from(self, node: Node) -> bool:
+        """Return whether a node reaches it."""
+        return self.accessibility is None or self.accessibility.matches(node.name, node.labels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +41,7 @@ class Volume:
     driver: str
     storage_class: str | None
     size: int | None
+    source: CopySource | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +172,8 @@ def decide(
     """Return which nodes take these volumes together at a time.
 
     ``drivers`` and ``claims`` are by driver name; ``now`` is in microseconds since 1970. Every node takes a volume
-    without a size, or of a driver that is unknown or does not track its capacity.
+    without a size, or of a driver that is unknown or does not track its capacity. Only nodes that reach the source of a
+    volume take it.
     """
     to_check, unchecked = [], []
     for volume in volumes:
@@ -183,15 +203,17 @@ def decide(
     packing_pools = _concatenate(
         [columns.packing_pools(now, claims.get(name, ())) for name, columns in involved_drivers.items()]
     )
-    candidates: dict[tuple[str, str], Ints] = {}
+    candidates: dict[tuple[str, str, NodeSelector | None], Ints] = {}
     packing_volumes = []
     for each in checked:
         if each.storage is None:
             continue
-        key = each.columns.name, each.storage
+        selector = None if each.volume.source is None else each.volume.source.accessibility
+        key = each.columns.name, each.storage, selector
         if key not in candidates:
             found = accessibility.pools_by_node(each.columns, each.storage, nodes)
-            candidates[key] = np.where(found >= 0, found + each.offset, found) if each.offset else found
+            found = np.where(found >= 0, found + each.offset, found) if each.offset else found
+            candidates[key] = found if selector is None else _confined(found, nodes.rows_matching(selector))
         packing_volumes.append(PackingVolume(each.size, candidates[key]))
     packing = node_packing.pack(packing_pools, packing_volumes, len(nodes))
     without_storage = tuple(each for each in checked if each.storage is None)
@@ -208,6 +230,13 @@ def decide(
         packing=packing,
         now=now,
     )
+
+
+def _confined(candidates: Ints, rows: Ints) -> Ints:
+    """Return the candidates of some nodes, and none for the others."""
+    confined = np.full_like(candidates, -1)
+    confined[rows] = candidates[rows]
+    return confined
 
 
 def _concatenate(parts: Sequence[PackingPools]) -> PackingPools:

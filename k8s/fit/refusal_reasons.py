@@ -24,6 +24,7 @@ class RefusalCode(enum.StrEnum):
 
     NO_STORAGE = "NoStorage"
     UNREACHABLE = "Unreachable"
+    SOURCE_ELSEWHERE = "SourceElsewhere"
     EXPIRED = "Expired"
     UNKNOWN = "Unknown"
     TOO_LARGE = "TooLarge"
@@ -31,7 +32,7 @@ class RefusalCode(enum.StrEnum):
 
 
 #: Refusals that released capacity does not resolve.
-UNRESOLVABLE = frozenset({RefusalCode.NO_STORAGE, RefusalCode.UNREACHABLE, RefusalCode.EXPIRED, RefusalCode.UNKNOWN})
+UNRESOLVABLE = frozenset(set(RefusalCode) - {RefusalCode.TOO_LARGE, RefusalCode.NOT_TOGETHER})
 
 
 class RefusalReason(NamedTuple):
@@ -133,7 +134,10 @@ class RefusalReasons:
     def _alone(self, volume: int, node: int) -> RefusalReason:
         """Return the reason why a volume does not fit even alone."""
         each, pools = self._decision.checked[volume], self._pools(volume, node)
-        about = (each.volume.name,)
+        about, source = (each.volume.name,), each.volume.source
+        if source is not None and not source.is_reached_from(self._decision.nodes.nodes[node]):
+            text = f"volume {each.volume.name!r} is a copy of {source.text}, which is not reached from this node"
+            return RefusalReason(RefusalCode.SOURCE_ELSEWHERE, text, about)
         # Expired and unknown pools take no volumes.
         texts = [self._pool_text(each, pool) for pool in pools if self._max_volume_size[pool] >= 0]
         if texts:

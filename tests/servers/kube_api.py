@@ -19,6 +19,8 @@ from typing import Any, Self
 from urllib import parse
 
 CLAIMS = "/api/v1/namespaces/{}/persistentvolumeclaims/{}"
+VOLUMES = "/api/v1/persistentvolumes/{}"
+SNAPSHOTS = "/apis/snapshot.storage.k8s.io/v1/namespaces/{}/volumesnapshots/{}"
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
@@ -178,22 +180,47 @@ class KubeApi:
         bound: bool = False,
         node: str | None = None,
         annotations: Mapping[str, str] | None = None,
+        source: Mapping[str, Any] | None = None,
+        made: str = "2026-11-20T12:00:00Z",
     ) -> None:
-        """Add a claim to the default namespace, or change it. ``node`` is the selected node for its volume."""
+        """Add a claim to the default namespace, or change it.
+
+        ``node`` is the selected node for its volume, ``source`` its dataSource, ``made`` the time of its creation.
+        """
         notes = {**(annotations or {}), **({} if node is None else {"volume.kubernetes.io/selected-node": node})}
         self._objects[CLAIMS.format("default", name)] = {
             "metadata": {
                 "name": name,
                 "namespace": "default",
+                "creationTimestamp": made,
                 **({"annotations": notes} if notes else {}),
             },
             "spec": {
+                **({} if source is None else {"dataSource": source, "dataSourceRef": source}),
                 "accessModes": ["ReadWriteOnce"],
                 "resources": {"requests": {"storage": size}},
                 **({} if storage_class is None else {"storageClassName": storage_class}),
                 **({"volumeName": f"pv-{name}"} if bound else {}),
             },
             "status": {"phase": "Bound" if bound else "Pending"},
+        }
+
+    def add_volume(self, name: str, **labels: str) -> None:
+        """Add the volume of a bound claim, which nodes with these labels reach; without labels all do."""
+        terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": [at]} for key, at in labels.items()]}]
+        affinity = {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}} if labels else {}
+        spec = {"capacity": {"storage": "1Gi"}, "csi": {"driver": "disk.example.com", "volumeHandle": name}, **affinity}
+        self._objects[VOLUMES.format(f"pv-{name}")] = {"metadata": {"name": f"pv-{name}"}, "spec": spec}
+
+    def add_snapshot(self, name: str, claim: str | None, made: str = "2026-11-21T12:00:00Z") -> None:
+        """Add a snapshot of a claim's volume, or with None one that was made outside of the cluster."""
+        source = (
+            {"volumeSnapshotContentName": "made-by-hand"} if claim is None else {"persistentVolumeClaimName": claim}
+        )
+        self._objects[SNAPSHOTS.format("default", name)] = {
+            "metadata": {"name": name, "namespace": "default", "creationTimestamp": made},
+            "spec": {"source": source},
+            "status": {"readyToUse": True},
         }
 
     def add_capacity(self, body: dict[str, Any]) -> None:

@@ -47,8 +47,42 @@ def kube() -> Iterator[KubeApi]:
         api.add_claim("by-hand", "600Gi", None)
         api.add_claim("at-once", "600Gi", "now")
         api.add_claim("redis-scratch", "9Gi", "fast")
+        add_copies(api)
         api.add_claim("old", "11Gi", None, annotations={"volume.beta.kubernetes.io/storage-class": "fast"})
         yield api
+
+
+def add_copies(api: KubeApi) -> None:
+    """Add claims of 1Gi that are copies, and their sources: "origin" is in zone b."""
+
+    def of(kind: str, name: str, group: str | None = None) -> dict[str, Any]:
+        return {"apiGroup": group, "kind": kind, "name": name}
+
+    snapshots = "snapshot.storage.k8s.io"
+    api.add_claim("origin", "1Gi", "fast", bound=True)
+    api.add_volume("origin", zone="b")
+    api.add_claim("anywhere", "1Gi", "fast", bound=True)
+    api.add_volume("anywhere")
+    api.add_claim("lost", "1Gi", "fast", bound=True)
+    api.add_claim("waiting", "1Gi", "fast")
+    api.add_snapshot("monday", "origin")
+    api.add_snapshot("before", "origin", made="2026-11-19T12:00:00Z")
+    api.add_snapshot("orphaned", "gone")
+    api.add_snapshot("imported", None)
+    for name, source in {
+        "clone": of("PersistentVolumeClaim", "origin"),
+        "free-clone": of("PersistentVolumeClaim", "anywhere"),
+        "lost-clone": of("PersistentVolumeClaim", "lost"),
+        "early-clone": of("PersistentVolumeClaim", "waiting"),
+        "no-clone": of("PersistentVolumeClaim", "gone"),
+        "restored": of("VolumeSnapshot", "monday", snapshots),
+        "restored-before": of("VolumeSnapshot", "before", snapshots),
+        "restored-orphan": of("VolumeSnapshot", "orphaned", snapshots),
+        "restored-import": of("VolumeSnapshot", "imported", snapshots),
+        "no-restore": of("VolumeSnapshot", "gone", snapshots),
+        "populated": of("Populator", "p", "example.com"),
+    }.items():
+        api.add_claim(name, "1Gi", "fast", source=source)
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +218,68 @@ def test_unprovisioned_volumes_are_checked(
     ledger: database.Database, cluster: ClusterReader, volumes: list[dict[str, Any]], fitting: list[str]
 ) -> None:
     assert send(client(ledger, cluster), *volumes)["NodeNames"] == fitting
+
+
+@pytest.mark.parametrize(
+    ("volumes", "fitting"),
+    [
+        (["clone"], ["n2"]),
+        (["restored"], ["n2"]),
+        (["clone", "four"], ["n2"]),
+        (["free-clone"], ["n1", "n2"]),
+        # Both volumes will be on the node of the pod.
+        (["waiting", "early-clone"], ["n1", "n2"]),
+        (["restored-before"], ["n1", "n2"]),
+        (["restored-orphan"], ["n1", "n2"]),
+        (["restored-import"], ["n1", "n2"]),
+        (["populated"], ["n1", "n2"]),
+    ],
+)
+def test_copies_go_where_their_sources_are(
+    ledger: database.Database, cluster: ClusterReader, volumes: list[str], fitting: list[str]
+) -> None:
+    answer = send(client(ledger, cluster), *map(claim, volumes))
+    assert (answer["NodeNames"], answer["Error"]) == (fitting, "")
+    if fitting == ["n2"]:
+        refused = answer["FailedAndUnresolvableNodes"]["n1"]
+        assert refused.startswith(f"volume '{volumes[0]}' is a copy of ")
+        assert refused.endswith("claim origin, which is not reached from this node")
+
+
+@pytest.mark.parametrize(
+    ("volume", "unchecked"),
+    [
+        ("restored-before", "where snapshot before is was not checked: claim origin of its volume is gone"),
+        ("restored-orphan", "where snapshot orphaned is was not checked: claim gone of its volume is gone"),
+        ("restored-import", "where snapshot imported is was not checked: it was not made from a claim"),
+        ("populated", "where Populator p is was not checked: Tonnage does not know objects of kind Populator"),
+    ],
+)
+def test_a_source_that_cannot_be_checked_is_logged(
+    ledger: database.Database,
+    cluster: ClusterReader,
+    caplog: pytest.LogCaptureFixture,
+    volume: str,
+    unchecked: str,
+) -> None:
+    with caplog.at_level("INFO"):
+        send(client(ledger, cluster), claim(volume))
+    assert unchecked in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("volume", "error"),
+    [
+        ("no-clone", "claim default/gone, which claim no-clone is a copy of, is not there"),
+        ("early-clone", "claim default/waiting, which claim early-clone is a copy of, has no volume yet"),
+        ("lost-clone", "volume pv-lost, which is to be copied, is not there"),
+        ("no-restore", "snapshot default/gone, which claim no-restore is a copy of, is not there"),
+    ],
+)
+def test_a_missing_source_is_an_error(
+    ledger: database.Database, cluster: ClusterReader, volume: str, error: str
+) -> None:
+    assert send(client(ledger, cluster), claim(volume))["Error"] == error
 
 
 def test_only_names_and_labels_of_nodes_are_read_once(

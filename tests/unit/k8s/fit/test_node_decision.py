@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decisions about nodes that take volumes together, and the reasons of refusals."""
 
+import dataclasses
 import datetime
 from typing import Any
 
@@ -14,8 +15,8 @@ from tonnage.k8s.capacity.node_accessibility import AccessibilityCache
 from tonnage.k8s.capacity.pool_columns import ActiveClaim
 from tonnage.k8s.cluster.nodes import Node, Nodes
 from tonnage.k8s.fit import node_decision
-from tonnage.k8s.fit.node_decision import Decision, Volume
-from tonnage.k8s.fit.refusal_reasons import RefusalCode, RefusalReason, RefusalReasons
+from tonnage.k8s.fit.node_decision import CopySource, Decision, Volume
+from tonnage.k8s.fit.refusal_reasons import UNRESOLVABLE, RefusalCode, RefusalReason, RefusalReasons
 
 GI = 2**30
 NOW = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC).replace(tzinfo=None)
@@ -127,6 +128,22 @@ def test_two_claims_of_6_do_not_fit_into_10() -> None:
     assert refusal.message == "volumes 'a' 6Gi + 'b' 6Gi, together 12Gi, do not fit: pool p has 10Gi left"
     assert fitting(decide([ten], volume(6, name="a"), volume(4, name="b"))) == ["n1", "n2"]
     assert [each.pool for each in found.placements(1)] == [("fast", "q"), ("fast", "q")]
+
+
+def test_a_copy_fits_only_where_its_source_is() -> None:
+    everywhere = driver(Storage("fast", (pool("all", 9), pool("here", 4, node_list=("n1",)))))
+    source = CopySource("claim origin", zone("b"))
+    copy = dataclasses.replace(volume(4), source=source)
+    found = decide([everywhere], copy, volume(4, name="other"))
+    assert fitting(found) == ["n2"]
+    refusal = reason(found, 0)
+    assert (refusal.code, refusal.volumes) == (RefusalCode.SOURCE_ELSEWHERE, ("data",))
+    assert refusal.message == "volume 'data' is a copy of claim origin, which is not reached from this node"
+    assert refusal.code in UNRESOLVABLE
+    # Together with another volume, which may go into more pools, it gets the reason of its own node.
+    assert reason(decide([everywhere], copy, volume(6, name="other")), 1).code is RefusalCode.NOT_TOGETHER
+    anywhere = dataclasses.replace(volume(4), source=CopySource("snapshot s", unchecked="its claim is gone"))
+    assert fitting(decide([everywhere], anywhere)) == ["n1", "n2", "n3"]
 
 
 def test_claims_and_shared_disks_count_and_appear_in_reasons() -> None:
