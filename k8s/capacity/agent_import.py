@@ -9,7 +9,8 @@ import datetime
 import logging
 from collections.abc import Collection, Mapping, Sequence
 
-from tonnage.capacity import errors
+from sqlalchemy import orm
+
 from tonnage.k8s.capacity import agent_pools, driver_rows
 from tonnage.k8s.capacity.agent_pools import AgentPool
 from tonnage.k8s.capacity.driver_storage import Driver, Pool
@@ -40,44 +41,56 @@ class AgentImporter:
         Raises :class:`~tonnage.capacity.errors.Unavailable` if the database does not answer.
         """
         with self._ledger.reading(snapshot=True) as session:
-            now = capacity_claims.now(session)
-            reported_pools = agent_pools.read(session, self._lifetime)
-            self._agent_pool_names |= reported_pools.names
-            self._agent_drivers |= reported_pools.drivers_with_pools | reported_pools.by_driver.keys()
-            known = {driver.name for driver in driver_rows.list_all(session)} & self._agent_drivers
-            drivers = [driver_rows.find(session, name) for name in sorted(known)]
-            claimed_keys = {
-                (row.claim.driver, row.claim.storage_class, row.claim.pool)
-                for row in capacity_claims.list_for_pods(session)
-            }
-        self._log_failures(reported_pools.failures)
-        imported, renewal_margin = 0, datetime.timedelta(seconds=self._lifetime / 2)
-        for driver in drivers:
-            claimed = _with_shared_backing(
-                driver, {(kind, pool) for name, kind, pool in claimed_keys if name == driver.name}
-            )
+            changes, failures = self._changes_in(session)
+        self._log_failures(failures)
+        return sum(self._ledger.run(self._import, name) for name in changes)
+
+    def _import(self, session: orm.Session, name: str) -> int:
+        """Import the changed pools of a driver, and return their number.
+
+        They are read again under the lock of the driver: another publisher may have imported later reports by now.
+        """
+        if driver_rows.lock(session, name) is None:  # removed in the meantime
+            return 0
+        changes, _ = self._changes_in(session, name)
+        if not (changed := changes.get(name)):
+            return 0
+        storage = tuple(StoragePatch(storage_class_name=kind, pools=tuple(pools)) for kind, pools in changed.items())
+        driver_rows.patch(session, name, DriverPatch(status=StatusPatch(storage=storage)))
+        return sum(map(len, changed.values()))
+
+    def _changes_in(
+        self, session: orm.Session, driver_name: str | None = None
+    ) -> tuple[dict[str, dict[str, list[PoolPatch]]], Mapping[str, str]]:
+        """Return the pools to write, by driver and storage class, and the pools that cannot be imported, with reasons.
+
+        With ``driver_name`` they are those of one driver.
+        """
+        now = capacity_claims.now(session)
+        reported_pools = agent_pools.read(session, self._lifetime)
+        self._agent_pool_names |= reported_pools.names
+        self._agent_drivers |= reported_pools.drivers_with_pools | reported_pools.by_driver.keys()
+        known = {driver.name for driver in driver_rows.list_all(session)} & self._agent_drivers
+        wanted = known if driver_name is None else known & {driver_name}
+        claimed_keys = {
+            (row.claim.driver, row.claim.storage_class, row.claim.pool)
+            for row in capacity_claims.list_for_pods(session)
+        }
+        renewal_margin = datetime.timedelta(seconds=self._lifetime / 2)
+        found = {}
+        for driver in (driver_rows.find(session, name) for name in sorted(wanted)):
+            claimed = {(kind, pool) for name, kind, pool in claimed_keys if name == driver.name}
             changes = _changes(
                 driver,
                 reported_pools.by_driver.get(driver.name, ()),
                 self._agent_pool_names,
                 now,
                 renewal_margin,
-                claimed,
+                _with_shared_backing(driver, claimed),
             )
             if changes:
-                change = DriverPatch(
-                    status=StatusPatch(
-                        storage=tuple(
-                            StoragePatch(storage_class_name=name, pools=tuple(pools)) for name, pools in changes.items()
-                        )
-                    )
-                )
-                try:
-                    self._ledger.run(driver_rows.patch, driver.name, change)
-                except errors.NotFound:  # removed in the meantime
-                    continue
-                imported += sum(map(len, changes.values()))
-        return imported
+                found[driver.name] = changes
+        return found, reported_pools.failures
 
     def _log_failures(self, failures: Mapping[str, str]) -> None:
         for name, failure in failures.items():

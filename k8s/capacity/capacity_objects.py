@@ -84,9 +84,10 @@ class CapacityObjects:
             name=name, body=self._with_type(body), **self._path_arguments, **arguments
         )
 
-    def delete(self, name: str, **arguments: Any) -> None:
-        """Delete an object."""
-        self._objects.delete_namespaced_custom_object(name=name, **self._path_arguments, **arguments)
+    def delete(self, name: str, version: str, **arguments: Any) -> None:
+        """Delete an object, unless it has another resource version by now."""
+        options = client.V1DeleteOptions(preconditions=client.V1Preconditions(resource_version=version))
+        self._objects.delete_namespaced_custom_object(name=name, body=options, **self._path_arguments, **arguments)
 
     @property
     def _path_arguments(self) -> Any:

@@ -68,10 +68,12 @@ class Publisher:
         The failure of an object is logged, and the next round tries again. Raises
         :class:`~tonnage.capacity.errors.Unavailable` if the ledger or the cluster cannot be read.
         """
-        entries = self._desired_entries()
+        # The objects first: each write needs the version that was listed here, so it fails if another publisher has
+        # written meanwhile, and whoever reads the ledger later has no older figures.
         existing_by_name = {
             each.name: each for each in map(ExistingCapacity.from_raw, self._list_all(self._list_managed))
         }
+        entries = self._desired_entries()
         desired = {name: self._objects.adapt_to_version(entry) for name, entry in entries.items()}
         result = PublishResult()
         for name, entry in desired.items():
@@ -82,7 +84,8 @@ class Publisher:
             elif not existing.has_sizes_of(entry):
                 result.replaced += self._write(result, name, self._objects.replace, name=name, body=body)
         for name in existing_by_name.keys() - desired.keys():
-            result.deleted += self._write(result, name, self._objects.delete, name=name)
+            version = existing_by_name[name].resource_version
+            result.deleted += self._write(result, name, self._objects.delete, name=name, version=version)
         self._logged_failures = {
             name: failure
             for name, failure in self._logged_failures.items()

@@ -44,8 +44,9 @@ class KubeApi:
     ``nodes`` maps node names to labels, ``capacities`` the names of ``CSIStorageCapacity`` objects to the objects.
     ``asked`` has the paths of all reads, ``accepted`` the Accept header of each path, ``written`` the method and the
     object name of each write, ``watched`` the resource version at which each watch of pods began. A method in
-    ``failing`` is answered with that status. ``before_write`` is called at each write, which waits for it. ``version``
-    is the API version of ``CSIStorageCapacity`` objects: v1alpha1 drops unknown fields.
+    ``failing`` is answered with that status. ``before_write`` is called at each write, which waits for it, and
+    ``before_read`` with the path of each read. ``version`` is the API version of ``CSIStorageCapacity`` objects:
+    v1alpha1 drops unknown fields.
     """
 
     def __init__(self) -> None:
@@ -56,6 +57,7 @@ class KubeApi:
         self.written: list[tuple[str, str]] = []
         self.failing: dict[str, int] = {}
         self.before_write: Callable[[], object] = lambda: None
+        self.before_read: Callable[[str], object] = lambda path: None
         self.version = "v1"
         self.watched: list[int] = []
         self._objects: dict[str, dict[str, Any]] = {}
@@ -268,7 +270,10 @@ class KubeApi:
         elif there is None:
             raise _Refused(404, "NotFound")
         self.written.append((method, name))
-        if method == "DELETE":
+        if method == "DELETE" and there is not None:
+            expected = ((body or {}).get("preconditions") or {}).get("resourceVersion")
+            if expected not in (None, there["metadata"]["resourceVersion"]):
+                raise _Refused(409, "Conflict")
             del self.capacities[name]
             return {"status": "Success"}
         if method == "PUT" and there is not None:
@@ -295,6 +300,7 @@ class KubeApi:
                 if self.command == "GET":
                     asked.append(where.path)
                     accepted[where.path] = self.headers["Accept"]
+                    kube_api.before_read(where.path)
                 else:
                     kube_api.before_write()
                 if "watch=true" in where.query:

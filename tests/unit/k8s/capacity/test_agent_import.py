@@ -343,3 +343,37 @@ def test_invalid_pools_are_skipped_and_logged(
     assert list(found(ledger)) == [("plain", "h@csi#plain")]
     left_out = [f"h@csi#{name}" for name in ("x" * 250, *"abcdefg")]
     assert [caplog.text.count(f"Pool {name} is not imported") for name in left_out] == [1] * 8
+
+
+class _Delayed:
+    """A ledger in which something happens between the reads of an importer and its writes."""
+
+    def __init__(self, ledger: database.Database, meanwhile: Callable[[], object]) -> None:
+        self.reading, self._run, self._meanwhile = ledger.reading, ledger.run, meanwhile
+
+    def run(self, *work: Any) -> Any:
+        self._meanwhile()
+        return self._run(*work)
+
+
+def test_an_older_report_never_replaces_a_newer_one(ledger: database.Database, report: Report) -> None:
+    """Two publishers: the second one imports the next report while the first one still has the one before."""
+    report("plain", 9, ago=5)
+    faster = agent_import.AgentImporter(ledger, 3600)
+
+    def import_next_report() -> None:
+        report("plain", 4)
+        faster.import_reports()
+
+    slow: Any = _Delayed(ledger, import_next_report)
+    agent_import.AgentImporter(slow, 3600).import_reports()
+    assert found(ledger)["plain", "h@csi#plain"].capacity == 4 * GI
+    assert faster.import_reports() == 0, "nothing has to be mended"
+
+
+def test_a_driver_that_is_removed_during_an_import_stays_removed(ledger: database.Database, report: Report) -> None:
+    report("plain", 9)
+    slow: Any = _Delayed(ledger, lambda: ledger.run(driver_rows.delete, NAME))
+    assert agent_import.AgentImporter(slow, 3600).import_reports() == 0
+    with ledger.reading() as session:
+        assert driver_rows.list_all(session) == []

@@ -275,3 +275,44 @@ def test_lists_are_read_page_by_page(
     # Only names and labels of nodes are requested.
     assert cluster.accepted[NODES].startswith("application/json;as=PartialObjectMetadataList;")
     assert cluster.asked.count(NODES) == 6
+
+
+@pytest.mark.parametrize("moment", ["csistoragecapacities", "storageclasses", "nodes", "write"])
+@pytest.mark.parametrize(("published_before", "older"), [("1Gi", "2Gi"), ("1Gi", None), (None, "2Gi")])
+def test_older_figures_never_replace_newer_ones(
+    cluster: KubeApi, tmp_path: pathlib.Path, moment: str, published_before: str | None, older: str | None
+) -> None:
+    """Two publishers: the second one publishes newer figures at some moment of the round of the first one."""
+    engine = database.create_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
+    ledger_schema.create(engine)
+    ledger = database.Database(engine)
+
+    def set_capacity(size: str | None) -> None:
+        pools = [] if size is None else [{"name": "p", "capacity": size}]
+        gone = {"storageClassName": "fast", "$patch": "delete"}
+        raw = {"spec": {"capacityTracking": True}, "status": {"storage": [storage("fast", *pools) if pools else gone]}}
+        change = type_conversion.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
+        ledger.run(driver_rows.patch, NAME, change)
+
+    settings = client.Configuration(host=cluster.url)
+    settings.retries = False
+    with client.ApiClient(settings) as api, client.ApiClient(settings) as other_api:
+        first, second = Publisher(ledger, api, "storage"), Publisher(ledger, other_api, "storage")
+
+        def publish_newer() -> None:
+            cluster.before_read, cluster.before_write = lambda path: None, lambda: None
+            set_capacity("3Gi")
+            second.publish()
+
+        if published_before is not None:
+            set_capacity(published_before)
+            first.publish()
+        set_capacity(older)
+        if moment == "write":
+            cluster.before_write = publish_newer
+        else:
+            cluster.before_read = lambda path: publish_newer() if path.endswith(moment) else None
+        assert first.publish().failed == 0
+        assert [size for _, _, size, _ in published(cluster)] == ["3Gi"]
+        assert str(second.publish()) == "0 made, 0 changed, 0 deleted, 0 failed", "nothing has to be mended"
+    ledger.close()
