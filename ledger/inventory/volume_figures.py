@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Volumes, volume types and open claims for overviews: plain columns, without the objects of a decision."""
+
+import datetime
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.ledger import models
+
+#: States of claims whose operation has not ended.
+OPEN = ("pending", "abandoned")
+
+#: Number of rows that are read at a time.
+_CHUNK = 1000
+
+
+class VolumeFigures(NamedTuple):
+    """One volume. ``pool`` and ``volume_type`` are names, None if it has none."""
+
+    id: str
+    name: str | None
+    project_id: str
+    status: str
+    size_gb: int
+    volume_type: str | None
+    pool: str | None
+    provisioning: str | None
+    status_reason: str | None
+    created_at: datetime.datetime
+
+
+class TypeFigures(NamedTuple):
+    """One volume type, with the number of its volumes and the sum of their sizes in GiB."""
+
+    id: str
+    name: str
+    is_public: bool
+    volumes: int
+    size_gb: int
+
+
+class OpenClaim(NamedTuple):
+    """A claim whose operation has not ended. ``physical_gb`` is the part of ``size_gb`` that uses space at once."""
+
+    id: str
+    volume_id: str
+    verb: str
+    state: str
+    pool: str
+    size_gb: int
+    physical_gb: int
+    request_id: str
+    created_at: datetime.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeFilter:
+    """Conditions on volumes, all of which have to hold. None is no condition.
+
+    ``pool`` is the full name of a pool or of a backend, ``volume_type`` the name of a type.
+    """
+
+    project_id: str | None = None
+    status: str | None = None
+    pool: str | None = None
+    volume_type: str | None = None
+
+
+def volumes(session: orm.Session, wanted: VolumeFilter) -> Iterator[VolumeFigures]:
+    """Yield the volumes that match, the oldest first."""
+    volume, pool, kind = models.Volume, models.Pool, models.VolumeType
+    conditions = [
+        column == value
+        for column, value in (
+            (volume.project_id, wanted.project_id),
+            (volume.status, wanted.status),
+            (kind.name, wanted.volume_type),
+        )
+        if value is not None
+    ]
+    if wanted.pool is not None:
+        backend = models.Backend
+        of_backend = sa.select(pool.id).join(backend, backend.id == pool.backend_id).where(backend.name == wanted.pool)
+        conditions.append(sa.or_(pool.name == wanted.pool, volume.pool_id.in_(of_backend)))
+    statement = (
+        sa.select(
+            *(volume.id, volume.name, volume.project_id, volume.status, volume.size_gb),
+            *(kind.name, pool.name, volume.provisioning, volume.status_reason, volume.created_at),
+        )
+        .join(pool, pool.id == volume.pool_id, isouter=True)
+        .join(kind, kind.id == volume.volume_type_id, isouter=True)
+        .where(*conditions)
+        .order_by(volume.created_at, volume.id)
+    )
+    for row in session.execute(statement.execution_options(yield_per=_CHUNK)):
+        yield VolumeFigures._make(row)
+
+
+def types(session: orm.Session) -> list[TypeFigures]:
+    """Return all volume types by name."""
+    kind, volume = models.VolumeType, models.Volume
+    statement = (
+        sa.select(
+            *(kind.id, kind.name, kind.is_public),
+            *(sa.func.count(volume.id), sa.func.coalesce(sa.func.sum(volume.size_gb), 0)),
+        )
+        .join(volume, volume.volume_type_id == kind.id, isouter=True)
+        .group_by(kind.id, kind.name, kind.is_public)
+        .order_by(kind.name)
+    )
+    return [TypeFigures(*row[:3], int(row[3]), int(row[4])) for row in session.execute(statement)]
+
+
+def open_claims(session: orm.Session) -> list[OpenClaim]:
+    """Return the claims whose operation has not ended, the oldest first."""
+    claim, pool = models.Claim, models.Pool
+    statement = (
+        sa.select(
+            *(claim.id, claim.volume_id, claim.verb, claim.state, pool.name),
+            *(claim.size_gb, claim.physical_gb, claim.request_id, claim.created_at),
+        )
+        .join(pool, pool.id == claim.pool_id)
+        .where(claim.state.in_(OPEN))
+        .order_by(claim.created_at, claim.id)
+    )
+    return [OpenClaim._make(row) for row in session.execute(statement)]
