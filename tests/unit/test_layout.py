@@ -26,8 +26,8 @@ SHARED_NAMES = {"capacity", "chain", "driver", "groups", "qos_specs", "user_mess
 
 #: Words in names of modules that every programmer knows and that say nothing of storage.
 PROGRAMMERS_WORDS = {
-    "actions", "annotations", "app", "base", "booleans", "builder", "builtin", "config", "env", "factory", "opts",
-    "patches", "reader", "runner", "setup",
+    "actions", "annotations", "app", "base", "booleans", "builder", "builtin", "config", "env", "factory", "formats",
+    "opts", "patches", "reader", "runner", "setup",
 }  # fmt: skip
 
 GENERATED = {"__pycache__", "_build", "_version"}
