@@ -2,12 +2,13 @@
 """A Kubernetes cluster of objects: nodes without machines, and pods that do not run."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from types import TracebackType
 from typing import Self
 
 from kubernetes import client, config
 
+from tests.kubernetes import manifests
 from tests.servers import base
 
 DRIVER, CLASS, NAMESPACE = "disk.example.com", "fast", "default"
@@ -50,21 +51,33 @@ class Cluster:
             self.storage.delete_collection_storage_class()
             self.storage.delete_collection_csi_driver()
 
-    def grant(self, user: str, *rules: tuple[str, str, str]) -> None:
-        """Grant a user exactly these rules: API groups, resources and verbs, separated by commas."""
-        roles, name = client.RbacAuthorizationV1Api(self.api), f"tonnage-{user}"
-        metadata = client.V1ObjectMeta(name=name)
-        listed = [
-            client.V1PolicyRule(api_groups=groups.split(","), resources=kinds.split(","), verbs=verbs.split(","))
-            for groups, kinds, verbs in rules
-        ]
-        roles.create_cluster_role(client.V1ClusterRole(metadata=metadata, rules=listed))
-        self._cleanup.callback(roles.delete_cluster_role, name)
-        role = client.V1RoleRef(api_group="rbac.authorization.k8s.io", kind="ClusterRole", name=name)
-        subject = client.RbacV1Subject(api_group="rbac.authorization.k8s.io", kind="User", name=user)
-        binding = client.V1ClusterRoleBinding(metadata=metadata, role_ref=role, subjects=[subject])
-        roles.create_cluster_role_binding(binding)
-        self._cleanup.callback(roles.delete_cluster_role_binding, name)
+    def grant(self, user: str, account: str, *, without: Collection[str] = ()) -> None:
+        """Grant a user the rights of a service account in ``deploy/kubernetes``, but the bindings in ``without``.
+
+        The rights in the namespace of the account are granted in :data:`NAMESPACE`.
+        """
+        roles = client.RbacAuthorizationV1Api(self.api)
+        for binding, role in manifests.granted(account):
+            name, namespaced = binding["metadata"]["name"], "namespace" in role["metadata"]
+            if name in without:
+                continue
+            metadata = {"name": name}
+            ours = {**role, "metadata": metadata}
+            bound = {
+                **binding,
+                "metadata": metadata,
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+            }
+            if namespaced:
+                roles.create_namespaced_role(NAMESPACE, ours)
+                self._cleanup.callback(roles.delete_namespaced_role, name, NAMESPACE)
+                roles.create_namespaced_role_binding(NAMESPACE, bound)
+                self._cleanup.callback(roles.delete_namespaced_role_binding, name, NAMESPACE)
+            else:
+                roles.create_cluster_role(ours)
+                self._cleanup.callback(roles.delete_cluster_role, name)
+                roles.create_cluster_role_binding(bound)
+                self._cleanup.callback(roles.delete_cluster_role_binding, name)
 
     def add_nodes(self, *names: str) -> None:
         """Add nodes that are ready, as their kubelets would."""

@@ -9,10 +9,10 @@ import pathlib
 import secrets
 import signal
 import subprocess
-from typing import Any
 
 import requests
 
+from tests.kubernetes import manifests
 from tests.servers import base
 
 _BIN = pathlib.Path(__file__).parents[2] / ".kubernetes" / "bin"
@@ -156,38 +156,34 @@ class ApiServer(_KubernetesProcess):
 
 
 class KubeScheduler(_KubernetesProcess):
-    """kube-scheduler, with the extender at ``extender`` if there is one.
+    """kube-scheduler with the configuration of ``deploy/kubernetes``, for pods that name no scheduler.
 
-    With ``names_only`` it sends the names of nodes to the extender, otherwise whole nodes.
+    ``extenders`` are the URLs of its extenders, which have no TLS here. With ``names_only`` it sends the names of nodes
+    to the extenders, otherwise whole nodes.
     """
 
     name = program = "kube-scheduler"
 
-    def __init__(self, kubeconfig: str, extender: str | None = None, *, names_only: bool = True) -> None:
+    def __init__(self, kubeconfig: str, *extenders: str, names_only: bool = True) -> None:
         super().__init__()
-        self._kubeconfig, self._extender, self._names_only = kubeconfig, extender, names_only
+        self._kubeconfig, self._extenders, self._names_only = kubeconfig, extenders, names_only
 
     def _prepare(self) -> None:
         address = f"127.0.0.1:{base.free_port()}"
         self.url = f"http://{address}"
-        configuration: dict[str, Any] = {
+        configuration = manifests.scheduler_configuration()
+        [extender] = configuration["extenders"]
+        del extender["tlsConfig"]
+        own = {"enableHTTPS": False, "nodeCacheCapable": self._names_only}
+        configuration |= {
             "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
-            "kind": "KubeSchedulerConfiguration",
             "clientConnection": {"kubeconfig": self._kubeconfig},
             "leaderElection": {"leaderElect": False},
             "healthzBindAddress": address,
             "metricsBindAddress": address,
+            "profiles": [{"schedulerName": "default-scheduler"}],
+            "extenders": [{**extender, "urlPrefix": f"{url}/k8s", **own} for url in self._extenders],
         }
-        if self._extender is not None:
-            configuration["extenders"] = [
-                {
-                    "urlPrefix": f"{self._extender}/k8s",
-                    "filterVerb": "filter",
-                    "prioritizeVerb": "prioritize",
-                    "weight": 1,
-                    "nodeCacheCapable": self._names_only,
-                }
-            ]
         (self.folder / "configuration").write_text(json.dumps(configuration), encoding="utf-8")
 
     def _launch(self) -> "subprocess.Popen[bytes]":

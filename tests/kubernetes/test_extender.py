@@ -3,12 +3,13 @@
 
 import contextlib
 import functools
+import signal
 from collections.abc import Callable, Iterator
 from typing import TypeAlias
 
 import pytest
 
-from tests.kubernetes import servers, tonnage
+from tests.kubernetes import manifests, servers, tonnage
 from tests.kubernetes.cluster import SELECTED_NODE, Cluster, wait_until
 from tests.kubernetes.provisioner import Provisioner
 from tests.kubernetes.servers import ApiServer, KubeScheduler
@@ -25,14 +26,8 @@ def start(api_server: ApiServer, cluster: Cluster) -> Iterator[Start]:
     with contextlib.ExitStack() as stack:
 
         def start_scheduler(*, reserves: bool = False, names_only: bool = True) -> Tonnage:
-            # The role from the documentation.
-            cluster.grant(
-                servers.EXTENDER,
-                ("", "persistentvolumeclaims", "get"),
-                ("storage.k8s.io", "storageclasses", "get"),
-                ("", "nodes", "list"),
-                *([("", "pods", "get,list,watch")] if reserves else []),
-            )
+            without = () if reserves else (manifests.RESERVES,)
+            cluster.grant(servers.EXTENDER, manifests.EXTENDER, without=without)
             kubeconfig = api_server.kubeconfig(servers.EXTENDER)
             one = stack.enter_context(tonnage.run(kubeconfig, reserves=reserves))
             kubeconfig = api_server.kubeconfig(servers.SCHEDULER)
@@ -103,3 +98,29 @@ def test_simultaneous_pods_do_not_get_the_same_space(cluster: Cluster, start: St
     # The driver had room for both volumes, and was not asked for a third.
     assert (set(provisioner.free.values()), provisioner.refused) == ({4 * 2**30}, 0)
     assert SELECTED_NODE not in (cluster.claims()[f"of-{left}"].metadata.annotations or {})
+
+
+def test_pods_go_on_when_one_of_two_extenders_is_killed(api_server: ApiServer, cluster: Cluster) -> None:
+    cluster.grant(servers.EXTENDER, manifests.EXTENDER)
+    cluster.add_nodes("n1", "n2")
+    kubeconfig = api_server.kubeconfig(servers.EXTENDER)
+    with tonnage.run_extenders(kubeconfig, 2) as (deployment, extenders):
+        provisioner = Provisioner(cluster, n1="10Gi", n2="10Gi")
+        deployment.set_capacities(n1="10Gi", n2="10Gi")
+
+        def bound(pod: str) -> bool:
+            provisioner.run_once()
+            return cluster.node_of(pod) is not None
+
+        with KubeScheduler(api_server.kubeconfig(servers.SCHEDULER), deployment.extender):
+            cluster.add_pod("first", a="6Gi")
+            wait_until(functools.partial(bound, "first"), "a pod is bound with both extenders")
+            extenders[0].send(signal.SIGKILL)
+            # The other extender knows the claims of the first one.
+            cluster.add_pod("second", b="6Gi")
+            wait_until(functools.partial(bound, "second"), "a pod is bound with one extender")
+            assert {cluster.node_of("first"), cluster.node_of("second")} == {"n1", "n2"}
+            cluster.add_pod("third", c="6Gi")
+            reason = "volume 'c' of 6Gi (storage class 'fast'): pool n1 has 4Gi left of 10Gi"
+            wait_until(functools.partial(cluster.is_refused, "third", reason), "a pod without room is refused")
+            assert (cluster.node_of("third"), provisioner.refused) == (None, 0)

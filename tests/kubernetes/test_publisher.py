@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kubernetes import client
 
-from tests.kubernetes import servers, tonnage
+from tests.kubernetes import manifests, servers, tonnage
 from tests.kubernetes.cluster import CLASS, HOSTNAME, NAMESPACE, Cluster, wait_until
 from tests.kubernetes.provisioner import Provisioner
 from tests.kubernetes.servers import ApiServer, KubeScheduler
@@ -24,15 +24,9 @@ ZONE = "topology.kubernetes.io/zone"
 
 @pytest.fixture
 def deployment(api_server: ApiServer, cluster: Cluster) -> Iterator[Tonnage]:
-    # The role from the documentation.
-    cluster.grant(
-        servers.PUBLISHER,
-        ("", "nodes", "list"),
-        ("storage.k8s.io", "storageclasses", "list"),
-        ("storage.k8s.io", "csistoragecapacities", "*"),
-    )
-    kubeconfig = api_server.kubeconfig(servers.PUBLISHER)
-    with tonnage.run(kubeconfig, publishes=True) as one:
+    cluster.grant(servers.PUBLISHER, manifests.PUBLISHER)
+    # Two of them write the same objects.
+    with tonnage.run(api_server.kubeconfig(servers.PUBLISHER), publishers=2) as one:
         yield one
 
 

@@ -2,13 +2,16 @@
 """Tonnage with an extender for a cluster, and the reports of the cluster's driver."""
 
 import contextlib
+import functools
+import signal
 from collections.abc import Iterator
 from typing import Any
 
 import requests
 
-from tests.functional.deployment import render, run_process, standalone
+from tests.functional.deployment import Process, render, run_process, standalone
 from tests.kubernetes.cluster import CLASS, DRIVER, NAMESPACE
+from tests.kubernetes.service import Service
 from tests.servers import base
 
 
@@ -31,10 +34,10 @@ class Tonnage:
 
 
 @contextlib.contextmanager
-def run(kubeconfig: str, *, reserves: bool = False, publishes: bool = False) -> Iterator[Tonnage]:
-    """Run Tonnage with its extender for the cluster in ``kubeconfig``, and with the publisher if ``publishes``.
+def run(kubeconfig: str, *, reserves: bool = False, publishers: int = 0) -> Iterator[Tonnage]:
+    """Run Tonnage with its extender for the cluster in ``kubeconfig``, and with some publishers.
 
-    The publisher must log no warning.
+    The publishers must log no warning.
     """
     port = base.free_port()
     options = {
@@ -46,14 +49,49 @@ def run(kubeconfig: str, *, reserves: bool = False, publishes: bool = False) -> 
         "publisher_interval": 0.5,
     }
     with standalone(sections={"kubernetes": options}) as deployment:
-        tonnage = Tonnage(deployment.rest.url, f"http://127.0.0.1:{port}")
-        if not publishes:
-            yield tonnage
-            return
-        conf = deployment.folder / "publisher.conf"
-        sections = {"database": {"connection": deployment.database_url}, "kubernetes": options}
-        conf.write_text(render(sections), encoding="utf-8")
-        with run_process("publisher", conf) as publisher:
-            yield tonnage
-        log = publisher.log.read_text(encoding="utf-8")
-        assert "WARNING" not in log, log
+        logs = []
+        with contextlib.ExitStack() as stack:
+            for number in range(publishers):
+                conf = deployment.folder / f"publisher-{number}" / "tonnage.conf"
+                conf.parent.mkdir()
+                sections = {"database": {"connection": deployment.database_url}, "kubernetes": options}
+                conf.write_text(render(sections), encoding="utf-8")
+                logs.append(stack.enter_context(run_process("publisher", conf)).log)
+            yield Tonnage(deployment.rest.url, f"http://127.0.0.1:{port}")
+        for log in logs:
+            text = log.read_text(encoding="utf-8")
+            assert "WARNING" not in text, text
+
+
+@contextlib.contextmanager
+def run_extenders(kubeconfig: str, number: int) -> Iterator[tuple[Tonnage, list[Process]]]:
+    """Run Tonnage, and extenders with reservations in processes of their own behind one address; yield both."""
+    with standalone() as deployment, contextlib.ExitStack() as stack:
+        ports, extenders = [base.free_port() for _ in range(number)], []
+        for port in ports:
+            conf = deployment.folder / f"extender-{port}" / "tonnage.conf"
+            conf.parent.mkdir()
+            sections: dict[str, Any] = {
+                "DEFAULT": {"osapi_volume_listen_port": base.free_port(), "transport_url": "kombu+memory://"},
+                "database": {"connection": deployment.database_url},
+                "kubernetes": {
+                    "extender": True,
+                    "extender_listen_port": port,
+                    "extender_reserves": True,
+                    "kubeconfig": kubeconfig,
+                },
+            }
+            conf.write_text(render(sections), encoding="utf-8")
+            extenders.append(process := Process("api", conf))
+            process.start()
+            stack.callback(process.reap)
+            stack.callback(process.send, signal.SIGTERM)
+            base.wait_for(functools.partial(_is_ready, port), "the extender is ready")
+        service = stack.enter_context(Service(ports))
+        yield Tonnage(deployment.rest.url, f"http://127.0.0.1:{service.port}"), extenders
+
+
+def _is_ready(port: int) -> bool:
+    with contextlib.suppress(requests.RequestException):
+        return requests.get(f"http://127.0.0.1:{port}/readyz", timeout=10).ok
+    return False
