@@ -189,4 +189,5 @@ def test_requests_go_on_after_the_loss_of_the_active_node(
                 galera.restore_node(active)
                 wait_for(lambda: galera.active_node() == 0, "the proxy leads to the first node again")
             rest.wait_until_available(rest.create(1))
+        tonnage.close_connections()
         tonnage.check_at_rest()

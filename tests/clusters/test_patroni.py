@@ -19,7 +19,7 @@ from tonnage.capacity import errors
 from tonnage.ledger.db import database, durability, schema
 
 #: Longest time in seconds without an accepted request on a busy machine, after the time to live of a dead primary.
-_RECOVERY = 20
+_RECOVERY = 40
 
 
 @pytest.fixture(scope="module")
