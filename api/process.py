@@ -27,7 +27,8 @@ class ApiProcess:
         self._database = ledger_database.connect(conf)
         schema.require_current(self._database.engine)
         self._transport = rpc_transport.create(conf)
-        self.application: WsgiApp = build(conf, self._database, SchedulerClient(self._transport), authenticator)
+        client = SchedulerClient(self._transport, self._database.recent_time)
+        self.application: WsgiApp = build(conf, self._database, client, authenticator)
 
     def extender(self, conf: cfg.ConfigOpts) -> Server | None:
         """Return a server of the kube-scheduler extender, None if it is disabled. The caller starts and stops it.

@@ -4,6 +4,7 @@
 Sizes are GiB. :mod:`tonnage.rpc.serialization` converts messages to plain builtins and back, and checks their types.
 """
 
+import datetime
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -246,13 +247,24 @@ class SharedStorages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateVolume:
-    """A request for a new volume. ``request_id`` is the idempotency key; ``volume_type`` is a type's id or name.
+class KeyedRequest:
+    """A request that takes effect at most once. ``request_id`` is its idempotency key.
+
+    ``asked_at`` is a time by the ledger's clock, at most some minutes before the request was sent; None if the sender
+    does not know one. The request does not take effect long after it.
+    """
+
+    request_id: str
+    asked_at: datetime.datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CreateVolume(KeyedRequest):
+    """A request for a new volume. ``volume_type`` is a type's id or name.
 
     With ``source_volume_id`` the volume is a clone of that one, with ``group_id`` it is placed on the group's backend.
     """
 
-    request_id: str
     volume_id: str
     size_gb: int
     project_id: str
@@ -268,31 +280,27 @@ class CreateVolume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CreateGroup:
+class CreateGroup(KeyedRequest):
     """A request for several new volumes, all of them or none.
 
-    ``request_id`` is the idempotency key of the whole. The hints ``same_host`` and ``different_host`` may name volumes
-    of the group itself.
+    The hints ``same_host`` and ``different_host`` may name volumes of the group itself.
     """
 
-    request_id: str
     volumes: list[CreateVolume]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ExtendVolume:
+class ExtendVolume(KeyedRequest):
     """A request to grow a volume to ``new_size_gb``."""
 
-    request_id: str
     volume_id: str
     new_size_gb: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeleteVolume:
+class DeleteVolume(KeyedRequest):
     """A request to delete a volume."""
 
-    request_id: str
     volume_id: str
 
 
@@ -304,32 +312,29 @@ class MigrationPolicy(enum.StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetypeVolume:
+class RetypeVolume(KeyedRequest):
     """A request to give a volume another type, where it is or, if the policy allows, in another pool."""
 
-    request_id: str
     volume_id: str
     volume_type: str
     migration_policy: MigrationPolicy = MigrationPolicy.NEVER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MigrateVolume:
+class MigrateVolume(KeyedRequest):
     """A request to move a volume.
 
     ``destination`` is a backend ``host@backend`` or a pool ``host@backend#pool``; None allows any other pool.
     """
 
-    request_id: str
     volume_id: str
     destination: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManageVolume:
+class ManageVolume(KeyedRequest):
     """A request to adopt the volume named ``reference`` on the storage, in a pool ``host@backend#pool``."""
 
-    request_id: str
     volume_id: str
     pool: str
     reference: str
@@ -342,10 +347,9 @@ class ManageVolume:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnmanageVolume:
+class UnmanageVolume(KeyedRequest):
     """A request to remove a volume from the ledger and leave it on the storage."""
 
-    request_id: str
     volume_id: str
 
 

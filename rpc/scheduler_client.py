@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client side of the schedulers' RPC, for agents, the API and commands."""
 
-from collections.abc import Collection, Sequence
+import dataclasses
+import datetime
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, TypeVar
 
 from tonnage.capacity import errors
@@ -17,6 +19,7 @@ from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery
 from tonnage.rpc.transport import TOPIC_SCHEDULER, Peer, Transport
 
 T = TypeVar("T")
+Keyed = TypeVar("Keyed", bound=messages.KeyedRequest)
 
 #: Seconds without an answer after which a call is sent again: its scheduler may have frozen, and another one answers.
 #: Each request that is sent again has a key, by which it takes effect only once.
@@ -35,10 +38,12 @@ _OUTCOME_SECONDS = 10.0
 class SchedulerClient:
     """Calls to any scheduler, and reports to all of them.
 
-    Every call may raise :class:`~tonnage.capacity.errors.Unavailable`.
+    ``clock`` returns a time by the ledger's clock, for requests that must not take effect long after it. Every call may
+    raise :class:`~tonnage.capacity.errors.Unavailable`.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, clock: Callable[[], datetime.datetime | None] = lambda: None) -> None:
+        self._clock = clock
         self._conf = transport.conf
         self._peer = Peer(transport, TOPIC_SCHEDULER, "scheduler", _PATIENCE)
         self._batcher: CallBatcher[tuple[RequestKind, dict[str, Any]], dict[str, Any]] = CallBatcher(self._send)
@@ -90,7 +95,7 @@ class SchedulerClient:
 
     def create_group(self, request: messages.CreateGroup) -> messages.GroupAnswer:
         """Place and create several volumes, or none of them. Answers and errors are as for one."""
-        return self._peer.call("create_group", request, messages.GroupAnswer)
+        return self._peer.call("create_group", self._dated(request), messages.GroupAnswer)
 
     def extend(self, request: messages.ExtendVolume) -> messages.Answer:
         """Extend a volume in its pool.
@@ -113,19 +118,19 @@ class SchedulerClient:
         Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` and
         :class:`~tonnage.capacity.errors.Conflict`.
         """
-        return self._peer.call("retype_volume", request, messages.Answer)
+        return self._peer.call("retype_volume", self._dated(request), messages.Answer)
 
     def migrate(self, request: messages.MigrateVolume) -> messages.Answer:
         """Move a volume to another pool. Raises the same as :meth:`retype`."""
-        return self._peer.call("migrate_volume", request, messages.Answer)
+        return self._peer.call("migrate_volume", self._dated(request), messages.Answer)
 
     def manage(self, request: messages.ManageVolume) -> None:
         """Adopt a volume that is on the storage already. Raises the same as :meth:`retype`."""
-        self._peer.call("manage_volume", request, object)
+        self._peer.call("manage_volume", self._dated(request), object)
 
     def unmanage(self, request: messages.UnmanageVolume) -> None:
         """Remove a volume from the ledger and leave it on the storage. Raises the same as :meth:`delete`."""
-        self._peer.call("unmanage_volume", request, object)
+        self._peer.call("unmanage_volume", self._dated(request), object)
 
     def set_backend_state(self, request: messages.SetBackendState) -> None:
         """Enable, disable or drain a backend.
@@ -172,10 +177,15 @@ class SchedulerClient:
         """
         return self._peer.call("fit_nodes", query, FitAnswer, once=True)
 
-    def _send_batched(self, kind: RequestKind, request: object, answer: type[T], *, alone: bool = False) -> T:
+    def _dated(self, request: Keyed) -> Keyed:
+        return dataclasses.replace(request, asked_at=self._clock())
+
+    def _send_batched(
+        self, kind: RequestKind, request: messages.KeyedRequest, answer: type[T], *, alone: bool = False
+    ) -> T:
         """Send a request in a batch with those of other threads, or ``alone``; return its answer of that type."""
         # A request that cannot be packed fails here, before it joins others.
-        item = kind, serialization.pack(request)
+        item = kind, serialization.pack(self._dated(request))
         return serialization.result(self._send([item])[0] if alone else self._batcher.call(item), answer)
 
     def _send(self, requests: list[tuple[RequestKind, dict[str, Any]]]) -> list[dict[str, Any]]:

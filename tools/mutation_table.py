@@ -283,9 +283,23 @@ MUTATIONS = (
     Mutation(
         "A scheduler looks up the key of each request.",
         "scheduler/decisions/placer.py",
-        "known = request_keys.find(session, [key for item in work if (key := key_of(item))])",
+        "known = request_keys.find(session, keys_of(work))",
         "known = {}",
         (BOOKINGS,),
+    ),
+    Mutation(
+        "A request has no effect long after it was sent.",
+        "ledger/claims/request_keys.py",
+        "at < before and id not in known",
+        "False",
+        (REDELIVERY,),
+    ),
+    Mutation(
+        "A request that was answered in time gets its answer also later.",
+        "ledger/claims/request_keys.py",
+        "at < before and id not in known",
+        "at < before",
+        (REDELIVERY,),
     ),
     Mutation(
         "The ledger stores the key of each request.",

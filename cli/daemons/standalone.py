@@ -112,7 +112,7 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
         application = build(
             conf,
             ledger,
-            SchedulerClient(transport),
+            SchedulerClient(transport, ledger.recent_time),
             authenticator,
             with_identity=conf.auth_strategy == "noauth",
         )

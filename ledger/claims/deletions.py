@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deletes of volumes, and the unmanaging of volumes that stay on the storage."""
 
+import datetime
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,14 +23,23 @@ UNMANAGEABLE = ("available", "error", "error_extending")
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """An order to delete a volume. ``asked_at`` is a time by the database's clock before its request was sent."""
+
+    volume_id: str
+    request_id: str
+    asked_at: datetime.datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Deletion:
     """The claim that records a delete under way; None if the volume was on no pool and is gone already."""
 
     claim_id: str | None
 
 
-def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Deletion | errors.TonnageError]:
-    """Mark volumes as being deleted; ``orders`` holds pairs of a volume id and a request id.
+def begin(session: orm.Session, orders: Sequence[Order]) -> list[Deletion | errors.TonnageError]:
+    """Mark volumes as being deleted.
 
     Capacity returns when the agent has confirmed the delete. A second delete of the same volume gets the same answer. A
     volume on no pool is removed at once.
@@ -39,13 +49,15 @@ def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Delet
     in use could still take effect much later.
 
     The result for a volume that cannot be deleted is a :class:`~tonnage.capacity.errors.NotFound` or, if another
-    operation uses the volume or another request used the request id, a :class:`~tonnage.capacity.errors.Conflict`.
+    operation uses the volume or another request used the request id, a :class:`~tonnage.capacity.errors.Conflict`. It
+    is :class:`~tonnage.capacity.errors.Unavailable` for an order that is too old.
     """
-    volumes, locked = _lock(session, [volume_id for volume_id, _ in orders])
-    known = request_keys.find(session, [request_id for _, request_id in orders])
+    volumes, locked = _lock(session, [order.volume_id for order in orders])
+    known = request_keys.find(session, {order.request_id: order.asked_at for order in orders})
     answered_before = frozenset(known)
     results: list[Deletion | errors.TonnageError] = []
-    for volume_id, request_id in orders:
+    for order in orders:
+        volume_id, request_id = order.volume_id, order.request_id
         try:
             if request_id in known:
                 known[request_id].require(volume_id, bookings.DELETE)
@@ -53,7 +65,7 @@ def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Delet
             else:
                 results.append(_begin_one(session, volumes, locked.backends, volume_id, request_id))
                 known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)
-        except errors.NotFound as error:
+        except (errors.NotFound, errors.Unavailable) as error:
             results.append(error)
         except request_keys.STORED_ERRORS as error:
             results.append(error)
@@ -63,16 +75,19 @@ def begin(session: orm.Session, orders: Sequence[tuple[str, str]]) -> list[Delet
     return results
 
 
-def unmanage(session: orm.Session, request_id: str, volume_id: str) -> dict[int, pool_counters.Counters]:
+def unmanage(
+    session: orm.Session, request_id: str, volume_id: str, asked_at: datetime.datetime | None = None
+) -> dict[int, pool_counters.Counters]:
     """Remove a volume from the ledger and leave it on the storage; return the counters of its pool.
 
     The allocated capacity falls at once. The provisioned capacity does not; where the driver reports none, the volume
     counts as external from now on. The same request delivered again changes nothing.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
+    Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`, and
+    :class:`~tonnage.capacity.errors.Unavailable` for a request that is too old.
     """
     volumes, locked = _lock(session, [volume_id])
-    if known := request_keys.find(session, [request_id]):
+    if known := request_keys.find(session, {request_id: asked_at}):
         known[request_id].require(volume_id, request_keys.UNMANAGE)
         return {}
     volume = volumes.get(volume_id)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The managing of volumes that exist on the storage already. The agent reports their size and provisioning."""
 
+import datetime
 import math
 import uuid
 from collections.abc import Mapping
@@ -50,7 +51,13 @@ class Manageable:
     size_gb: int
 
 
-def begin(session: orm.Session, request_id: str, volume: ManagedVolume, reference: str) -> str:
+def begin(
+    session: orm.Session,
+    request_id: str,
+    volume: ManagedVolume,
+    reference: str,
+    asked_at: datetime.datetime | None = None,
+) -> str:
     """Insert the row of a volume that is to be managed, and return the claim that records the operation.
 
     ``reference`` is its name on the storage. It is thin or thick as a new volume of its type would be in that pool. The
@@ -58,7 +65,8 @@ def begin(session: orm.Session, request_id: str, volume: ManagedVolume, referenc
 
     Raises :class:`~tonnage.capacity.errors.NotFound` for an unknown pool or volume type, and
     :class:`~tonnage.capacity.errors.Conflict` for a reference that is, or is about to become, a volume of the ledger in
-    that pool: that volume would lose its copy.
+    that pool: that volume would lose its copy. Raises :class:`~tonnage.capacity.errors.Unavailable` for a request that
+    is too old.
     """
     pool = session.scalar(sa.select(models.Pool).where(models.Pool.name == volume.pool, models.Pool.present))
     if pool is None:
@@ -66,7 +74,7 @@ def begin(session: orm.Session, request_id: str, volume: ManagedVolume, referenc
     kind = None if volume.volume_type is None else volume_types.find(session, volume.volume_type)
     locked = pool_counters.lock(session, [pool.id])
     claim = models.Claim
-    if known := request_keys.find(session, [request_id]).get(request_id):
+    if known := request_keys.find(session, {request_id: asked_at}).get(request_id):
         known.require(volume.id, bookings.MANAGE)
         return str(known.answer[_CLAIM])
     if session.get(models.Volume, volume.id) is not None:

@@ -4,10 +4,14 @@
 A key is written in the transaction in which its request takes effect, so neither exists without the other. A refused
 request has a key as well. Otherwise a scheduler that was suspended with the request could go on after another scheduler
 has refused it, and the request would take effect unexpectedly late.
+
+The answers of refused requests are not kept for ever, and a request that nobody answered has none. So a request that
+was sent long ago has no effect either. Its sender and the transaction that answers it read the same clock, the
+database's: any other clock may stand still while its process or machine is suspended, or be wrong.
 """
 
 import datetime
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +36,9 @@ KEPT = datetime.timedelta(days=7)
 #: Time for which the key of a refused request is kept. A client could fill the database with longer ones.
 REFUSAL_KEPT = datetime.timedelta(hours=1)
 
+#: Time after which a request has no effect any more: longer than a sender waits, shorter than refusals are kept.
+EXPIRY = datetime.timedelta(minutes=10)
+
 #: Keys in the stored answer of a request: its verb, and the error that refused it.
 _VERB = "verb"
 _ERROR = "error"
@@ -40,20 +47,26 @@ _MESSAGE = "message"
 
 _KEY = models.table(models.RequestKey).c
 _INSERT = sa.insert(models.table(models.RequestKey))
-_FIND = sa.select(_KEY.request_id, _KEY.volume_id, _KEY.answer).where(
-    _KEY.request_id.in_(sa.bindparam("request_ids", expanding=True))
+_NOW = sa.select(models.utcnow().label("now")).subquery()
+#: A row for each key, with the time; one row with only the time if there is no key.
+_FIND = sa.select(_NOW.c.now, _KEY.request_id, _KEY.volume_id, _KEY.answer).select_from(
+    _NOW.outerjoin(models.table(models.RequestKey), _KEY.request_id.in_(sa.bindparam("request_ids", expanding=True)))
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A request and its answer: its volume (for a group the first one), its verb, and the answer's fields."""
+    """A request and its answer: its volume (for a group the first one), its verb, and the answer's fields.
+
+    An ``expired`` request has no answer.
+    """
 
     request_id: str
     volume_id: str
     verb: str
     answer: Mapping[str, Any] = field(default_factory=dict)
     refused: bool = False
+    expired: bool = False
 
     @classmethod
     def of_error(cls, request_id: str, volume_id: str, verb: str, error: errors.TonnageError) -> "Key":
@@ -64,8 +77,11 @@ class Key:
     def require(self, volume_id: str, verb: str) -> None:
         """Check that the key belongs to this request, and raise the error that refused the request, if any.
 
-        Raises :class:`~tonnage.capacity.errors.Conflict` if the request id was used for another volume or verb.
+        Raises :class:`~tonnage.capacity.errors.Conflict` if the request id was used for another volume or verb, and
+        :class:`~tonnage.capacity.errors.Unavailable` for an expired request.
         """
+        if self.expired:
+            raise errors.Unavailable(f"the request was sent more than {EXPIRY} (h:mm:ss) ago: it has no effect")
         # Keys of an earlier release have no verb.
         if (self.volume_id, self.verb or verb) != (volume_id, verb):
             raise errors.Conflict(
@@ -78,12 +94,18 @@ class Key:
             raise kinds.get(self.answer[_ERROR], errors.Conflict)(self.answer[_MESSAGE])
 
 
-def find(session: orm.Session, request_ids: Collection[str]) -> dict[str, Key]:
-    """Return the keys of the requests that were answered before, by request id."""
-    if not request_ids:
+def find(session: orm.Session, asked: Mapping[str, datetime.datetime | None]) -> dict[str, Key]:
+    """Return the keys of the requests that were answered before, or that have expired, by request id.
+
+    ``asked`` maps each request id to a time by the database's clock before the request was sent, or None.
+    """
+    if not asked:
         return {}
-    rows = session.connection().execute(_FIND, {"request_ids": request_ids})
-    return {row[0]: Key(row[0], row[1], row[2].pop(_VERB, ""), row[2]) for row in rows}
+    rows = session.connection().execute(_FIND, {"request_ids": list(asked)}).all()
+    known = {id: Key(id, volume, answer.pop(_VERB, ""), answer) for _, id, volume, answer in rows if id is not None}
+    before = rows[0].now - EXPIRY
+    late = [id for id, at in asked.items() if at is not None and at < before and id not in known]
+    return known | {id: Key(id, "", "", expired=True) for id in late}
 
 
 def insert(session: orm.Session, keys: Sequence[Key]) -> None:

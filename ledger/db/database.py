@@ -6,6 +6,7 @@ SQLite has one writer: a writing transaction takes the lock when it begins and w
 """
 
 import contextlib
+import datetime
 import json
 import logging
 import os
@@ -103,6 +104,9 @@ _MAY_BE_COMMITTED = "tonnage_may_be_committed"
 #: Pause, in seconds, before a transaction that collided with another runs again.
 _COLLISION_PAUSE = tenacity.wait_random_exponential(multiplier=0.02, max=1.0)
 
+#: Seconds after which a time by the database's clock is read again.
+_TIME_KEPT = 60.0
+
 #: Seconds within which a running host refuses a connection.
 _REFUSAL_TIMEOUT = 1.0
 
@@ -131,6 +135,8 @@ class Database:
         self._sessions = orm.sessionmaker(engine, expire_on_commit=False)
         self.connectivity = db_errors.Connectivity()
         self._writer = galera.Writer()
+        #: The last time that was read, by the clocks of the database and of this process.
+        self._last_time: tuple[datetime.datetime, float] | None = None
         self._max_retries = max_retries
         # The total time that retries take when each connection attempt is refused at once.
         self._max_outage = dialects.CONNECT_TIMEOUT + sum(
@@ -290,7 +296,7 @@ class Database:
             engine = engine.execution_options(isolation_level="REPEATABLE READ")
         session = orm.Session(engine, expire_on_commit=False)
         try:
-            dialects.require_writable(session.connection())
+            self._last_time = dialects.require_writable(session.connection()), time.monotonic()
             self._enter(session)
         except Exception:
             session.close()
@@ -316,6 +322,18 @@ class Database:
             if db_errors.is_away(error) and time.monotonic() - began > _REFUSAL_TIMEOUT:
                 self.connectivity.record_loss(error)
             raise
+
+    def recent_time(self) -> datetime.datetime:
+        """Return a time by the database's clock that has passed, mostly less than a minute ago.
+
+        It is older only if this process was suspended since. Raises :class:`~tonnage.capacity.errors.Unavailable` if
+        the database has to be read and does not answer.
+        """
+        if self._last_time is None or time.monotonic() - self._last_time[1] > _TIME_KEPT:
+            with self.reading(patient=False):
+                pass
+        assert self._last_time is not None  # noqa: S101  -- it has just been read
+        return self._last_time[0]
 
     @property
     def away(self) -> bool:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings and hooks for each database and its driver: connection parameters and batches of statements."""
 
+import datetime
 import socket
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,6 +10,8 @@ from itertools import islice
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+
+from tonnage.ledger.models.base import utcnow
 
 #: Execution option of connections that only read.
 READ_ONLY = "tonnage_read_only"
@@ -55,12 +58,15 @@ _PARAMETERS: Mapping[str, Mapping[str, int | str]] = {
 #: The condition under which a MySQL or MariaDB server takes no writes.
 _MYSQL_READ_ONLY = "CAST(@@global.read_only AS CHAR) NOT IN ('0', 'OFF')"
 
-#: Queries that return a true value if the server takes no writes, by SQLAlchemy's name of the database.
-_READ_ONLY_QUERIES = {
-    "postgresql": sa.text("SELECT current_setting('transaction_read_only') = 'on'"),
-    "mysql": sa.text(f"SELECT {_MYSQL_READ_ONLY}"),
-    "mariadb": sa.text(f"SELECT {_MYSQL_READ_ONLY}"),
-    "sqlite": sa.text("SELECT 0"),
+#: Queries for whether the server takes no writes, and for the time, by SQLAlchemy's name of the database.
+_FIRST_QUERIES: Mapping[str, sa.Executable] = {
+    name: sa.select(sa.literal_column(condition), utcnow())
+    for name, condition in (
+        ("postgresql", "current_setting('transaction_read_only') = 'on'"),
+        ("mysql", _MYSQL_READ_ONLY),
+        ("mariadb", _MYSQL_READ_ONLY),
+        ("sqlite", "0"),
+    )
 }
 
 
@@ -85,10 +91,16 @@ class ReadOnlyServer(Exception):
     sqlstate = "25006"
 
 
-def require_writable(connection: sa.Connection) -> None:
-    """Send a first query; raise :class:`ReadOnlyServer` if the server takes no writes."""
-    if connection.execute(_READ_ONLY_QUERIES[connection.dialect.name]).scalar():
+def require_writable(connection: sa.Connection) -> datetime.datetime:
+    """Send a first query, and return the time by the database's clock.
+
+    Raises :class:`ReadOnlyServer` if the server takes no writes.
+    """
+    is_read_only, now = connection.execute(_FIRST_QUERIES[connection.dialect.name]).one()
+    if is_read_only:
         raise ReadOnlyServer("the server takes no writes (read-only)")
+    assert isinstance(now, datetime.datetime)  # noqa: S101  -- SQLAlchemy declares no type for the row
+    return now
 
 
 def prepare_postgresql(connection: Any, timeouts: Timeouts) -> object:

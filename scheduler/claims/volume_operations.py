@@ -59,7 +59,7 @@ class VolumeOperations:
 
     def delete(self, messages: Sequence[DeleteVolume]) -> list[Exception | None]:
         """Order deletions, all in one transaction."""
-        orders = [(message.volume_id, message.request_id) for message in messages]
+        orders = [deletions.Order(each.volume_id, each.request_id, each.asked_at) for each in messages]
         try:
             begun = self._database.run_past_duplicates(deletions.begin, orders)
         except errors.Unavailable as error:
@@ -88,7 +88,7 @@ class VolumeOperations:
 
     def _manage(self, message: ManageVolume) -> None:
         volume = _taken_over(message)
-        self._send([self._begun(message.request_id, volume, message.reference)])
+        self._send([self._begun(message, volume)])
         LOG.info(
             "[%s] volume %s: %s in %s is taken over",
             message.request_id,
@@ -97,26 +97,25 @@ class VolumeOperations:
             message.pool,
         )
 
-    def _begun(self, request_id: str, volume: managed_volumes.ManagedVolume, reference: str) -> str:
+    def _begun(self, message: ManageVolume, volume: managed_volumes.ManagedVolume) -> str:
         for _ in range(_ROUNDS):
             try:
-                key = request_keys.Key(request_id, volume.id, bookings.MANAGE)
-                return self._once(key, self._begin, request_id, volume, reference)
+                key = request_keys.Key(message.request_id, volume.id, bookings.MANAGE)
+                return self._once(key, self._begin, message, volume)
             except QuotaChanged as taken:
-                LOG.debug("[%s] volume %s is looked at again: %s", request_id, volume.id, taken)
+                LOG.debug("[%s] volume %s is looked at again: %s", message.request_id, volume.id, taken)
                 if taken.missing_counters:
                     self._database.run(reservations.insert_missing, taken.missing_counters)
         raise errors.Unavailable(f"other requests were faster on the quota of project {volume.project_id}; try again")
 
-    def _begin(
-        self, session: orm.Session, request_id: str, volume: managed_volumes.ManagedVolume, reference: str
-    ) -> str:
+    def _begin(self, session: orm.Session, message: ManageVolume, volume: managed_volumes.ManagedVolume) -> str:
         """Begin to adopt a volume, if the quota of its project permits the size that was last listed.
 
         That size counts until the agent has reported the real one.
         """
-        if not request_keys.find(session, [request_id]):
-            size = managed_volumes.listed_gb(session, volume.pool, reference)
+        asked = {message.request_id: message.asked_at}
+        if not request_keys.find(session, asked):
+            size = managed_volumes.listed_gb(session, volume.pool, message.reference)
             volume = replace(volume, listed_gb=size)
             kind = None if volume.volume_type is None else volume_types.find(session, volume.volume_type)
             demanded = [
@@ -131,17 +130,17 @@ class VolumeOperations:
             ]
             given = reservations.reserve(session, self._quotas, demanded, contested=True).budget()
             # While this waited for the counters the same request may have taken effect, so that it counts already.
-            if not request_keys.find(session, [request_id]):
+            if not request_keys.find(session, asked):
                 if (excess := given.excess(demanded)) is not None:
                     raise errors.OverQuota(excess.sentence)
                 given.take(demanded)
                 reservations.consume(session, given)
-        return managed_volumes.begin(session, request_id, volume, reference)
+        return managed_volumes.begin(session, message.request_id, volume, message.reference, message.asked_at)
 
     def _unmanage(self, message: UnmanageVolume) -> None:
         request_validation.check_length("volume_id", message.volume_id, 36)
         key = request_keys.Key(message.request_id, message.volume_id, request_keys.UNMANAGE)
-        counters = self._once(key, deletions.unmanage, message.request_id, message.volume_id)
+        counters = self._once(key, deletions.unmanage, message.request_id, message.volume_id, message.asked_at)
         self._hosts.set_counters(counters)
         for pool in self._hosts.names(counters):
             self._agents.list_now(backend_of(pool))

@@ -100,8 +100,8 @@ class DecisionThread:
     def request(self, handler: Handler[Item, Result], item: Item) -> futures.Future[Result]:
         """Submit an item for a caller that gives up after some time.
 
-        When the process was suspended for longer than that, another scheduler may have refused the request, and no
-        longer know it.
+        When the process was suspended for longer than that, nobody waits for the request any more. For a request with a
+        key that is certain only in the ledger, see :mod:`tonnage.ledger.claims.request_keys`.
         """
         return self.submit(handler, item, _LONGEST_WAIT)
 

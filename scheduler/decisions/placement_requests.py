@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The requests of a batch, and the keys by which a request that is delivered again is recognized."""
 
+import datetime
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -15,6 +16,7 @@ from tonnage.rpc.messages import (
     CreateVolume,
     ExtendVolume,
     GroupAnswer,
+    KeyedRequest,
     MigrateVolume,
     RetypeVolume,
 )
@@ -80,6 +82,12 @@ def key_of(item: Work) -> str:
     if isinstance(item, Retry) or (isinstance(item, Move) and not item.keyed):
         return ""
     return item.message.request_id if isinstance(item, Move) else item.request_id
+
+
+def keys_of(work: Sequence[Work]) -> dict[str, datetime.datetime | None]:
+    """Map the idempotency keys of the items that have one to the times at which they were asked for."""
+    messages = (item.message if isinstance(item, Move) else item for item in work if key_of(item))
+    return {message.request_id: message.asked_at for message in messages if isinstance(message, KeyedRequest)}
 
 
 def purpose(item: Work) -> tuple[str, str]:

@@ -44,6 +44,7 @@ from tonnage.scheduler.decisions.placement_requests import (
     by_volume,
     kept_answer,
     key_of,
+    keys_of,
     purpose,
 )
 from tonnage.scheduler.decisions.pool_selection import set_volume_numbers
@@ -156,7 +157,7 @@ class Placer:
         # Left from an attempt whose connection was lost: it may have been committed all the same.
         unsure = [self._hosts.entries[name].id for name in self._tentative if name in self._hosts.entries]
         self._forget()
-        known = request_keys.find(session, [key for item in work if (key := key_of(item))])
+        known = request_keys.find(session, keys_of(work))
         lookup = resolution.read_references(session, by_volume(work))
         # In the one order: quotas before backends and pools.
         held, wanted = None, []

@@ -3,6 +3,7 @@
 
 import contextlib
 import dataclasses
+import datetime
 import itertools
 import math
 import queue
@@ -105,6 +106,17 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def client(bus: transport.Transport) -> SchedulerClient:
     return SchedulerClient(bus)
+
+
+def test_a_request_has_a_time_of_the_ledger_before_it_was_sent(bus: transport.Transport, scheduler: Scheduler) -> None:
+    now = datetime.datetime(2026, 3, 1, 12, 30)  # noqa: DTZ001  (the ledger's times are UTC without a zone)
+    client = SchedulerClient(bus, lambda: now)
+    client.unmanage(messages.UnmanageVolume(request_id="r", volume_id="v"))
+    scheduler.answer = lambda message: [serialization.good(None) for _ in message["deletes"]]
+    client.delete(messages.DeleteVolume(request_id="r", volume_id="v"))
+    (_, unmanage), (_, batch) = scheduler.seen.get(timeout=30), scheduler.seen.get(timeout=30)
+    for sent, kind in ((unmanage, messages.UnmanageVolume), (batch["deletes"][0], messages.DeleteVolume)):
+        assert serialization.unpack(sent, kind) == kind(request_id="r", volume_id="v", asked_at=now)
 
 
 HELLO = messages.Hello(backend="h@b", nonce="n", availability_zone="nova", driver="memory")

@@ -287,7 +287,7 @@ class World:
         return self.place([message])[0]
 
     def delete(self, volume_id: str) -> None:
-        [deletion] = self.database.run(deletions.begin, [(volume_id, self.request_id())])
+        [deletion] = self.database.run(deletions.begin, [deletions.Order(volume_id, self.request_id())])
         if isinstance(deletion, Exception):
             raise deletion
         if deletion.claim_id is not None:

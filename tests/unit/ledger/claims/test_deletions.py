@@ -31,7 +31,7 @@ def test_a_volume_removed_during_the_wait_for_its_pool_is_not_found(
         return lock(session, pool_ids)
 
     monkeypatch.setattr(pool_counters, "lock", lock_late)
-    [result] = world.database.run(deletions.begin, [(volume, "req-1")])
+    [result] = world.database.run(deletions.begin, [deletions.Order(volume, "req-1")])
     assert isinstance(result, errors.NotFound)
     assert volume in result.message
 
@@ -39,7 +39,12 @@ def test_a_volume_removed_during_the_wait_for_its_pool_is_not_found(
 def test_each_deletion_has_its_own_answer(world: World) -> None:
     volume = world.made(3)
     first, missing, again = world.database.run(
-        deletions.begin, [(volume, "req-1"), ("00000000-0000-0000-0000-000000000000", "req-2"), (volume, "req-3")]
+        deletions.begin,
+        [
+            deletions.Order(volume, "req-1"),
+            deletions.Order("00000000-0000-0000-0000-000000000000", "req-2"),
+            deletions.Order(volume, "req-3"),
+        ],
     )
     assert isinstance(first, deletions.Deletion)
     assert first.claim_id is not None
@@ -66,7 +71,7 @@ def test_a_delete_starts_again_if_the_volume_has_moved(unmanage: bool, monkeypat
     if unmanage:
         world.database.run(deletions.unmanage, "req-1", volume)
     else:
-        world.database.run(deletions.begin, [(volume, "req-1")])
+        world.database.run(deletions.begin, [deletions.Order(volume, "req-1")])
     assert locked == [[pool], [pool]]
     assert world.rows("SELECT pool_id FROM claims WHERE verb = 'delete'") == [] if unmanage else [(pool,)]
 

@@ -21,7 +21,7 @@ import pymysql
 import pytest
 import sqlalchemy as sa
 from oslo_config import cfg
-from sqlalchemy import orm
+from sqlalchemy import event, orm
 
 from tests.servers import ledger_schema, tcp_proxy
 from tonnage import installation
@@ -130,6 +130,21 @@ def open_database(tmp_path: pathlib.Path) -> Iterator[Callable[[], database.Data
 
 def add(session: orm.Session) -> None:
     session.execute(sa.text("INSERT INTO kept VALUES (1)"))
+
+
+def test_a_recent_time_is_read_once_a_minute_or_with_anything_else(
+    open_database: Callable[[], database.Database], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, queries = open_database(), []
+    event.listen(ledger.engine, "before_cursor_execute", lambda *given: queries.append(given[2]))
+    with ledger.reading():
+        pass
+    before = len(queries)
+    first = ledger.recent_time()
+    assert len(queries) == before
+    monkeypatch.setattr(database, "_TIME_KEPT", 0.0)
+    assert ledger.recent_time() >= first
+    assert len(queries) > before
 
 
 def test_a_writer_locks_at_its_begin_and_a_reader_needs_no_lock(

@@ -89,10 +89,10 @@ def test_one_that_cannot_be_taken_in_fails_alone(monkeypatch: pytest.MonkeyPatch
     world, verbs = with_files(100, image=9, other=1)
     begin = managed_volumes.begin
 
-    def broken(session: orm.Session, request_id: str, volume: managed_volumes.ManagedVolume, reference: str) -> str:
+    def broken(session: orm.Session, request_id: str, volume: Any, reference: str, asked_at: Any) -> str:
         if reference == "image":
             raise ValueError(reference)
-        return begin(session, request_id, volume, reference)
+        return begin(session, request_id, volume, reference, asked_at)
 
     monkeypatch.setattr(managed_volumes, "begin", broken)
     failed, done = verbs.manage([asked(world, "image"), asked(world, "other")])

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests that are delivered once more, to this scheduler or another: they are answered and not carried out again."""
 
+import datetime
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -64,6 +66,49 @@ def ask(world: World, work: Any, scheduler: int = 0) -> Any:
 def status(world: World) -> Any:
     [row] = world.rows("SELECT v.status, t.name FROM volumes v JOIN volume_types t ON t.id = v.volume_type_id")
     return row
+
+
+@pytest.mark.parametrize("verb", ["create", "group", "extend", "migrate", "retype", "delete", "unmanage", "manage"])
+def test_a_request_has_no_effect_long_after_it_was_sent(world: World, verb: str) -> None:
+    """Its scheduler was suspended, however long by its own clocks, and what others have answered is not kept."""
+    volume, core = made(world), world.schedulers[0].core
+    placer, operations = core.decisions.placer.place, core.operations
+    key = {"request_id": "late"}
+    message, work, carry_out = {
+        "create": (world.create_message(1, **key), None, placer),
+        "group": (CreateGroup(**key, volumes=[world.create_message(1)]), None, placer),
+        "extend": (ExtendVolume(**key, volume_id=volume, new_size_gb=6), None, placer),
+        "migrate": (MigrateVolume(**key, volume_id=volume), Move, placer),
+        "retype": (RetypeVolume(**key, volume_id=volume, volume_type="thick"), None, placer),
+        "delete": (DeleteVolume(**key, volume_id=volume), None, operations.delete),
+        "unmanage": (UnmanageVolume(**key, volume_id=volume), None, operations.unmanage),
+        "manage": (
+            ManageVolume(**key, volume_id=str(uuid.uuid4()), pool="thin@b#p", reference="x", project_id="demo"),
+            None,
+            operations.manage,
+        ),
+    }[verb]
+
+    def ask_at(at: datetime.datetime) -> Any:
+        dated = replace(message, asked_at=at)
+        [result] = carry_out([dated if work is None else work(dated)])
+        return result
+
+    def tables() -> list[Any]:
+        return [world.rows(f"SELECT * FROM {name} ORDER BY 1") for name in ("volumes", "claims", "request_keys")]
+
+    before = tables()
+    now = core.database.recent_time()
+    late = ask_at(now - datetime.timedelta(minutes=11))
+    assert isinstance(late, errors.Unavailable)
+    assert "sent more than 0:10:00" in late.message
+    assert tables() == before
+    answer = ask_at(now - datetime.timedelta(minutes=9))
+    assert not isinstance(answer, errors.Unavailable)
+    assert tables() != before
+    # The answer that it was given in time is kept.
+    again = ask_at(now - datetime.timedelta(hours=1))
+    assert (type(again), str(again)) == (type(answer), str(answer))
 
 
 def test_a_retype_that_moves_the_volume_is_answered_again_while_it_moves_and_after(world: World) -> None:
