@@ -74,5 +74,5 @@ def main() -> int:
     conf = cfg.CONF
     conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=register_commands))
     register = [rpc_options.register, database.register, service_options.register, quota_options.register]
-    setup.configure(conf, sys.argv[1:], PROG, register)
+    setup.configure(conf, sys.argv[1:], PROG, register, daemon=False)
     return int(conf.command.run(conf))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from oslo_config import cfg
+from oslo_log import _options as log_options
 from oslo_log import log as logging
 
 import tonnage
@@ -65,12 +66,15 @@ def configure(
     prog: str,
     register: Iterable[Callable[[cfg.ConfigOpts], object]] = (),
     defaults: Mapping[str, Any] | None = None,
+    *,
+    daemon: bool = True,
 ) -> None:
     """Read the configuration files and the command line into ``conf``, and start logging.
 
     ``register`` has functions that register the options of the process. ``defaults`` has different default values of
-    options in ``[DEFAULT]``. Without ``--config-file`` the files are searched in oslo.config's standard folders,
-    ``/etc/tonnage`` for example. ``--config-file`` is also accepted after a command.
+    options in ``[DEFAULT]``. The command line of a ``daemon`` has the options of its log; other programs take them from
+    the files. Without ``--config-file`` the files are searched in oslo.config's standard folders, ``/etc/tonnage`` for
+    example. ``--config-file`` is also accepted after a command.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for the first value that its option does not accept.
     """
@@ -79,6 +83,9 @@ def configure(
         faulthandler.enable(sys.__stderr__.fileno())
     logging.set_defaults(default_log_levels=list(_LOG_LEVELS))
     _register(conf, register, defaults)
+    if not daemon:
+        conf.unregister_opts(log_options.logging_cli_opts)
+        conf.register_opts(log_options.logging_cli_opts)
     conf(_files_first(argv, prog), project=PROJECT, prog=prog, version=f"{prog} {tonnage.__version__}")
     _check_values(conf)
     if not (conf.log_file or conf.log_dir or conf.use_journal):

@@ -142,7 +142,7 @@ def main() -> int:
     """Run the checks."""
     conf = cfg.CONF
     register = [rpc_options.register, database.register, service_options.register, _register]
-    setup.configure(conf, sys.argv[1:], PROG, register)
+    setup.configure(conf, sys.argv[1:], PROG, register, daemon=False)
     # The library reads the option for JSON output from this variable.
     upgradecheck.CONF = conf
     return int(conf.command.action_fn())

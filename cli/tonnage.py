@@ -31,7 +31,7 @@ def main() -> int:
     conf = cfg.CONF
     conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=register_commands))
     register = [rpc_options.register, api_options.register, settings.register, database.register]
-    setup.configure(conf, sys.argv[1:], PROG, register)
+    setup.configure(conf, sys.argv[1:], PROG, register, daemon=False)
     if not conf.debug:
         # If no scheduler answers, one line of the command says so. The library's log lines are for debugging.
         logging.getLogger("oslo.messaging").setLevel(logging.CRITICAL)

@@ -256,3 +256,14 @@ def test_a_crash_in_a_native_library_prints_a_traceback(file: pathlib.Path) -> N
     assert done.returncode == -signal.SIGSEGV
     assert "Fatal Python error: Segmentation fault" in done.stderr
     assert "in main" in done.stderr
+
+
+def test_only_daemons_take_the_options_of_the_log_as_arguments(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "tonnage.conf"
+    file.write_text("[DEFAULT]\nlog_date_format = %%H:%%M\n")
+    arguments = ["--config-file", str(file), "--debug"]
+    for daemon in (True, False):
+        conf = cfg.ConfigOpts()
+        setup.configure(conf, arguments, "tonnage", daemon=daemon)
+        assert (conf.log_date_format, conf.debug) == ("%%H:%%M", True)
+        assert ("--log-file" in conf._oparser.format_help()) is daemon
