@@ -26,6 +26,7 @@ from tonnage.k8s.fit import scoring_shape
 from tonnage.k8s.fit.extender_protocol import Extender, FilterResult
 from tonnage.k8s.fit.node_queries import NodeQueries
 from tonnage.ledger.db.database import Database
+from tonnage.metrics import instruments
 
 LOG = logging.getLogger(__name__)
 
@@ -39,6 +40,9 @@ _HEALTHZ, _READYZ = "/healthz", "/readyz"
 class _VerbResource(abc.ABC):
     """A path that accepts POST. kube-scheduler reads the body only with status 200."""
 
+    #: The name of the requests in metrics.
+    verb: str
+
     def __init__(self, extender: Extender, limit: middleware.BodyLimit) -> None:
         self._extender, self._limit = extender, limit
 
@@ -47,7 +51,8 @@ class _VerbResource(abc.ABC):
         """Return the response to a request body, for JSON."""
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        resp.data = msgspec.json.encode(self._answer(self._read(req)))
+        with instruments.EXTENDER_DURATION.labels(self.verb).time():
+            resp.data = msgspec.json.encode(self._answer(self._read(req)))
         resp.content_type = falcon.MEDIA_JSON
 
     def _read(self, req: falcon.Request) -> bytes:
@@ -62,12 +67,16 @@ class _VerbResource(abc.ABC):
 class _Filter(_VerbResource):
     """``/k8s/filter``."""
 
+    verb = "filter"
+
     def _answer(self, body: bytes) -> Any:
         return self._extender.filter(body)
 
 
 class _Prioritize(_VerbResource):
     """``/k8s/prioritize``."""
+
+    verb = "prioritize"
 
     def _answer(self, body: bytes) -> Any:
         return self._extender.prioritize(body)

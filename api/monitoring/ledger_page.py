@@ -201,3 +201,12 @@ def _add_counts(page: Page, counts: Counts) -> None:
         "Breaches of the definitions of reports.",
         [(labels(kind=key), value) for key, value in counts.findings.items()],
     )
+    drivers = [(labels(driver=name), claims) for name, claims in counts.csi_claims.items()]
+    page.add_gauge(
+        "tonnage_csi_claims",
+        "Claims on the capacity of a driver of clusters.",
+        [(text, claims.number) for text, claims in drivers],
+    )
+    page.add_gauge(
+        "tonnage_csi_claimed_bytes", "Sum of these claims.", [(text, claims.size) for text, claims in drivers]
+    )

@@ -6,6 +6,7 @@ configured so; the response has the same kind. A response without keys would ref
 keys are always present.
 """
 
+import collections
 import logging
 from collections.abc import Mapping, Sequence
 
@@ -20,6 +21,7 @@ from tonnage.k8s.cluster.pod_volumes import ClusterObjects, ClusterUnavailable
 from tonnage.k8s.fit.node_decision import Decision, Volume
 from tonnage.k8s.fit.node_queries import NodeClaim, NodeQueries
 from tonnage.k8s.fit.refusal_reasons import UNRESOLVABLE, RefusalReasons
+from tonnage.metrics import instruments
 
 LOG = logging.getLogger(__name__)
 
@@ -81,11 +83,14 @@ class Extender:
             sent_nodes = _SentNodes(arguments)
             volumes = pod_volumes.unprovisioned(pod, self._cluster)
             if not volumes:
+                instruments.EXTENDER_PODS.labels("no_volumes").inc()
                 return sent_nodes.answer(range(len(sent_nodes.names)), {}, {})
             decision, node_claim = self._decide(pod, volumes, self._nodes(sent_nodes))
         except errors.NotFound as error:
+            instruments.EXTENDER_PODS.labels("error").inc()
             return FilterResult(error=error.message)
         except errors.Unavailable as error:
+            instruments.EXTENDER_PODS.labels("error").inc()
             LOG.warning("Pod %s: %s", pod.full_name, error.message)
             # The message appears in the pod's events. Their readers may see the cluster's errors, but not the ledger's.
             return FilterResult(error=error.message if isinstance(error, ClusterUnavailable) else _LEDGER_UNAVAILABLE)
@@ -138,6 +143,9 @@ class Extender:
             for row, fits in enumerate(decision.packing.fits.tolist())
             if not fits
         }
+        for code, number in collections.Counter(reason.code for reason in refused.values()).items():
+            instruments.EXTENDER_REFUSALS.labels(code.value).inc(number)
+        instruments.EXTENDER_PODS.labels("fits" if rows else "refused").inc()
         failed = {name: reason.message for name, reason in refused.items()}
         unresolvable = {name: reason.message for name, reason in refused.items() if reason.code in UNRESOLVABLE}
         if node_claim is not None and node_claim.placements:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 from falcon import testing
+from prometheus_client import REGISTRY
 
 from tests.servers.kube_api import CLASSES, NODES, KubeApi
 from tests.unit.api.cluster import configuration, wait_until
@@ -32,6 +33,7 @@ from tonnage.ledger.db import database
 DRIVER = "disk.example.com"
 KEYS = {"Nodes", "NodeNames", "FailedNodes", "FailedAndUnresolvableNodes", "Error"}
 LIMIT = 100_000
+DURATION = "tonnage_extender_request_duration_seconds"
 
 
 @pytest.fixture(scope="module")
@@ -186,6 +188,39 @@ def test_all_claims_of_a_pod_are_packed_together(ledger: database.Database, clus
     assert send(tester, claim("six"), claim("four"))["NodeNames"] == ["n1", "n2"]
     # A claim that a pod has twice is one volume.
     assert send(tester, claim("six"), {**claim("six"), "name": "again"})["NodeNames"] == ["n1", "n2"]
+
+
+def test_requests_are_counted_by_result_and_refused_nodes_by_code(
+    ledger: database.Database, cluster: ClusterReader
+) -> None:
+    def counted() -> dict[str, float]:
+        found = {
+            " ".join(sample.labels.values()): sample.value
+            for family in REGISTRY.collect()
+            if family.name in ("tonnage_extender_pods", "tonnage_extender_refusals", DURATION)
+            for sample in family.samples
+            if sample.name.endswith("_total") or sample.name == f"{DURATION}_count"
+        }
+        return found
+
+    tester, before = client(ledger, cluster), counted()
+    send(tester, claim("six"), claim("also-six"))
+    send(tester, inline("3.1Gi"))
+    send(tester, claim("bound"))
+    send(tester, claim("no-clone"))
+    send(tester, claim("six"), verb="prioritize")
+    after = counted()
+    assert {key: value - before.get(key, 0) for key, value in after.items() if value != before.get(key, 0)} == {
+        "fits": 1,
+        "refused": 1,
+        "no_volumes": 1,
+        "error": 1,
+        "NotTogether": 1,
+        "Unreachable": 2,
+        "TooLarge": 2,
+        "filter": 4,
+        "prioritize": 1,
+    }
 
 
 def test_whole_nodes_are_returned_unchanged(ledger: database.Database, cluster: ClusterReader) -> None:

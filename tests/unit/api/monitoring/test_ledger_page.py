@@ -1,15 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page about the ledger."""
 
+import datetime
 import gzip
 from collections.abc import Mapping
 
 import pytest
 import sqlalchemy as sa
 from prometheus_client import parser
+from sqlalchemy import orm
 
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.api.monitoring.ledger_page import LedgerPage
+from tonnage.k8s.fit import capacity_claims
+from tonnage.ledger import models
 
 GIB = 2**30
 
@@ -66,6 +70,35 @@ def test_pools_have_their_figures_and_both_bounds(world: World) -> None:
     assert found["tonnage_volumes", "available"] == 1
     assert found["tonnage_claims", "create pending"] == 1
     assert found["tonnage_volume_type_allocated_bytes", ""] == 7 * GIB
+
+
+def test_claims_on_drivers_of_clusters_are_counted_until_they_end(world: World) -> None:
+    def add(session: orm.Session) -> None:
+        now = capacity_claims.now(session)
+        for name in ("busy", "idle"):
+            session.add(models.CsiDriver(name=f"{name}.example.com", uid=name, version=1))
+        session.flush()
+        for holder, seconds in (("one", 60), ("two", 60), ("ended", -1)):
+            session.add(
+                models.CsiClaim(
+                    holder=holder,
+                    volume="v",
+                    node="n1",
+                    driver_uid="busy",
+                    storage_class="fast",
+                    pool="p",
+                    size=3 * GIB,
+                    expires_at=now + datetime.timedelta(seconds=seconds),
+                )
+            )
+
+    world.database.run(add)
+    found = samples(page_of(world))
+    assert found["tonnage_csi_claims", "busy.example.com"] == 2
+    assert found["tonnage_csi_claimed_bytes", "busy.example.com"] == 6 * GIB
+    assert (
+        found["tonnage_csi_claims", "idle.example.com"] == found["tonnage_csi_claimed_bytes", "idle.example.com"] == 0
+    )
 
 
 def test_the_pools_of_a_silent_backend_have_no_capacities(world: World) -> None:
