@@ -33,11 +33,12 @@ STORED_ERRORS = (errors.Conflict, errors.OverQuota)
 #: Time for which a key is kept once its volume is gone: far longer than any message lives on the bus.
 KEPT = datetime.timedelta(days=7)
 
-#: Time for which the key of a refused request is kept. A client could fill the database with longer ones.
-REFUSAL_KEPT = datetime.timedelta(hours=1)
-
-#: Time after which a request has no effect any more: longer than a sender waits, shorter than refusals are kept.
+#: Time after which a request has no effect any more: longer than a sender waits.
 EXPIRY = datetime.timedelta(minutes=10)
+
+#: Time for which the key of a refused request is kept: until the request has expired everywhere. A client that is
+#: refused all the time would fill the database with longer ones.
+REFUSAL_KEPT = EXPIRY + datetime.timedelta(minutes=5)
 
 #: Keys in the stored answer of a request: its verb, and the error that refused it.
 _VERB = "verb"

@@ -20,7 +20,7 @@ from tonnage.scheduler.reports.cache_refresh import CacheRefresh
 LOG = logging.getLogger(__name__)
 
 #: Seconds between two purges.
-_PURGE = 3600.0
+_PURGE = 300.0
 
 #: Seconds between two rounds (else about one) from which on this scheduler counts as not listening meanwhile.
 _GAP = 5.0
@@ -93,11 +93,11 @@ class Purge:
         self._clock = clock
         self._announcer = announcer
         self._due = 0.0
-        # The purges of this hour that are left.
+        # The purges of this period that are left.
         self._left: list[Callable[[orm.Session], int]] = []
 
     def run(self) -> None:
-        """Start the purges if an hour has passed, and delete a part of the rows of each that is left."""
+        """Start the purges if a period has passed, and delete a part of the rows of each that is left."""
         now = self._clock()
         if now >= self._due:
             self._due = now + _PURGE

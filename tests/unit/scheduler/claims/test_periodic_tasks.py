@@ -330,7 +330,7 @@ def test_old_rows_are_purged_in_slices(
     assert counts() == [0, 1]
 
 
-def test_keys_of_refusals_are_kept_for_an_hour(ledger: database.Database) -> None:
+def test_keys_of_refusals_are_kept_for_a_short_time(ledger: database.Database) -> None:
     refusal = errors.Conflict("no room")
     keys = [
         request_keys.Key("accepted", "v1", "create"),
