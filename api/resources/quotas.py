@@ -77,7 +77,10 @@ class QuotaSets(_Quotas):
         """Show the limits of a project or (``user_id``) of a user in it; with ``usage`` also their usage."""
         self._context.policy.require(req.context.identity, policies.QUOTAS_SHOW, project_id)
         given = _SHOW.read(req)
-        resp.media = self._shown(req, project_id, given.get("user_id", ""), usage=list_query.boolean(given, "usage"))
+        usage = list_query.boolean(given, "usage")
+        resp.media = QuotaSet(
+            {"id": project_id, **self._limits(req, project_id, given.get("user_id", ""), usage=usage)}
+        )
 
     @operation({200: QuotaSet})
     def on_get_defaults(self, req: Request, resp: falcon.Response, project_id: str) -> None:
@@ -115,7 +118,7 @@ class QuotaSets(_Quotas):
                         f"{used.in_use + used.reserved}: have something deleted, or send skip_validation=True."
                     )
         self._put(place, values)
-        resp.media = self._shown(req, project_id, user_id, usage=False)
+        resp.media = QuotaSet(self._limits(req, project_id, user_id, usage=False))
 
     @operation({200: None}, query=_CHANGE)
     def on_delete(self, req: Request, resp: falcon.Response, project_id: str) -> None:
@@ -124,20 +127,20 @@ class QuotaSets(_Quotas):
         user_id = _CHANGE.read(req).get("user_id", "")
         self._context.database.run(limits.remove, Place(Holder.PROJECT, project_id, user_id))
 
-    def _shown(self, req: Request, project_id: str, user_id: str, *, usage: bool) -> QuotaSet:
+    def _limits(self, req: Request, project_id: str, user_id: str, *, usage: bool) -> dict[str, int | str | LimitUsage]:
         if usage:
             self._external_usage.read([project_id])
         with self._context.database.reading() as session:
             names = self._types(req, session)
             found = limits.read(session, self._defaults, {project_id})
             shares = self._used(session, project_id) if usage else []
-        shown: dict[str, int | str | LimitUsage] = {"id": project_id}
+        shown: dict[str, int | str | LimitUsage] = {}
         for item in limits.items(names):
             limit = found.of_user(project_id, user_id, item) if user_id else found.of_project(project_id, item)
             shown[limits.name(item, names)] = self._usage(item, limit, shares, project_id, user_id) if usage else limit
         if usage:
             shown[Resource.GROUPS] = self._group_usage(project_id, user_id, found.of_user(project_id, user_id, _GROUPS))
-        return QuotaSet(shown)
+        return shown
 
     def _group_usage(self, project_id: str, user_id: str, limit: int) -> LimitUsage:
         with self._context.database.reading() as session:

@@ -83,7 +83,10 @@ class LimitUsage(Struct):
 
 
 class QuotaSet(Struct):
-    """Limits by name, -1 for none, with the ``id`` of their project; with ``usage`` an object for each limit."""
+    """Limits by name, -1 for none; with ``usage`` an object for each limit.
+
+    The answer to a question has the ``id`` of their project too, the answer to new limits has not.
+    """
 
     quota_set: dict[str, int | str | LimitUsage]
 

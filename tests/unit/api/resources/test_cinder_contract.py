@@ -118,10 +118,11 @@ def test_the_keys_of_tonnage_have_a_microversion(client: Client, volume: str) ->
     assert {"refusal", "largest_size_gb"} <= set(refused.json["conflictingRequest"])
 
 
-def test_the_answer_to_new_limits_of_a_class_has_no_id(client: Client) -> None:
-    path = f"/v3/os-quota-class-sets/{name()}"
-    changed = client.simulate_put(path, json={"quota_class_set": {"volumes": 7}}).json["quota_class_set"]
-    shown = client.simulate_get(path).json["quota_class_set"]
+@pytest.mark.parametrize("key", ["quota_set", "quota_class_set"])
+def test_the_answer_to_new_limits_has_no_id(client: Client, key: str) -> None:
+    path = f"/v3/os-{key.replace('_', '-')}s/{name()}"
+    changed = client.simulate_put(path, json={key: {"volumes": 7}}).json[key]
+    shown = client.simulate_get(path).json[key]
     assert "id" not in changed
     assert {**changed, "id": path.rpartition("/")[2]} == shown
 
