@@ -42,7 +42,7 @@ _STATUSES: Mapping[type[errors.TonnageError], int] = {
     type_catalog.NameTaken: 409,
     driver_rows.VersionConflict: 409,
     qos_specs.NameTaken: 409,
-    type_access.NotApplicable: 409,
+    type_access.AccessExists: 409,
     errors.InvalidInput: 400,
     errors.NotFound: 404,
     errors.Conflict: 400,

@@ -11,8 +11,8 @@ from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db import database
 
 
-class NotApplicable(errors.Conflict):
-    """The change has no effect: the type is public, or the project has access already."""
+class AccessExists(errors.Conflict):
+    """The project has access already."""
 
 
 def projects(session: orm.Session, type_id: str) -> list[str]:
@@ -30,7 +30,8 @@ def projects(session: orm.Session, type_id: str) -> list[str]:
 def add(session: orm.Session, type_id: str, project_id: str) -> None:
     """Give a project access to a private type.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`NotApplicable`.
+    Raises :class:`AccessExists`, :class:`~tonnage.capacity.errors.NotFound`, and, for a public type,
+    :class:`~tonnage.capacity.errors.InvalidInput`.
     """
     _require_private(session, type_id)
     if database.may_be_committed(session) and project_id in projects(session, type_id):
@@ -39,13 +40,14 @@ def add(session: orm.Session, type_id: str, project_id: str) -> None:
     try:
         session.flush()
     except db_exc.DBDuplicateEntry:
-        raise NotApplicable(f"Volume type access for {type_id} / {project_id} combination already exists.") from None
+        raise AccessExists(f"Volume type access for {type_id} / {project_id} combination already exists.") from None
 
 
 def remove(session: orm.Session, type_id: str, project_id: str) -> None:
     """Remove a project's access to a private type; its volumes of the type stay.
 
-    Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`NotApplicable`.
+    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` for a public
+    type.
     """
     _require_private(session, type_id)
     access = models.TypeAccess
@@ -59,6 +61,6 @@ def remove(session: orm.Session, type_id: str, project_id: str) -> None:
 def _require_private(session: orm.Session, type_id: str) -> None:
     # The lock keeps the type from being made public or deleted meanwhile.
     if volume_types.lock(session, type_id).is_public:
-        raise NotApplicable(
+        raise errors.InvalidInput(
             f"Volume type {type_id} is public, so all projects have access to it: make it private first."
         )

@@ -197,7 +197,7 @@ def test_private_types_are_visible_to_granted_projects(ledger: database.Database
 
     results = run_on_threads(lambda number: ledger.run(type_access.add, kind.id, "p"))
     assert results.count(None) == 1
-    assert sum(isinstance(result, type_access.NotApplicable) for result in results) == THREADS - 1
+    assert sum(isinstance(result, type_access.AccessExists) for result in results) == THREADS - 1
     assert (seen(None), seen("p"), seen("P"), seen("q")) == (["open", "secret"], ["open", "secret"], ["open"], ["open"])
     assert (seen("p", extra_specs="{'a': '1'}"), seen("q", extra_specs="{'a': '1'}")) == (["open", "secret"], ["open"])
     assert seen(None, extra_specs="{'a': '1', 'b': '2'}") == seen(None, name="secret") == ["secret"]

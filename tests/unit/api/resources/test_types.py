@@ -148,8 +148,9 @@ def test_projects_can_be_given_access(
 
 def test_a_public_type_has_no_access_list(client: Client, name: str) -> None:
     path = f"/v3/types/{create(client, name)['id']}"
-    answer = client.simulate_post(f"{path}/action", json={"addProjectAccess": {"project": "p"}})
-    assert (answer.status_code, "is public" in answer.json["conflictingRequest"]["message"]) == (409, True)
+    for action in ("addProjectAccess", "removeProjectAccess"):
+        answer = client.simulate_post(f"{path}/action", json={action: {"project": "p"}})
+        assert (answer.status_code, "is public" in answer.json["badRequest"]["message"]) == (400, True)
     assert client.simulate_get(f"{path}/os-volume-type-access").status_code == 404
 
 
