@@ -84,7 +84,7 @@ class VolumeView:
             id=volume.id,
             name=volume.name,
             description=volume.description,
-            status=volume.status,
+            status=self._status(volume),
             size=volume.size_gb,
             availability_zone=volume.availability_zone,
             created_at=time(volume.created_at),
@@ -99,6 +99,12 @@ class VolumeView:
             view.migration_status = volume.migration_status
         self._add_newer_keys(view, volume)
         return view
+
+    def _status(self, volume: models.Volume) -> str:
+        """Return the status, in Cinder's microversions one that its clients wait for when they manage a volume."""
+        if volume.status == "error_managing" and not self.req.at_least(microversions.OWN_KEYS):
+            return "error"
+        return volume.status
 
     def _add_newer_keys(self, view: response_bodies.VolumeDetail, volume: models.Volume) -> None:
         """Add the keys of later microversions."""

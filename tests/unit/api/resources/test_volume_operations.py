@@ -259,6 +259,8 @@ class TestManage:
                 client.simulate_post("/v3/manageable_volumes", json=body).json["volume"]["id"]
             )
         assert (volume["status"], volume["status_reason"]) == ("error_managing", "there is no such file")
+        as_in_cinder = client.at("GET", f"/v3/volumes/{volume['id']}", 71).json["volume"]
+        assert as_in_cinder["status"] == "error", "clients wait for this status alone"
         assert "on no pool" in fault(act(client, volume["id"], "os-reset_status", status="available"), 400)
         assert client.simulate_delete(f"/v3/volumes/{volume['id']}").status_code == 202
         assert client.wait_until_settled(volume["id"]) is None
