@@ -62,8 +62,8 @@ def query(conf: cfg.ConfigOpts, question: Mapping[str, Any], target: QueryTarget
     is_configured = place is not None and place.location.is_user_controlled
     if url is None and not (conf.config_file or conf.config_dir or is_configured):
         raise errors.ConfigurationError(
-            "nobody is known who could be asked: name the configuration of Tonnage with --config-file, or the REST API "
-            "with --url http://HOST:PORT"
+            "no configuration and no REST API is given: name the configuration of Tonnage with --config-file, or the "
+            "REST API with --url http://HOST:PORT"
         )
     if url is None and not (conf.transport_url or "rabbit://").startswith(_IN_PROCESS):
         return _over_rpc(conf, question, target.project or PROJECT)
@@ -102,7 +102,7 @@ def _over_rest(url: str, question: Mapping[str, Any], target: QueryTarget) -> li
     except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
         reason = getattr(error, "reason", None) or error
         raise errors.Unavailable(
-            f"nobody answers at {address} ({reason}): start Tonnage, or say where its REST API listens with --url"
+            f"there is no answer at {address} ({reason}): start Tonnage, or say where its REST API listens with --url"
         ) from None
     return type_conversion.convert(_with_nan(outlooks), list[Outlook])
 

@@ -111,4 +111,4 @@ def test_an_unreachable_api_is_reported_in_one_line(tmp_path: pathlib.Path) -> N
     conf.write_text("[DEFAULT]\ntransport_url = kombu+memory://\nosapi_volume_listen_port = 1\n")
     ended = run_program("tonnage", "--config-file", conf, "explain", "1")
     assert ended.code == 1
-    assert ended.error.startswith("tonnage: nobody answers at http://127.0.0.1:1/v3/scheduler-stats/what-if (")
+    assert ended.error.startswith("tonnage: there is no answer at http://127.0.0.1:1/v3/scheduler-stats/what-if (")

@@ -147,7 +147,7 @@ def test_a_server_that_is_no_rest_api_is_reported_on_one_line() -> None:
         thread.start()
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(
-            errors.Unavailable, match=r"^nobody answers at http://.*/v3/a%20b%2Fc/.* \(220 mail\.example"
+            errors.Unavailable, match=r"^there is no answer at http://.*/v3/a%20b%2Fc/.* \(220 mail\.example"
         ):
             scheduler_query._over_rest(url, {"requests": []}, scheduler_query.QueryTarget(project="a b/c"))
         thread.join(30)
