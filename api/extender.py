@@ -8,6 +8,8 @@ import abc
 import logging
 import os
 import ssl
+import threading
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import falcon
@@ -32,6 +34,9 @@ LOG = logging.getLogger(__name__)
 
 _TLS_OPTIONS = ("extender_cert_file", "extender_key_file", "extender_ca_file")
 _THREADS = 16
+
+#: Seconds for which a server that stops waits for the end of its start.
+_WARMING_SECONDS = 10.0
 
 #: Paths for probes. kubelet has no client certificate.
 _HEALTHZ, _READYZ = "/healthz", "/readyz"
@@ -131,7 +136,10 @@ class PodClaimTasks(Protocol):
 
 
 class ExtenderServer(Server):
-    """The server of the extender, with the background tasks for claims if it claims capacity."""
+    """The server of the extender, with the background tasks for claims if it claims capacity.
+
+    ``warm_up`` is called on a thread of its own when the server starts.
+    """
 
     def __init__(
         self,
@@ -140,6 +148,7 @@ class ExtenderServer(Server):
         limits: ServerLimits,
         tls: ssl.SSLContext | None,
         claim_tasks: PodClaimTasks | None,
+        warm_up: Callable[[], None],
     ) -> None:
         listener = Listener(
             name="extender",
@@ -149,9 +158,11 @@ class ExtenderServer(Server):
         )
         super().__init__(listener, application, limits, tls)
         self._claim_tasks = claim_tasks
+        self._warming = threading.Thread(target=warm_up, name="extender warm-up", daemon=True)
 
     def start(self) -> None:
         """Serve on threads. Raises as :meth:`listen`, which it calls if that was not done."""
+        self._warming.start()
         super().start()
         if self._claim_tasks is not None:
             self._claim_tasks.start()
@@ -161,6 +172,8 @@ class ExtenderServer(Server):
         super().stop()
         if self._claim_tasks is not None:
             self._claim_tasks.stop()
+        if self._warming.is_alive():
+            self._warming.join(_WARMING_SECONDS)
 
 
 def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
@@ -198,6 +211,7 @@ def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
         ),
         _mutual_tls(*files) if all(files) else None,
         None if lease is None else _pod_claim_tasks(database, cluster, lease),
+        extender.warm_up,
     )
 
 

@@ -103,11 +103,18 @@ class ClusterReader:
         Raises :class:`~tonnage.k8s.cluster.pod_volumes.ClusterUnavailable`.
         """
         wanted = set(names)
-        known = self._cached("nodes", self._read_node_labels)
+        known = self.all_node_labels()
         if not wanted <= known.keys():
             # A node has joined since the list was cached.
             known = self._cached("nodes", self._read_node_labels, refresh=True)
         return {name: known[name] for name in wanted & known.keys()}
+
+    def all_node_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of all nodes, by name.
+
+        Raises :class:`~tonnage.k8s.cluster.pod_volumes.ClusterUnavailable`.
+        """
+        return self._cached("nodes", self._read_node_labels)
 
     def _read_node_labels(self) -> dict[str, dict[str, str]]:
         # With resource version 0 the API server answers from its cache.

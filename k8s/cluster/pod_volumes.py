@@ -45,6 +45,9 @@ class ClusterObjects(Protocol):
     def node_labels(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of the named nodes that exist."""
 
+    def all_node_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of all nodes, by name."""
+
 
 def unprovisioned(pod: Pod, cluster: ClusterObjects) -> list[Volume]:
     """Return the volumes of a pod that will be provisioned on its node.

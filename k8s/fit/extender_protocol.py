@@ -71,6 +71,7 @@ class Extender:
 
     def __init__(self, queries: NodeQueries, cluster: ClusterObjects, lease: float | None) -> None:
         self._queries, self._cluster, self._lease = queries, cluster, lease
+        self._warming = False
 
     def filter(self, raw: bytes) -> FilterResult:
         """Return the nodes that take all volumes of a pod together.
@@ -112,9 +113,20 @@ class Extender:
         scores = self._queries.shape.priorities(decision)
         return [HostPriority(name, score) for name, score in zip(sent_nodes.names, scores, strict=True)]
 
+    def warm_up(self) -> None:
+        """Read the nodes and the pools before the first request, which would take longer. An error is of no concern."""
+        self._warming = True
+        try:
+            labels = self._cluster.all_node_labels()
+            self._queries.warm_up(Nodes(Node(name, each) for name, each in labels.items()))
+        except errors.Unavailable as error:
+            LOG.info("The first pod takes longer: %s", error.message)
+        finally:
+            self._warming = False
+
     def problems(self) -> list[str]:
         """Return what keeps the extender from judging pods now, in words; nothing if it can."""
-        found = []
+        found = ["the pools are being read for the first time"] if self._warming else []
         try:
             self._queries.check()
         except errors.Unavailable:

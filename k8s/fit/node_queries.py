@@ -9,6 +9,7 @@ import numpy as np
 from sqlalchemy import orm
 
 from tonnage.k8s.capacity import driver_rows, pool_columns
+from tonnage.k8s.capacity.driver_storage import EPHEMERAL
 from tonnage.k8s.capacity.node_accessibility import AccessibilityCache
 from tonnage.k8s.capacity.pool_cache import PoolCache
 from tonnage.k8s.cluster.nodes import Nodes
@@ -46,6 +47,17 @@ class NodeQueries:
         """Raise :class:`~tonnage.capacity.errors.Unavailable` if the ledger does not answer at once."""
         with self._database.reading(patient=False) as session:
             capacity_claims.now(session)
+
+    def warm_up(self, nodes: Nodes) -> None:
+        """Read the pools of all drivers, and compute which of them the nodes reach, before the first query.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger does not answer.
+        """
+        with self._database.reading(snapshot=True) as session:
+            drivers = self._cache.read(session, [driver.name for driver in driver_rows.list_all(session)])
+        for name, columns in drivers.items():
+            for storage in columns.storage_rows:
+                self.decide([Volume(storage, name, None if storage == EPHEMERAL else storage, 1)], nodes)
 
     def decide(self, volumes: Sequence[Volume], nodes: Nodes, holder: str | None = None) -> Decision:
         """Return which nodes take these volumes now. The holder's own claims for the volumes do not count."""

@@ -237,3 +237,11 @@ def test_api_ratios_compare_the_best_and_equal_concurrency(bench: Callable[[str]
         "factors_postgresql_1_at_a_time": 25.0,
     }
     assert figures.ratios(tonnage) == {}
+
+
+def test_the_extender_benchmark_runs(run: Run) -> None:
+    code, found = run("extender", "--nodes", "20", "--calls", "3", "--json")
+    assert code == 0, found
+    times = {each["request"]: each["p95"] for each in found["requests"]}
+    assert times.keys() == {"first", "filter", "prioritize", "no volumes", "reserving"}
+    assert all(time > 0 for time in times.values())

@@ -294,6 +294,8 @@ class KubeApi:
 
         class Handler(server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # An answer is two small writes, the second of which would wait for the acknowledgement of the first.
+            disable_nagle_algorithm = True
 
             def _serve(self) -> None:
                 where = parse.urlsplit(self.path)

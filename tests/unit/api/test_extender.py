@@ -327,6 +327,34 @@ def test_only_names_and_labels_of_nodes_are_read_once(
     assert kube.asked.count(NODES) == kube.asked.count(f"{CLASSES}/fast") == 1
 
 
+def test_the_first_request_after_the_start_reads_no_nodes(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader, tmp_path: pathlib.Path
+) -> None:
+    reader = ClusterReader(kube.kubeconfig(tmp_path))
+    extender = Extender(NodeQueries(ledger), reader, None)
+    extender.warm_up()
+    asked = kube.asked.count(NODES)
+    tester = testing.TestClient(extender_app.application(extender, BodyLimit(LIMIT, "limit")))
+    assert send(tester, claim("six"))["NodeNames"] == ["n1", "n2"]
+    assert send(tester, inline("3Gi"))["NodeNames"] == ["n1", "n2"]
+    assert kube.asked.count(NODES) == asked
+    reader.api.close()
+
+
+def test_a_start_without_an_api_server_is_no_error(
+    ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    reader = ClusterReader(kube.kubeconfig(tmp_path))
+    with caplog.at_level("INFO"):
+        kube.failing["GET"] = 503
+        try:
+            Extender(NodeQueries(ledger), reader, None).warm_up()
+        finally:
+            del kube.failing["GET"]
+    assert "The first pod takes longer: the API server of Kubernetes refused a look" in caplog.text
+    reader.api.close()
+
+
 def test_scores_are_the_remaining_fraction(ledger: database.Database, cluster: ClusterReader) -> None:
     scores = send(client(ledger, cluster), claim("six"), verb="prioritize")
     assert scores == [{"Host": "n1", "Score": 4}, {"Host": "n2", "Score": 5}, {"Host": "n3", "Score": 0}]
@@ -462,10 +490,10 @@ def test_huge_bodies_are_refused_on_all_paths(
 
 
 def test_huge_bodies_get_a_response_over_a_real_connection(
-    ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path
+    file_ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path
 ) -> None:
     """A client that is still sending receives the response, and other clients are served."""
-    server = build(ledger, kube, tmp_path, extender=True, extender_max_request_body_size=LIMIT)
+    server = build(file_ledger, kube, tmp_path, extender=True, extender_max_request_body_size=LIMIT)
     assert server is not None
     server.start()
     try:
@@ -483,9 +511,9 @@ def test_huge_bodies_get_a_response_over_a_real_connection(
 
 
 def test_an_incomplete_body_is_no_request(
-    ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+    file_ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    server = build(ledger, kube, tmp_path, extender=True)
+    server = build(file_ledger, kube, tmp_path, extender=True)
     assert server is not None
     server.start()
     try:
@@ -576,7 +604,7 @@ def certificate(folder: pathlib.Path, name: str, authority: str | None = None) -
 
 
 def test_only_clients_with_a_certificate_of_the_authority_are_accepted(
-    ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path
+    file_ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path
 ) -> None:
     certificate(tmp_path, "authority")
     for name in ("server", "scheduler"):
@@ -587,7 +615,7 @@ def test_only_clients_with_a_certificate_of_the_authority_are_accepted(
         "extender_key_file": str(tmp_path / "server.key"),
         "extender_ca_file": str(tmp_path / "authority.pem"),
     }
-    server = build(ledger, kube, tmp_path, extender=True, **files)
+    server = build(file_ledger, kube, tmp_path, extender=True, **files)
     assert server is not None
     server.start()
     try:
