@@ -67,7 +67,7 @@ class ManageableVolumes:
         with context.database.reading() as session:
             volume = volumes.get(session, request.volume_id, request.project_id)
         resp.status = falcon.HTTP_202
-        resp.media = response_bodies.Volume(views.VolumeView.for_request(req, context.policy).detail(volume))
+        resp.media = response_bodies.Volume(views.VolumeView.for_request(req, context.policy).managed(volume))
 
     @operation({200: response_bodies.ManageableVolumes}, query=_QUERY)
     def on_get(self, req: Request, resp: falcon.Response) -> None:

@@ -80,6 +80,12 @@ class VolumeView:
 
     def changed(self, volume: models.Volume) -> response_bodies.VolumeDetail:
         """Return a volume that a request has created or changed: as in Cinder, without owner, host and migration."""
+        view = self.managed(volume)
+        self._add_newer_keys(view, volume)
+        return view
+
+    def managed(self, volume: models.Volume) -> response_bodies.VolumeDetail:
+        """Return a volume that is managed from now on: as in Cinder, with the keys of 3.0 in all microversions."""
         view = response_bodies.VolumeDetail(
             id=volume.id,
             name=volume.name,
@@ -97,7 +103,6 @@ class VolumeView:
         )
         if self.admin:
             view.migration_status = volume.migration_status
-        self._add_newer_keys(view, volume)
         return view
 
     def _status(self, volume: models.Volume) -> str:

@@ -81,6 +81,13 @@ def test_a_volume_has_its_keys(client: Client, minor: int, newer: set[str]) -> N
     assert set(listed[0]) == VOLUME | newer | ATTRIBUTES
 
 
+@pytest.mark.parametrize("minor", [0, CINDER, OWN])
+def test_a_managed_volume_has_the_oldest_keys(client: Client, minor: int) -> None:
+    body = {"volume": {"host": f"{BACKEND}#thin", "ref": {"source-name": name()}}}
+    managed = client.at("POST", "/v3/os-volume-manage", minor, json=body)
+    assert (managed.status_code, set(managed.json["volume"])) == (202, VOLUME)
+
+
 def test_services_have_their_keys(client: Client) -> None:
     for minor, newer, of_backend in ((0, set(), set()), (CINDER, {"cluster"}, {"backend_state"})):
         [scheduler] = client.at("GET", "/v3/os-services?binary=cinder-scheduler", minor).json["services"]
