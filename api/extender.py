@@ -18,7 +18,7 @@ from oslo_config import cfg
 
 from tonnage.api.auth import authentication
 from tonnage.api.http import middleware
-from tonnage.api.http.body import NUL
+from tonnage.api.http.body import has_nul
 from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.http.server import Listener, Server
 from tonnage.api.http.wsgi_server import ServerLimits
@@ -64,7 +64,7 @@ class _VerbResource(abc.ABC):
         chunked = "chunked" in (req.get_header("Transfer-Encoding") or "").lower()
         stream = req.stream if req.content_length is None and chunked else req.bounded_stream
         raw = self._limit.read(stream)
-        if NUL.search(raw):
+        if has_nul(raw):
             raise errors.InvalidInput("text cannot contain the character NUL")
         return raw
 

@@ -65,22 +65,24 @@ BUDGETS = {"first": 100.0, "filter": 25.0, "reserving": 60.0, "no volumes": 2.0}
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Latency:
-    """Times of requests of one kind, in milliseconds."""
+    """Times of requests of one kind, in milliseconds. ``processor`` is that of the extender for one request."""
 
     request: str
     calls: int
+    processor: float
     p50: float
     p95: float
     longest: float
 
     @classmethod
-    def of(cls, request: str, seconds: Sequence[float]) -> "Latency":
-        """Return the figures of these times."""
+    def of(cls, request: str, seconds: Sequence[float], processor_seconds: float) -> "Latency":
+        """Return the figures of these times, and of the extender's processor time for all of them."""
         found = sorted(each * 1000 for each in seconds)
         p95 = statistics.quantiles(found, n=20, method="inclusive")[-1] if len(found) > 1 else found[0]
         return cls(
             request=request,
             calls=len(found),
+            processor=round(processor_seconds * 1000 / len(found), 2),
             p50=round(statistics.median(found), 2),
             p95=round(p95, 2),
             longest=round(found[-1], 2),
@@ -93,9 +95,10 @@ class Latency:
 
 
 class Client:
-    """A kube-scheduler with one connection to an extender."""
+    """A kube-scheduler with one connection to an extender, which is the process ``pid``."""
 
-    def __init__(self, port: int, nodes: Sequence[str]) -> None:
+    def __init__(self, pid: int, port: int, nodes: Sequence[str]) -> None:
+        self._pid = pid
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
         self._nodes = list(nodes)
 
@@ -119,6 +122,12 @@ class Client:
         if response.status != 200 or (verb == "filter" and answer["Error"]):
             raise command.BenchmarkError(f"{verb}: {response.status} {raw[:300]!r}")
         return seconds, answer
+
+    def times(self, request: str, calls: int, ask: Callable[[int], float]) -> Latency:
+        """Return the figures of some requests; ``ask`` sends one with a number, and returns its seconds."""
+        before = machine.processor_seconds(self._pid)
+        seconds = [ask(number) for number in range(calls)]
+        return Latency.of(request, seconds, machine.processor_seconds(self._pid) - before)
 
     def close(self) -> None:
         """Close the connection."""
@@ -191,28 +200,37 @@ def measured(given: argparse.Namespace) -> Iterator[Latency]:
                 f"kubeconfig = {cluster.kubeconfig(processes.folder)}\n",
                 encoding="utf-8",
             )
-            processes.start(name, COMMANDS / "tonnage-api", "--config-file", conf)
+            process = processes.start(name, COMMANDS / "tonnage-api", "--config-file", conf)
             processes.until(lambda: _is_ready(port), f"{name} to be ready")
-            return Client(port, nodes)
+            return Client(process.pid, port, nodes)
 
         plain = extender("plain", reserves=False)
-        seconds, answer = plain.ask("filter", "u0", names)
-        if answer["NodeNames"] != with_room:
-            raise command.BenchmarkError(f"{len(answer['NodeNames'])} nodes fit, not the {len(with_room)} with room")
-        yield Latency.of("first", [seconds])
-        yield _times("filter", given.calls, lambda number: plain.ask("filter", "u0", names))
-        yield _times("prioritize", given.calls, lambda number: plain.ask("prioritize", "u0", names))
-        yield _times("no volumes", given.calls, lambda number: plain.ask("filter", "u0", []))
+
+        def filtered(number: int) -> float:
+            seconds, answer = plain.ask("filter", "u0", names)
+            if answer["NodeNames"] != with_room:
+                raise command.BenchmarkError(
+                    f"{len(answer['NodeNames'])} nodes fit, not the {len(with_room)} with room"
+                )
+            return seconds
+
+        warm_up = given.calls // 10 + 1
+        yield plain.times("first", 1, filtered)
+        plain.times("", warm_up, filtered)
+        yield plain.times("filter", given.calls, filtered)
+        yield plain.times("prioritize", given.calls, lambda number: plain.ask("prioritize", "u0", names)[0])
+        yield plain.times("no volumes", given.calls, lambda number: plain.ask("filter", "u0", [])[0])
         plain.close()
         reserving = extender("reserving", reserves=True)
 
-        def reserve(number: int) -> tuple[float, Any]:
+        def reserve(number: int) -> float:
             seconds, answer = reserving.ask("filter", f"u{number}", names)
             if len(answer["NodeNames"]) != 1 or answer["NodeNames"][0] not in with_room:
-                raise command.BenchmarkError(f"it holds room on {answer['NodeNames']}")
-            return seconds, answer
+                raise command.BenchmarkError(f"room is held on {answer['NodeNames']}")
+            return seconds
 
-        yield _times("reserving", given.calls, reserve)
+        reserving.times("", warm_up, lambda number: reserve(-1 - number))
+        yield reserving.times("reserving", given.calls, reserve)
         reserving.close()
 
 
@@ -222,13 +240,6 @@ def _is_ready(port: int) -> bool:
         connection.request("GET", "/readyz")
         return connection.getresponse().status == 200
     return False
-
-
-def _times(request: str, calls: int, ask: Callable[[int], tuple[float, Any]]) -> Latency:
-    """Return the figures of some requests, after a tenth as many that are not counted."""
-    for number in range(calls // 10 + 1):
-        ask(-1 - number)
-    return Latency.of(request, [ask(number)[0] for number in range(calls)])
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -250,9 +261,9 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.json:
         print(json.dumps({**about, "requests": [dataclasses.asdict(each) for each in found]}))
     else:
-        heads = ["request", "calls", "p50 ms", "p95 ms", "longest ms", "budget ms"]
+        heads = ["request", "calls", "p50 ms", "p95 ms", "longest ms", "budget ms", "processor ms"]
         rows = [
-            [each.request, each.calls, each.p50, each.p95, each.longest, BUDGETS.get(each.request, "")]
+            [each.request, each.calls, each.p50, each.p95, each.longest, BUDGETS.get(each.request, ""), each.processor]
             for each in found
         ]
         print(comparison_runner.table(heads, rows))

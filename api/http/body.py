@@ -21,8 +21,8 @@ T = TypeVar("T")
 _JSON_TYPES = re.compile(r"application/(?:[\w.+-]+\+)?json\s*(?:;|$)", re.IGNORECASE)
 _LOCATION = re.compile(r" - at (?P<key>`key` in )?`(?P<path>[^`]*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
-#: The character NUL as JSON writes it. Some databases cannot store it.
-NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+#: The character NUL as JSON writes it.
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _MAX_VALUE_LENGTH = 60
 
 
@@ -50,7 +50,7 @@ class BodyReader:
             raise falcon.HTTPUnsupportedMediaType(
                 description=f"Content-Type is {req.content_type or 'missing'!r}: expected application/json."
             )
-        if NUL.search(raw):
+        if has_nul(raw):
             raise falcon.HTTPBadRequest(description="Malformed request body: text cannot contain the character NUL.")
         try:
             data = msgspec.json.decode(raw)
@@ -68,6 +68,12 @@ class BodyReader:
         else:
             stream = req.bounded_stream
         return self._limit.read(stream)
+
+
+def has_nul(raw: bytes) -> bool:
+    """Return whether a text in JSON has the character NUL, which some databases cannot store."""
+    # The search takes 30 ms for each megabyte, and few bodies have anything like it.
+    return rb"\u0000" in raw and _NUL.search(raw) is not None
 
 
 def convert(data: Any, kind: type[T]) -> T:
