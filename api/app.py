@@ -118,6 +118,7 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/volumes/{volume_id}", volumes.Volume(context), None),
         ("/volumes/{volume_id}/metadata", volumes.Metadata(context), None),
         ("/volumes/{volume_id}/metadata/{key}", volumes.MetadataItem(context), None),
+        ("/volumes/{volume_id}/encryption", extensions.VolumeEncryption(context), None),
         ("/volumes/{volume_id}/action", volume_actions.Actions(context, reader), None),
         ("/manageable_volumes", manageable, None),
         ("/manageable_volumes/detail", manageable, "detail"),

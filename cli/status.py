@@ -7,8 +7,10 @@ from collections.abc import Callable
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
-from tonnage.capacity import plugin_errors
+from tonnage.api import options as api_options
+from tonnage.capacity import errors, plugin_errors
 from tonnage.cli import setup, tls_verification, unknown_options
+from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db import database, durability, schema
 from tonnage.ledger.inventory import backends, heartbeats, service_options
 from tonnage.ledger.repair import consistency_check
@@ -96,6 +98,19 @@ class Checks(upgradecheck.UpgradeCommands):
             return _warning(f"the names of options could not be checked: {plugin_errors.described(error)}")
         return _warning("; ".join(found[:10])) if found else _success()
 
+    def _default_type(self) -> upgradecheck.Result:
+        name = self._conf.default_volume_type
+        try:
+            with database.connect(self._conf).reading() as session:
+                if name:
+                    volume_types.find(session, name)
+        except errors.NotFound:
+            return _warning(
+                f"option default_volume_type names {name!r}, and there is no such volume type: requests for volumes "
+                "without a type are refused; create the type, or change the option"
+            )
+        return _success()
+
     def _verification(self) -> upgradecheck.Result:
         found = tls_verification.find(self._conf)
         return _warning("; ".join(found)) if found else _success()
@@ -116,6 +131,7 @@ class Checks(upgradecheck.UpgradeCommands):
         ("Operations that do not end", _pending),
         ("Ledger", _ledger),
         ("Options that do not exist", _options),
+        ("Default volume type", _default_type),
         ("Durability of the database", _durability),
         ("Verification of servers", _verification),
     )
@@ -141,7 +157,8 @@ def _register(conf: cfg.ConfigOpts) -> None:
 def main() -> int:
     """Run the checks."""
     conf = cfg.CONF
-    register = [rpc_options.register, database.register, service_options.register, _register]
+    options = [rpc_options, database, service_options, api_options]
+    register = [*(each.register for each in options), _register]
     setup.configure(conf, sys.argv[1:], PROG, register, daemon=False)
     # The library reads the option for JSON output from this variable.
     upgradecheck.CONF = conf

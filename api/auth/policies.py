@@ -88,6 +88,7 @@ GROUP_SNAPSHOT_GET_ALL = "group:get_all_group_snapshots"
 GROUP_SNAPSHOT_CREATE = "group:create_group_snapshot"
 UNSUPPORTED = "volume_extension:unsupported"
 TYPE_ENCRYPTION = "volume_extension:volume_type_encryption:get"
+VOLUME_ENCRYPTION = "volume_extension:volume_encryption_metadata"
 QUOTAS_SHOW = "volume_extension:quotas:show"
 QUOTAS_UPDATE = "volume_extension:quotas:update"
 QUOTAS_DELETE = "volume_extension:quotas:delete"
@@ -184,11 +185,11 @@ _TABLE: tuple[tuple[str, ...], ...] = (
     (SNAPSHOT_GET_ALL, READER, "List snapshots.", "GET /snapshots", "GET /snapshots/detail"),
     (SNAPSHOT_GET, READER, "Show a snapshot.", "GET /snapshots/{item_id}"),
     (SNAPSHOT_CREATE, MEMBER, "Create, change or delete a snapshot.", "POST /snapshots",
-     "PUT /snapshots/{item_id}", "DELETE /snapshots/{item_id}"),
+     "POST /snapshots/{item_id}", "PUT /snapshots/{item_id}", "DELETE /snapshots/{item_id}"),
     (BACKUP_GET_ALL, READER, "List backups.", "GET /backups", "GET /backups/detail"),
     (BACKUP_GET, READER, "Show a backup.", "GET /backups/{item_id}"),
     (BACKUP_CREATE, MEMBER, "Create, change or delete a backup.", "POST /backups",
-     "PUT /backups/{item_id}", "DELETE /backups/{item_id}"),
+     "POST /backups/{item_id}", "PUT /backups/{item_id}", "DELETE /backups/{item_id}"),
     (GROUP_CREATE, MEMBER, "Create a group.", "POST /groups", "POST /groups/action"),
     (GROUP_GET, READER, "Show a group.", "GET /groups/{group_id}"),
     (GROUP_GET_ALL, READER, "List groups.", "GET /groups", "GET /groups/detail"),
@@ -211,7 +212,8 @@ _TABLE: tuple[tuple[str, ...], ...] = (
      "GET /group_snapshots", "GET /group_snapshots/detail"),
     (GROUP_SNAPSHOT_GET, READER, "Show a snapshot of a group.", "GET /group_snapshots/{item_id}"),
     (GROUP_SNAPSHOT_CREATE, MEMBER, "Create, change or delete a snapshot of a group.", "POST /group_snapshots",
-     "PUT /group_snapshots/{item_id}", "DELETE /group_snapshots/{item_id}"),
+     "POST /group_snapshots/{item_id}", "PUT /group_snapshots/{item_id}", "DELETE /group_snapshots/{item_id}"),
+    (VOLUME_ENCRYPTION, READER, "See the encryption of a volume.", "GET /volumes/{volume_id}/encryption"),
     (TYPE_ENCRYPTION, ADMIN, "See the encryption of a volume type.", "GET /types/{type_id}/encryption",
      "POST /types/{type_id}/encryption", "GET /types/{type_id}/encryption/{key}",
      "PUT /types/{type_id}/encryption/{key}", "DELETE /types/{type_id}/encryption/{key}"),
@@ -219,7 +221,7 @@ _TABLE: tuple[tuple[str, ...], ...] = (
      *(call for path in ("attachments", "cgsnapshots", "clusters", "consistencygroups", "default-types",
                          "manageable_snapshots", "os-snapshot-manage", "os-volume-transfer", "volume-transfers")
        for call in (f"GET /{path}", f"POST /{path}", f"GET /{path}/detail", f"GET /{path}/{{item_id}}",
-                    f"PUT /{path}/{{item_id}}", f"DELETE /{path}/{{item_id}}"))),
+                    f"POST /{path}/{{item_id}}", f"PUT /{path}/{{item_id}}", f"DELETE /{path}/{{item_id}}"))),
     (QUOTAS_SHOW, READER, "Show the limits of a project.",
      "GET /os-quota-sets/{project_id}", "GET /os-quota-sets/{project_id}/defaults"),
     (QUOTAS_UPDATE, ADMIN, "Set limits of a project.", "PUT /os-quota-sets/{project_id}"),

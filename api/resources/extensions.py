@@ -252,6 +252,13 @@ class UnsupportedItem:
             raise self._kind.refusal
         self._reject(req, item_id, self._kind.create_rule)
 
+    @operation({}, errors=(404, 501))
+    def on_post(self, req: Request, resp: falcon.Response, item_id: str) -> None:
+        """Reject an action of the kind, such as ``/backups/import_record``, with status 501."""
+        microversions.require(req, self._kind.since)
+        self._context.policy.require(req.context.identity, self._kind.create_rule)
+        raise self._kind.refusal
+
     @operation({}, errors=(404,))
     def on_delete(self, req: Request, resp: falcon.Response, item_id: str) -> None:
         """Reject the request with status 404."""
@@ -261,6 +268,19 @@ class UnsupportedItem:
         microversions.require(req, self._kind.since)
         self._context.policy.require(req.context.identity, rule)
         raise errors.NotFound(f"{self._kind.singular} {item_id} could not be found.")
+
+
+class VolumeEncryption:
+    """``/volumes/{volume_id}/encryption``: no volume is encrypted."""
+
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
+
+    @operation({200: dict[str, str | None]})
+    def on_get(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
+        """Return that the volume has no key."""
+        self._context.authorized_volume(req, volume_id, policies.VOLUME_ENCRYPTION)
+        resp.media = {"encryption_key_id": None}
 
 
 class Encryption:

@@ -86,6 +86,14 @@ def test_the_upgrade_check_shows_schedulers_with_different_rules(run: Run, world
 
 
 @on_one_database
+def test_the_upgrade_check_warns_of_a_missing_default_type(run: Run, world: World) -> None:
+    with world.database.engine.begin() as connection:
+        connection.execute(sa.update(models.VolumeType).values(name="gold"))
+    check = results(run, status=1)["Default volume type"]
+    assert "default_volume_type names '__DEFAULT__', and there is no such volume type" in check["details"]
+
+
+@on_one_database
 def test_a_backend_is_disabled_drained_and_enabled(run: Run, world: World) -> None:
     generation = world.rows("SELECT generation FROM pools")
     run("tonnage-manage", "backend", "disable", BACKEND, "--reason", "new disks")

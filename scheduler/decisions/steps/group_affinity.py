@@ -39,8 +39,8 @@ class GroupMembership:
             type_id = spec.volume_type_id
             if type_id is None or all(kind.id != type_id for kind in group.volume_types):
                 raise errors.InvalidInput(
-                    f"volume type is {volume.volume_type!r}: a volume of group {group.id} takes one that the group is "
-                    f"for, {', '.join(kind.name for kind in group.volume_types)}"
+                    f"volume type is {volume.volume_type!r}: group {group.id} takes only volumes of type "
+                    f"{' or '.join(kind.name for kind in group.volume_types)}; name one of these types"
                 )
             zone = group.availability_zone or volume.availability_zone
             spec = replace(spec, request=replace(spec.request, availability_zone=zone))

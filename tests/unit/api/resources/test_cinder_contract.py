@@ -249,11 +249,17 @@ def test_missing_kinds_of_objects(client: Client, member: Client, path: str, key
         assert " are not supported: " in refused.json["notImplemented"]["message"]
         for method in ("GET", "DELETE"):
             assert caller.at(method, f"/v3/{path}/{uuid.uuid4()}", since).status_code == 404
+        assert caller.at("POST", f"/v3/{path}/action", since, json={}).status_code == 501
     replaceable = path in ("clusters", "default-types")
     answer = client.at("PUT", f"/v3/{path}/{uuid.uuid4()}", since, json={})
     assert answer.status_code == (501 if replaceable else 404)
     if since:
         assert client.at("GET", f"/v3/{path}", since - 1).status_code == 404
+
+
+def test_a_volume_has_no_encryption_key(client: Client, volume: str) -> None:
+    assert client.simulate_get(f"/v3/volumes/{volume}/encryption").json == {"encryption_key_id": None}
+    assert client.simulate_get(f"/v3/volumes/{uuid.uuid4()}/encryption").status_code == 404
 
 
 def test_a_snapshot_is_not_found(client: Client) -> None:
