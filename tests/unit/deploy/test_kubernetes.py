@@ -154,6 +154,14 @@ def test_files_of_certificates_are_those_that_are_mounted(conf: cfg.ConfigOpts) 
     )
 
 
+def test_the_namespace_admits_critical_pods() -> None:
+    """Some managed clusters refuse them in a namespace without a quota for their class."""
+    [quota] = of_kind("ResourceQuota").values()
+    [scope] = quota["spec"]["scopeSelector"]["matchExpressions"]
+    classes = {pod_spec(each)["priorityClassName"] for each in PODS if "priorityClassName" in pod_spec(each)}
+    assert (scope["scopeName"], scope["operator"], set(scope["values"])) == ("PriorityClass", "In", classes)
+
+
 def test_bindings_have_roles_and_accounts() -> None:
     accounts = of_kind("ServiceAccount")
     for account in (manifests.EXTENDER, manifests.PUBLISHER):
