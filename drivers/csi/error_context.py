@@ -22,8 +22,8 @@ def for_plugin_call(context: str, *, clean: bool = False) -> Iterator[None]:
 
 @contextlib.contextmanager
 def for_state_file(context: str, file: Path) -> Iterator[None]:
-    """Raise DriverError where the state file cannot be used."""
+    """Raise OutcomeUnknown where the state file cannot be used: an earlier request may not be recorded in it."""
     try:
         yield
     except sqlite3.Error as error:
-        raise errors.DriverError(f"{context}: csi_state_file {file}: {error}") from error
+        raise errors.OutcomeUnknown(f"{context}: csi_state_file {file}: {error}") from error

@@ -2,6 +2,7 @@
 """The inventory of a plugin: its volumes and the capacity of each pool."""
 
 import contextlib
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass, field, replace
@@ -70,13 +71,13 @@ class Inventory:
         """Mark the volume of a record as being created within the context.
 
         The record has the plugin's id when the context ends, unless it raises
-        :class:`~tonnage.capacity.errors.OutcomeUnknown`.
+        :class:`~tonnage.capacity.errors.OutcomeUnknown`, or sqlite3.Error because the id cannot be written.
         """
         key = record.pool, record.id
         self._in_progress.add(key)
         try:
             yield
-        except errors.OutcomeUnknown:
+        except (errors.OutcomeUnknown, sqlite3.Error):
             self._unresolved[key] = record
             raise
         except errors.TonnageError:

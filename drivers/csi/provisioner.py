@@ -51,9 +51,9 @@ class VolumeProvisioner:
         ``may_exist`` is true if an earlier request may have created the volume already. Where the plugin gives no
         reason for its failure, its list of volumes is asked whether the volume exists.
         """
+        # The record is written before the call, so that a crash in between loses no volume.
+        self._records.save(record)
         with self._inventory.track_creation(record):
-            # The record is written before the call, so that a crash in between loses no volume.
-            self._records.save(record)
             try:
                 plugin_volume = self._call_plugin(record, pool, context, deadline)
             except CallFailed as error:

@@ -4,6 +4,7 @@
 import contextlib
 import json
 import logging
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -579,6 +580,27 @@ def test_a_volume_that_may_be_an_unresolved_one_is_not_of_others(plugin: CsiPlug
     plugin.settings.lost_answers.clear()
     driver.create(volume())
     assert listed(driver) == {"v": ("default", 1.0)}
+
+
+@pytest.mark.parametrize("written", ["NEW.plugin_id IS NULL", "NEW.plugin_id IS NOT NULL"], ids=["request", "answer"])
+def test_a_volume_is_not_lost_while_the_state_file_cannot_be_written(
+    plugin: CsiPlugin, make: Make, tmp_path: Path, written: str
+) -> None:
+    driver = make()
+
+    def change_state_file(statement: str) -> None:
+        with contextlib.closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
+            database.execute(statement)
+
+    full = "SELECT RAISE(ABORT, 'the disk is full')"
+    change_state_file(f"CREATE TRIGGER full BEFORE INSERT ON volumes WHEN {written} BEGIN {full}; END")
+    with pytest.raises(errors.OutcomeUnknown, match=r"csi_state_file .*/state.db: the disk is full"):
+        driver.create(volume())
+    assert listed(driver) == {}
+    change_state_file("DROP TRIGGER full")
+    driver.create(volume())
+    assert listed(driver) == {"v": ("default", 1.0)}
+    assert len(plugin.storage.all()) == 1
 
 
 def test_a_call_that_was_never_sent_has_no_effect(plugin: CsiPlugin) -> None:
