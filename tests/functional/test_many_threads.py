@@ -108,6 +108,7 @@ def top_up(tonnage: Deployment, request: RequestVolume, size: int, kind: str) ->
     pytest.fail(f"{THREADS} more volumes of {size} GiB are placed")
 
 
+@pytest.mark.heavy  # several schedulers fill a pool exactly in test_torture
 @on_one_database
 def test_concurrent_requests_fill_all_pools_exactly(tonnage: Deployment) -> None:
     with interfaces(tonnage) as requests:

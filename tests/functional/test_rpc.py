@@ -67,6 +67,7 @@ def client_bus(fresh_rabbitmq_url: str, server_bus: transport.Transport) -> Iter
     gc.collect()
 
 
+@pytest.mark.heavy  # the torture kills brokers as well
 def test_requests_of_many_threads_survive_a_kill_of_the_broker(
     rabbitmq_server: RabbitMQ, server_bus: transport.Transport, client_bus: transport.Transport
 ) -> None:

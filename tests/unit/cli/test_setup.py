@@ -258,12 +258,11 @@ def test_a_crash_in_a_native_library_prints_a_traceback(file: pathlib.Path) -> N
     assert "in main" in done.stderr
 
 
-def test_only_daemons_take_the_options_of_the_log_as_arguments(tmp_path: pathlib.Path) -> None:
-    file = tmp_path / "tonnage.conf"
-    file.write_text("[DEFAULT]\nlog_date_format = %%H:%%M\n")
-    arguments = ["--config-file", str(file), "--debug"]
-    for daemon in (True, False):
-        conf = cfg.ConfigOpts()
-        setup.configure(conf, arguments, "tonnage", daemon=daemon)
-        assert (conf.log_date_format, conf.debug) == ("%%H:%%M", True)
-        assert ("--log-file" in conf._oparser.format_help()) is daemon
+@pytest.mark.parametrize(
+    ("program", "daemon"), [("tonnage", False), ("tonnage-status", False), ("tonnage-agent", True)]
+)
+def test_only_daemons_take_the_options_of_the_log_as_arguments(program: str, daemon: bool) -> None:
+    command = [pathlib.Path(sys.executable).with_name(program), "--help"]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert "--debug" in told
+    assert ("--log-file" in told) is daemon
