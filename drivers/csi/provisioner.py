@@ -87,7 +87,18 @@ class VolumeProvisioner:
     def _save_created(
         self, record: VolumeRecord, plugin_volume: PluginVolume, pool: ClassPool, context: str, deadline: Deadline
     ) -> VolumeRecord:
-        """Save the id of the volume. Raises DriverError for one of another size or segment; the latter is deleted."""
+        """Save the id of the volume.
+
+        Raises DriverError for one of another size or segment, of which the latter is deleted, and for one that has
+        been managed as another volume meanwhile.
+        """
+        owner = self._records.find_by_plugin_id(plugin_volume.id)
+        if owner is not None and (owner.pool, owner.id) != (record.pool, record.id):
+            self._records.remove(record)
+            raise errors.DriverError(
+                f"{context}: the plugin's volume {plugin_volume.id} is volume {owner.id} in pool {owner.pool}",
+                clean=True,
+            )
         created = replace(record, plugin_id=plugin_volume.id, size=plugin_volume.size or record.size)
         self._records.save(created)
         if not pool.can_reach(plugin_volume.segments):

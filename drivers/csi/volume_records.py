@@ -71,6 +71,14 @@ class VolumeRecords:
             )
             return next(map(_to_record, rows), None)
 
+    def find_by_plugin_id(self, plugin_id: str) -> VolumeRecord | None:
+        """Return the record of the plugin's volume with this id, None if there is none."""
+        with self._transaction() as database:
+            rows = database.execute(
+                "SELECT pool, id, name, size, plugin_id FROM volumes WHERE plugin_id = ?", (plugin_id,)
+            )
+            return next(map(_to_record, rows), None)
+
     def save(self, record: VolumeRecord, replaced: VolumeRecord | None = None) -> None:
         """Write a record, in place of the volume's present record and of ``replaced``, the record of another id."""
         with self._transaction() as database:

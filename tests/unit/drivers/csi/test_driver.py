@@ -603,6 +603,23 @@ def test_a_volume_is_not_lost_while_the_state_file_cannot_be_written(
     assert len(plugin.storage.all()) == 1
 
 
+def test_a_volume_that_was_managed_before_its_create_had_an_answer_belongs_to_one_id(
+    plugin: CsiPlugin, make: Make
+) -> None:
+    driver = make()
+    plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.INTERNAL
+    with pytest.raises(errors.OutcomeUnknown):
+        driver.create(volume())
+    plugin.settings.lost_answers.clear()
+    restarted = make()
+    restarted.manage(volume("mine"), plugin.storage.all()[0].id)
+    with pytest.raises(errors.DriverError, match="is volume mine in pool default") as caught:
+        restarted.create(volume())
+    assert caught.value.clean
+    restarted.delete(volume())
+    assert listed(restarted) == {"mine": ("default", 1.0)}
+
+
 def test_a_call_that_was_never_sent_has_no_effect(plugin: CsiPlugin) -> None:
     plugin.stop()
     with pytest.raises(CallFailed, match="UNAVAILABLE") as caught:
