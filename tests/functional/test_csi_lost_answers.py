@@ -104,20 +104,27 @@ def test_a_create_without_an_answer_stays_in_its_pool_until_it_is_resolved(
 
 
 @one_process
+@pytest.mark.parametrize(
+    ("failure", "kind"),
+    [(grpc.StatusCode.INTERNAL, None), (grpc.StatusCode.DEADLINE_EXCEEDED, "fast"), (None, None)],
+    ids=["INTERNAL", "DEADLINE_EXCEEDED", "slow"],
+)
 def test_a_restarted_agent_resolves_creates_without_an_answer(
-    tonnage: Deployment, plugin: CsiPlugin, array: str
+    tonnage: Deployment, plugin: CsiPlugin, array: str, failure: grpc.StatusCode | None, kind: str | None
 ) -> None:
-    lose_answers(plugin, grpc.StatusCode.INTERNAL)
-    deleted, kept = create_unresolved(tonnage, array, None), create_unresolved(tonnage, array, None)
+    lose_answers(plugin, failure)
+    deleted, kept = create_unresolved(tonnage, array, kind), create_unresolved(tonnage, array, kind)
     assert tonnage.rest.request("DELETE", f"volumes/{deleted}").status_code == 202
     tonnage.kill()
     tonnage.start()
     assert tonnage.rest.volume(kept)["os-vol-host-attr:host"] == array
-    assert len(plugin.storage.all()) == 2
+    assert tonnage.sql_value(f"SELECT allocated_capacity_gb FROM pools WHERE name = '{array}'") == 4
+    assert len(plugin.storage.all()) == (0 if failure is None else 2)
     find_answers(plugin)
     wait_until_deleted(tonnage, deleted)
     wait_for(lambda: tonnage.rest.volume(kept)["status"] == "available", "the volume is found")
     assert len(plugin.storage.all()) == 1
+    assert tonnage.files("spare") == {}
 
 
 @one_process
