@@ -26,6 +26,9 @@ BIN := .venv/bin
 # Tests create volumes that use more space than a /tmp in memory should provide.
 test test-heavy test-kubernetes test-clusters test-tempest coverage: export TMPDIR ?= $(if $(filter tmpfs,$(shell PATH='$(PATH)' stat -f -c %T /tmp)),/var/tmp,/tmp)
 
+# Each of these runs one suite, so a suite that could not run is a failure.
+test-kubernetes test-clusters test-tempest: export CI := true
+
 .PHONY: help install run test test-heavy test-kubernetes test-clusters test-tempest lint format coverage docs sample-config clean
 
 help:  ## List the targets

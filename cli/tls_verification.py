@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Warnings of connections to other hosts whose server is not verified, so that somebody else can pose as it."""
+"""Warnings of connections to other hosts without verification of the server, so that another can pose as it."""
 
 import ipaddress
 import logging

@@ -135,6 +135,6 @@ class ApiServer(Server):
 
 
 _REMEDIES = {
-    errno.EADDRINUSE: "end what listens there or choose another port",
+    errno.EADDRINUSE: "end the program that listens there, or choose another port",
     errno.EACCES: "choose another port",
 }

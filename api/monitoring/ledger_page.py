@@ -116,12 +116,12 @@ class LedgerPage:
             (heartbeats.SCHEDULER, "tonnage_scheduler", "host"),
         ):
             rows = [(labels(**{label: row.host}), row) for row in services if row.binary == kind]
-            what = f"Whether the {label if label == 'backend' else 'scheduler'}"
-            page.add_gauge(f"{name}_up", f"{what} is up.", [(text, row.up(self._down_time)) for text, row in rows])
-            page.add_gauge(f"{name}_enabled", f"{what} is enabled.", [(text, row.enabled) for text, row in rows])
+            statement = f"Whether the {label if label == 'backend' else 'scheduler'}"
+            page.add_gauge(f"{name}_up", f"{statement} is up.", [(text, row.up(self._down_time)) for text, row in rows])
+            page.add_gauge(f"{name}_enabled", f"{statement} is enabled.", [(text, row.enabled) for text, row in rows])
             if kind == heartbeats.AGENT:
                 draining = [(text, row.draining) for text, row in rows]
-                page.add_gauge(f"{name}_draining", f"{what}'s volumes are migrated away.", draining)
+                page.add_gauge(f"{name}_draining", f"{statement}'s volumes are migrated away.", draining)
             seen = [(text, timestamp(row.last_seen_at)) for text, row in rows if row.last_seen_at is not None]
             last = "report" if kind == heartbeats.AGENT else "heartbeat"
             page.add_gauge(f"{name}_{last}_timestamp_seconds", f"Time of the last {last}.", seen)

@@ -24,7 +24,7 @@ from tonnage.ledger.catalog import groups, user_messages, volume_types, volumes
 #: Cinder and descriptions.
 _EXTENSIONS: Mapping[str, tuple[str, str]] = {
     "OS-SCH-HNT": ("SchedulerHints", "Hints for the scheduler."),
-    "capabilities": ("Capabilities", "What backends can do."),
+    "capabilities": ("Capabilities", "Capabilities of backends."),
     "os-admin-actions": ("AdminActions", "Migrating, resetting and force-deleting volumes."),
     "os-availability-zone": ("AvailabilityZones", "Availability zones."),
     "os-extended-services": ("ExtendedServices", "Why services are disabled."),
@@ -34,15 +34,15 @@ _EXTENSIONS: Mapping[str, tuple[str, str]] = {
     "os-services": ("Services", "Schedulers and backends."),
     "os-types-extra-specs": ("TypesExtraSpecs", "Extra specs of volume types."),
     "os-types-manage": ("TypesManage", "Creating, changing and deleting volume types."),
-    "os-used-limits": ("UsedLimits", "What projects have and use."),
+    "os-used-limits": ("UsedLimits", "Limits of projects, and their use."),
     "os-vol-host-attr": ("VolumeHostAttribute", "The pool that a volume is in."),
     "os-vol-mig-status-attr": ("VolumeMigStatusAttribute", "How the migration of a volume goes."),
     "os-vol-tenant-attr": ("VolumeTenantAttribute", "The project that a volume belongs to."),
     "os-volume-actions": ("VolumeActions", "Extending and retyping volumes."),
-    "os-volume-manage": ("VolumeManage", "Taking over what is on a storage."),
+    "os-volume-manage": ("VolumeManage", "Taking over volumes that are on a storage already."),
     "os-volume-type-access": ("VolumeTypeAccess", "Projects that may use private volume types."),
     "os-volume-unmanage": ("VolumeUnmanage", "Forgetting volumes and leaving them on the storage."),
-    "qos-specs": ("Qos_specs_manage", "What volumes of some types are to get."),
+    "qos-specs": ("Qos_specs_manage", "Quality of service of volume types."),
     "scheduler-stats": ("Scheduler_stats", "Pools."),
 }
 

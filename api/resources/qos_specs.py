@@ -107,7 +107,7 @@ class Associations(_Resource):
         resp.media = type_bodies.QosAssociations([type_bodies.QosAssociation(kind.id, kind.name) for kind in kinds])
 
 
-#: Headers in which browsers and proxies tell that nobody has asked for an answer yet.
+#: Headers of requests that a browser or a proxy sends in advance, before a user asks for the answer.
 _PURPOSES = ("Purpose", "Sec-Purpose", "X-Purpose", "X-Moz")
 
 

@@ -122,7 +122,7 @@ class QosKeys(Struct):
 
 
 class TypeDetail(Struct, kw_only=True):
-    """A volume type. Its extra specs and the id of its QoS specs are missing for users who may not see them.
+    """A volume type. Its extra specs and the id of its QoS specs are missing for users without the right to see them.
 
     As in Cinder, a created or changed type has no ``qos_specs_id``, and a changed one no
     ``os-volume-type-access:is_public``.

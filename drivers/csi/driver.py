@@ -80,7 +80,7 @@ class CSIDriver(Driver):
     def check(self) -> None:
         """Query the plugin's capabilities, and verify that the state file can be used.
 
-        Interrupted creates are finished by the commands of the schedulers, who know which volumes are still wanted.
+        Commands of the schedulers finish interrupted creates: a scheduler knows the volumes that are still wanted.
         """
         section = self.conf.section_name
         self._capabilities = startup_checks.check_plugin(

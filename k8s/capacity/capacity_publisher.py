@@ -69,7 +69,7 @@ class Publisher:
         :class:`~tonnage.capacity.errors.Unavailable` if the ledger or the cluster cannot be read.
         """
         # The objects first: each write needs the version that was listed here, so it fails if another publisher has
-        # written meanwhile, and whoever reads the ledger later has no older figures.
+        # written meanwhile, and a later reader of the ledger has no older figures.
         existing_by_name = {
             each.name: each for each in map(ExistingCapacity.from_raw, self._list_all(self._list_managed))
         }

@@ -125,7 +125,7 @@ class Extender:
             self._warming = False
 
     def problems(self) -> list[str]:
-        """Return what keeps the extender from judging pods now, in words; nothing if it can."""
+        """Return the reasons for which the extender cannot judge pods now; none if it can."""
         found = ["the pools are being read for the first time"] if self._warming else []
         try:
             self._queries.check()

@@ -191,7 +191,7 @@ def _created(work: Settlement, claim: models.Claim, volume: models.Volume | None
         # finds the copy. A create in another pool would make a second copy.
         work.confirm(claim, ending)
         if waits is not None:
-            _fail(work.session, waits, "error", "create", f"{ending.message} (what was made of it is still there)")
+            _fail(work.session, waits, "error", "create", f"{ending.message} (its copy is still on the storage)")
         return
     work.release(claim, ending)
     if waits is not None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Precaution after an older ledger was restored: nothing of what was under way at the backup continues.
+"""Precaution after an older ledger was restored: no operation that was under way at the backup continues.
 
 The storage went on after the backup. An operation that the restored ledger takes for pending has ended, perhaps in
 another pool, and the copy that it made may be the only copy of a volume in use. So each operation ends here, without a

@@ -212,7 +212,7 @@ def test_volumes_whose_operations_were_pending_at_the_backup_survive_it(deploy: 
         assert (code, output.count("create"), output.count("migrate")) == (0, 1, 1), output
         if tonnage.distributed:
             tonnage.launch("scheduler")
-            # The scheduler gives up what is pending at agents that are away for longer than this, and sweeps again.
+            # The scheduler gives up operations of agents that are away for longer than this, and sweeps again.
             time.sleep(down_time + lease + 3)
             tonnage.launch("agent")
         else:

@@ -62,7 +62,7 @@ class Certificates:
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Certificates]:
-    """What the page's commands make. The servers' accounts reach the folder."""
+    """The folder with the files that the page's commands make. The servers' accounts can read it."""
     if shutil.which("openssl") is None:
         suites.cannot_run("TLS", "no openssl on this machine; install the package openssl")
     with tempfile.TemporaryDirectory(prefix="tonnage-tls-", dir="/tmp") as folder:

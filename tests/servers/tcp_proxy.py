@@ -39,7 +39,7 @@ class TcpProxy:
         self._forwards.clear()
 
     def forward_packets(self) -> None:
-        """Pass on everything again, what has been held back included."""
+        """Pass on everything again, also the data that has been held back."""
         self._forwards.set()
 
     def _accept(self) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the torture takes for a wrong refusal: only what was one whoever looked, and whenever. And its longest gap."""
+"""Wrong refusals in the torture: refusals that are wrong at each moment of the request. And its longest gap."""
 
 import importlib
 import pathlib

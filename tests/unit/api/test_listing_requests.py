@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Listings that are taken because somebody asks what is on the storage."""
+"""Listings that are taken on request, because a user asks for the contents of the storage."""
 
 from collections.abc import Collection, Iterator
 from typing import Any

@@ -51,7 +51,7 @@ def copies(world: World, volume_id: str) -> list[str]:
 
 
 def restored(world: World) -> set[tuple[str, str]]:
-    """Run the documented steps up to the second listing: the agent is back late. Return what was interrupted."""
+    """Run the documented steps up to the second listing: the agent is back late. Return the interrupted operations."""
     interrupted = restore.interrupt(world.database, DOWN_TIME)
     world.start_scheduler()
     # The agent of the backend stays away for so long that the sweep abandons all that is pending.

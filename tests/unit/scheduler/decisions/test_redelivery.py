@@ -70,7 +70,7 @@ def status(world: World) -> Any:
 
 @pytest.mark.parametrize("verb", ["create", "group", "extend", "migrate", "retype", "delete", "unmanage", "manage"])
 def test_a_request_has_no_effect_long_after_it_was_sent(world: World, verb: str) -> None:
-    """Its scheduler was suspended, however long by its own clocks, and what others have answered is not kept."""
+    """Its scheduler was suspended, for any time by its own clocks, and the answers of others are no longer kept."""
     volume, core = made(world), world.schedulers[0].core
     placer, operations = core.decisions.placer.place, core.operations
     key = {"request_id": "late"}
