@@ -12,12 +12,11 @@ from tonnage.rpc.scheduler_client import SchedulerClient
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds to wait for listings, and between two reads of the ledger meanwhile.
+#: Seconds to wait for listings.
 _WAIT = 10.0
+#: Seconds between two reads of the ledger meanwhile, at first and at most.
 _STEP = 0.1
-
-#: Most listings of a backend for one question: only a second one shows a former volume as an orphan.
-_MOST = 3
+_LONGEST_STEP = 1.0
 
 
 class ListingRequests:
@@ -31,25 +30,26 @@ class ListingRequests:
     def take(self, backends: Collection[str] | None = None) -> dict[str, listings.LastListing]:
         """Have these backends listed, all if None, and wait some seconds until the ledger has their listings.
 
+        A backend is listed again while its listing does not tell whether a former volume is an orphan: a second listing
+        does, or a listing after the reports that contain the last operation on the volume.
+
         Return the last listings of those backends without a new one, by name. It is not an error if there is none: the
         agent is down, its storage is slow, or no scheduler takes the request.
         """
         last = self._last(backends)
-        rounds = {name: _MOST for name, each in last.items() if each.is_up(self._service_down_time)}
+        waiting = {name for name, each in last.items() if each.is_up(self._service_down_time)}
         fresh: set[str] = set()
-        deadline = time.monotonic() + _WAIT
+        step, deadline = _STEP, time.monotonic() + _WAIT
         try:
-            self._scheduler.list_now(rounds)
-            while rounds and time.monotonic() < deadline:
-                time.sleep(_STEP)
-                arrived = {name: each for name, each in self._last(rounds).items() if each.at != last[name].at}
+            self._scheduler.list_now(waiting)
+            while waiting and time.monotonic() < deadline:
+                time.sleep(step)
+                step = min(2 * step, _LONGEST_STEP)
+                arrived = {name: each for name, each in self._last(waiting).items() if each.at != last[name].at}
                 last.update(arrived)
                 fresh.update(arrived)
-                rounds = {name: left - (name in arrived) for name, left in rounds.items()}
-                rounds = {
-                    name: left for name, left in rounds.items() if left and (name not in fresh or last[name].unclear)
-                }
-                self._scheduler.list_now(rounds.keys() & arrived.keys())
+                waiting -= {name for name, each in arrived.items() if not each.unclear}
+                self._scheduler.list_now(waiting & arrived.keys())
         except errors.Unavailable as error:
             LOG.warning("No listing could be requested: %s", error.message)
         return {name: each for name, each in last.items() if name not in fresh}

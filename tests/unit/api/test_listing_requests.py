@@ -12,7 +12,9 @@ from tonnage.api import listing_requests
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import models
+from tonnage.ledger.claims import deletions
 from tonnage.ledger.repair import orphans
+from tonnage.rpc.messages import Answer
 
 DOWN_TIME = 60.0
 
@@ -75,6 +77,30 @@ def test_a_former_volume_takes_a_second_listing(
     assert requests.take([BACKEND]) == {}
     assert names(world) == [volume_id]
     assert 1 <= len(agents.asked) <= 3
+
+
+def test_an_unmanaged_volume_is_waited_for_until_a_report_contains_it(
+    world: World, agents: Agents, requests: listing_requests.ListingRequests, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until then no listing tells whether it is an orphan, however many are taken."""
+    monkeypatch.setattr(listing_requests, "_LONGEST_STEP", 0.1)
+    listed = agents.list_now
+
+    def list_now(backends: Collection[str]) -> None:
+        if len(agents.asked) == 5:
+            world.report()
+        listed(backends)
+
+    monkeypatch.setattr(agents, "list_now", list_now)
+    [answer] = world.create(3)
+    assert isinstance(answer, Answer)
+    volume_id = answer.volume_id
+    outcome = world.agent.work()
+    assert outcome is not None
+    world.deliver(outcome)
+    world.database.run(deletions.unmanage, world.request_id(), volume_id)
+    assert requests.take([BACKEND]) == {}
+    assert (names(world), len(agents.asked)) == ([volume_id], 6)
 
 
 def test_a_backend_without_an_answer_is_named(
