@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage-manage``: the operator's commands on the ledger."""
 
+import argparse
 import sys
 from typing import Any
 
 from oslo_config import cfg
 
-from tonnage.cli import setup
+from tonnage.cli.command_line import Program
 from tonnage.cli.commands import backend, driver, ledger_copy, migration, orphan, quota, subcommands
 from tonnage.cli.commands import ledger as ledger_commands
 from tonnage.ledger.db import database, schema
-from tonnage.ledger.inventory import service_options
-from tonnage.quotas import options as quota_options
-from tonnage.rpc import options as rpc_options
-
-PROG = "tonnage-manage"
 
 #: Exit status of ``db check`` for an outdated schema. Status 1 means that the check was not possible.
 _NOT_AT_HEAD = 3
@@ -25,7 +21,7 @@ _STATUSES = (
 )
 
 
-def _db_sync(conf: cfg.ConfigOpts) -> int:
+def _db_sync(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     ledger = database.connect(conf, create=True)
     before = schema.current(ledger.engine)
     schema.sync(ledger.engine)
@@ -34,12 +30,12 @@ def _db_sync(conf: cfg.ConfigOpts) -> int:
     return 0
 
 
-def _db_version(conf: cfg.ConfigOpts) -> int:
+def _db_version(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     print(schema.current(database.connect(conf).engine) or "none")
     return 0
 
 
-def _db_check(conf: cfg.ConfigOpts) -> int:
+def _db_check(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     try:
         found = schema.current(database.connect(conf).engine)
     except database.NoDatabase as error:
@@ -68,11 +64,25 @@ def register_commands(subparsers: Any) -> None:
     quota.register(subparsers)
 
 
-@setup.clean_exit(PROG)
+def add_commands(subparsers: Any, name: str | None) -> None:
+    """Add the commands, whichever is run."""
+    register_commands(subparsers)
+
+
+PROGRAM = Program(
+    "tonnage-manage",
+    "Look after the database of Tonnage, its backends and its quotas.",
+    "Exit status: 0, 1 after an error, 2 for a wrong command line; the help of each command has others.",
+    add_commands,
+    (
+        "tonnage.rpc.options",
+        "tonnage.ledger.db.database",
+        "tonnage.ledger.inventory.service_options",
+        "tonnage.quotas.options",
+    ),
+)
+
+
 def main() -> int:
     """Run one command."""
-    conf = cfg.CONF
-    conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=register_commands))
-    register = [rpc_options.register, database.register, service_options.register, quota_options.register]
-    setup.configure(conf, sys.argv[1:], PROG, register, daemon=False)
-    return int(conf.command.run(conf))
+    return PROGRAM.main(sys.argv[1:])

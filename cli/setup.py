@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Set-up of every process: reading the configuration, logging, and error messages of one line."""
 
-import argparse
 import contextlib
 import faulthandler
 import logging as standard_logging
-import os
-import select
-import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,6 +14,7 @@ from oslo_log import log as logging
 
 import tonnage
 from tonnage.capacity import errors
+from tonnage.cli import config_files, output
 from tonnage.rpc import option_errors
 
 PROJECT = "tonnage"
@@ -86,7 +83,7 @@ def configure(
     if not daemon:
         conf.unregister_opts(log_options.logging_cli_opts)
         conf.register_opts(log_options.logging_cli_opts)
-    conf(_files_first(argv, prog), project=PROJECT, prog=prog, version=f"{prog} {tonnage.__version__}")
+    conf(config_files.first(argv, prog), project=PROJECT, prog=prog, version=f"{prog} {tonnage.__version__}")
     _check_values(conf)
     if not (conf.log_file or conf.log_dir or conf.use_journal):
         # Standard output is for the results of commands.
@@ -110,7 +107,7 @@ def read_again(
     fresh = cfg.ConfigOpts()
     _register(fresh, register, defaults)
     fresh(
-        _files_first(argv, conf.prog),
+        config_files.first(argv, conf.prog),
         project=PROJECT,
         prog=conf.prog,
         # A missing file is an error. It must not lead to other files or to default values.
@@ -128,55 +125,17 @@ def clean_exit(prog: str, status: int = 1) -> Iterator[None]:
     The status is 2 for a wrong command line. Other errors, which are bugs, are raised. It is also usable as a decorator
     of ``main()``.
     """
-    with _flushed_output(prog, status):
+    with output.flushed(prog, status):
         try:
             yield
         except KeyboardInterrupt:
             sys.exit(130)
         except EXPECTED_ERRORS as error:
-            if isinstance(error, BrokenPipeError) and _stdout_is_closed():
+            if isinstance(error, BrokenPipeError) and output.is_closed():
                 raise
             hint = _no_files_hint(cfg.CONF, prog) if isinstance(error, errors.ConfigurationError) else ""
-            _print_error(f"{prog}: {one_line(error)}{hint}")
+            output.print_error(f"{prog}: {output.one_line(error)}{hint}")
             sys.exit(USAGE if isinstance(error, UsageError) else status)
-
-
-@contextlib.contextmanager
-def _flushed_output(prog: str, status: int) -> Iterator[None]:
-    """Flush standard output at the end. Exit quietly if its reader is gone, for example in a pipe to ``head``."""
-    try:
-        try:
-            yield
-        finally:
-            _flush()
-    except OSError as error:
-        # The interpreter would write the rest of the buffer again at its exit.
-        with contextlib.suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if isinstance(error, BrokenPipeError):
-            sys.exit(128 + signal.SIGPIPE)
-        _print_error(f"{prog}: {one_line(error)}")
-        sys.exit(status)
-
-
-def _flush() -> None:
-    if sys.stdout is not None:
-        sys.stdout.flush()
-
-
-def _stdout_is_closed() -> bool:
-    """Return whether standard output is a pipe without a reader."""
-    if sys.stdout is None:
-        return False
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
-    return any(events & select.POLLERR for _, events in poll.poll(0))
-
-
-def _print_error(line: str) -> None:
-    """Print on standard error. Ignore a closed terminal."""
-    with contextlib.suppress(OSError):
-        print(line, file=sys.stderr, flush=True)
 
 
 def _no_files_hint(conf: cfg.ConfigOpts, prog: str) -> str:
@@ -192,25 +151,6 @@ def _no_files_hint(conf: cfg.ConfigOpts, prog: str) -> str:
         f"; no configuration file was read: there is no {names} in ~/.{PROJECT}, ~, /etc/{PROJECT} or /etc, and "
         "--config-file names none"
     )
-
-
-def one_line(error: BaseException) -> str:
-    """Return the message of an error on one line, or the name of its class if it has none."""
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def _files_first(arguments: Sequence[str], prog: str) -> list[str]:
-    """Move the options for configuration files before the command. oslo.config does not find them after it."""
-    parser = argparse.ArgumentParser(prog, add_help=False, allow_abbrev=False)
-    options = ("--config-file", "--config-dir")
-    for option in options:
-        parser.add_argument(option, action="append", default=[], metavar="PATH")
-    known, others = parser.parse_known_args(arguments)
-    named = [known.config_file, known.config_dir]
-    return [
-        *(part for option, values in zip(options, named, strict=True) for value in values for part in (option, value)),
-        *others,
-    ]
 
 
 def _register(

@@ -1,38 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage``: commands that show the ledger, and that explain, simulate and replay decisions."""
 
-import logging
 import sys
 from typing import Any
 
-from oslo_config import cfg
+from tonnage.cli.command_line import Program
+from tonnage.cli.commands.subcommands import LazyCommand
 
-from tonnage.api import options as api_options
-from tonnage.cli import setup
-from tonnage.cli.commands import explain, log_replay
-from tonnage.cli.overviews import pools, volumes
-from tonnage.ledger.db import database
-from tonnage.rpc import options as rpc_options
-from tonnage.scheduler import settings
+#: Modules with the options of commands that read the ledger, and of commands that ask a scheduler.
+_LEDGER = ("tonnage.ledger.db.database", "tonnage.ledger.inventory.service_options")
+_SCHEDULER = ("tonnage.rpc.options", "tonnage.api.options", "tonnage.scheduler.settings")
 
-PROG = "tonnage"
+_OVERVIEWS = "tonnage.cli.overviews"
+_SIMULATION = "tonnage.cli.simulation.simulation_arguments"
+
+COMMANDS = (
+    LazyCommand("pools", "show the figures of all pools", f"{_OVERVIEWS}.pools:add_arguments", _LEDGER),
+    LazyCommand("volumes", "show the volumes of all projects", f"{_OVERVIEWS}.volumes:add_volumes", _LEDGER),
+    LazyCommand("types", "show the volume types, with sums", f"{_OVERVIEWS}.volumes:add_types", _LEDGER),
+    LazyCommand("claims", "show the operations under way", f"{_OVERVIEWS}.volumes:add_claims", _LEDGER),
+    LazyCommand("explain", "tell how a request would be decided now", f"{_SIMULATION}:add_explain", _SCHEDULER),
+    LazyCommand("what-if", "tell the decisions if things were different", f"{_SIMULATION}:add_what_if", _SCHEDULER),
+    LazyCommand("replay", "decide recorded requests again", f"{_SIMULATION}:add_replay", _SCHEDULER),
+)
 
 
-def register_commands(subparsers: Any) -> None:
-    pools.register(subparsers)
-    volumes.register(subparsers)
-    explain.register(subparsers)
-    log_replay.register(subparsers)
+def add_commands(subparsers: Any, name: str | None) -> None:
+    """Add the commands, with the arguments of the one with that name (None: of all)."""
+    for command in COMMANDS:
+        command.add(subparsers, arguments=name in (None, command.name))
 
 
-@setup.clean_exit(PROG)
+PROGRAM = Program(
+    "tonnage",
+    "Show the capacity of Tonnage, and explain its decisions.",
+    "Exit status: 0, 1 after an error, 2 for a wrong command line, 3 if something was found or refused, 141 if the "
+    "reader of the output has ended. 'tonnage COMMAND --help' shows the options of a command.",
+    add_commands,
+)
+
+
 def main() -> int:
     """Run one command."""
-    conf = cfg.CONF
-    conf.register_cli_opt(cfg.SubCommandOpt("command", title="commands", handler=register_commands))
-    register = [rpc_options.register, api_options.register, settings.register, database.register]
-    setup.configure(conf, sys.argv[1:], PROG, register, daemon=False)
-    if not conf.debug:
-        # If no scheduler answers, one line of the command says so. The library's log lines are for debugging.
-        logging.getLogger("oslo.messaging").setLevel(logging.CRITICAL)
-    return int(conf.command.run(conf))
+    return PROGRAM.main(sys.argv[1:])

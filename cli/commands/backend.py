@@ -47,7 +47,7 @@ def _reason(text: str) -> str:
     return text
 
 
-def _list(conf: cfg.ConfigOpts) -> int:
+def _list(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     ledger = ledger_access.connect(conf)
     with ledger.reading() as session:
         rows = backends.load_backends(session)
@@ -70,32 +70,30 @@ def _list(conf: cfg.ConfigOpts) -> int:
             )
             for row in rows
         ],
-        as_json=conf.command.json,
+        as_json=arguments.json,
         empty="No agent has introduced a backend yet",
     )
     return 0
 
 
-def _set_state(conf: cfg.ConfigOpts) -> int:
-    action = conf.command.action
+def _set_state(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
+    action = arguments.action
     ledger_access.connect(conf).run(
         backends.set_state,
-        conf.command.backend,
+        arguments.backend,
         enabled=action == "enable",
         draining=action == "drain",
-        reason=None if action == "enable" else conf.command.reason,
+        reason=None if action == "enable" else arguments.reason,
     )
     state = {"enable": "enabled", "disable": "disabled", "drain": "being drained"}[action]
-    print(f"Backend {conf.command.backend} is {state}; running schedulers see it within seconds")
+    print(f"Backend {arguments.backend} is {state}; running schedulers see it within seconds")
     return 0
 
 
-def _remove(conf: cfg.ConfigOpts) -> int:
-    removed = ledger_access.connect(conf).run(
-        backend_removal.remove_backend, conf.command.backend, conf.service_down_time
-    )
+def _remove(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
+    removed = ledger_access.connect(conf).run(backend_removal.remove_backend, arguments.backend, conf.service_down_time)
     print(
-        f"Backend {conf.command.backend} is removed, with {len(removed.pools)} pool(s); "
+        f"Backend {arguments.backend} is removed, with {len(removed.pools)} pool(s); "
         f"{len(removed.volumes)} volume(s) are in error"
     )
     for volume_id in removed.volumes:

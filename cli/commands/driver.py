@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage-manage driver``: audit of drivers' reports against the definitions of the fields."""
 
+import argparse
 import json
 from typing import Any
 
@@ -30,8 +31,8 @@ def register(subparsers: Any) -> None:
     parser.set_defaults(run=_audit)
 
 
-def _audit(conf: cfg.ConfigOpts) -> int:
-    backend = conf.command.backend
+def _audit(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
+    backend = arguments.backend
     with ledger_access.connect(conf).reading() as session:
         rows = [row for row in backends.load_backends(session) if backend in (None, row.name)]
         found = [each for each in audit_findings.load(session, backend) if each.seen.once is None]
@@ -43,7 +44,7 @@ def _audit(conf: cfg.ConfigOpts) -> int:
         for each in found
     ]
     ages = [(row.name, None if row.silence is None else round(row.silence, 1)) for row in rows]
-    if conf.command.json:
+    if arguments.json:
         answer = {
             "clean": not found,
             "findings": [dict(zip(columns, row, strict=True)) for row in rows_found],

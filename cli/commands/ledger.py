@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage-manage ledger``: consistency check of the ledger, also against the storage, and repair."""
 
+import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -49,25 +50,24 @@ def register(subparsers: Any) -> None:
     parser.set_defaults(run=_restored)
 
 
-def _check(conf: cfg.ConfigOpts) -> int:
-    command = conf.command
-    found = consistency_check.check(ledger_access.connect(conf), pool=command.pool, backend=command.backend)
+def _check(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
+    found = consistency_check.check(ledger_access.connect(conf), pool=arguments.pool, backend=arguments.backend)
     wrong = bool(found.drift) or (
-        command.strict and any(one.cause is consistency_check.Cause.ORPHAN for one in found.findings)
+        arguments.strict and any(one.cause is consistency_check.Cause.ORPHAN for one in found.findings)
     )
-    if command.json:
+    if arguments.json:
         print(json.dumps({"clean": not wrong, **_as_json(found)}))
     else:
         _show(found)
     return DRIFT if wrong else 0
 
 
-def _repair(conf: cfg.ConfigOpts) -> int:
-    dry = conf.command.dry_run
+def _repair(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
+    dry = arguments.dry_run
     done = (repairs.plan if dry else repairs.repair)(ledger_access.connect(conf))
     wrong = bool(done.left.drift) or (dry and bool(done.changes))
     status = DRIFT if wrong else MENDED if done.changes else 0
-    if conf.command.json:
+    if arguments.json:
         changes = [asdict(change) for change in done.changes]
         print(json.dumps({"clean": not wrong, "dry_run": dry, "changes": changes, "left": _as_json(done.left)}))
         return status
@@ -85,12 +85,12 @@ def _repair(conf: cfg.ConfigOpts) -> int:
     return status
 
 
-def _restored(conf: cfg.ConfigOpts) -> int:
+def _restored(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     interrupted = restore.interrupt(ledger_access.connect(conf), conf.service_down_time)
     tables.show(
         ("place", "volume", "operation"),
         [(one.place, one.volume_id, one.operation) for one in interrupted],
-        as_json=conf.command.json,
+        as_json=arguments.json,
         empty="Nothing was under way at the time of the backup",
     )
     return 0

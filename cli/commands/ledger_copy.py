@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage-manage db copy``: copy of the ledger to another database."""
 
+import argparse
 import sys
 from typing import Any
 
@@ -26,13 +27,13 @@ def register(actions: Any) -> None:
     parser.set_defaults(run=_run)
 
 
-def _run(conf: cfg.ConfigOpts) -> int:
+def _run(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     source = database.connect(conf)
-    if conf.command.undo:
+    if arguments.undo:
         database_copy.undo(source)
         print("The ledger in this database may be used again")
         return 0
-    url = sys.stdin.readline().strip() if conf.command.to == "-" else conf.command.to
+    url = sys.stdin.readline().strip() if arguments.to == "-" else arguments.to
     target = database.connect(conf, create=True, url=url)
     database_copy.copy(source, target, conf.service_down_time, _show)
     drift = len(consistency_check.check(target).drift)

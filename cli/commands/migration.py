@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage-manage db online_data_migrations``: data migrations that run while all services are up."""
 
+import argparse
 import sys
 from typing import Any
 
@@ -34,8 +35,8 @@ def register(actions: Any) -> None:
     parser.set_defaults(run=_run)
 
 
-def _run(conf: cfg.ConfigOpts) -> int:
-    max_volumes = conf.command.max_count
+def _run(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
+    max_volumes = arguments.max_count
     if max_volumes is not None and max_volumes < 1:
         print("--max-count takes a whole number from 1 on", file=sys.stderr)
         return _BAD_INPUT

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage-manage orphan``: list and deletion of orphans, volumes on the storage without a claim."""
 
+import argparse
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -30,7 +31,7 @@ def register(subparsers: Any) -> None:
     parser.set_defaults(run=_purge)
 
 
-def _list(conf: cfg.ConfigOpts) -> int:
+def _list(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     ledger = ledger_access.connect(conf)
     for name, last in sorted(_stale(conf, ledger).items()):
         shown = "there is none" if last.age is None else f"the last one is {last.age:.0f} s old"
@@ -40,7 +41,7 @@ def _list(conf: cfg.ConfigOpts) -> int:
     tables.show(
         ("pool", "name", "size_gb", "first_seen"),
         [(row.pool, row.name, row.size_gb, row.seen_at.isoformat(sep=" ", timespec="seconds")) for row in rows],
-        as_json=conf.command.json,
+        as_json=arguments.json,
         empty="The last listings had no orphans",
     )
     return 0
@@ -59,9 +60,9 @@ def _stale(conf: cfg.ConfigOpts, ledger: database.Database) -> Mapping[str, list
         transport.cleanup()
 
 
-def _purge(conf: cfg.ConfigOpts) -> int:
-    pool, name = conf.command.pool, conf.command.volume
-    claim_id = ledger_access.connect(conf).run(orphans.purge, pool, name, force=conf.command.force)
+def _purge(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
+    pool, name = arguments.pool, arguments.volume
+    claim_id = ledger_access.connect(conf).run(orphans.purge, pool, name, force=arguments.force)
     print(
         f"{name} in {pool} is to be deleted (claim {claim_id}); a scheduler tells the agent within seconds, and the "
         "next listing shows that it is gone"

@@ -4,6 +4,7 @@
 If usage is counted from OpenStack Placement, its allocations are compared with the written ones as well.
 """
 
+import argparse
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
@@ -40,19 +41,19 @@ def register(subparsers: Any) -> None:
         parser.set_defaults(run=run)
 
 
-def _check(conf: cfg.ConfigOpts) -> int:
+def _check(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     ledger, placement = ledger_access.connect(conf), _placement(conf)
-    found = usage_audit.check(ledger, conf.command.project, placed_only=placement is not None)
-    allocations = None if placement is None else allocation_check.check(ledger, placement, conf.command.project)
-    _show(conf, ledger, found, allocations, "wrong; 'tonnage-manage quota sync' mends them")
+    found = usage_audit.check(ledger, arguments.project, placed_only=placement is not None)
+    allocations = None if placement is None else allocation_check.check(ledger, placement, arguments.project)
+    _show(ledger, found, allocations, as_json=arguments.json, outcome="wrong; 'tonnage-manage quota sync' mends them")
     return DRIFT if _drift(found, allocations) else 0
 
 
-def _sync(conf: cfg.ConfigOpts) -> int:
+def _sync(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     ledger, placement = ledger_access.connect(conf), _placement(conf)
-    found = usage_audit.sync(ledger, conf.command.project, placed_only=placement is not None)
-    allocations = None if placement is None else allocation_check.sync(ledger, placement, conf.command.project)
-    _show(conf, ledger, found, allocations, "mended")
+    found = usage_audit.sync(ledger, arguments.project, placed_only=placement is not None)
+    allocations = None if placement is None else allocation_check.sync(ledger, placement, arguments.project)
+    _show(ledger, found, allocations, as_json=arguments.json, outcome="mended")
     if not _drift(found, allocations):
         return 0
     return DRIFT if allocations is not None and allocations.refused else MENDED
@@ -68,15 +69,16 @@ def _drift(found: usage_audit.Checked, allocations: allocation_check.AllocationC
 
 
 def _show(
-    conf: cfg.ConfigOpts,
     ledger: Database,
     found: usage_audit.Checked,
     allocations: allocation_check.AllocationCheck | None,
+    *,
+    as_json: bool,
     outcome: str,
 ) -> None:
     with ledger.reading() as session:
         names = volume_types.names(session)
-    if conf.command.json:
+    if as_json:
         findings = [_as_json(finding, names) for finding in found.findings]
         shown = {"clean": not _drift(found, allocations), "projects": found.projects, "findings": findings}
         if allocations is not None:

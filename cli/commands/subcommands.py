@@ -2,16 +2,53 @@
 """Subcommands with consistent help: the phrase in the list of commands is the first sentence of their own help."""
 
 import argparse
+import importlib
+from dataclasses import dataclass
 from typing import Any
 
 JSON = "print JSON instead of tables"
 
 
+@dataclass(frozen=True, slots=True)
+class LazyCommand:
+    """A command whose module is imported only if the command line names it.
+
+    ``text`` describes it in the list of commands. ``arguments`` is the function, MODULE:NAME, that adds its arguments
+    to a parser, ``options`` are the modules whose options its configuration has.
+    """
+
+    name: str
+    text: str
+    arguments: str
+    options: tuple[str, ...]
+
+    def add(self, subparsers: Any, *, arguments: bool) -> None:
+        """Add the command, also its ``arguments`` if they are wanted."""
+        parser = add(subparsers, self.name, self.text)
+        parser.set_defaults(options=self.options)
+        if arguments:
+            load(self.arguments)(parser)
+
+
+def load(place: str) -> Any:
+    """Return the function of a place MODULE:NAME."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
 def add(subparsers: Any, name: str, text: str, more: str = "", epilog: str | None = None) -> argparse.ArgumentParser:
     """Add a command. ``text`` describes it in both lists, ``more`` has further sentences of its own help."""
-    description = f"{text[0].upper()}{text[1:]}.{' ' if more else ''}{more}"
-    parser: argparse.ArgumentParser = subparsers.add_parser(name, help=text, description=description, epilog=epilog)
+    parser: argparse.ArgumentParser = subparsers.add_parser(
+        name, help=text, description=f"{text[0].upper()}{text[1:]}."
+    )
+    describe(parser, more, epilog)
     return parser
+
+
+def describe(parser: argparse.ArgumentParser, more: str = "", epilog: str | None = None) -> None:
+    """Give the help of a command ``more`` sentences, and its exit statuses as ``epilog``."""
+    parser.description = f"{parser.description or ''}{' ' if more else ''}{more}"
+    parser.epilog = epilog
 
 
 def group(subparsers: Any, name: str, text: str) -> Any:

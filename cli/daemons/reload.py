@@ -9,7 +9,7 @@ from typing import TypeVar
 from oslo_config import cfg
 
 from tonnage.capacity import errors
-from tonnage.cli import setup, unknown_options
+from tonnage.cli import output, setup, unknown_options
 from tonnage.scheduler import settings
 from tonnage.scheduler.service import SchedulerService
 
@@ -51,7 +51,7 @@ class ConfigReloader:
             with _masked(_secrets(self._conf)):
                 self._conf.mutate_config_files()
         except cfg.Error as error:  # the files have just changed again
-            LOG.warning("The configuration files have become unreadable: %s", setup.one_line(error))
+            LOG.warning("The configuration files have become unreadable: %s", output.one_line(error))
         return True
 
 
@@ -97,7 +97,7 @@ def attempt(work: Callable[[], T]) -> T | None:
     except errors.MissingPlugin as error:
         problem = f"{error.message}; restart this process if the package was installed after its start"
     except setup.EXPECTED_ERRORS as error:
-        problem = setup.one_line(error)
+        problem = output.one_line(error)
     except Exception:
         # The process keeps its configuration after any error of a plug-in.
         LOG.exception("The configuration could not be taken over")

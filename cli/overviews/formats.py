@@ -3,6 +3,8 @@
 
 The options have the names of OpenStack's clients. The keys are stable, capacities are bytes as integers, times are in
 UTC as ISO 8601 has them, and null is unknown, infinite or none.
+
+The libraries of a format are imported when it is written, so that ``--help`` does not wait for them.
 """
 
 import argparse
@@ -14,11 +16,6 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
-
-import prettytable
-import yaml
-
-from tonnage.capacity import units
 
 FORMATS = ("table", "json", "yaml", "value", "csv")
 
@@ -47,6 +44,8 @@ def capacity(key: str, gib: Callable[[Any], float | None], heading: str | None =
     """Return a column of a capacity, from a function that returns it in GiB; None is unknown or infinite."""
 
     def value(row: Any) -> int | None:
+        from tonnage.capacity import units
+
         found = gib(row)
         return None if found is None or not math.isfinite(found) else round(found * units.GIB)
 
@@ -99,6 +98,8 @@ def _show_table(columns: Sequence[Column], rows: Sequence[Any], empty: str) -> N
     if not rows:
         print(empty)
         return
+    import prettytable
+
     table = prettytable.PrettyTable([column.heading or column.key for column in columns])
     table.align = "l"
     for column in columns:
@@ -114,6 +115,8 @@ def _show_json(keys: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def _show_yaml(keys: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+    import yaml
+
     print(yaml.safe_dump([dict(zip(keys, row, strict=True)) for row in rows], sort_keys=False), end="")
 
 

@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage pools``: the figures of all pools."""
 
+import argparse
 import datetime
-import functools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from oslo_config import cfg
-
-from tonnage.cli.commands import ledger_access, subcommands
+from tonnage.cli.commands import subcommands
 from tonnage.cli.overviews import formats
 from tonnage.cli.overviews.formats import Column, capacity
-from tonnage.ledger.inventory import capacity_figures
-from tonnage.ledger.inventory.capacity_figures import PoolFigures
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+    from tonnage.ledger.inventory.capacity_figures import PoolFigures
 
 
 class _Row(NamedTuple):
     """A pool, and whether its backend is up."""
 
-    pool: PoolFigures
+    pool: "PoolFigures"
     up: bool
 
     @property
@@ -72,12 +73,10 @@ _COLUMNS: Sequence[Column] = (
 )
 
 
-def register(subparsers: Any) -> None:
-    """Add the command."""
-    parser = subcommands.add(
-        subparsers,
-        "pools",
-        "show the figures of all pools",
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    subcommands.describe(
+        parser,
         "The figures are those of the ledger: the last reports, and the claims that they do not contain yet. "
         "'virtual left' bounds thin volumes by the over-subscription ratio, 'physical left' is the free space less the "
         "reserve and the claims.",
@@ -87,10 +86,12 @@ def register(subparsers: Any) -> None:
     parser.set_defaults(run=_show)
 
 
-def _show(conf: cfg.ConfigOpts) -> int:
-    arguments = conf.command
+def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
+    from tonnage.cli.commands import ledger_access
+    from tonnage.ledger.inventory import capacity_figures
+
     with ledger_access.connect(conf).reading() as session:
         found = capacity_figures.pools(session, backend=arguments.backend)
-    up = functools.partial(PoolFigures.up, down_time=conf.service_down_time)
-    formats.show(arguments, _COLUMNS, [_Row(pool, up(pool)) for pool in found], "No backend has reported such a pool")
+    rows = [_Row(pool, pool.up(conf.service_down_time)) for pool in found]
+    formats.show(arguments, _COLUMNS, rows, "No backend has reported such a pool")
     return 0

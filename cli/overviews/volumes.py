@@ -1,16 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage volumes``, ``tonnage types`` and ``tonnage claims``."""
 
+import argparse
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING
 
-from oslo_config import cfg
-
-from tonnage.cli.commands import ledger_access, subcommands
+from tonnage.cli.commands import subcommands
 from tonnage.cli.overviews import formats
 from tonnage.cli.overviews.formats import Column, capacity
-from tonnage.ledger.inventory import volume_figures
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
 
 _VOLUMES: Sequence[Column] = (
     Column("id", attrgetter("id"), "id"),
@@ -46,25 +47,35 @@ _CLAIMS: Sequence[Column] = (
 )
 
 
-def register(subparsers: Any) -> None:
-    """Add the commands."""
-    parser = subcommands.add(subparsers, "volumes", "show the volumes of all projects, the oldest first")
+def add_volumes(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``tonnage volumes``."""
+    subcommands.describe(parser, "The oldest comes first.")
     parser.add_argument("--project", metavar="ID", help="only the volumes of this project")
     parser.add_argument("--status", help="only volumes in this status, such as error")
     parser.add_argument("--pool", metavar="NAME", help="only the volumes in this pool, or in the pools of this backend")
     parser.add_argument("--type", metavar="NAME", help="only volumes of this type")
     formats.add_options(parser, _VOLUMES)
     parser.set_defaults(run=_show_volumes)
-    parser = subcommands.add(subparsers, "types", "show the volume types, with the sums of their volumes")
+
+
+def add_types(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``tonnage types``."""
+    subcommands.describe(parser, "The sums are those of their volumes.")
     formats.add_options(parser, _TYPES)
     parser.set_defaults(run=_show_types)
-    parser = subcommands.add(subparsers, "claims", "show the claims whose operation has not ended, the oldest first")
+
+
+def add_claims(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``tonnage claims``."""
+    subcommands.describe(parser, "Each holds a claim on capacity; the oldest comes first.")
     formats.add_options(parser, _CLAIMS)
     parser.set_defaults(run=_show_claims)
 
 
-def _show_volumes(conf: cfg.ConfigOpts) -> int:
-    arguments = conf.command
+def _show_volumes(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
+    from tonnage.cli.commands import ledger_access
+    from tonnage.ledger.inventory import volume_figures
+
     wanted = volume_figures.VolumeFilter(
         project_id=arguments.project, status=arguments.status, pool=arguments.pool, volume_type=arguments.type
     )
@@ -73,15 +84,21 @@ def _show_volumes(conf: cfg.ConfigOpts) -> int:
     return 0
 
 
-def _show_types(conf: cfg.ConfigOpts) -> int:
+def _show_types(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
+    from tonnage.cli.commands import ledger_access
+    from tonnage.ledger.inventory import volume_figures
+
     with ledger_access.connect(conf).reading() as session:
         found = volume_figures.types(session)
-    formats.show(conf.command, _TYPES, found, "There is no volume type")
+    formats.show(arguments, _TYPES, found, "There is no volume type")
     return 0
 
 
-def _show_claims(conf: cfg.ConfigOpts) -> int:
+def _show_claims(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
+    from tonnage.cli.commands import ledger_access
+    from tonnage.ledger.inventory import volume_figures
+
     with ledger_access.connect(conf).reading() as session:
         found = volume_figures.open_claims(session)
-    formats.show(conf.command, _CLAIMS, found, "No operation is under way")
+    formats.show(arguments, _CLAIMS, found, "No operation is under way")
     return 0

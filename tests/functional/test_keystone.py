@@ -20,7 +20,7 @@ from tests.functional.deployment import Credentials, Deployment, standalone
 from tests.servers.base import wait_for
 from tests.servers.keystone import PASSWORD, REGION, Keystone
 from tonnage.capacity import errors
-from tonnage.cli.commands import scheduler_query
+from tonnage.cli.simulation import scheduler_query
 from tonnage.rpc import options as rpc_options
 
 #: openstacksdk warns of deprecated functions that it uses itself.

@@ -371,13 +371,12 @@ def test_every_database_finds_the_allocations_to_write(database_url: str) -> Non
 
 def run(line: str, conf_file: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[list[str]]]:
     """Run a command of tonnage-manage, and return its exit status and the cells of its table."""
-    conf = cfg.ConfigOpts()
-    conf.register_cli_opt(cfg.SubCommandOpt("command", handler=manage.register_commands))
+    conf, arguments = cfg.ConfigOpts(), manage.PROGRAM.parser().parse_args(line.split())
     quota_options.register(conf)
     database.register(conf)
-    conf(["--config-file", str(conf_file), *line.split()])
+    conf(["--config-file", str(conf_file)])
     capsys.readouterr()
-    status = conf.command.run(conf)
+    status = arguments.run(conf, arguments)
     lines = [line.strip("| ").split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     return status, [[cell.strip() for cell in line] for line in lines]
 

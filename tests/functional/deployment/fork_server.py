@@ -30,6 +30,8 @@ _MODULES = (
     "tonnage.cli.manage",
     "tonnage.cli.status",
     "tonnage.cli.tonnage",
+    "tonnage.cli.simulation.explain",
+    "tonnage.cli.simulation.log_replay",
     "tonnage.drivers.filesystem.driver",
     "kombu.transport.memory",
     "kombu.transport.pyamqp",

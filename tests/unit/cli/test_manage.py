@@ -31,8 +31,8 @@ def run(line: str, folder: pathlib.Path) -> int:
     arguments = parser.parse_args(line.split())
     options = {option.dest: option.default for option in database.OPTIONS}
     options["connection"] = f"sqlite:///{folder}/sub/tonnage.sqlite"
-    conf = SimpleNamespace(command=arguments, database=SimpleNamespace(**options), service_down_time=60)
-    return int(arguments.run(conf))
+    conf = SimpleNamespace(database=SimpleNamespace(**options), service_down_time=60)
+    return int(arguments.run(conf, arguments))
 
 
 def test_only_a_sync_creates_a_database(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -149,14 +149,6 @@ def test_a_default_file_that_has_been_deleted_is_an_error(tmp_path: pathlib.Path
         setup.read_again(conf, [])
 
 
-def test_configuration_files_can_be_named_after_a_command() -> None:
-    given = ["explain", "3", "--config-file", "a", "--json", "--config-file=b", "--config-dir", "c"]
-    assert setup._files_first(given, "p") == [
-        *("--config-file", "a", "--config-file", "b", "--config-dir", "c"),
-        *("explain", "3", "--json"),
-    ]
-
-
 def test_a_wrong_command_line_has_status_2(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended, setup.clean_exit("p"):
         raise setup.UsageError("name a SIZE")

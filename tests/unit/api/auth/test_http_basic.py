@@ -15,7 +15,7 @@ from tonnage.api import app
 from tonnage.api.auth import authentication, request_context
 from tonnage.api.http.server import ApiServer
 from tonnage.capacity import errors
-from tonnage.cli.commands import scheduler_query
+from tonnage.cli.simulation import scheduler_query
 
 PASSWORD = "pass:word é"  # noqa: S105
 

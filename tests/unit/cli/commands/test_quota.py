@@ -22,8 +22,8 @@ def run(line: str, url: str) -> int:
     arguments = parser.parse_args(line.split())
     options = {option.dest: option.default for option in database.OPTIONS}
     quota = SimpleNamespace(usage_source="counters", count_usage_from_placement=False)
-    conf = SimpleNamespace(command=arguments, database=SimpleNamespace(**{**options, "connection": url}), quota=quota)
-    return int(arguments.run(conf))
+    conf = SimpleNamespace(database=SimpleNamespace(**{**options, "connection": url}), quota=quota)
+    return int(arguments.run(conf, arguments))
 
 
 def test_exit_statuses_of_check_and_sync(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -24,12 +24,7 @@ def commands(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParse
 
 
 def all_commands() -> list[argparse.ArgumentParser]:
-    found: list[argparse.ArgumentParser] = []
-    for prog, register in (("tonnage", tonnage.register_commands), ("tonnage-manage", manage.register_commands)):
-        parser = argparse.ArgumentParser(prog)
-        register(parser.add_subparsers())
-        found += commands(parser)
-    return found
+    return [command for program in (tonnage.PROGRAM, manage.PROGRAM) for command in commands(program.parser())]
 
 
 @pytest.mark.parametrize("command", all_commands(), ids=lambda command: command.prog)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage pools``, ``volumes``, ``types`` and ``claims``: they agree with the ledger at each moment."""
 
-import argparse
 import json
 import pathlib
 from types import SimpleNamespace
@@ -13,7 +12,7 @@ import sqlalchemy as sa
 from tests.servers import ledger_schema
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import units
-from tonnage.cli.overviews import pools, volumes
+from tonnage.cli import tonnage
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 
@@ -35,13 +34,10 @@ class Ledger:
 
     def run(self, line: str) -> str:
         """Return the output of a command."""
-        parser = argparse.ArgumentParser()
-        commands = parser.add_subparsers()
-        pools.register(commands)
-        volumes.register(commands)
-        arguments = parser.parse_args(line.split())
-        conf: Any = SimpleNamespace(command=arguments, database=self._database, service_down_time=60)
-        assert arguments.run(conf) == 0
+        given = line.split()
+        arguments = tonnage.PROGRAM.parser(given[0]).parse_args(given)
+        conf: Any = SimpleNamespace(database=self._database, service_down_time=60)
+        assert arguments.run(conf, arguments) == 0
         return self._capsys.readouterr().out
 
     def json(self, line: str) -> Any:

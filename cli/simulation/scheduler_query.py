@@ -6,6 +6,7 @@ A question has the format of the body of ``POST /v3/{project}/scheduler-stats/wh
 
 import http.client
 import json
+import logging
 import math
 import urllib.error
 import urllib.parse
@@ -23,7 +24,8 @@ from tonnage.api.http import body, fields
 from tonnage.api.schemas import simulation_bodies, volume_bodies
 from tonnage.capacity import errors, type_conversion
 from tonnage.capacity.pools.hypothetical_pools import Changes
-from tonnage.cli.commands import credentials
+from tonnage.cli.simulation import credentials
+from tonnage.cli.simulation.simulation_arguments import PROJECT
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.messages import Asked, CreateGroup, CreateVolume, Outlook, WhatIf
 from tonnage.rpc.scheduler_client import SchedulerClient
@@ -32,9 +34,6 @@ from tonnage.rpc.scheduler_client import SchedulerClient
 _IN_PROCESS = ("kombu+memory:", "fake:")
 
 _REST_SECONDS = 120
-
-#: Default project of a question.
-PROJECT = "demo"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +74,9 @@ def query(conf: cfg.ConfigOpts, question: Mapping[str, Any], target: QueryTarget
 
 def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -> list[Outlook]:
     message = as_message(question, project, conf.default_volume_type)
+    if not conf.debug:
+        # If no scheduler answers, one line of the command says so. The library's log lines are for debugging.
+        logging.getLogger("oslo.messaging").setLevel(logging.CRITICAL)
     transport = rpc_transport.create(conf)
     try:
         return SchedulerClient(transport).what_if(message)

@@ -2,7 +2,6 @@
 """``tonnage explain`` and ``tonnage what-if``: simulated decisions, which place nothing."""
 
 import argparse
-import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -10,160 +9,21 @@ from typing import Any
 import msgspec
 from oslo_config import cfg
 
-from tonnage.api.schemas import volume_bodies
 from tonnage.capacity import errors
-from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Explanation, PoolVerdict, Weight
 from tonnage.capacity.topology import requirements
 from tonnage.cli import setup
-from tonnage.cli.commands import argument_types, scheduler_query, subcommands, tables
-from tonnage.rpc.messages import MigrationPolicy, Outlook
-
-#: Exit status if at least one request would be refused. Status 1 is an error, and 2 a wrong command line.
-REFUSED = 3
-
-_STATUSES = (
-    f"Exit status: 0 if all would be placed, {REFUSED} if not, 1 if nobody could be asked, 2 for a wrong command line."
-)
+from tonnage.cli.commands import tables
+from tonnage.cli.simulation import scheduler_query
+from tonnage.cli.simulation.simulation_arguments import FOUND, PROJECT
+from tonnage.rpc.messages import Outlook
 
 
-def register(subparsers: Any) -> None:
-    """Add the commands."""
-    explain = subcommands.add(
-        subparsers,
-        "explain",
-        "tell how a request would be decided now, pool by pool",
-        "Nothing is placed.",
-        _STATUSES,
-    )
-    _add_request(explain)
-    explain.add_argument(
-        "--node",
-        action="append",
-        type=argument_types.node,
-        default=[],
-        metavar="NAME[:KEY=VALUE,...]",
-        help="a node, with its labels, that needs it; of several, which of them can have it",
-    )
-    explain.set_defaults(run=_explain)
-    what_if = subcommands.add(
-        subparsers,
-        "what-if",
-        "tell how requests would be decided, one after another, if things were different",
-        "Nothing is placed.",
-        _STATUSES,
-    )
-    _add_request(what_if)
-    _add_changes(what_if)
-    what_if.set_defaults(run=_what_if, node=[])
-
-
-def _add_request(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("the request")
-    group.add_argument(
-        "size",
-        nargs="?",
-        type=argument_types.size,
-        metavar="SIZE",
-        help="GiB of the volume; with --extend its new size",
-    )
-    group.add_argument("--type", help="volume type, by name or id")
-    group.add_argument("--zone", help="availability zone")
-    group.add_argument(
-        "--hint",
-        action="append",
-        type=argument_types.hint,
-        default=[],
-        metavar="KEY=VALUE",
-        help="a scheduler hint; repeatable",
-    )
-    group.add_argument("--source", metavar="VOLUME", help="the volume, by its id, that it shall be a copy of")
-    group.add_argument(
-        "--count",
-        type=argument_types.count(volume_bodies.MAX_AT_ONCE),
-        metavar="N",
-        help="so many volumes, all or none",
-    )
-    group.add_argument("--extend", metavar="VOLUME", help="the growth of a volume that is there, by its id")
-    group.add_argument("--migrate", metavar="VOLUME", help="the migration of a volume that is there, to any other pool")
-    group.add_argument("--to", metavar="PLACE", help="with --migrate: to this pool, or one of this backend")
-    group.add_argument("--retype", metavar="VOLUME", help="another type, --type, of a volume that is there")
-    group.add_argument(
-        "--migration-policy",
-        choices=[each.value for each in MigrationPolicy],
-        help="with --retype: whether it may be moved for that (default: never)",
-    )
-    group.add_argument(
-        "--file",
-        type=argument_types.json_file,
-        metavar="FILE",
-        help="a JSON list of requests, played in order; each a body of POST /volumes, or "
-        '{"extend": {"volume_id": ID, "new_size": GIB}}, {"migrate": {"volume_id": ID, "host": PLACE}} or '
-        '{"retype": {"volume_id": ID, "new_type": TYPE}}; - is standard input',
-    )
-    parser.add_argument(
-        "--project", help=f"project that asks (default: the one that credentials are for, or {scheduler_query.PROJECT})"
-    )
-    parser.add_argument(
-        "--url",
-        type=argument_types.url,
-        metavar="http://HOST:PORT",
-        help="ask the REST API that listens there, not the bus",
-    )
-    parser.add_argument(
-        "--os-cloud",
-        metavar="NAME",
-        default=os.environ.get("OS_CLOUD") or None,
-        help="entry of clouds.yaml that says who asks, where the REST API wants to know (default: OS_CLOUD, else the "
-        "other OS_ variables that the command openstack knows)",
-    )
-    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
-    parser.add_argument("--rows", type=int, default=20, metavar="N", help="most pools in a table, 0: all (default: 20)")
-
-
-def _add_changes(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what would be different")
-    group.add_argument(
-        "--ratio",
-        action="append",
-        type=argument_types.ratio,
-        default=[],
-        metavar="[POOL=]RATIO",
-        help="over-subscription ratio, a number or auto: of a pool or backend, else of pools that report none",
-    )
-    group.add_argument("--calculation", choices=[each.value for each in Calculation], help="for thin volumes")
-    group.add_argument(
-        "--reserved",
-        action="append",
-        type=argument_types.percentage,
-        default=[],
-        metavar="[POOL=]PERCENT",
-        help="reserved percentage: of a pool or backend, else of all",
-    )
-    group.add_argument(
-        "--lose",
-        action="append",
-        type=argument_types.pool_or_backend,
-        default=[],
-        metavar="POOL",
-        help="a pool or backend is gone",
-    )
-    group.add_argument(
-        "--add",
-        action="append",
-        type=argument_types.new_pool,
-        default=[],
-        metavar="JSON",
-        help="a pool more, as a driver reports it, its full name as pool_name; @FILE reads it from there",
-    )
-    parser.add_argument("--detail", action="store_true", help="show the pools for each request")
-
-
-def _explain(conf: cfg.ConfigOpts) -> int:
-    arguments = conf.command
+def explain(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
+    """Run ``tonnage explain``. Return its exit status."""
     if len(arguments.node) > 1:
-        return _explain_nodes(conf)
-    outlooks = _query(conf, detail=True)
+        return _explain_nodes(conf, arguments)
+    outlooks = _query(conf, arguments, detail=True)
     explanations = [each for outlook in outlooks for each in outlook.volumes]
     if arguments.json:
         _print_json({"explanations": explanations})
@@ -174,10 +34,12 @@ def _explain(conf: cfg.ConfigOpts) -> int:
     return _status(outlooks)
 
 
-def _explain_nodes(conf: cfg.ConfigOpts) -> int:
+def _explain_nodes(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     """Show the pools of the volumes for each node. Return 0 if they can be placed for one of the nodes."""
-    arguments = conf.command
-    names, outlooks = [hints[requirements.NODE] for hints in arguments.node], _query(conf, detail=False, apart=True)
+    names, outlooks = (
+        [hints[requirements.NODE] for hints in arguments.node],
+        _query(conf, arguments, detail=False, apart=True),
+    )
     found = list(zip(names, (outlook.volumes for outlook in outlooks), strict=True))
     if arguments.json:
         _print_json({"nodes": [{"name": name, "explanations": volumes} for name, volumes in found]})
@@ -192,9 +54,9 @@ def _explain_nodes(conf: cfg.ConfigOpts) -> int:
     return min(_status([outlook]) for outlook in outlooks)
 
 
-def _what_if(conf: cfg.ConfigOpts) -> int:
-    arguments = conf.command
-    outlooks = _query(conf, changes=_changes(arguments), detail=arguments.detail)
+def what_if(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
+    """Run ``tonnage what-if``. Return its exit status."""
+    outlooks = _query(conf, arguments, changes=_changes(arguments), detail=arguments.detail)
     if arguments.json:
         _print_json({"outlooks": outlooks})
         return _status(outlooks)
@@ -211,14 +73,13 @@ def _what_if(conf: cfg.ConfigOpts) -> int:
     return _status(outlooks)
 
 
-def _query(conf: cfg.ConfigOpts, **question: Any) -> list[Outlook]:
+def _query(conf: cfg.ConfigOpts, arguments: argparse.Namespace, **question: Any) -> list[Outlook]:
     """Query a scheduler. Errors in the question name options of the command line."""
-    arguments = conf.command
     question["requests"] = _requests(arguments)
     from_file = arguments.file is not None
     target = scheduler_query.QueryTarget(project=arguments.project, url=arguments.url, cloud=arguments.os_cloud)
     try:
-        scheduler_query.as_message(question, arguments.project or scheduler_query.PROJECT, conf.default_volume_type)
+        scheduler_query.as_message(question, arguments.project or PROJECT, conf.default_volume_type)
     except errors.InvalidInput as error:
         raise setup.UsageError(_as_options(error.message, from_file)) from None
     try:
@@ -323,7 +184,7 @@ def _changes(arguments: Any) -> dict[str, Any]:
 
 def _status(outlooks: Sequence[Outlook]) -> int:
     refused = any(explanation.pool is None for outlook in outlooks for explanation in outlook.volumes)
-    return REFUSED if refused else 0
+    return FOUND if refused else 0
 
 
 def _print_ignored(outlooks: Sequence[Outlook]) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 from oslo_config import cfg
+from oslo_log import log as logging
 
 from tonnage.api import options as api_options
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.hypothetical_pools import Changes
-from tonnage.cli.commands import scheduler_query
+from tonnage.cli.simulation import scheduler_query
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc.messages import CreateVolume
 
@@ -104,6 +105,7 @@ def test_null_weights_become_nan() -> None:
 
 def test_without_a_configuration_the_destination_is_missing() -> None:
     conf = cfg.ConfigOpts()
+    logging.register_options(conf)
     rpc_options.register(conf)
     api_options.register(conf)
     conf([], project="tonnage", default_config_files=[], default_config_dirs=[])
@@ -117,6 +119,7 @@ def test_an_unreachable_bus_is_named_without_its_password(
     file = tmp_path / "tonnage.conf"
     file.write_text("[DEFAULT]\ntransport_url = rabbit://me:secret@one:5673,me:secret@two/\n")
     conf = cfg.ConfigOpts()
+    logging.register_options(conf)
     rpc_options.register(conf)
     api_options.register(conf)
     conf(["--config-file", str(file)], project="tonnage")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of ``tonnage explain`` and ``tonnage what-if``: errors name command-line options and have status 2."""
 
-import argparse
 import json
 import pathlib
 from types import SimpleNamespace
@@ -9,18 +8,20 @@ from typing import Any
 
 import pytest
 
+from tonnage.api.schemas import volume_bodies
 from tonnage.capacity import errors
+from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Explanation, PoolVerdict, Weight
-from tonnage.cli import setup
-from tonnage.cli.commands import explain, scheduler_query
-from tonnage.rpc.messages import Outlook
+from tonnage.cli import setup, tonnage
+from tonnage.cli.commands import subcommands
+from tonnage.cli.simulation import scheduler_query, simulation_arguments
+from tonnage.rpc.messages import MigrationPolicy, Outlook
 
 
 def run(*arguments: str) -> int:
-    parser = argparse.ArgumentParser()
-    explain.register(parser.add_subparsers())
-    parsed = parser.parse_args(arguments)
-    return int(parsed.run(SimpleNamespace(command=parsed, default_volume_type=None)))
+    parsed = tonnage.PROGRAM.parser(arguments[0]).parse_args(arguments)
+    run: Any = subcommands.load(parsed.run)
+    return int(run(SimpleNamespace(default_volume_type=None), parsed))
 
 
 class Asked:
@@ -181,3 +182,9 @@ def test_a_failed_weigher_is_distinguished_from_a_weight_of_zero(
     printed = capsys.readouterr().out
     assert (printed.count("| 0 -> 0.000 x 1 "), printed.count("| failed ")) == (2, 2)
     assert printed.count("OddWeigher failed and counts 0 for every pool: ValueError: boom\n") == 1
+
+
+def test_the_choices_of_options_are_those_of_the_code() -> None:
+    assert simulation_arguments.MAX_AT_ONCE == volume_bodies.MAX_AT_ONCE
+    assert list(simulation_arguments.MIGRATION_POLICIES) == [each.value for each in MigrationPolicy]
+    assert list(simulation_arguments.CALCULATIONS) == [each.value for each in Calculation]

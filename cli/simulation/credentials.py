@@ -14,7 +14,7 @@ from keystoneauth1.session import Session
 
 from tonnage import installation
 from tonnage.capacity import errors
-from tonnage.cli import setup
+from tonnage.cli import output
 
 
 def headers(challenge: str, cloud: str | None) -> dict[str, str]:
@@ -30,11 +30,11 @@ def headers(challenge: str, cloud: str | None) -> dict[str, str]:
         session = _of_environment(challenge) if cloud is None else _of_cloud(cloud)
         return dict(session.get_auth_headers() or {})
     except exceptions.ConnectionError as error:
-        raise errors.Unavailable(f"the Identity service does not answer: {setup.one_line(error)}") from None
+        raise errors.Unavailable(f"the Identity service does not answer: {output.one_line(error)}") from None
     except (exceptions.ClientException, OSError) as error:
         where = "OS_ variables" if cloud is None else f"cloud {cloud}"
         raise errors.ConfigurationError(
-            f"the {where} cannot be used to say who asks: {setup.one_line(error)}"
+            f"the {where} cannot be used to say who asks: {output.one_line(error)}"
         ) from None
 
 
@@ -78,5 +78,5 @@ def _of_cloud(name: str) -> Session:
     try:
         session: Session = config.OpenStackConfig().get_one(cloud=name).get_session()
     except SDKException as error:
-        raise errors.ConfigurationError(setup.one_line(error)) from None
+        raise errors.ConfigurationError(output.one_line(error)) from None
     return session

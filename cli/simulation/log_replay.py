@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage replay``: replay of a decision log under another configuration."""
 
+import argparse
 import contextlib
 import itertools
 import json
@@ -12,14 +13,12 @@ from oslo_config import cfg
 
 from tonnage.capacity import errors
 from tonnage.cli import setup
-from tonnage.cli.commands import subcommands, tables
+from tonnage.cli.commands import tables
+from tonnage.cli.simulation.simulation_arguments import FOUND
 from tonnage.scheduler import settings
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.simulation import log_records
 from tonnage.scheduler.simulation.replay import Replay, Replayed
-
-#: Exit status if some decisions would differ. Status 1 is an error, and 2 a wrong command line.
-DIFFERS = 3
 
 #: Decisions between two updates of the progress on a terminal.
 _PROGRESS_STEP = 1000
@@ -28,34 +27,14 @@ _PROGRESS_STEP = 1000
 _MAX_FOREIGN_LINES = 10
 
 
-def register(subparsers: Any) -> None:
-    """Add the command."""
-    parser = subcommands.add(
-        subparsers,
-        "replay",
-        "tell what recorded decisions would be by another configuration",
-        "What is in a decision log (option decision_log) is decided again by the filters, weighers, default ratio and "
-        "calculation of this one. Nothing is asked of a scheduler.",
-        f"Exit status: 0 if nothing differs, {DIFFERS} if something does, 1 for a configuration that cannot be used, 2 "
-        "for a wrong command line or what is no decision log.",
-    )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="decision logs, the oldest first; - is standard input")
-    parser.add_argument("--all", action="store_true", help="show also the decisions that would be the same")
-    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
-    parser.add_argument(
-        "--rows", type=int, default=100, metavar="N", help="most rows of the table, 0: all (default: 100)"
-    )
-    parser.set_defaults(run=_replay)
-
-
-def _replay(conf: cfg.ConfigOpts) -> int:
-    arguments = conf.command
+def replay(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
+    """Run ``tonnage replay``. Return its exit status."""
     by = settings.mutable(conf)
-    replay = Replay(Rules(by.filters, by.weighers, by.calculation), by.default_ratio, conf.service_down_time)
+    play = Replay(Rules(by.filters, by.weighers, by.calculation), by.default_ratio, conf.service_down_time)
     count = differ = 0
     shown: list[Replayed] = []
     most = arguments.rows if arguments.rows > 0 and not arguments.json else None
-    for each in _with_progress(replay.play(_lines(arguments.files))):
+    for each in _with_progress(play.play(_lines(arguments.files))):
         count += 1
         differ += each.differs
         if (each.differs or arguments.all) and (most is None or len(shown) < most):
@@ -64,20 +43,20 @@ def _replay(conf: cfg.ConfigOpts) -> int:
         print(json.dumps({"decisions": count, "differ": differ, "replayed": [_as_data(each) for each in shown]}))
     else:
         _print_table(shown, count, differ, cut=len(shown) == most)
-    if replay.broken:
-        first, *others = replay.broken
+    if play.broken:
+        first, *others = play.broken
         print(
             f"tonnage: line {first} cannot be read{f', nor {len(others)} other(s)' if others else ''}; what follows is "
             "left out until the log begins anew",
             file=sys.stderr,
         )
-    if replay.lacks_volumes:
+    if play.lacks_volumes:
         print("tonnage: the log does not say how many volumes pools had, which a weigher asks for", file=sys.stderr)
     if not count:
         raise errors.InvalidInput(
             "there is no decision that could be replayed; a log has to be read from its beginning"
         )
-    return DIFFERS if differ else 0
+    return FOUND if differ else 0
 
 
 def _lines(files: Iterable[str]) -> Iterator[bytes]:

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Argument types for argparse. It reports an invalid value together with the name of its option."""
+"""Argument types for argparse. It reports an invalid value together with the name of its option.
+
+The types that need the decision code import it when a value is given, so that ``--help`` does not wait for it.
+"""
 
 import argparse
 import json
@@ -8,16 +11,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tonnage.api.http import fields
 from tonnage.capacity import errors
-from tonnage.capacity.over_subscription import parse_ratio
-from tonnage.capacity.pools import hypothetical_pools
-from tonnage.capacity.pools.pool_table import PoolTable
-from tonnage.capacity.topology import requirements
 
 
 def size(text: str) -> int:
     """Parse a size in whole GiB."""
+    from tonnage.api.http import fields
+
     return int(_read(fields.Size.parse, text))
 
 
@@ -42,6 +42,8 @@ def hint(text: str) -> tuple[str, str]:
 
 def node(text: str) -> dict[str, Any]:
     """Parse a node with labels, NAME[:KEY=VALUE,...]. Return the scheduler hints for it."""
+    from tonnage.capacity.topology import requirements
+
     name, _, labels = text.partition(":")
     pairs = [each.partition("=") for each in labels.split(",") if each]
     if not name or not all(key and equals for key, equals, _ in pairs):
@@ -55,6 +57,8 @@ def node(text: str) -> dict[str, Any]:
 
 def ratio(text: str) -> tuple[str, float | str]:
     """Parse [POOL=]RATIO. Without a pool the returned name is empty."""
+    from tonnage.capacity.over_subscription import parse_ratio
+
     name, value = _split_name(text, "POOL=RATIO")
     return name, _read(parse_ratio, value)
 
@@ -93,6 +97,9 @@ def url(text: str) -> str:
 
 def new_pool(text: str) -> dict[str, Any]:
     """Parse a pool in the format of drivers' reports, with its full name as pool_name, from JSON or @FILE."""
+    from tonnage.capacity.pools import hypothetical_pools
+    from tonnage.capacity.pools.pool_table import PoolTable
+
     found = json_file(text[1:]) if text.startswith("@") else _json(text, text)
     if not isinstance(found, dict):
         raise argparse.ArgumentTypeError(f"{text}: expected a JSON object")
