@@ -157,7 +157,9 @@ class Driver(abc.ABC):
     def create(self, volume: Volume) -> None:
         """Create the volume. A create that fails leaves nothing of it behind.
 
-        Raises :class:`~tonnage.capacity.errors.CapacityExceeded` if it does not fit.
+        Raises :class:`~tonnage.capacity.errors.CapacityExceeded` if it does not fit, and
+        :class:`~tonnage.capacity.errors.Conflict` if the storage has another volume in its place, which
+        :meth:`list_volumes` returns under this id: it counts, and the create is not repeated.
         """
 
     @abc.abstractmethod

@@ -39,16 +39,6 @@ _ANSWER_CODES = _REFUSAL_CODES | {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKN
 #: The text of gRPC for a call that was not sent, because nothing accepts connections at the socket.
 _NOT_CONNECTED = "failed to connect to all addresses"
 
-#: Codes of a failed create after which the volume does not exist.
-_ABSENCE_CODES = frozenset(
-    {
-        grpc.StatusCode.INVALID_ARGUMENT,
-        grpc.StatusCode.NOT_FOUND,
-        grpc.StatusCode.OUT_OF_RANGE,
-        grpc.StatusCode.RESOURCE_EXHAUSTED,
-    }
-)
-
 _CHANNEL_OPTIONS = [
     # By default the authority is the path, escaped, which servers written in Go refuse.
     ("grpc.default_authority", "localhost"),
@@ -83,22 +73,12 @@ class CallFailed(Exception):
         A refusal of a retry does not cover earlier attempts: one whose answer was lost, or that was still running, may
         have had an effect.
         """
-        if self._is_retry:
-            return self.volume_absent
-        return self.code in _REFUSAL_CODES or not self._was_sent
+        return not self._is_retry and (self.code in _REFUSAL_CODES or not self._was_sent)
 
     @property
     def is_answer(self) -> bool:
         """Whether the plugin has ended the call, with or without an effect, and no longer works on it."""
         return self.code in _ANSWER_CODES
-
-    @property
-    def volume_absent(self) -> bool:
-        """Whether the code of a failed create implies that the volume does not exist.
-
-        For an existing volume the plugin would return another code.
-        """
-        return self.code in _ABSENCE_CODES
 
     @property
     def is_other_volume(self) -> bool:

@@ -29,6 +29,7 @@ from tonnage.drivers.options import Section
 try:
     from tonnage.drivers.csi import error_context, inventory, startup_checks
     from tonnage.drivers.csi.connection import CallFailed, Connection, Deadline
+    from tonnage.drivers.csi.inventory import VolumeListing
     from tonnage.drivers.csi.plugin import Capacity, InvalidResponse, Plugin, PluginCapabilities
     from tonnage.drivers.csi.provisioner import VolumeProvisioner
 except Exception as error:  # a library is missing, or older than the compiled messages need
@@ -88,6 +89,11 @@ class CSIDriver(Driver):
         )
         startup_checks.check_state_file(self._records, self._state_file, self.backend, section)
         self._provisioner.can_list = self._capabilities.can_list
+        if pending := [f"{record.id} in pool {record.pool}" for record in self._records.all() if record.pending]:
+            LOG.warning(
+                "Backend %s: it is not known whether the plugin has made these volumes: %s",
+                *(self.backend, ", ".join(pending)),
+            )
 
     def ledgers(self) -> Collection[str]:
         """Return the id in the mark of the state file."""
@@ -107,7 +113,7 @@ class CSIDriver(Driver):
         self._reported_nodes_version = self._pools.nodes_file_version()
         pools = self._pools.current()
         try:
-            used_bytes = self._inventory.used_bytes(capabilities.can_list, pools, deadline)
+            used_bytes = self._inventory.volumes(capabilities.can_list, pools, deadline).used_bytes()
         except (CallFailed, InvalidResponse, sqlite3.Error) as error:
             self._log_failures({pool.name: f"its volumes are not known: {error}" for pool in pools})
             return []
@@ -128,12 +134,12 @@ class CSIDriver(Driver):
         """Create the volume with the plugin, or find the one that it has created by that name."""
         context = self._operation_context(volume, "create")
         deadline = Deadline(self.conf.csi_timeout)
-        pool = self._class_pool(volume, context, inline_allowed=True)
         with error_context.for_state_file(context, self._state_file):
             record = self._records.find(volume.pool, volume.id)
             if record is not None and record.plugin_id is None:
-                self._repeat_create(record, volume, pool, context, deadline)
+                self._repeat_create(record, volume, context, deadline)
                 return
+            pool = self._class_pool(volume, context, inline_allowed=True)
             with self._storage_lock(pool):
                 self._create(record, volume, pool, context, deadline)
 
@@ -155,25 +161,28 @@ class CSIDriver(Driver):
     def delete(self, volume: Volume) -> None:
         """Delete the volume with the plugin.
 
-        If the plugin has not reported its id yet, the request is repeated first.
+        If the plugin has not reported its id yet, the request is repeated first. A volume without a record is one that
+        others have created, whose id is the plugin's.
         """
         context = self._operation_context(volume, "delete")
+        self._require_class(volume, context)
         with error_context.for_state_file(context, self._state_file):
             record = self._records.find(volume.pool, volume.id)
-            if record is not None and record.plugin_id is None:
+            if record is None:
+                record = self._find_foreign(volume, context)
+            elif record.plugin_id is None and not record.inline:
                 record = self._find_requested(record, context, Deadline(self.conf.csi_timeout))
-            if record is None or record.plugin_id is None:
-                return
-            self._provisioner.delete(record, context, Deadline(self.conf.csi_timeout))
+            if record is not None:
+                self._provisioner.delete(record, context, Deadline(self.conf.csi_timeout))
 
     def list_volumes(self) -> Sequence[StoredVolume]:
         """Return the plugin's volumes, including those that others have created."""
         context = f"volumes of backend {self.backend} cannot be listed"
         with error_context.for_state_file(context, self._state_file), error_context.for_plugin_call(context):
-            stored = self._inventory.volumes(
+            listing = self._inventory.volumes(
                 self._require_capabilities().can_list, self._pools.current(), self._query_deadline()
             )
-        return [StoredVolume(id=each.id, pool=each.pool, size_gb=each.size / GIB) for each in stored]
+        return [StoredVolume(id=each.id, pool=each.pool, size_gb=each.size / GIB) for each in listing.volumes]
 
     def manage(self, volume: Volume, reference: str) -> float:
         """Record the plugin's volume ``reference``, an id of the plugin or of Tonnage, as the volume."""
@@ -207,14 +216,17 @@ class CSIDriver(Driver):
         return self._capabilities
 
     def _operation_context(self, volume: Volume, operation: str) -> str:
-        """Return the words that errors of an operation begin with. Raises DriverError if its pool cannot exist."""
-        context = f"volume {volume.id} in pool {self.backend}#{volume.pool}: {operation} failed"
+        """Return the words that errors of an operation begin with."""
+        return f"volume {volume.id} in pool {self.backend}#{volume.pool}: {operation} failed"
+
+    def _require_class(self, volume: Volume, context: str) -> None:
+        """Raise DriverError if the volume's pool cannot exist."""
         if not self._pools.has_class_of(volume.pool):
             raise errors.DriverError(f"{context}: there is no such pool", clean=True)
-        return context
 
     def _class_pool(self, volume: Volume, context: str, inline_allowed: bool = False) -> ClassPool:
         """Return the volume's pool. Raises DriverError if the pool does not take such a volume now."""
+        self._require_class(volume, context)
         pool = self._find_pool(volume.pool)
         if pool is None:
             raise errors.DriverError(f"{context}: no node is in that segment any more", clean=True)
@@ -247,19 +259,17 @@ class CSIDriver(Driver):
         with error_context.for_plugin_call(context):
             return self._inventory.present_size(self._require_capabilities().can_list, record, deadline)
 
-    def _admit(self, pool: ClassPool, volume: Volume, size_gb: float, context: str, deadline: "Deadline") -> "Capacity":
-        """Check that ``size_gb`` more GiB fit into the plugin's current capacity; return that capacity."""
+    def _admit(
+        self, pool: ClassPool, volume: Volume, size_gb: float, context: str, deadline: "Deadline"
+    ) -> "tuple[Capacity, VolumeListing]":
+        """Check that ``size_gb`` more GiB fit into the plugin's current capacity; return that, and the volumes."""
+        capabilities = self._require_capabilities()
         with error_context.for_plugin_call(context, clean=True):
-            used_bytes = self._inventory.used_bytes(
-                self._require_capabilities().can_list, self._pools.current(), deadline
-            )
+            listing = self._inventory.volumes(capabilities.can_list, self._pools.current(), deadline)
             capacity = self._inventory.capacity(pool, deadline)
-        self.admit(
-            inventory.figures(pool, capacity, used_bytes.get(pool.name, 0), self._require_capabilities()),
-            volume,
-            size_gb,
-        )
-        return capacity
+        used_bytes = listing.used_bytes().get(pool.name, 0)
+        self.admit(inventory.figures(pool, capacity, used_bytes, capabilities), volume, size_gb)
+        return capacity, listing
 
     def _refuse_too_large(self, capacity: "Capacity", volume: Volume) -> None:
         if capacity.maximum is not None and volume.size_gb * GIB > capacity.maximum:
@@ -289,6 +299,23 @@ class CSIDriver(Driver):
 
     # Changes
 
+    def _find_foreign(self, volume: Volume, context: str) -> VolumeRecord | None:
+        """Return a record of the volume that others have created, by the plugin's id, None if there is none."""
+        capabilities = self._require_capabilities()
+        if not capabilities.can_list:
+            return None
+        try:
+            listing = self._inventory.volumes(True, self._pools.current(), self._query_deadline())
+        except (CallFailed, InvalidResponse) as error:
+            raise errors.OutcomeUnknown(f"{context}: {error}") from error
+        if not any(each.id == volume.id for each in listing.unrecorded):
+            return None
+        if not any(each.id == volume.id for each in listing.volumes):
+            raise errors.DriverError(
+                f"{context}: it may be the volume of a create without a known outcome, or of another backend"
+            )
+        return VolumeRecord(pool=volume.pool, id=volume.id, name="", size=0, plugin_id=volume.id)
+
     def _find_requested(self, record: VolumeRecord, context: str, deadline: "Deadline") -> VolumeRecord | None:
         """Return the record of a volume that was requested before, with its plugin id, None if the plugin has none."""
         pool = self._find_pool(record.pool)
@@ -309,19 +336,30 @@ class CSIDriver(Driver):
             raise errors.DriverError(f"{context}: there is one of {present / GIB:g} GiB already")
         if present is not None:
             return
-        self._refuse_too_large(self._admit(pool, volume, volume.size_gb, context, deadline), volume)
+        capacity, listing = self._admit(pool, volume, volume.size_gb, context, deadline)
+        self._refuse_too_large(capacity, volume)
         name = self._plugin_name(volume.pool, volume.id)
         # The name of an inline volume is the name of a file as well.
         name = f"csi-{hashlib.sha256(name.encode()).hexdigest()}" if is_inline else name
-        new = VolumeRecord(pool=volume.pool, id=volume.id, name=name, size=size, plugin_id=None)
+        new = VolumeRecord(
+            pool=volume.pool,
+            id=volume.id,
+            name=name,
+            size=size,
+            plugin_id=None,
+            earlier_ids=listing.ids_of_size(size),
+        )
         self._provisioner.create(new, pool, context, may_exist=False, deadline=deadline)
 
-    def _repeat_create(
-        self, record: VolumeRecord, volume: Volume, pool: ClassPool, context: str, deadline: "Deadline"
-    ) -> None:
+    def _repeat_create(self, record: VolumeRecord, volume: Volume, context: str, deadline: "Deadline") -> None:
         """Repeat a request without an answer. It was admitted before, so other creates need not wait for it."""
         if record.size != volume.size_gb * GIB:
             raise errors.DriverError(f"{context}: {record.size / GIB:g} GiB were asked for before, and may be there")
+        try:
+            pool = self._class_pool(volume, context, inline_allowed=True)
+        except errors.DriverError as error:
+            # What this call cannot do does not undo the earlier one.
+            raise errors.OutcomeUnknown(f"{error.message}, and an earlier call may have made it") from error
         self._provisioner.create(record, pool, context, may_exist=True, deadline=deadline)
 
     def _extend(self, plugin_id: str, size_gb: int, pool: ClassPool, context: str, deadline: "Deadline") -> int:

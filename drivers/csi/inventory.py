@@ -1,15 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The inventory of a plugin: its volumes and the capacity of each pool."""
 
-import contextlib
-import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import tonnage
-from tonnage.capacity import errors
 from tonnage.capacity.units import GIB
 from tonnage.drivers import base
 from tonnage.drivers.csi.class_pools import ClassPool
@@ -38,6 +35,25 @@ class PoolVolume:
     size: int
 
 
+@dataclass(frozen=True, slots=True)
+class VolumeListing:
+    """The volumes in the pools of a backend, and all volumes of the plugin that have no record."""
+
+    volumes: Sequence[PoolVolume]
+    unrecorded: Sequence[PluginVolume] = ()
+
+    def used_bytes(self) -> Mapping[str, int]:
+        """Return the sum of the volume sizes in bytes of each pool with volumes, by the name of the pool."""
+        used_bytes: dict[str, int] = {}
+        for each in self.volumes:
+            used_bytes[each.pool] = used_bytes.get(each.pool, 0) + each.size
+        return used_bytes
+
+    def ids_of_size(self, size: int) -> frozenset[str]:
+        """Return the plugin's ids of the volumes without a record that may have so many bytes."""
+        return frozenset(each.id for each in self.unrecorded if each.size in (0, size))
+
+
 @dataclass(slots=True)
 class CapacityResults:
     """The capacities of pools by name, and the failures of the other pools."""
@@ -58,68 +74,38 @@ class Inventory:
     def __init__(self, plugin: Plugin, records: VolumeRecords) -> None:
         self._plugin = plugin
         self._records = records
-        #: Volumes that the plugin is creating now: it may list one before it has returned the id.
-        self._in_progress: set[tuple[str, str]] = set()
-        self._ended_creations = 0
-        #: Ids of volumes without a record.
-        self._foreign_ids: frozenset[str] = frozenset()
-        #: The records of volumes that the plugin may have created, without an answer.
-        self._unresolved: dict[tuple[str, str], VolumeRecord] = {}
 
-    @contextlib.contextmanager
-    def track_creation(self, record: VolumeRecord) -> Iterator[None]:
-        """Mark the volume of a record as being created within the context.
-
-        The record has the plugin's id when the context ends, unless it raises
-        :class:`~tonnage.capacity.errors.OutcomeUnknown`, or sqlite3.Error because the id cannot be written.
-        """
-        key = record.pool, record.id
-        self._in_progress.add(key)
-        try:
-            yield
-        except (errors.OutcomeUnknown, sqlite3.Error):
-            self._unresolved[key] = record
-            raise
-        except errors.TonnageError:
-            self._unresolved.pop(key, None)
-            raise
-        else:
-            self._unresolved.pop(key, None)
-        finally:
-            self._ended_creations += 1
-            self._in_progress.discard(key)
-
-    def volumes(self, can_list: bool, pools: Sequence[ClassPool], deadline: Deadline) -> list[PoolVolume]:
+    def volumes(self, can_list: bool, pools: Sequence[ClassPool], deadline: Deadline) -> VolumeListing:
         """Return the volumes of the plugin, or the recorded volumes where the plugin cannot list any.
 
         A volume without a record is assigned to the first pool from which it is accessible: its class is unknown. A
         volume that is not accessible from any pool belongs to another backend. A volume that may be one whose creation
         has an unknown outcome is left out: it counts as in flight.
         """
-        ended_creations = self._ended_creations
-        recorded = self._by_plugin_id(self._records.all())
         if not can_list:
-            return [PoolVolume(record.id, record.pool, record.size) for record in recorded.values()]
-        found = self._plugin.volumes(deadline)
-        in_progress = frozenset(self._in_progress)
-        records = self._records.all()
-        recorded |= self._by_plugin_id(records)
-        # Some plugins list inline volumes and some do not.
-        inline = [record for record in records if record.inline and record.plugin_id is not None]
-        # A volume that was created meanwhile may be deleted again by now, with its record.
-        has_pending = self._ended_creations != ended_creations or any(
-            record.plugin_id is None and (record.pool, record.id) in in_progress for record in records
-        )
-        stored = [PoolVolume(record.id, record.pool, record.size) for record in inline]
-        foreign_ids = set()
+            known = [record for record in self._records.all() if not record.pending]
+            return VolumeListing([PoolVolume(record.id, record.pool, record.size) for record in known])
+        # A volume that is created meanwhile may be deleted again before the plugin has listed all, with its record.
+        with self._records.watch() as recorded:
+            found = self._plugin.volumes(deadline)
+            records = self._records.all()
+        recorded |= _by_plugin_id(records)
+        pending = [record for record in records if record.pending]
+        # Some plugins list inline volumes and some do not. A volume with a conflict has an unknown id in the list.
+        stored = [
+            PoolVolume(record.id, record.pool, record.size)
+            for record in records
+            if record.has_conflict or (record.inline and record.plugin_id is not None)
+        ]
+        unrecorded = []
         for plugin_volume in found:
             record = recorded.get(plugin_volume.id)
-            if record is not None and record.inline:
-                continue
             if record is not None:
-                stored.append(PoolVolume(record.id, record.pool, plugin_volume.size or record.size))
-            elif plugin_volume.id in self._foreign_ids or not (has_pending or self._may_be_unresolved(plugin_volume)):
-                foreign_ids.add(plugin_volume.id)
+                if not record.inline:
+                    stored.append(PoolVolume(record.id, record.pool, plugin_volume.size or record.size))
+                continue
+            unrecorded.append(plugin_volume)
+            if not any(_may_be(plugin_volume, each) for each in pending):
                 candidates = (
                     each
                     for each in pools
@@ -128,29 +114,44 @@ class Inventory:
                 pool = next(candidates, None)
                 if pool is not None:
                     stored.append(PoolVolume(plugin_volume.id, pool.name, plugin_volume.size))
-        self._foreign_ids = frozenset(foreign_ids)
-        return stored
+        return VolumeListing(stored, unrecorded)
 
     def shows_absence(self, record: VolumeRecord, pool: ClassPool, deadline: Deadline) -> bool:
-        """Return whether the plugin's list proves that it does not have the volume of a record without its id.
+        """Return whether the plugin's list proves that the plugin does not have the volume of a pending record.
 
-        The list has no names of volumes: one of the same size that has no record may be it.
+        The list has no names of volumes: a volume of the same size, without a record, that was not there before the
+        request may be it.
         """
-        recorded = self._by_plugin_id(self._records.all())
-        return not any(
-            each.id not in recorded and _may_be(each, record) and pool.can_reach(each.segments)
-            for each in self._plugin.volumes(deadline)
+        found = self._complete_list(deadline)
+        recorded = _by_plugin_id(self._records.all())
+        return found is not None and not any(
+            each.id not in recorded and _may_be(each, record) and pool.can_reach(each.segments) for each in found
         )
 
-    def _may_be_unresolved(self, plugin_volume: PluginVolume) -> bool:
-        return any(_may_be(plugin_volume, record) for record in list(self._unresolved.values()))
+    def find_conflicting(self, record: VolumeRecord, deadline: Deadline) -> PluginVolume | None:
+        """Return the volume that the plugin has under the name of a record, but with other properties than requested.
 
-    def used_bytes(self, can_list: bool, pools: Sequence[ClassPool], deadline: Deadline) -> Mapping[str, int]:
-        """Return the sum of the volume sizes in bytes of each pool with volumes, by the name of the pool."""
-        used_bytes: dict[str, int] = {}
-        for each in self.volumes(can_list, pools, deadline):
-            used_bytes[each.pool] = used_bytes.get(each.pool, 0) + each.size
-        return used_bytes
+        Returns None if the list does not prove which it is. Its id may contain the name, which is unique. Otherwise it
+        is the only volume of that size that was not there before the request and that no other request has made. It may
+        have been managed as another volume since.
+        """
+        with self._records.watch() as recorded:
+            found = self._complete_list(deadline)
+            records = self._records.all()
+        others = [each for each in found or () if each.id not in recorded or not recorded[each.id].name]
+        if named := [each for each in others if record.name in each.id]:
+            return named[0] if len(named) == 1 else None
+        made = [each for each in others if _may_be(each, record)]
+        is_only_request = not any(each.pending and each.size == record.size for each in records if each != record)
+        return made[0] if len(made) == 1 and is_only_request else None
+
+    def _complete_list(self, deadline: Deadline) -> list[PluginVolume] | None:
+        """Return the plugin's volumes, or None if they change.
+
+        A list may lack volumes if others are created or deleted between its pages.
+        """
+        found = self._plugin.volumes(deadline)
+        return found if {each.id for each in found} == {each.id for each in self._plugin.volumes(deadline)} else None
 
     def present_size(self, can_list: bool, record: VolumeRecord, deadline: Deadline) -> int | None:
         """Return the size of a recorded volume in bytes, None if the plugin is known not to have it."""
@@ -195,14 +196,14 @@ class Inventory:
         """Query the capacity of one pool."""
         return self._plugin.capacity(pool.storage_class.settings, pool.segment, deadline)
 
-    @staticmethod
-    def _by_plugin_id(records: Sequence[VolumeRecord]) -> dict[str, VolumeRecord]:
-        return {record.plugin_id: record for record in records if record.plugin_id is not None}
+
+def _by_plugin_id(records: Sequence[VolumeRecord]) -> dict[str, VolumeRecord]:
+    return {record.plugin_id: record for record in records if record.plugin_id is not None}
 
 
 def _may_be(plugin_volume: PluginVolume, record: VolumeRecord) -> bool:
-    """Return whether a volume of the plugin may be the volume of a record, by their sizes."""
-    return plugin_volume.size in (0, record.size)
+    """Return whether a volume of the plugin without a record may be that of a pending record."""
+    return plugin_volume.size in (0, record.size) and plugin_volume.id not in record.earlier_ids
 
 
 def figures(

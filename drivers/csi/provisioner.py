@@ -48,41 +48,71 @@ class VolumeProvisioner:
     ) -> VolumeRecord:
         """Create the recorded volume, or find it; return its record with the plugin's id.
 
-        ``may_exist`` is true if an earlier request may have created the volume already. Where the plugin gives no
-        reason for its failure, its list of volumes is asked whether the volume exists.
+        ``may_exist`` is true if an earlier request may have created the volume already. Then no failure of this request
+        tells that the volume does not exist: only the plugin's list does. Raises
+        :class:`~tonnage.capacity.errors.Conflict` if the plugin has another volume of that name.
         """
         # The record is written before the call, so that a crash in between loses no volume.
         self._records.save(record)
-        with self._inventory.track_creation(record):
-            try:
-                plugin_volume = self._call_plugin(record, pool, context, deadline)
-            except CallFailed as error:
-                clean = error.volume_absent if may_exist else error.refused
-                if not clean and error.is_answer:
-                    return self._repeat(record, pool, context, deadline)
-                raise self._failure(record, error, context, clean) from error
-            except InvalidResponse as error:
-                raise errors.OutcomeUnknown(f"{context}: {error}") from error
-            return self._save_created(record, plugin_volume, pool, context, deadline)
-
-    def _repeat(self, record: VolumeRecord, pool: ClassPool, context: str, deadline: Deadline) -> VolumeRecord:
-        """Find the volume by another request after one whose answer does not tell whether the volume exists."""
         try:
             plugin_volume = self._call_plugin(record, pool, context, deadline)
         except CallFailed as error:
-            clean = error.volume_absent or (error.is_answer and self._is_absent(record, pool, deadline))
-            raise self._failure(record, error, context, clean) from error
+            if error.is_other_volume:
+                raise self._conflict(record, error, context, deadline) from error
+            if error.refused and not may_exist:
+                raise self._clean_failure(record, error, context) from error
+            if not error.is_answer:
+                raise errors.OutcomeUnknown(f"{context}: {error}") from error
+            if may_exist:
+                if self._is_absent(record, pool, context, deadline):
+                    raise self._clean_failure(record, error, context) from error
+                raise errors.OutcomeUnknown(f"{context}: {error}; an earlier call may have made it") from error
         except InvalidResponse as error:
             raise errors.OutcomeUnknown(f"{context}: {error}") from error
-        return self._save_created(record, plugin_volume, pool, context, deadline)
+        else:
+            return self._save_created(record, plugin_volume, pool, context, deadline)
+        return self.create(record, pool, context, may_exist=True, deadline=deadline)
 
-    def _failure(self, record: VolumeRecord, error: CallFailed, context: str, clean: bool) -> errors.TonnageError:
-        """Return the error of a failed create; ``clean`` if the volume does not exist."""
-        if clean:
+    def _clean_failure(self, record: VolumeRecord, error: CallFailed, context: str) -> errors.TonnageError:
+        """Return the error of a failed create after which the volume does not exist."""
+        self._records.remove(record)
+        return _clean_error(error, context)
+
+    def _conflict(
+        self, record: VolumeRecord, error: CallFailed, context: str, deadline: Deadline
+    ) -> errors.TonnageError:
+        """Return the error of a create whose name another volume has; record its id, so that it can be deleted.
+
+        By the standard the same request must not be repeated.
+        """
+        try:
+            found = self._find_conflicting(record, deadline)
+        except (CallFailed, InvalidResponse) as failure:
+            return errors.OutcomeUnknown(f"{context}: {error}, and its id is not known: {failure}")
+        if found is None:
+            self._records.save(replace(record, has_conflict=True))
+            return errors.Conflict(
+                f"{context}: {error}; the plugin's list does not tell the id of the volume that it has as "
+                f"{record.name}: delete that with the plugin's own tools, or restore the parameters of the class"
+            )
+        self._refuse_managed(record, found, context)
+        self._records.save(_answered(record, found))
+        return errors.Conflict(f"{context}: {error}; the plugin has it as {found.id}, with other properties")
+
+    def _find_conflicting(self, record: VolumeRecord, deadline: Deadline) -> PluginVolume | None:
+        if record.inline:
+            return PluginVolume(record.name, record.size, ())
+        return self._inventory.find_conflicting(record, deadline) if self.can_list else None
+
+    def _refuse_managed(self, record: VolumeRecord, plugin_volume: PluginVolume, context: str) -> None:
+        """Raise DriverError, and remove the record, if the volume has been managed as another one meanwhile."""
+        owner = self._records.find_by_plugin_id(plugin_volume.id)
+        if owner is not None and (owner.pool, owner.id) != (record.pool, record.id):
             self._records.remove(record)
-        elif not error.is_other_volume:
-            return errors.OutcomeUnknown(f"{context}: {error}")
-        return _operation_error(error, context, clean)
+            raise errors.DriverError(
+                f"{context}: the plugin's volume {plugin_volume.id} is volume {owner.id} in pool {owner.pool}",
+                clean=True,
+            )
 
     def _save_created(
         self, record: VolumeRecord, plugin_volume: PluginVolume, pool: ClassPool, context: str, deadline: Deadline
@@ -92,14 +122,8 @@ class VolumeProvisioner:
         Raises DriverError for one of another size or segment, of which the latter is deleted, and for one that has
         been managed as another volume meanwhile.
         """
-        owner = self._records.find_by_plugin_id(plugin_volume.id)
-        if owner is not None and (owner.pool, owner.id) != (record.pool, record.id):
-            self._records.remove(record)
-            raise errors.DriverError(
-                f"{context}: the plugin's volume {plugin_volume.id} is volume {owner.id} in pool {owner.pool}",
-                clean=True,
-            )
-        created = replace(record, plugin_id=plugin_volume.id, size=plugin_volume.size or record.size)
+        self._refuse_managed(record, plugin_volume, context)
+        created = _answered(record, plugin_volume)
         self._records.save(created)
         if not pool.can_reach(plugin_volume.segments):
             made_in = " or ".join(str(segment) for segment in plugin_volume.segments)
@@ -114,11 +138,13 @@ class VolumeProvisioner:
             raise errors.DriverError(f"{context}: the plugin made {created.size} bytes, not exactly {record.size}")
         return created
 
-    def _is_absent(self, record: VolumeRecord, pool: ClassPool, deadline: Deadline) -> bool:
-        if record.inline or not self.can_list:
-            return False
+    def _is_absent(self, record: VolumeRecord, pool: ClassPool, context: str, deadline: Deadline) -> bool:
+        """Return whether the plugin does not have the volume, or an inline one any more."""
         try:
-            return self._inventory.shows_absence(record, pool, deadline)
+            if record.inline:
+                self._unpublish(record, context, deadline)
+                return True
+            return self.can_list and self._inventory.shows_absence(record, pool, deadline)
         except (CallFailed, InvalidResponse):
             return False
 
@@ -126,10 +152,7 @@ class VolumeProvisioner:
         """Delete a volume that the plugin has created, and its record."""
         try:
             if record.inline:
-                inline_folder = self.inline_folder(context)
-                self._plugin.unpublish(
-                    record.name, inline_folder.publication(record.name, record.size).target, deadline
-                )
+                self._unpublish(record, context, deadline)
             elif record.plugin_id is not None:
                 self._plugin.delete(record.plugin_id, deadline)
         except CallFailed as error:
@@ -148,12 +171,15 @@ class VolumeProvisioner:
         """
         try:
             return self.create(record, pool, context, may_exist=True, deadline=deadline)
-        except errors.CapacityExceeded:
-            return None
-        except errors.DriverError as error:
-            if not error.clean:
+        except errors.TonnageError:
+            found = self._records.find(record.pool, record.id)
+            if found is not None and found.plugin_id is None:
                 raise
-            return None
+            return found
+
+    def _unpublish(self, record: VolumeRecord, context: str, deadline: Deadline) -> None:
+        publication = self.inline_folder(context).publication(record.name, record.size)
+        self._plugin.unpublish(record.name, publication.target, deadline)
 
     def _call_plugin(self, record: VolumeRecord, pool: ClassPool, context: str, deadline: Deadline) -> PluginVolume:
         settings = pool.storage_class.settings
@@ -175,17 +201,21 @@ class VolumeProvisioner:
         return new_size
 
 
+def _answered(record: VolumeRecord, plugin_volume: PluginVolume) -> VolumeRecord:
+    """Return the record with the id and the size of the plugin's volume."""
+    size = plugin_volume.size or record.size
+    return replace(record, plugin_id=plugin_volume.id, size=size, earlier_ids=frozenset(), has_conflict=False)
+
+
 def _outcome_error(error: CallFailed, context: str) -> errors.TonnageError:
     """Return the error of a call that had no effect, if the plugin has refused it, or an unknown one."""
-    if error.refused:
-        return _operation_error(error, context, clean=True)
-    return errors.OutcomeUnknown(f"{context}: {error}")
+    return _clean_error(error, context) if error.refused else errors.OutcomeUnknown(f"{context}: {error}")
 
 
-def _operation_error(error: CallFailed, context: str, clean: bool) -> errors.TonnageError:
+def _clean_error(error: CallFailed, context: str) -> errors.TonnageError:
     if error.out_of_capacity:
         return errors.CapacityExceeded(f"{context}: {error}")
-    return errors.DriverError(f"{context}: {error}", clean=clean)
+    return errors.DriverError(f"{context}: {error}", clean=True)
 
 
 def _require_settings(pool: ClassPool, context: str) -> VolumeSettings:

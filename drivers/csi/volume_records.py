@@ -2,10 +2,12 @@
 """The records of the volumes that Tonnage has requested from a plugin, in an SQLite file.
 
 A plugin chooses the ids of volumes by itself and returns them when it has created a volume. A record is written before
-the request, so that a crash loses no volume: the request is then repeated, with the same name.
+the request, so that a crash loses no volume: the request is then repeated, with the same name. A record without the
+plugin's id is a request whose outcome is not known.
 """
 
 import contextlib
+import json
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -21,16 +23,28 @@ CREATE TABLE IF NOT EXISTS volumes (
     name TEXT NOT NULL,
     size INTEGER NOT NULL,
     plugin_id TEXT,
+    earlier_ids TEXT NOT NULL DEFAULT '[]',
+    has_conflict INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (pool, id)
 )
 """
+
+#: Columns that files of older versions do not have, with their definitions.
+_LATER_COLUMNS = {
+    "earlier_ids": "TEXT NOT NULL DEFAULT '[]'",
+    "has_conflict": "INTEGER NOT NULL DEFAULT 0",
+}
+
+_SELECT = "SELECT pool, id, name, size, plugin_id, earlier_ids, has_conflict FROM volumes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VolumeRecord:
     """A volume that was requested by ``name``, with its size in bytes.
 
-    ``plugin_id`` is None until the plugin returns it.
+    ``plugin_id`` is None until the plugin returns it. ``earlier_ids`` are volumes without a record that the plugin
+    listed before the request, so none of them was made by it. ``has_conflict`` is true if the plugin has a volume of
+    that name with other properties than requested, and its id is not known.
     """
 
     pool: str
@@ -38,11 +52,18 @@ class VolumeRecord:
     name: str
     size: int
     plugin_id: str | None
+    earlier_ids: frozenset[str] = frozenset()
+    has_conflict: bool = False
 
     @property
     def inline(self) -> bool:
         """Whether the volume is an inline ephemeral volume."""
         return self.pool.partition("/")[0] == EPHEMERAL
+
+    @property
+    def pending(self) -> bool:
+        """Whether it is not known if the plugin has made the volume."""
+        return self.plugin_id is None and not self.has_conflict
 
 
 class VolumeRecords:
@@ -51,32 +72,49 @@ class VolumeRecords:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._lock = threading.Lock()
+        #: The records of volumes that were saved since, by the plugin's ids, for each context that watches.
+        self._watches: list[dict[str, VolumeRecord]] = []
 
     def check(self) -> None:
         """Create the file if it does not exist, and verify that it can be written."""
         with self._transaction() as database:
             database.execute("BEGIN IMMEDIATE")
             database.execute(_TABLE)
+            present = {row[1] for row in database.execute("PRAGMA table_info(volumes)")}
+            for name, definition in _LATER_COLUMNS.items():
+                if name not in present:
+                    database.execute(f"ALTER TABLE volumes ADD COLUMN {name} {definition}")
 
     def all(self) -> list[VolumeRecord]:
         """Return all records."""
         with self._transaction() as database:
-            return [_to_record(row) for row in database.execute("SELECT pool, id, name, size, plugin_id FROM volumes")]
+            return [_to_record(row) for row in database.execute(_SELECT)]
+
+    @contextlib.contextmanager
+    def watch(self) -> Iterator[dict[str, VolumeRecord]]:
+        """Collect the records of volumes that have a record at any moment of the context, by the plugin's ids."""
+        seen: dict[str, VolumeRecord] = {}
+        with self._lock:
+            self._watches.append(seen)
+        try:
+            for record in self.all():
+                if record.plugin_id is not None:
+                    seen.setdefault(record.plugin_id, record)
+            yield seen
+        finally:
+            with self._lock:
+                self._watches = [watch for watch in self._watches if watch is not seen]
 
     def find(self, pool: str, id: str) -> VolumeRecord | None:
         """Return the record of a volume, None if there is none."""
         with self._transaction() as database:
-            rows = database.execute(
-                "SELECT pool, id, name, size, plugin_id FROM volumes WHERE pool = ? AND id = ?", (pool, id)
-            )
+            rows = database.execute(f"{_SELECT} WHERE pool = ? AND id = ?", (pool, id))
             return next(map(_to_record, rows), None)
 
     def find_by_plugin_id(self, plugin_id: str) -> VolumeRecord | None:
         """Return the record of the plugin's volume with this id, None if there is none."""
         with self._transaction() as database:
-            rows = database.execute(
-                "SELECT pool, id, name, size, plugin_id FROM volumes WHERE plugin_id = ?", (plugin_id,)
-            )
+            rows = database.execute(f"{_SELECT} WHERE plugin_id = ?", (plugin_id,))
             return next(map(_to_record, rows), None)
 
     def save(self, record: VolumeRecord, replaced: VolumeRecord | None = None) -> None:
@@ -85,9 +123,16 @@ class VolumeRecords:
             if replaced is not None:
                 _delete_row(database, replaced)
             database.execute(
-                "INSERT OR REPLACE INTO volumes (pool, id, name, size, plugin_id) VALUES (?, ?, ?, ?, ?)",
-                (record.pool, record.id, record.name, record.size, record.plugin_id),
+                "INSERT OR REPLACE INTO volumes (pool, id, name, size, plugin_id, earlier_ids, has_conflict) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (
+                    *(record.pool, record.id, record.name, record.size, record.plugin_id),
+                    *(json.dumps(sorted(record.earlier_ids)), record.has_conflict),
+                ),
             )
+            if record.plugin_id is not None:
+                for watch in self._watches:
+                    watch[record.plugin_id] = record
 
     def remove(self, record: VolumeRecord) -> None:
         """Remove a record."""
@@ -106,6 +151,14 @@ def _delete_row(database: sqlite3.Connection, record: VolumeRecord) -> None:
     database.execute("DELETE FROM volumes WHERE pool = ? AND id = ?", (record.pool, record.id))
 
 
-def _to_record(row: tuple[str, str, str, int, str | None]) -> VolumeRecord:
-    pool, id, name, size, plugin_id = row
-    return VolumeRecord(pool=pool, id=id, name=name, size=size, plugin_id=plugin_id)
+def _to_record(row: tuple[str, str, str, int, str | None, str, int]) -> VolumeRecord:
+    pool, id, name, size, plugin_id, earlier_ids, has_conflict = row
+    return VolumeRecord(
+        pool=pool,
+        id=id,
+        name=name,
+        size=size,
+        plugin_id=plugin_id,
+        earlier_ids=frozenset(json.loads(earlier_ids)),
+        has_conflict=bool(has_conflict),
+    )

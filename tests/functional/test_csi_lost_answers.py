@@ -12,8 +12,11 @@ from tests.functional.conftest import Deploy
 from tests.functional.deployment import GIB, Deployment
 from tests.servers.base import wait_for
 from tests.servers.csi_plugin import CsiPlugin, Settings
+from tonnage.agent.backoff import BackOff
 
 CREATE = "CreateVolume"
+#: Seconds of an operation of the plug-in.
+TIMEOUT = 1
 CODES = [grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DEADLINE_EXCEEDED]
 
 one_process = pytest.mark.parametrize("deploy", ["standalone"], indirect=True, scope="module")
@@ -33,7 +36,7 @@ def tonnage(deploy: Deploy, plugin: CsiPlugin, tmp_path_factory: pytest.TempPath
         "csi_endpoint": plugin.endpoint,
         "csi_state_file": tmp_path_factory.mktemp("agent") / "state.db",
         "csi_storage_classes": "fast",
-        "csi_timeout": 1,
+        "csi_timeout": TIMEOUT,
     }
     with deploy(
         {"array": array, "spare": {"filesystem_size_limit_gb": 10, "max_over_subscription_ratio": 1}}
@@ -150,10 +153,45 @@ def test_a_clone_is_refused_before_it_is_tried(tonnage: Deployment, array: str) 
 
 
 @one_process
-def test_a_failure_is_logged_once(tonnage: Deployment, plugin: CsiPlugin, array: str) -> None:
-    plugin.settings.failing[CREATE] = grpc.StatusCode.OUT_OF_RANGE
+@pytest.mark.parametrize(
+    "code",
+    [grpc.StatusCode.OUT_OF_RANGE, grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE],
+    ids=lambda code: code.name,
+)
+def test_a_failure_is_logged_once(tonnage: Deployment, plugin: CsiPlugin, array: str, code: grpc.StatusCode) -> None:
+    plugin.settings.failing[CREATE] = code
     volume_id = tonnage.rest.create(1, "fast")
     wait_for(lambda: tonnage.rest.volume(volume_id)["status"] == "error", "the create has failed")
+    assert code.name in tonnage.rest.volume(volume_id)["status_reason"]
     plugin.settings.failing.clear()
-    assert "OUT_OF_RANGE" in tonnage.rest.volume(volume_id)["status_reason"]
-    assert tonnage.logs().count("OUT_OF_RANGE") == 1
+    assert len([line for line in tonnage.logs().splitlines() if volume_id in line and code.name in line]) == 1
+
+
+@pytest.mark.parametrize(
+    "deploy", ["standalone", pytest.param("postgresql", marks=pytest.mark.heavy)], indirect=True, scope="module"
+)
+def test_a_process_that_is_killed_in_mid_create_loses_no_volume(
+    tonnage: Deployment, plugin: CsiPlugin, array: str
+) -> None:
+    killed = "agent" if tonnage.distributed else None
+    gate = plugin.settings.gates[CREATE] = threading.Event()
+    asked = len(plugin.asked(CREATE))
+    volume_id = tonnage.rest.create(2, "fast")
+    wait_for(lambda: len(plugin.asked(CREATE)) > asked, "the plug-in makes the volume")
+    tonnage.kill(*filter(None, [killed]))
+    plugin.settings.lost_answers[CREATE] = grpc.StatusCode.UNKNOWN
+    gate.set()
+    wait_for(plugin.storage.all, "the plug-in has made the volume")
+    tonnage.start(*filter(None, [killed]))
+    wait_for(lambda: tonnage.rest.volume(volume_id)["status"] == "error", "the outcome is unknown")
+    assert tonnage.rest.volume(volume_id)["os-vol-host-attr:host"] == array
+    assert tonnage.rest.request("DELETE", f"volumes/{volume_id}").status_code == 202
+    wait_for(lambda: tonnage.rest.volume(volume_id)["status"] == "error_deleting", "its id is not known")
+    assert tonnage.sql_value(f"SELECT allocated_capacity_gb FROM pools WHERE name = '{array}'") == 2
+    assert len(plugin.storage.all()) == 1
+    plugin.settings.lost_answers.clear()
+    # A pause of the agent, a call, and time for a machine that stands still.
+    wait_for(lambda: not plugin.storage.all(), "the plug-in deletes the volume", BackOff().longest + TIMEOUT + 30)
+    wait_until_deleted(tonnage, volume_id)
+    assert tonnage.files("spare") == {}
+    tonnage.check_counters()

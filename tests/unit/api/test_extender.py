@@ -2,6 +2,7 @@
 """The extender with replayed requests of kube-scheduler, over a real connection where that matters."""
 
 import contextlib
+import gzip
 import pathlib
 import socket
 import ssl
@@ -13,13 +14,14 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 from falcon import testing
-from prometheus_client import REGISTRY
+from prometheus_client import REGISTRY, parser
 
 from tests.servers.kube_api import CLASSES, NODES, KubeApi
 from tests.unit.api.cluster import configuration, wait_until
 from tonnage.api import extender as extender_app
 from tonnage.api.http.middleware import BodyLimit
 from tonnage.api.http.server import Server
+from tonnage.api.monitoring.ledger_page import LedgerPage
 from tonnage.capacity import errors, type_conversion
 from tonnage.k8s.capacity import driver_rows
 from tonnage.k8s.capacity.patches import DriverPatch
@@ -418,6 +420,33 @@ def test_with_a_lease_one_node_is_returned_and_claimed(ledger: database.Database
     assert (kept.node, kept.volume, kept.pool) == ("n1", "six", "one")
     # A pod without unprovisioned volumes may go to any node.
     assert send(tester, claim("bound"), uid="e")["NodeNames"] == ["n1", "n2", "n3"]
+
+
+def test_claims_held_for_pods_are_counted_until_they_are_released(
+    ledger: database.Database, cluster: ClusterReader
+) -> None:
+    tester = client(ledger, cluster, lease=60)
+
+    def held() -> tuple[float, float]:
+        text = gzip.decompress(LedgerPage(ledger, down_time=60, max_pools=10, cache_time=0).compressed(None)).decode()
+        values = {
+            sample.name: sample.value
+            for family in parser.text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.labels == {"driver": DRIVER}
+        }
+        return values["tonnage_csi_claims"], values["tonnage_csi_claimed_bytes"]
+
+    assert held() == (0, 0)
+    send(tester, claim("six"), uid="a")
+    send(tester, claim("four"), uid="b")
+    # A repeated request of a pod, one without volumes, and one that fits nowhere hold nothing more.
+    send(tester, claim("six"), uid="a")
+    send(tester, claim("bound"), uid="c")
+    send(tester, claim("old"), uid="d")
+    assert held() == (2, 10 * 2**30)
+    ledger.run(capacity_claims.release, "a")
+    assert held() == (1, 4 * 2**30)
 
 
 def test_lookup_failures_are_reported(

@@ -23,6 +23,7 @@ from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.filters.driver import DriverFilter
+from tonnage.filters.topology import TopologyFilter
 
 NO_OPTIONS = SimpleNamespace()
 REQUEST = Request("r", 1)
@@ -307,3 +308,32 @@ def test_the_nearest_miss_is_a_pool_of_the_kind_of_the_request() -> None:
     chain = FilterChain([DriverFilter(conf), CapabilitiesFilter(conf)])
     refusal = chain.refusal(pools, request, chain.run(pools, request))
     assert "DriverFilter refused 1, nearest h@b#safe makes no such volume: largest volume is 1 GiB" in refusal.message
+
+
+@pytest.mark.parametrize(
+    "accessible",
+    [{"node_name": "n1"}, {"node_list": ["n1", "n3"]}, {"topology_labels": {"zone": "z1"}}],
+    ids=lambda capabilities: next(iter(capabilities)),
+)
+def test_the_nearest_miss_of_a_full_node_is_a_pool_of_that_node(accessible: dict[str, Any]) -> None:
+    """A full pool of the node, which two filters refuse, and an empty one of another node, which one refuses."""
+    limit = {"filter_function": "volume.size <= capabilities.maximum_volume_size_gb", "maximum_volume_size_gb": 1.0}
+    elsewhere = {"node_name": "n2", "topology_labels": {"zone": "z2"}}
+    pools = PoolTable(
+        [
+            Pool(name="h@b#n2", total=10.0, free=10.0, capabilities=elsewhere),
+            Pool(name="h@b#n1", total=10.0, free=1.0, capabilities={**accessible, **limit}),
+        ]
+    )
+    segment = {"requisite": [{"segments": {"zone": "z1"}}]}
+    hints = {"accessibility_requirements": segment} if "topology_labels" in accessible else {"node_name": "n1"}
+    request = Request("r", 8, hints=hints)
+    conf = SimpleNamespace(over_provisioning_calculation=Calculation.CINDER)
+    for filters in (
+        [CapacityFilter(conf), TopologyFilter(conf), DriverFilter(conf)],
+        [DriverFilter(conf), TopologyFilter(conf), CapacityFilter(conf)],
+    ):
+        chain = FilterChain(filters)
+        refusal = chain.refusal(pools, request, chain.run(pools, request))
+        assert refusal.nearest is not None
+        assert (refusal.nearest.pool, refusal.nearest.filter) == ("h@b#n1", filters[0].name)

@@ -4,63 +4,35 @@
 import contextlib
 import json
 import logging
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent import futures
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import grpc
 import pytest
 
-from tests.servers.csi_plugin import CsiPlugin, Settings
+from tests.servers.csi_plugin import CsiPlugin
 from tests.unit.drivers import configured
+from tests.unit.drivers.csi.backends import Make, create_foreign, direct_plugin, figures, listed, volume
 from tonnage.capacity import errors
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.reports.validation import validate
-from tonnage.capacity.request import Operation, Provisioning, Request
+from tonnage.capacity.request import Operation, Request
 from tonnage.capacity.units import GIB
 from tonnage.drivers import loader
-from tonnage.drivers.base import Driver, Volume
+from tonnage.drivers.base import Driver
 from tonnage.drivers.csi import cluster_segments, storage_class_config
 from tonnage.drivers.csi import driver as csi_driver
-from tonnage.drivers.csi.connection import CallFailed, Connection, Deadline
+from tonnage.drivers.csi.connection import CallFailed, Deadline
 from tonnage.drivers.csi.ephemeral_volumes import Publication
-from tonnage.drivers.csi.plugin import Plugin
 from tonnage.filters.driver import DriverFilter
 from tonnage.filters.topology import TopologyFilter
 
-Make: TypeAlias = Callable[..., Driver]
-
 _KEY = "topology.csi.test/zone"
-
-
-@pytest.fixture
-def plugin(tmp_path: Path) -> Iterator[CsiPlugin]:
-    """A plugin with 10 GiB without segments; tests change its settings."""
-    with CsiPlugin(tmp_path / "volumes", Settings(sizes={"": 10 * GIB})) as plugin:
-        yield plugin
-
-
-@pytest.fixture
-def make(plugin: CsiPlugin, tmp_path: Path) -> Make:
-    """A factory of drivers for the plugin, with additional options and sections."""
-
-    def made(text: str = "", sections: str = "", backend: str = "host@csi", state: str = "state.db") -> Driver:
-        conf = configured.conf(
-            tmp_path,
-            f"[csi]\nvolume_driver = csi\ncsi_endpoint = {plugin.endpoint}\ncsi_state_file = {tmp_path / state}\n"
-            f"csi_look_timeout = 60\n{text}\n{sections}",
-        )
-        driver = loader.load(backend, "csi", conf)
-        driver.check()
-        return driver
-
-    return made
 
 
 @pytest.fixture
@@ -81,33 +53,12 @@ def write_nodes(file: Path, zones: dict[str, str | None]) -> None:
     file.write_text(json.dumps({"apiVersion": "v1", "items": items}), encoding="utf-8")
 
 
-def volume(name: str = "v", size_gb: int = 1, pool: str = "default") -> Volume:
-    return Volume(id=name, pool=pool, size_gb=size_gb, provisioning=Provisioning.THICK)
-
-
-def figures(driver: Driver) -> dict[str, tuple[float, float, float]]:
-    """Return the total, free and provisioned capacity of each pool."""
-    return {
-        pool["pool_name"]: (pool["total_capacity_gb"], pool["free_capacity_gb"], pool["provisioned_capacity_gb"])
-        for pool in driver.report()
-    }
-
-
 @contextlib.contextmanager
 def query_timeout(driver: Driver, seconds: float) -> Iterator[None]:
     """Shorten the timeout of queries within the context."""
     driver.conf._conf.set_override("csi_look_timeout", seconds, group=driver.conf.section_name)
     yield
     driver.conf._conf.clear_override("csi_look_timeout", group=driver.conf.section_name)
-
-
-def listed(driver: Driver) -> dict[str, tuple[str, float]]:
-    return {stored.id: (stored.pool, stored.size_gb) for stored in driver.list_volumes()}
-
-
-def direct_plugin(plugin: CsiPlugin) -> Plugin:
-    """Return a connection of another client to the plugin."""
-    return Plugin(Connection(plugin.endpoint))
 
 
 # Configuration
@@ -445,16 +396,15 @@ def test_the_filter_function_has_the_size_limits(
 
 
 @pytest.mark.parametrize(
-    ("code", "error", "clean"),
+    ("code", "error"),
     [
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, errors.CapacityExceeded, True),
-        (grpc.StatusCode.OUT_OF_RANGE, errors.DriverError, True),
-        (grpc.StatusCode.INVALID_ARGUMENT, errors.DriverError, True),
-        (grpc.StatusCode.ALREADY_EXISTS, errors.DriverError, False),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, errors.CapacityExceeded),
+        (grpc.StatusCode.OUT_OF_RANGE, errors.DriverError),
+        (grpc.StatusCode.INVALID_ARGUMENT, errors.DriverError),
     ],
 )
 def test_refusals_of_a_create(
-    plugin: CsiPlugin, make: Make, code: grpc.StatusCode, error: type[errors.TonnageError], clean: bool
+    plugin: CsiPlugin, make: Make, code: grpc.StatusCode, error: type[errors.TonnageError]
 ) -> None:
     driver = make()
     plugin.settings.failing["CreateVolume"] = code
@@ -462,7 +412,7 @@ def test_refusals_of_a_create(
         error, match=f"answers Controller/CreateVolume with {code.name}: as the test wants it"
     ) as caught:
         driver.create(volume())
-    assert getattr(caught.value, "clean", True) is clean
+    assert getattr(caught.value, "clean", True)
     assert len(plugin.asked("CreateVolume")) == 1
     plugin.settings.failing.clear()
     driver.create(volume())
@@ -486,228 +436,6 @@ def test_less_than_nothing_available_counts_as_nothing(
         driver.create(volume("w"))
 
 
-# Interruptions
-
-
-def test_repeating_a_create_whose_answer_was_lost_finds_the_volume(plugin: CsiPlugin, make: Make) -> None:
-    driver = make("csi_timeout = 60")
-    gate = plugin.settings.gates["CreateVolume"] = threading.Event()
-    plugin.settings.losing.add("CreateVolume")
-    with pytest.raises(errors.DriverError, match="CreateVolume with DEADLINE_EXCEEDED") as caught:
-        driver.create(volume())
-    assert not caught.value.clean
-    assert listed(driver) == {}
-    with pytest.raises(errors.DriverError, match="1 GiB were asked for before"):
-        driver.create(volume(size_gb=2))
-    # The plugin is still creating the volume, and rejects a repeated request.
-    again = threading.Thread(target=driver.create, args=[volume()])
-    again.start()
-    eventually(lambda: len(plugin.asked("CreateVolume")) > 3)
-    gate.set()
-    again.join()
-    assert listed(driver) == {"v": ("default", 1.0)}
-    assert len(plugin.storage.all()) == 1
-
-
-def test_a_refusal_of_a_retry_does_not_cover_the_first_attempt(plugin: CsiPlugin, make: Make) -> None:
-    plugin.settings.lists = False
-    driver = make("csi_timeout = 60")
-    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.ABORTED
-    with futures.ThreadPoolExecutor(1) as threads:
-        creating = threads.submit(driver.create, volume())
-        eventually(lambda: len(plugin.asked("CreateVolume")) > 1)
-        plugin.settings.failing["CreateVolume"] = grpc.StatusCode.FAILED_PRECONDITION
-        with pytest.raises(errors.DriverError, match="CreateVolume with FAILED_PRECONDITION") as caught:
-            creating.result()
-    assert not caught.value.clean
-    # The request is repeated, as the volume may exist.
-    with pytest.raises(errors.DriverError, match="CreateVolume with FAILED_PRECONDITION"):
-        driver.delete(volume())
-    plugin.settings.failing.clear()
-    driver.delete(volume())
-    assert plugin.storage.all() == []
-
-
-@pytest.mark.parametrize("made", [True, False])
-def test_a_create_that_is_repeated_after_a_restart_finds_the_volume(plugin: CsiPlugin, make: Make, made: bool) -> None:
-    driver = make("csi_timeout = 60")
-    plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.INTERNAL
-    with pytest.raises(errors.OutcomeUnknown):
-        driver.create(volume())
-    plugin.settings.lost_answers.clear()
-    if not made:
-        plugin.settings.failing["CreateVolume"] = grpc.StatusCode.RESOURCE_EXHAUSTED
-        direct_plugin(plugin).delete(plugin.storage.all()[0].id, Deadline(60))
-    restarted = make()
-    if made:
-        restarted.create(volume())
-    else:
-        with pytest.raises(errors.CapacityExceeded):
-            restarted.create(volume())
-    assert listed(restarted) == ({"v": ("default", 1.0)} if made else {})
-
-
-@pytest.mark.parametrize("lists", [True, False])
-def test_a_failure_without_a_reason_is_repeated_and_compared_with_the_list(
-    plugin: CsiPlugin, make: Make, lists: bool
-) -> None:
-    """Without a list, or with a volume in it that may be the one, the outcome is unknown."""
-    plugin.settings.lists = lists
-    driver = make()
-    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.INTERNAL
-    with pytest.raises(errors.DriverError, match="CreateVolume with INTERNAL") as caught:
-        driver.create(volume())
-    assert len(plugin.asked("CreateVolume")) == 2
-    assert (caught.value.clean, isinstance(caught.value, errors.OutcomeUnknown)) == (lists, not lists)
-    plugin.settings.failing.clear()
-    settings = storage_class_config.storage_class("default", driver.conf, "").settings
-    assert settings is not None
-    direct_plugin(plugin).create("theirs", 2 * GIB, settings, None, Deadline(60))
-    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.INTERNAL
-    with pytest.raises(errors.DriverError) as caught:
-        driver.create(volume("w", 3))
-    assert caught.value.clean is lists
-    with pytest.raises(errors.OutcomeUnknown):
-        driver.create(volume("x", 2))
-
-
-def test_a_volume_that_may_be_an_unresolved_one_is_not_of_others(plugin: CsiPlugin, make: Make) -> None:
-    driver = make()
-    plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.INTERNAL
-    with pytest.raises(errors.OutcomeUnknown):
-        driver.create(volume())
-    assert listed(driver) == {}
-    plugin.settings.lost_answers.clear()
-    driver.create(volume())
-    assert listed(driver) == {"v": ("default", 1.0)}
-
-
-@pytest.mark.parametrize("written", ["NEW.plugin_id IS NULL", "NEW.plugin_id IS NOT NULL"], ids=["request", "answer"])
-def test_a_volume_is_not_lost_while_the_state_file_cannot_be_written(
-    plugin: CsiPlugin, make: Make, tmp_path: Path, written: str
-) -> None:
-    driver = make()
-
-    def change_state_file(statement: str) -> None:
-        with contextlib.closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
-            database.execute(statement)
-
-    full = "SELECT RAISE(ABORT, 'the disk is full')"
-    change_state_file(f"CREATE TRIGGER full BEFORE INSERT ON volumes WHEN {written} BEGIN {full}; END")
-    with pytest.raises(errors.OutcomeUnknown, match=r"csi_state_file .*/state.db: the disk is full"):
-        driver.create(volume())
-    assert listed(driver) == {}
-    change_state_file("DROP TRIGGER full")
-    driver.create(volume())
-    assert listed(driver) == {"v": ("default", 1.0)}
-    assert len(plugin.storage.all()) == 1
-
-
-def test_a_volume_that_was_managed_before_its_create_had_an_answer_belongs_to_one_id(
-    plugin: CsiPlugin, make: Make
-) -> None:
-    driver = make()
-    plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.INTERNAL
-    with pytest.raises(errors.OutcomeUnknown):
-        driver.create(volume())
-    plugin.settings.lost_answers.clear()
-    restarted = make()
-    restarted.manage(volume("mine"), plugin.storage.all()[0].id)
-    with pytest.raises(errors.DriverError, match="is volume mine in pool default") as caught:
-        restarted.create(volume())
-    assert caught.value.clean
-    restarted.delete(volume())
-    assert listed(restarted) == {"mine": ("default", 1.0)}
-
-
-def test_a_call_that_was_never_sent_has_no_effect(plugin: CsiPlugin) -> None:
-    plugin.stop()
-    with pytest.raises(CallFailed, match="UNAVAILABLE") as caught:
-        direct_plugin(plugin).delete("vol-1", Deadline(0.5))
-    assert caught.value.refused
-    plugin.start()
-    plugin.settings.failing["DeleteVolume"] = grpc.StatusCode.UNAVAILABLE
-    with pytest.raises(CallFailed, match="UNAVAILABLE") as caught:
-        direct_plugin(plugin).delete("vol-1", Deadline(0.5))
-    assert not caught.value.refused
-
-
-def test_a_restart_creates_nothing(plugin: CsiPlugin, make: Make) -> None:
-    """Only the schedulers know which of the volumes without an answer are still wanted."""
-    driver = make()
-    plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.INTERNAL
-    with pytest.raises(errors.OutcomeUnknown):
-        driver.create(volume())
-    plugin.settings.lost_answers.clear()
-    direct_plugin(plugin).delete(plugin.storage.all()[0].id, Deadline(60))
-    restarted = make()
-    restarted.report()
-    assert plugin.storage.all() == []
-    # A delete finds that there is nothing to delete.
-    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.INTERNAL
-    restarted.delete(volume())
-    assert plugin.storage.all() == []
-
-
-def test_an_operation_waits_for_an_absent_plugin_as_long_as_an_operation_may_take(
-    plugin: CsiPlugin, make: Make
-) -> None:
-    driver = make("csi_timeout = 60")
-    driver.conf._conf.set_override("csi_look_timeout", 0.1, group=driver.conf.section_name)
-    plugin.stop()
-    timer = threading.Timer(1.0, plugin.start)
-    timer.start()
-    driver.create(volume())
-    timer.join()
-    assert len(plugin.storage.all()) == 1
-
-
-def test_a_delete_of_a_volume_that_may_exist(plugin: CsiPlugin, make: Make) -> None:
-    driver, slow_driver = make("csi_timeout = 1"), make("csi_timeout = 60")
-    gate = plugin.settings.gates["CreateVolume"] = threading.Event()
-    plugin.settings.losing.add("CreateVolume")
-    with pytest.raises(errors.DriverError, match="the answer is lost"):
-        slow_driver.create(volume())
-    # The plugin is still creating the volume, and rejects the request if the second suffices.
-    with pytest.raises(errors.DriverError, match=r"delete failed: .*CreateVolume with (ABORTED|DEADLINE_EXCEEDED)"):
-        driver.delete(volume())
-    gate.set()
-    eventually(lambda: len(plugin.storage.all()) == 1)
-    slow_driver.delete(volume())
-    assert plugin.storage.all() == []
-    assert figures(driver) == {"default": (10.0, 10.0, 0.0)}
-
-
-def test_a_create_waits_for_a_plugin_that_restarts(plugin: CsiPlugin, make: Make) -> None:
-    driver = make("csi_timeout = 60")
-    plugin.stop()
-    creating = threading.Thread(target=driver.create, args=[volume()])
-    creating.start()
-    plugin.start()
-    creating.join()
-    assert listed(driver) == {"v": ("default", 1.0)}
-
-
-def test_an_unrecorded_volume_of_another_size_is_an_error(plugin: CsiPlugin, make: Make) -> None:
-    make().create(volume())
-    driver = make(state="lost.db")
-    with pytest.raises(errors.DriverError, match=r"ALREADY_EXISTS: .* is there and is another") as caught:
-        driver.create(volume(size_gb=2))
-    assert not caught.value.clean
-    assert [size for _, size in listed(driver).values()] == [1.0]
-
-
-def test_a_volume_deleted_by_others_can_be_created_again(plugin: CsiPlugin, make: Make) -> None:
-    driver = make()
-    driver.create(volume())
-    direct_plugin(plugin).delete(plugin.storage.all()[0].id, Deadline(60))
-    assert listed(driver) == {}
-    with pytest.raises(errors.NotFound):
-        driver.extend(volume(), 2)
-    driver.create(volume(size_gb=2))
-    assert listed(driver) == {"v": ("default", 2.0)}
-
-
 # Owners of volumes
 
 
@@ -725,11 +453,8 @@ def test_foreign_volumes_count_and_can_be_managed(plugin: CsiPlugin, make: Make,
     driver = make(f"csi_storage_classes = a, b\n{zones}")
     for number in range(5):
         driver.create(volume(str(number), pool="b/zone=z1"))
-    size = GIB + GIB // 2
     zone = cluster_segments.Segment.from_labels({_KEY: "z2"})
-    settings = storage_class_config.storage_class("a", driver.conf, "").settings
-    assert settings is not None
-    foreign = direct_plugin(plugin).create("theirs", size, settings, zone, Deadline(60)).id
+    foreign = create_foreign(plugin, GIB + GIB // 2, segment=zone)
     assert listed(driver)[foreign] == ("a/zone=z2", 1.5)
     assert figures(driver)["a/zone=z2"] == (4.0, 2.5, 1.5)
     with pytest.raises(errors.DriverError, match="no such volume in that pool"):
@@ -739,6 +464,41 @@ def test_foreign_volumes_count_and_can_be_managed(plugin: CsiPlugin, make: Make,
     assert driver.manage(volume("mine", pool="b/zone=z2"), foreign) == 2.0
     driver.delete(volume("mine", pool="b/zone=z2"))
     assert len(plugin.storage.all()) == 5
+
+
+def test_a_delete_by_the_plugins_id_reaches_a_volume_without_a_record(plugin: CsiPlugin, make: Make) -> None:
+    """As for the purge of an orphan."""
+    driver = make()
+    driver.create(volume())
+    [own] = plugin.storage.all()
+    foreign = create_foreign(plugin)
+    driver.delete(volume(foreign))
+    assert [kept.id for kept in plugin.storage.all()] == [own.id]
+    driver.delete(volume(foreign))
+    driver.delete(volume("unknown"))
+    # A volume of Tonnage has another id.
+    driver.delete(volume(own.id))
+    assert [request.volume_id for request in plugin.asked("DeleteVolume")] == [foreign]
+    assert listed(driver) == {"v": ("default", 1.0)}
+
+
+def test_a_delete_by_the_plugins_id_tells_why_it_fails(plugin: CsiPlugin, make: Make) -> None:
+    driver = make()
+    foreign = create_foreign(plugin)
+    plugin.settings.failing["DeleteVolume"] = grpc.StatusCode.FAILED_PRECONDITION
+    with pytest.raises(errors.DriverError, match="DeleteVolume with FAILED_PRECONDITION"):
+        driver.delete(volume(foreign))
+    plugin.settings.failing["ListVolumes"] = grpc.StatusCode.INTERNAL
+    with pytest.raises(errors.OutcomeUnknown, match="ListVolumes with INTERNAL"):
+        driver.delete(volume(foreign))
+    plugin.settings.failing.clear()
+    plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.UNKNOWN
+    with pytest.raises(errors.OutcomeUnknown):
+        driver.create(volume())
+    [made] = [kept.id for kept in plugin.storage.all() if kept.id != foreign]
+    with pytest.raises(errors.DriverError, match="may be the volume of a create without a known outcome"):
+        driver.delete(volume(made))
+    assert len(plugin.storage.all()) == 2
 
 
 def test_managing_a_recorded_volume_reads_its_current_size(plugin: CsiPlugin, make: Make) -> None:
@@ -905,10 +665,3 @@ def test_the_error_of_a_call_names_endpoint_call_and_code(plugin: CsiPlugin) -> 
     assert str(caught.value) == (
         f"{plugin.endpoint} answers Controller/DeleteVolume with FAILED_PRECONDITION: as the test wants it"
     )
-
-
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -1,0 +1,455 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Creates and deletes of the CSI driver that are interrupted, or whose outcome the plugin does not tell."""
+
+import contextlib
+import dataclasses
+import queue
+import sqlite3
+import threading
+from concurrent import futures
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.servers.csi_plugin import CsiPlugin
+from tests.unit.agent import fakes
+from tests.unit.drivers.csi.backends import Make, create_foreign, direct_plugin, eventually, figures, listed, volume
+from tonnage.agent import execution
+from tonnage.agent.backoff import BackOff
+from tonnage.agent.operations import Epoch, Operations
+from tonnage.capacity import errors
+from tonnage.capacity.request import Provisioning
+from tonnage.capacity.units import GIB
+from tonnage.drivers.base import Driver
+from tonnage.drivers.csi.connection import CallFailed, Deadline
+from tonnage.drivers.csi.plugin import Plugin
+from tonnage.rpc.messages import Command, Outcome, Verb
+
+
+def create_unresolved(plugin: CsiPlugin, driver: Driver) -> None:
+    """Let the plugin make the volume, and lose its answer."""
+    plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.UNKNOWN
+    with pytest.raises(errors.OutcomeUnknown):
+        driver.create(volume())
+    plugin.settings.lost_answers.clear()
+
+
+def command(claim_id: str, verb: Verb = Verb.CREATE) -> Command:
+    """Return a command for the volume of 1 GiB."""
+    given = fakes.command(claim_id, "v", verb, size_gb=1, pool="default")
+    return dataclasses.replace(given, provisioning=Provisioning.THICK)
+
+
+def test_repeating_a_create_whose_answer_was_lost_finds_the_volume(plugin: CsiPlugin, make: Make) -> None:
+    driver = make("csi_timeout = 60")
+    gate = plugin.settings.gates["CreateVolume"] = threading.Event()
+    plugin.settings.losing.add("CreateVolume")
+    with pytest.raises(errors.DriverError, match="CreateVolume with DEADLINE_EXCEEDED") as caught:
+        driver.create(volume())
+    assert not caught.value.clean
+    assert listed(driver) == {}
+    with pytest.raises(errors.DriverError, match="1 GiB were asked for before"):
+        driver.create(volume(size_gb=2))
+    # The plugin is still creating the volume, and rejects a repeated request.
+    again = threading.Thread(target=driver.create, args=[volume()])
+    again.start()
+    eventually(lambda: len(plugin.asked("CreateVolume")) > 3)
+    gate.set()
+    again.join()
+    assert listed(driver) == {"v": ("default", 1.0)}
+    assert len(plugin.storage.all()) == 1
+
+
+def test_a_refusal_of_a_retry_does_not_cover_the_first_attempt(plugin: CsiPlugin, make: Make) -> None:
+    plugin.settings.lists = False
+    driver = make("csi_timeout = 60")
+    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.ABORTED
+    with futures.ThreadPoolExecutor(1) as threads:
+        creating = threads.submit(driver.create, volume())
+        eventually(lambda: len(plugin.asked("CreateVolume")) > 1)
+        plugin.settings.failing["CreateVolume"] = grpc.StatusCode.FAILED_PRECONDITION
+        with pytest.raises(errors.DriverError, match="CreateVolume with FAILED_PRECONDITION") as caught:
+            creating.result()
+    assert not caught.value.clean
+    # The request is repeated, as the volume may exist.
+    with pytest.raises(errors.DriverError, match="CreateVolume with FAILED_PRECONDITION"):
+        driver.delete(volume())
+    plugin.settings.failing.clear()
+    driver.delete(volume())
+    assert plugin.storage.all() == []
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_create_that_is_repeated_after_a_restart_finds_the_volume(plugin: CsiPlugin, make: Make, made: bool) -> None:
+    driver = make("csi_timeout = 60")
+    plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.INTERNAL
+    with pytest.raises(errors.OutcomeUnknown):
+        driver.create(volume())
+    plugin.settings.lost_answers.clear()
+    if not made:
+        plugin.settings.failing["CreateVolume"] = grpc.StatusCode.RESOURCE_EXHAUSTED
+        direct_plugin(plugin).delete(plugin.storage.all()[0].id, Deadline(60))
+    restarted = make()
+    if made:
+        restarted.create(volume())
+    else:
+        with pytest.raises(errors.CapacityExceeded):
+            restarted.create(volume())
+    assert listed(restarted) == ({"v": ("default", 1.0)} if made else {})
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_a_failure_without_a_reason_is_repeated_and_compared_with_the_list(
+    plugin: CsiPlugin, make: Make, lists: bool
+) -> None:
+    """Without a list, or with a volume in it that may be the one, the outcome is unknown."""
+    plugin.settings.lists = lists
+    driver = make()
+    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.INTERNAL
+    with pytest.raises(errors.DriverError, match="CreateVolume with INTERNAL") as caught:
+        driver.create(volume())
+    assert len(plugin.asked("CreateVolume")) == 2
+    assert (caught.value.clean, isinstance(caught.value, errors.OutcomeUnknown)) == (lists, not lists)
+    plugin.settings.failing.clear()
+    create_foreign(plugin, 2 * GIB)
+    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.INTERNAL
+    # A volume of others that was there before is not the one.
+    with pytest.raises(errors.DriverError) as caught:
+        driver.create(volume("w", 2))
+    assert caught.value.clean is lists
+
+
+@pytest.mark.parametrize("lists", [True, False])
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.OUT_OF_RANGE,
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.PERMISSION_DENIED,
+    ],
+    ids=lambda code: code.name,
+)
+def test_a_refusal_of_a_repeated_create_does_not_tell_that_nothing_was_made(
+    plugin: CsiPlugin, make: Make, refusal: grpc.StatusCode, lists: bool
+) -> None:
+    """A plugin may look for capacity, or at the parameters, before it looks for a volume of that name."""
+    plugin.settings.lists = lists
+    driver = make()
+    create_unresolved(plugin, driver)
+    plugin.settings.failing["CreateVolume"] = refusal
+    for _ in range(2):
+        with pytest.raises(errors.OutcomeUnknown, match=f"{refusal.name}: .*; an earlier call may have made it"):
+            driver.create(volume())
+    with pytest.raises(errors.OutcomeUnknown):
+        driver.delete(volume())
+    plugin.settings.failing.clear()
+    driver.delete(volume())
+    assert plugin.storage.all() == []
+
+
+def test_a_refused_repeated_create_has_made_nothing_if_the_list_lacks_it(plugin: CsiPlugin, make: Make) -> None:
+    driver = make()
+    create_foreign(plugin, name="earlier")
+    create_unresolved(plugin, driver)
+    [made] = [kept.id for kept in plugin.storage.all() if kept.name != "earlier"]
+    later = create_foreign(plugin, name="later")
+    direct_plugin(plugin).delete(made, Deadline(60))
+    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.RESOURCE_EXHAUSTED
+    restarted = make()
+    # The volume of others that was made after the request may be it.
+    with pytest.raises(errors.OutcomeUnknown):
+        restarted.create(volume())
+    restarted.manage(volume("mine"), later)
+    with pytest.raises(errors.CapacityExceeded):
+        restarted.create(volume())
+    restarted.delete(volume())
+    assert len(plugin.storage.all()) == 2
+
+
+def test_a_list_that_changes_between_its_pages_proves_nothing(
+    plugin: CsiPlugin, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = make()
+    create_unresolved(plugin, driver)
+    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.RESOURCE_EXHAUSTED
+    whole = Plugin.volumes
+    pages = iter([[], None])
+    monkeypatch.setattr(Plugin, "volumes", lambda *given: whole(*given) if next(pages) is None else [])
+    with pytest.raises(errors.OutcomeUnknown):
+        driver.create(volume())
+
+
+@pytest.mark.parametrize("sections", ["csi_storage_classes = other", "csi_storage_classes = default"])
+def test_a_create_without_an_answer_waits_for_its_class(plugin: CsiPlugin, make: Make, sections: str) -> None:
+    create_unresolved(plugin, make())
+    restarted = make(sections)
+    if "other" in sections:
+        with pytest.raises(errors.OutcomeUnknown, match="there is no such pool, and an earlier call may have made it"):
+            restarted.create(volume())
+    else:
+        restarted.create(volume())
+
+
+@pytest.mark.parametrize("is_repeated", [True, False])
+def test_a_volume_that_exists_with_other_properties_is_in_error_and_can_be_deleted(
+    plugin: CsiPlugin, make: Make, is_repeated: bool
+) -> None:
+    """By the standard the request must not be repeated after ALREADY_EXISTS."""
+    create_unresolved(plugin, make())
+    driver = make('csi_parameters = {"copies": "2"}')
+    [made] = plugin.storage.all()
+    result = execution.execute(driver, command("c"), is_repeated)
+    assert (result.ok, result.unknown, result.clean, result.size_gb) == (False, False, False, 1.0)
+    assert f"ALREADY_EXISTS: {made.name} is there and is another; the plugin has it as {made.id}" in result.message
+    assert listed(driver) == {"v": ("default", 1.0)}
+    driver.delete(volume())
+    assert plugin.storage.all() == []
+
+
+@pytest.mark.parametrize("lists", [True, False])
+def test_a_volume_that_exists_with_other_properties_and_an_unknown_id_counts(
+    plugin: CsiPlugin, make: Make, lists: bool
+) -> None:
+    create_unresolved(plugin, make())
+    [made] = plugin.storage.all()
+    plugin.settings.lists = lists
+    driver = make('csi_parameters = {"copies": "2"}')
+    later = create_foreign(plugin, name="later")
+    assert execution.execute(driver, command("c"), True).size_gb == 1.0
+    # An operator can manage or purge the volumes that it may be.
+    assert listed(driver).keys() == ({"v", made.id, later} if lists else {"v"})
+    with pytest.raises(errors.Conflict, match=f"list does not tell the id .* as {made.name}: delete that with"):
+        driver.delete(volume())
+    assert {kept.id for kept in plugin.storage.all()} == {made.id, later}
+    # With the parameters of the first request its id is known.
+    make().delete(volume())
+    assert {kept.id for kept in plugin.storage.all()} == {later}
+
+
+def test_a_volume_of_others_is_never_taken_for_one_with_other_properties(plugin: CsiPlugin, make: Make) -> None:
+    driver = make()
+    foreign = create_foreign(plugin)
+    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.ALREADY_EXISTS
+    with pytest.raises(errors.Conflict):
+        driver.create(volume())
+    with pytest.raises(errors.Conflict):
+        driver.delete(volume())
+    assert [kept.id for kept in plugin.storage.all()] == [foreign]
+    plugin.settings.failing.clear()
+    driver.delete(volume())
+    assert [kept.id for kept in plugin.storage.all()] == [foreign]
+
+
+def test_a_volume_without_an_answer_counts_once_after_a_restart(
+    plugin: CsiPlugin, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = make()
+    foreign = create_foreign(plugin)
+    create_unresolved(plugin, driver)
+    restarted = make()
+    assert "it is not known whether the plugin has made these volumes: v in pool default" in caplog.text
+    plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.UNKNOWN
+    for _ in range(2):
+        assert listed(restarted) == {foreign: ("default", 1.0)}
+        assert figures(restarted)["default"][2] == 1.0
+        with pytest.raises(errors.OutcomeUnknown):
+            restarted.create(volume())
+    plugin.settings.lost_answers.clear()
+    restarted.create(volume())
+    assert listed(restarted) == {"v": ("default", 1.0), foreign: ("default", 1.0)}
+
+
+def test_a_state_file_of_an_older_version_is_used(plugin: CsiPlugin, make: Make, tmp_path: Path) -> None:
+    table = "CREATE TABLE volumes (pool TEXT, id TEXT, name TEXT, size INTEGER, plugin_id TEXT, PRIMARY KEY (pool, id))"
+    with contextlib.closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
+        database.execute(table)
+        database.execute("INSERT INTO volumes VALUES ('default', 'v', 'v-1', ?, NULL)", (GIB,))
+    driver = make()
+    driver.create(volume())
+    assert [kept.name for kept in plugin.storage.all()] == ["v-1"]
+
+
+def test_a_delete_is_done_within_a_retry_interval_of_the_first_answer(
+    plugin: CsiPlugin, make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The agent repeats a create and then its delete, and logs each failure once."""
+    backoff = BackOff(first=0.2, longest=0.4)
+    outcomes: queue.Queue[Outcome] = queue.Queue()
+    agent = Operations(make("csi_timeout = 5"), 1, 600.0, outcomes.put, pytest.fail, backoff=backoff)
+    agent.begin_epoch(Epoch(1))
+    agent.resume()
+    plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.UNKNOWN
+    agent.submit(command("c"))
+    assert outcomes.get(timeout=60).unknown
+    eventually(lambda: len(plugin.asked("CreateVolume")) > 4)
+    agent.submit(command("d", Verb.DELETE))
+    assert {outcomes.get(timeout=60).claim_id for _ in range(2)} == {"c", "d"}
+    asked = len(plugin.asked("CreateVolume"))
+    eventually(lambda: len(plugin.asked("CreateVolume")) > asked + 2)
+    assert len(plugin.storage.all()) == 1
+    plugin.settings.lost_answers.clear()
+    # A pause of the agent, and time for a machine that stands still.
+    assert outcomes.get(timeout=backoff.longest + 60).ok
+    assert plugin.storage.all() == []
+    assert [record.levelname for record in caplog.records if "UNKNOWN" in record.getMessage()] == ["WARNING"] * 2
+    agent.close()
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE], ids=lambda code: code.name)
+def test_a_failure_that_lasts_is_logged_once(
+    plugin: CsiPlugin, make: Make, caplog: pytest.LogCaptureFixture, code: grpc.StatusCode
+) -> None:
+    plugin.settings.lists = False
+    outcomes: queue.Queue[Outcome] = queue.Queue()
+    backoff = BackOff(first=0.05, longest=0.1)
+    agent = Operations(make("csi_timeout = 0.5"), 1, 600.0, outcomes.put, pytest.fail, backoff=backoff)
+    agent.begin_epoch(Epoch(1))
+    agent.resume()
+    plugin.settings.failing["CreateVolume"] = code
+    agent.submit(command("c"))
+    assert outcomes.get(timeout=60).unknown
+    asked = len(plugin.asked("CreateVolume"))
+    eventually(lambda: len(plugin.asked("CreateVolume")) > asked + 20)
+    plugin.settings.failing.clear()
+    assert outcomes.get(timeout=60).ok
+    agent.close()
+    assert [record.levelname for record in caplog.records if code.name in record.getMessage()] == ["WARNING"]
+
+
+def test_a_volume_that_may_be_an_unresolved_one_is_not_of_others(plugin: CsiPlugin, make: Make) -> None:
+    driver = make()
+    plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.INTERNAL
+    with pytest.raises(errors.OutcomeUnknown):
+        driver.create(volume())
+    assert listed(driver) == {}
+    plugin.settings.lost_answers.clear()
+    driver.create(volume())
+    assert listed(driver) == {"v": ("default", 1.0)}
+
+
+@pytest.mark.parametrize("written", ["NEW.plugin_id IS NULL", "NEW.plugin_id IS NOT NULL"], ids=["request", "answer"])
+def test_a_volume_is_not_lost_while_the_state_file_cannot_be_written(
+    plugin: CsiPlugin, make: Make, tmp_path: Path, written: str
+) -> None:
+    driver = make()
+
+    def change_state_file(statement: str) -> None:
+        with contextlib.closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
+            database.execute(statement)
+
+    full = "SELECT RAISE(ABORT, 'the disk is full')"
+    change_state_file(f"CREATE TRIGGER full BEFORE INSERT ON volumes WHEN {written} BEGIN {full}; END")
+    with pytest.raises(errors.OutcomeUnknown, match=r"csi_state_file .*/state.db: the disk is full"):
+        driver.create(volume())
+    assert listed(driver) == {}
+    change_state_file("DROP TRIGGER full")
+    driver.create(volume())
+    assert listed(driver) == {"v": ("default", 1.0)}
+    assert len(plugin.storage.all()) == 1
+
+
+def test_a_volume_that_was_managed_before_its_create_had_an_answer_belongs_to_one_id(
+    plugin: CsiPlugin, make: Make
+) -> None:
+    driver = make()
+    plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.INTERNAL
+    with pytest.raises(errors.OutcomeUnknown):
+        driver.create(volume())
+    plugin.settings.lost_answers.clear()
+    restarted = make()
+    restarted.manage(volume("mine"), plugin.storage.all()[0].id)
+    with pytest.raises(errors.DriverError, match="is volume mine in pool default") as caught:
+        restarted.create(volume())
+    assert caught.value.clean
+    restarted.delete(volume())
+    assert listed(restarted) == {"mine": ("default", 1.0)}
+
+
+def test_a_call_that_was_never_sent_has_no_effect(plugin: CsiPlugin) -> None:
+    plugin.stop()
+    with pytest.raises(CallFailed, match="UNAVAILABLE") as caught:
+        direct_plugin(plugin).delete("vol-1", Deadline(0.5))
+    assert caught.value.refused
+    plugin.start()
+    plugin.settings.failing["DeleteVolume"] = grpc.StatusCode.UNAVAILABLE
+    with pytest.raises(CallFailed, match="UNAVAILABLE") as caught:
+        direct_plugin(plugin).delete("vol-1", Deadline(0.5))
+    assert not caught.value.refused
+
+
+def test_a_restart_creates_nothing(plugin: CsiPlugin, make: Make) -> None:
+    """Only the schedulers know which of the volumes without an answer are still wanted."""
+    driver = make()
+    plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.INTERNAL
+    with pytest.raises(errors.OutcomeUnknown):
+        driver.create(volume())
+    plugin.settings.lost_answers.clear()
+    direct_plugin(plugin).delete(plugin.storage.all()[0].id, Deadline(60))
+    restarted = make()
+    restarted.report()
+    assert plugin.storage.all() == []
+    # A delete finds that there is nothing to delete.
+    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.INTERNAL
+    restarted.delete(volume())
+    assert plugin.storage.all() == []
+
+
+def test_an_operation_waits_for_an_absent_plugin_as_long_as_an_operation_may_take(
+    plugin: CsiPlugin, make: Make
+) -> None:
+    driver = make("csi_timeout = 60")
+    driver.conf._conf.set_override("csi_look_timeout", 0.1, group=driver.conf.section_name)
+    plugin.stop()
+    timer = threading.Timer(1.0, plugin.start)
+    timer.start()
+    driver.create(volume())
+    timer.join()
+    assert len(plugin.storage.all()) == 1
+
+
+def test_a_delete_of_a_volume_that_may_exist(plugin: CsiPlugin, make: Make) -> None:
+    driver, slow_driver = make("csi_timeout = 1"), make("csi_timeout = 60")
+    gate = plugin.settings.gates["CreateVolume"] = threading.Event()
+    plugin.settings.losing.add("CreateVolume")
+    with pytest.raises(errors.DriverError, match="the answer is lost"):
+        slow_driver.create(volume())
+    # The plugin is still creating the volume, and rejects the request if the second suffices.
+    with pytest.raises(errors.DriverError, match=r"delete failed: .*CreateVolume with (ABORTED|DEADLINE_EXCEEDED)"):
+        driver.delete(volume())
+    gate.set()
+    eventually(lambda: len(plugin.storage.all()) == 1)
+    slow_driver.delete(volume())
+    assert plugin.storage.all() == []
+    assert figures(driver) == {"default": (10.0, 10.0, 0.0)}
+
+
+def test_a_create_waits_for_a_plugin_that_restarts(plugin: CsiPlugin, make: Make) -> None:
+    driver = make("csi_timeout = 60")
+    plugin.stop()
+    creating = threading.Thread(target=driver.create, args=[volume()])
+    creating.start()
+    plugin.start()
+    creating.join()
+    assert listed(driver) == {"v": ("default", 1.0)}
+
+
+def test_an_unrecorded_volume_of_another_size_is_an_error(plugin: CsiPlugin, make: Make) -> None:
+    make().create(volume())
+    driver = make(state="lost.db")
+    with pytest.raises(errors.Conflict, match=r"ALREADY_EXISTS: .* is there and is another"):
+        driver.create(volume(size_gb=2))
+    assert sorted(size for _, size in listed(driver).values()) == [1.0, 2.0]
+
+
+def test_a_volume_deleted_by_others_can_be_created_again(plugin: CsiPlugin, make: Make) -> None:
+    driver = make()
+    driver.create(volume())
+    direct_plugin(plugin).delete(plugin.storage.all()[0].id, Deadline(60))
+    assert listed(driver) == {}
+    with pytest.raises(errors.NotFound):
+        driver.extend(volume(), 2)
+    driver.create(volume(size_gb=2))
+    assert listed(driver) == {"v": ("default", 2.0)}
