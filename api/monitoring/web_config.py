@@ -32,9 +32,6 @@ _CLIENT_AUTH = {
     "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
 }
 
-#: The hash that the password of an unknown user is compared with, so that it takes as long as a known one's.
-_NOBODY = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt())
-
 
 class _Tls(msgspec.Struct, forbid_unknown_fields=True):
     cert_file: str
@@ -72,6 +69,8 @@ class WebConfig:
         self._key = secrets.token_bytes(32)
         self._known: set[tuple[_Stamp, bytes]] = set()
         self._context: ssl.SSLContext | None = None
+        # The hash that the password of an unknown user is compared with, so that it takes as long as a known one's.
+        self._nobody = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt())
         # The last problem of a changed file, which is logged once.
         self._problem = ""
 
@@ -114,7 +113,9 @@ class WebConfig:
         with self._lock:
             hashed = users.get(name.decode(errors="replace"))
             try:
-                right = bcrypt.checkpw(password, _NOBODY if hashed is None else hashed.encode()) and hashed is not None
+                right = (
+                    bcrypt.checkpw(password, self._nobody if hashed is None else hashed.encode()) and hashed is not None
+                )
             except ValueError:  # a password that is longer than bcrypt compares
                 return False
             if right:

@@ -6,16 +6,16 @@ import enum
 import gc
 import queue
 import sys
+from typing import TYPE_CHECKING
 
 from cotyledon import types
 from oslo_config import cfg
 
 from tonnage.api.monitoring import options as monitoring_options
-from tonnage.api.monitoring import server as monitoring
 from tonnage.capacity import errors
 from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.cli.daemons import reload, workers
-from tonnage.cli.daemons.reload import ConfigReloader
+from tonnage.cli.daemons.scheduler_reload import ConfigReloader
 from tonnage.ledger.db import database, durability, schema
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
@@ -26,6 +26,9 @@ PROG = "tonnage-scheduler"
 
 #: Seconds between two looks at whether the scheduler has to end.
 _POLL = 1.0
+
+if TYPE_CHECKING:
+    from tonnage.api.http.server import Server
 
 
 class _Signal(enum.Enum):
@@ -52,7 +55,7 @@ class SchedulerWorker(workers.Worker):
             cleanup.callback(ledger.close)
             transport = rpc_transport.create(self._conf)
             cleanup.callback(transport.cleanup)
-            metrics = monitoring.build(self._conf, ledger, "scheduler_listen_port")
+            metrics = _metrics_server(self._conf, ledger)
             if metrics is not None:
                 metrics.listen()
                 cleanup.callback(metrics.stop)
@@ -87,6 +90,15 @@ class SchedulerWorker(workers.Worker):
     def reload(self) -> None:
         """Read the configuration again, in :meth:`serve`, because signals during this method would be lost."""
         self._signals.put(_Signal.RELOAD)
+
+
+def _metrics_server(conf: cfg.ConfigOpts, ledger: database.Database) -> "Server | None":
+    """Return the listener for Prometheus, None if metrics are disabled: then its HTTP server is not loaded either."""
+    if not conf.metrics.enabled:
+        return None
+    from tonnage.api.monitoring import server
+
+    return server.build(conf, ledger, "scheduler_listen_port")
 
 
 class _SchedulerPlan(workers.WorkerPlan):

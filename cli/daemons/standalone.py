@@ -25,7 +25,8 @@ from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.cli.daemons import report_interval, terminal
 from tonnage.cli.daemons.backend_changes import BackendConfiguration
 from tonnage.cli.daemons.backend_threads import BackendThreads
-from tonnage.cli.daemons.reload import ConfigReloader, attempt, confirm
+from tonnage.cli.daemons.reload import attempt, confirm
+from tonnage.cli.daemons.scheduler_reload import ConfigReloader
 from tonnage.ledger.db import database, durability
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
