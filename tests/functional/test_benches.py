@@ -49,6 +49,7 @@ def run(
     return run
 
 
+@pytest.mark.heavy
 def test_the_throughput_benchmark_runs(run: Run) -> None:
     wanted = ("--variants", "many", "--schedulers", "2", "--warm-up", "0.5", "--in-flight", "8")
     for seconds in ("1", "10", "40"):  # the machine may pause
@@ -239,6 +240,7 @@ def test_api_ratios_compare_the_best_and_equal_concurrency(bench: Callable[[str]
     assert figures.ratios(tonnage) == {}
 
 
+@pytest.mark.heavy
 def test_the_extender_benchmark_runs(run: Run) -> None:
     code, found = run("extender", "--nodes", "20", "--calls", "3", "--json")
     assert code == 0, found

@@ -217,7 +217,7 @@ def test_daemons_survive_faulty_plugins(site: pathlib.Path, tmp_path: pathlib.Pa
         {"PYTHONPATH": str(installed)},
         scheduler_default_filters="OddFilter",
         scheduler_default_weighers="MediaWeigher",
-        service_down_time=20,
+        service_down_time=10,
     ) as tonnage:
         rest, pool = tonnage.start().rest, tonnage.pool("even")
         failed = "No pool for {} GiB: 1 pool; OddFilter refused 1, nearest {} could not be judged, OddFilter failed ("

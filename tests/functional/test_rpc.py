@@ -113,6 +113,7 @@ def test_requests_of_many_threads_survive_a_kill_of_the_broker(
     server.wait()
 
 
+@pytest.mark.heavy
 def test_commands_do_not_wait_for_a_dead_bus_and_are_returned_unsent(
     rabbitmq_server: RabbitMQ, server_bus: transport.Transport, client_bus: transport.Transport
 ) -> None:

@@ -112,7 +112,7 @@ def test_a_new_virtual_host_has_no_queues(rabbitmq_server: servers.RabbitMQ, fre
         pytest.param(servers.PostgreSQL, signal.SIGTERM, marks=pytest.mark.heavy),
         (servers.PostgreSQL, signal.SIGKILL),
         (servers.MariaDB, signal.SIGTERM),
-        (servers.RabbitMQ, signal.SIGKILL),
+        pytest.param(servers.RabbitMQ, signal.SIGKILL, marks=pytest.mark.heavy),
     ],
     ids=lambda value: value.name,
 )

@@ -124,7 +124,8 @@ def test_a_frozen_scheduler_that_holds_locks_does_not_stop_the_others(tonnage: D
     tonnage.check_at_rest()
 
 
-@on_one_server
+@pytest.mark.heavy
+@pytest.mark.parametrize("deploy", ["postgresql", "mariadb"], indirect=True, scope="module")
 def test_a_scheduler_cut_off_from_the_database_in_a_transaction_does_not_stop_the_others(deploy: Deploy) -> None:
     with deploy(BACKENDS) as tonnage:
         url = sa.make_url(tonnage.database_url)

@@ -19,7 +19,7 @@ PAGE = (DOCS / "use-cases.rst").read_text(encoding="utf-8")
 CONF = DOCS / "examples" / "use-cases" / "tonnage.conf"
 
 # The virtual machine with the storage has an emulated processor.
-pytestmark = pytest.mark.timeout(1200)
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(1200)]
 
 #: Commands whose output changes with the next report.
 ASKING = ("pools", "sizes")

@@ -198,7 +198,7 @@ STEPS = st.one_of(
 )
 
 
-@hypothesis.settings(max_examples=25, deadline=None)
+@hypothesis.settings(max_examples=12, deadline=None)
 @hypothesis.given(counted_each_time=st.booleans(), steps=st.lists(STEPS, min_size=8, max_size=24))
 def test_random_requests_are_admitted_exactly_within_the_limits(counted_each_time: bool, steps: list[Any]) -> None:
     world = World({"p0": StoragePool(10_000, 2.0, thin=True, thick=False)}).started()
