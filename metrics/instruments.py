@@ -5,7 +5,9 @@ Names end with the base unit or with ``_total``, as Prometheus recommends. Label
 project, user or pool is one.
 """
 
+import itertools
 import threading
+from collections.abc import Sequence
 
 from prometheus_client import Counter, Gauge, Histogram, Info
 
@@ -67,6 +69,22 @@ EXTENDER_PODS = Counter("tonnage_extender_pods", "Pods that were filtered, by re
 EXTENDER_REFUSALS = Counter(
     "tonnage_extender_refusals", "Nodes that were refused for pods, by code of the reason.", ["code"]
 )
+
+
+def _begin_at_zero(counter: Counter, *values: Sequence[str]) -> None:
+    """Make the series of all combinations of labels. Without its 0, the first event would be no increase."""
+    for combination in itertools.product(*values):
+        counter.labels(*combination)
+
+
+_begin_at_zero(
+    DECISIONS,
+    ("create", "extend", "group", "migrate", "retype"),
+    ("placed", "refused", "rejected", "unavailable", "error"),
+)
+_begin_at_zero(REPORTS, ("applied", "late", "failed"))
+_begin_at_zero(OUTCOMES, ("succeeded", "failed"))
+_begin_at_zero(DATABASE_RETRIES, ("away", "collision"))
 
 _reasons: set[tuple[str, str]] = set()
 _lock = threading.Lock()

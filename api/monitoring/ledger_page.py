@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from tonnage.api.monitoring.exposition import Page, gib_in_bytes, labels, limit_in_bytes, timestamp
+from tonnage.capacity.reports.audit_rules import Breach
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.inventory import capacity_figures, heartbeats
+from tonnage.ledger.inventory import capacity_figures, heartbeats, listings
 from tonnage.ledger.inventory.capacity_figures import Counts, PoolFigures
 from tonnage.ledger.inventory.heartbeats import ServiceRow
+from tonnage.rpc.messages import Verb
 
 
 class _Capacity(NamedTuple):
@@ -174,14 +176,14 @@ class LedgerPage:
 
 
 def _add_counts(page: Page, counts: Counts) -> None:
-    claims = [(labels(verb=claim.verb, state=claim.state), claim) for claim in counts.claims]
-    page.add_gauge(
-        "tonnage_claims", "Claims whose operation has not ended.", [(text, one.number) for text, one in claims]
-    )
+    claims = {labels(verb=claim.verb, state=claim.state): claim for claim in counts.claims}
+    none = {labels(verb=verb, state=state): 0 for verb in Verb for state in capacity_figures.OPEN}
+    numbers = none | {text: claim.number for text, claim in claims.items()}
+    page.add_gauge("tonnage_claims", "Claims whose operation has not ended.", numbers.items())
     page.add_gauge(
         "tonnage_claim_oldest_timestamp_seconds",
         "Time of the oldest of these claims.",
-        [(text, timestamp(one.oldest_at)) for text, one in claims],
+        [(text, timestamp(claim.oldest_at)) for text, claim in claims.items()],
     )
     page.add_gauge(
         "tonnage_volumes", "Volumes by status.", [(labels(status=key), value) for key, value in counts.volumes.items()]
@@ -194,12 +196,12 @@ def _add_counts(page: Page, counts: Counts) -> None:
     page.add_gauge(
         "tonnage_ledger_discrepancies",
         "Differences between the ledger and the last listings.",
-        [(labels(cause=key), value) for key, value in counts.discrepancies.items()],
+        [(labels(cause=key), counts.discrepancies.get(key, 0)) for key in listings.KINDS],
     )
     page.add_gauge(
         "tonnage_driver_findings",
         "Breaches of the definitions of reports.",
-        [(labels(kind=key), value) for key, value in counts.findings.items()],
+        [(labels(kind=key), counts.findings.get(key, 0)) for key in Breach],
     )
     drivers = [(labels(driver=name), claims) for name, claims in counts.csi_claims.items()]
     page.add_gauge(

@@ -11,6 +11,9 @@ from sqlalchemy import orm
 from tonnage.ledger import models
 from tonnage.ledger.inventory import backends
 
+#: States of claims whose operation has not ended.
+OPEN = ("pending", "abandoned")
+
 
 class PoolFigures(NamedTuple):
     """The figures of one pool. Capacities are GiB; None is unknown or infinite, and for a limit: no limit.
@@ -103,7 +106,7 @@ def counts(session: orm.Session) -> Counts:
     claim, volume, kind = models.Claim, models.Volume, models.VolumeType
     open_claims = (
         sa.select(claim.verb, claim.state, sa.func.count(), sa.func.min(claim.created_at))
-        .where(claim.state.in_(("pending", "abandoned")))
+        .where(claim.state.in_(OPEN))
         .group_by(claim.verb, claim.state)
     )
     by_type = (

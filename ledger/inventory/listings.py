@@ -33,6 +33,7 @@ SIZE = "size"
 #: On the storage and unclaimed, but it was a volume of Tonnage and may have been deleted since the look. If the next
 #: listing shows it too, it is an orphan.
 UNCLEAR = "unclear"
+KINDS = (ORPHAN, LOST, SIZE, UNCLEAR)
 #: Kinds whose sizes count as external capacity.
 EXTERNAL = (ORPHAN, UNCLEAR)
 

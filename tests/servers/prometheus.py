@@ -60,11 +60,15 @@ class Prometheus(base.Server):
         return float(found[0]["value"][1]) if found else None
 
 
+def promtool(*arguments: str | pathlib.Path, text: str = "") -> "subprocess.CompletedProcess[str]":
+    """Run Prometheus's program for checks, with a text for its input."""
+    command = [_program("promtool"), *arguments]
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=False)
+
+
 def objections(text: str) -> str:
     """Return the objections of ``promtool check metrics`` to a page of metrics, empty without any."""
-    done = subprocess.run(
-        [_program("promtool"), "check", "metrics"], input=text, capture_output=True, text=True, check=False
-    )
+    done = promtool("check", "metrics", text=text)
     return (done.stdout + done.stderr).strip()
 
 

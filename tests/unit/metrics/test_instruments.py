@@ -11,6 +11,14 @@ def refusals(filter_name: str, code: str) -> float:
     return REGISTRY.get_sample_value("tonnage_scheduler_refusals_total", labels) or 0.0
 
 
+def test_counters_with_known_labels_begin_at_zero() -> None:
+    """Otherwise the first refusal would be no increase."""
+    assert REGISTRY.get_sample_value("tonnage_scheduler_reports_total", {"result": "failed"}) is not None
+    for verb in ("create", "extend", "group", "migrate", "retype"):
+        labels = {"verb": verb, "outcome": "refused"}
+        assert REGISTRY.get_sample_value("tonnage_scheduler_decisions_total", labels) is not None
+
+
 def test_the_reasons_of_refusals_are_bounded() -> None:
     for number in range(300):
         instruments.count_refusal("test", "OddFilter", f"code{number}")

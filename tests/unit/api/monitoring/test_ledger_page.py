@@ -69,6 +69,9 @@ def test_pools_have_their_figures_and_both_bounds(world: World) -> None:
     assert found["tonnage_metrics_pools_omitted", ""] == 0
     assert found["tonnage_volumes", "available"] == 1
     assert found["tonnage_claims", "create pending"] == 1
+    assert found["tonnage_claims", "delete pending"] == 0
+    assert ("tonnage_claim_oldest_timestamp_seconds", "delete pending") not in found
+    assert found["tonnage_ledger_discrepancies", "lost"] == found["tonnage_driver_findings", "two_decimals"] == 0
     assert found["tonnage_volume_type_allocated_bytes", ""] == 7 * GIB
 
 
