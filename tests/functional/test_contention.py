@@ -36,6 +36,14 @@ SIZES = [*random.Random(1).choices([2, 3, 5, 8], k=300), *[1] * 100]
 GROUPS, EACH = 6, 8
 
 
+on_postgresql = pytest.mark.parametrize(
+    "engine", ["postgresql_server", pytest.param("mariadb_server", marks=pytest.mark.heavy)], indirect=True
+)
+on_mariadb = pytest.mark.parametrize(
+    "engine", [pytest.param("postgresql_server", marks=pytest.mark.heavy), "mariadb_server"], indirect=True
+)
+
+
 @pytest.fixture(params=["postgresql_server", "mariadb_server"])
 def engine(request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
     server: servers.DatabaseServer = request.getfixturevalue(request.param)
@@ -46,6 +54,7 @@ def engine(request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
         engine.dispose()
 
 
+@on_mariadb
 def test_concurrent_requests_use_the_last_gib(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     collisions = in_process.record_collisions(monkeypatch)
     with in_process.run_schedulers(
@@ -63,6 +72,7 @@ def test_concurrent_requests_use_the_last_gib(engine: sa.Engine, monkeypatch: py
     assert collisions == []
 
 
+@on_postgresql
 def test_concurrent_requests_keep_groups_together_and_within_the_quota(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

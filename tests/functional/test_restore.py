@@ -179,12 +179,8 @@ def volumes_on_storage(tonnage: Deployment) -> set[tuple[str, str]]:
     return {(backend, name) for backend in BACKENDS for name in tonnage.files(backend)}
 
 
-@pytest.mark.parametrize(
-    "deploy",
-    ["postgresql", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("standalone", "mariadb"))],
-    indirect=True,
-    scope="module",
-)
+@pytest.mark.heavy
+@pytest.mark.parametrize("deploy", ["standalone", "postgresql", "mariadb"], indirect=True, scope="module")
 def test_volumes_whose_operations_were_pending_at_the_backup_survive_it(deploy: Deploy) -> None:
     down_time, lease = 4, 1
     with deploy(BACKENDS, listing_interval=1, service_down_time=down_time, claim_lease=lease) as tonnage:

@@ -17,7 +17,7 @@ from tests import servers
 from tests.servers import base, database
 
 ROOT = pathlib.Path(__file__).parents[2]
-SERVERS = ["postgresql_server", "mariadb_server", "rabbitmq_server"]
+SERVERS = ["postgresql_server", "mariadb_server", pytest.param("rabbitmq_server", marks=pytest.mark.heavy)]
 DATABASE_SERVERS = ["postgresql_server", "mariadb_server"]
 
 

@@ -79,7 +79,7 @@ def test_faults_break_no_invariant(database: str) -> None:
 
 @pytest.mark.timeout(960)
 @pytest.mark.parametrize(
-    "database", ["postgresql", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("mariadb", "sqlite"))]
+    "database", [pytest.param(name, marks=pytest.mark.heavy) for name in ("postgresql", "mariadb", "sqlite")]
 )
 def test_several_schedulers_fill_a_pool_exactly(database: str) -> None:
     figures = torture(database, 900, one_pool=40, schedulers=3)
