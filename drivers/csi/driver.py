@@ -71,6 +71,8 @@ class CSIDriver(Driver):
         )
         self._capabilities: PluginCapabilities | None = None
         self._reported_nodes_version: tuple[int, ...] = ()
+        #: Lock from the search for a volume without a record to its management or deletion.
+        self._foreign_lock = threading.Lock()
         #: Locks from the query of the capacity to its allocation, by storage id or pool name.
         self._storage_locks: dict[str, threading.Lock] = {}
         #: The last logged failure of each pool, so that each failure is logged once.
@@ -169,8 +171,9 @@ class CSIDriver(Driver):
         with error_context.for_state_file(context, self._state_file):
             record = self._records.find(volume.pool, volume.id)
             if record is None:
-                record = self._find_foreign(volume, context)
-            elif record.plugin_id is None and not record.inline:
+                self._delete_foreign(volume, context)
+                return
+            if record.plugin_id is None and not record.inline:
                 record = self._find_requested(record, context, Deadline(self.conf.csi_timeout))
             if record is not None:
                 self._provisioner.delete(record, context, Deadline(self.conf.csi_timeout))
@@ -188,7 +191,7 @@ class CSIDriver(Driver):
         """Record the plugin's volume ``reference``, an id of the plugin or of Tonnage, as the volume."""
         context = self._operation_context(volume, f"manage of {reference!r}")
         pool = self._class_pool(volume, context)
-        with self._storage_lock(pool), error_context.for_state_file(context, self._state_file):
+        with self._storage_lock(pool), self._foreign_lock, error_context.for_state_file(context, self._state_file):
             record = self._records.find(volume.pool, volume.id)
             with error_context.for_plugin_call(context):
                 found = self._inventory.find_reference(
@@ -299,29 +302,30 @@ class CSIDriver(Driver):
 
     # Changes
 
-    def _find_foreign(self, volume: Volume, context: str) -> VolumeRecord | None:
-        """Return a record of the volume that others have created, by the plugin's id, None if there is none."""
-        capabilities = self._require_capabilities()
-        if not capabilities.can_list:
-            return None
-        try:
-            listing = self._inventory.volumes(True, self._pools.current(), self._query_deadline())
-        except (CallFailed, InvalidResponse) as error:
-            raise errors.OutcomeUnknown(f"{context}: {error}") from error
-        if not any(each.id == volume.id for each in listing.unrecorded):
-            return None
-        if not any(each.id == volume.id for each in listing.volumes):
-            raise errors.DriverError(
-                f"{context}: it may be the volume of a create without a known outcome, or of another backend"
-            )
-        return VolumeRecord(pool=volume.pool, id=volume.id, name="", size=0, plugin_id=volume.id)
-
     def _find_requested(self, record: VolumeRecord, context: str, deadline: "Deadline") -> VolumeRecord | None:
         """Return the record of a volume that was requested before, with its plugin id, None if the plugin has none."""
         pool = self._find_pool(record.pool)
         if pool is None:
             raise errors.DriverError(f"{context}: no node is in that segment any more")
         return self._provisioner.find(record, pool, context, deadline)
+
+    def _delete_foreign(self, volume: Volume, context: str) -> None:
+        """Delete the volume that others have created, by the plugin's id, if the plugin lists it."""
+        if not self._require_capabilities().can_list:
+            return
+        with self._foreign_lock:
+            try:
+                listing = self._inventory.volumes(True, self._pools.current(), self._query_deadline())
+            except (CallFailed, InvalidResponse) as error:
+                raise errors.OutcomeUnknown(f"{context}: {error}") from error
+            if not any(each.id == volume.id for each in listing.unrecorded):
+                return
+            if not any(each.id == volume.id for each in listing.volumes):
+                raise errors.DriverError(
+                    f"{context}: it may be the volume of a create without a known outcome, or of another backend"
+                )
+            foreign = VolumeRecord(pool=volume.pool, id=volume.id, name="", size=0, plugin_id=volume.id)
+            self._provisioner.delete(foreign, context, Deadline(self.conf.csi_timeout))
 
     def _create(
         self, record: VolumeRecord | None, volume: Volume, pool: ClassPool, context: str, deadline: "Deadline"

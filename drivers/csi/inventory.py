@@ -128,20 +128,25 @@ class Inventory:
             each.id not in recorded and _may_be(each, record) and pool.can_reach(each.segments) for each in found
         )
 
+    def find_named(self, record: VolumeRecord, deadline: Deadline) -> PluginVolume | None:
+        """Return the volume whose id contains the name of a record, which is unique; None without exactly one."""
+        named = [each for each in self._plugin.volumes(deadline) if record.name in each.id]
+        return named[0] if len(named) == 1 else None
+
     def find_conflicting(self, record: VolumeRecord, deadline: Deadline) -> PluginVolume | None:
         """Return the volume that the plugin has under the name of a record, but with other properties than requested.
 
-        Returns None if the list does not prove which it is. Its id may contain the name, which is unique. Otherwise it
-        is the only volume of that size that was not there before the request and that no other request has made. It may
-        have been managed as another volume since.
+        Returns None if the list does not prove which it is: it is the only volume of that size that was not there
+        before the request and that no other request has made. It may have been managed as another volume since.
         """
         with self._records.watch() as recorded:
             found = self._complete_list(deadline)
             records = self._records.all()
-        others = [each for each in found or () if each.id not in recorded or not recorded[each.id].name]
-        if named := [each for each in others if record.name in each.id]:
-            return named[0] if len(named) == 1 else None
-        made = [each for each in others if _may_be(each, record)]
+        made = [
+            each
+            for each in found or ()
+            if _may_be(each, record) and (each.id not in recorded or not recorded[each.id].name)
+        ]
         is_only_request = not any(each.pending and each.size == record.size for each in records if each != record)
         return made[0] if len(made) == 1 and is_only_request else None
 

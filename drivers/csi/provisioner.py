@@ -4,6 +4,7 @@
 ``context`` is the beginning of the messages of errors.
 """
 
+import contextlib
 from dataclasses import replace
 
 from tonnage.capacity import errors
@@ -86,7 +87,9 @@ class VolumeProvisioner:
         By the standard the same request must not be repeated.
         """
         try:
-            found = self._find_conflicting(record, deadline)
+            found = self._find_named(record, deadline)
+            if found is None and self.can_list:
+                found = self._inventory.find_conflicting(record, deadline)
         except (CallFailed, InvalidResponse) as failure:
             return errors.OutcomeUnknown(f"{context}: {error}, and its id is not known: {failure}")
         if found is None:
@@ -99,10 +102,11 @@ class VolumeProvisioner:
         self._records.save(_answered(record, found))
         return errors.Conflict(f"{context}: {error}; the plugin has it as {found.id}, with other properties")
 
-    def _find_conflicting(self, record: VolumeRecord, deadline: Deadline) -> PluginVolume | None:
+    def _find_named(self, record: VolumeRecord, deadline: Deadline) -> PluginVolume | None:
+        """Return the plugin's volume if its id tells that it is the recorded one."""
         if record.inline:
             return PluginVolume(record.name, record.size, ())
-        return self._inventory.find_conflicting(record, deadline) if self.can_list else None
+        return self._inventory.find_named(record, deadline) if self.can_list else None
 
     def _refuse_managed(self, record: VolumeRecord, plugin_volume: PluginVolume, context: str) -> None:
         """Raise DriverError, and remove the record, if the volume has been managed as another one meanwhile."""
@@ -167,15 +171,26 @@ class VolumeProvisioner:
         """Return the record of a volume that was requested before, with the plugin's id.
 
         Returns None if the plugin does not have the volume. The standard has no other way to find the id than to repeat
-        the request.
+        the request; some plugins make ids of names.
         """
         try:
             return self.create(record, pool, context, may_exist=True, deadline=deadline)
         except errors.TonnageError:
             found = self._records.find(record.pool, record.id)
-            if found is not None and found.plugin_id is None:
+            if found is None or found.plugin_id is not None:
+                return found
+            named = self._find_unclaimed(record, deadline)
+            if named is None:
                 raise
-            return found
+            return _answered(record, named)
+
+    def _find_unclaimed(self, record: VolumeRecord, deadline: Deadline) -> PluginVolume | None:
+        """Return the plugin's volume whose id tells that it is the recorded one, unless it was managed as another."""
+        with contextlib.suppress(CallFailed, InvalidResponse):
+            named = self._find_named(record, deadline)
+            if named is not None and self._records.find_by_plugin_id(named.id) is None:
+                return named
+        return None
 
     def _unpublish(self, record: VolumeRecord, context: str, deadline: Deadline) -> None:
         publication = self.inline_folder(context).publication(record.name, record.size)

@@ -44,7 +44,7 @@ def create_foreign(plugin: CsiPlugin, size: int = GIB, name: str = "theirs", seg
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -611,6 +611,26 @@ def test_an_interrupted_publication_is_finished_when_it_is_repeated(plugin: CsiP
     assert plugin.storage.all() == []
 
 
+def test_a_publication_without_an_answer_is_undone(plugin: CsiPlugin, make: Make, inline: str) -> None:
+    """Its id is known: where the repeated call fails too, and for a delete, it is unpublished."""
+    driver = make(inline)
+    for code in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN):
+        plugin.settings.lost_answers["NodePublishVolume"] = code
+        with pytest.raises(errors.DriverError, match=f"NodePublishVolume with {code.name}") as caught:
+            driver.create(volume("v", 3, INLINE))
+        assert caught.value.clean
+        assert plugin.storage.all() == []
+    plugin.settings.failing["NodeUnpublishVolume"] = grpc.StatusCode.INTERNAL
+    with pytest.raises(errors.OutcomeUnknown):
+        driver.create(volume("v", 3, INLINE))
+    assert len(plugin.storage.all()) == 1
+    plugin.settings.failing.clear()
+    asked = len(plugin.asked("NodePublishVolume"))
+    driver.delete(volume("v", 3, INLINE))
+    assert plugin.storage.all() == []
+    assert len(plugin.asked("NodePublishVolume")) == asked
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [

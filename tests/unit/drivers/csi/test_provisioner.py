@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.servers.csi_plugin import CsiPlugin
+from tests.servers.csi_plugin import CsiPlugin, services, volumes
 from tests.unit.agent import fakes
 from tests.unit.drivers.csi.backends import Make, create_foreign, direct_plugin, eventually, figures, listed, volume
 from tonnage.agent import execution
@@ -229,6 +229,40 @@ def test_a_volume_that_exists_with_other_properties_and_an_unknown_id_counts(
     assert {kept.id for kept in plugin.storage.all()} == {later}
 
 
+@pytest.mark.parametrize("failure", [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ALREADY_EXISTS])
+def test_a_delete_finds_a_volume_whose_id_contains_its_name(
+    plugin: CsiPlugin, make: Make, monkeypatch: pytest.MonkeyPatch, failure: grpc.StatusCode
+) -> None:
+    """The volume may have taken the room that the plugin looks for before it looks for the name."""
+    for module in (volumes, services):
+        monkeypatch.setattr(module, "id_of", lambda name: f"vol-{name}")
+    driver = make()
+    create_unresolved(plugin, driver)
+    later = create_foreign(plugin, name="later")
+    plugin.settings.failing["CreateVolume"] = failure
+    driver.delete(volume())
+    assert [kept.id for kept in plugin.storage.all()] == [later]
+    assert listed(driver) == {later: ("default", 1.0)}
+
+
+def test_a_delete_leaves_a_volume_that_was_managed_meanwhile(
+    plugin: CsiPlugin, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (volumes, services):
+        monkeypatch.setattr(module, "id_of", lambda name: f"vol-{name}")
+    driver = make("csi_timeout = 0.5")
+    create_unresolved(plugin, driver)
+    [made] = plugin.storage.all()
+    driver.manage(volume("mine"), made.id)
+    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.UNAVAILABLE
+    with pytest.raises(errors.OutcomeUnknown):
+        driver.delete(volume())
+    plugin.settings.failing["CreateVolume"] = grpc.StatusCode.RESOURCE_EXHAUSTED
+    driver.delete(volume())
+    assert plugin.storage.all() == [made]
+    assert listed(driver) == {"mine": ("default", 1.0)}
+
+
 def test_a_volume_of_others_is_never_taken_for_one_with_other_properties(plugin: CsiPlugin, make: Make) -> None:
     driver = make()
     foreign = create_foreign(plugin)
@@ -278,7 +312,7 @@ def test_a_delete_is_done_within_a_retry_interval_of_the_first_answer(
     """The agent repeats a create and then its delete, and logs each failure once."""
     backoff = BackOff(first=0.2, longest=0.4)
     outcomes: queue.Queue[Outcome] = queue.Queue()
-    agent = Operations(make("csi_timeout = 5"), 1, 600.0, outcomes.put, pytest.fail, backoff=backoff)
+    agent = Operations(make("csi_timeout = 60"), 1, 600.0, outcomes.put, pytest.fail, backoff=backoff)
     agent.begin_epoch(Epoch(1))
     agent.resume()
     plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.UNKNOWN
@@ -298,25 +332,30 @@ def test_a_delete_is_done_within_a_retry_interval_of_the_first_answer(
     agent.close()
 
 
-@pytest.mark.parametrize("code", [grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE], ids=lambda code: code.name)
+@pytest.mark.parametrize(
+    ("code", "timeout"),
+    [(grpc.StatusCode.INTERNAL, 60), (grpc.StatusCode.UNAVAILABLE, 0.5)],
+    ids=["INTERNAL", "UNAVAILABLE"],
+)
 def test_a_failure_that_lasts_is_logged_once(
-    plugin: CsiPlugin, make: Make, caplog: pytest.LogCaptureFixture, code: grpc.StatusCode
+    plugin: CsiPlugin, make: Make, caplog: pytest.LogCaptureFixture, code: grpc.StatusCode, timeout: float
 ) -> None:
     plugin.settings.lists = False
     outcomes: queue.Queue[Outcome] = queue.Queue()
     backoff = BackOff(first=0.05, longest=0.1)
-    agent = Operations(make("csi_timeout = 0.5"), 1, 600.0, outcomes.put, pytest.fail, backoff=backoff)
+    agent = Operations(make(f"csi_timeout = {timeout}"), 1, 600.0, outcomes.put, pytest.fail, backoff=backoff)
     agent.begin_epoch(Epoch(1))
     agent.resume()
     plugin.settings.failing["CreateVolume"] = code
     agent.submit(command("c"))
     assert outcomes.get(timeout=60).unknown
     asked = len(plugin.asked("CreateVolume"))
-    eventually(lambda: len(plugin.asked("CreateVolume")) > asked + 20)
+    eventually(lambda: len(plugin.asked("CreateVolume")) > asked + 10)
     plugin.settings.failing.clear()
     assert outcomes.get(timeout=60).ok
     agent.close()
-    assert [record.levelname for record in caplog.records if code.name in record.getMessage()] == ["WARNING"]
+    failures = [each for each in caplog.records if "answers Controller/CreateVolume with" in each.getMessage()]
+    assert [record.levelname for record in failures] == ["WARNING"]
 
 
 def test_a_volume_that_may_be_an_unresolved_one_is_not_of_others(plugin: CsiPlugin, make: Make) -> None:
