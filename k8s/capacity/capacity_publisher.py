@@ -137,7 +137,7 @@ class Publisher:
         accepted = {"Accept": objects.NAMES_AND_LABELS}
         answer: Any = self._core.list_node(_headers=accepted, _preload_content=False, **arguments)
         page = objects.decode(answer.data, NodeList)
-        return {"items": page.items, "metadata": {"continue": page.metadata.continue_token}}
+        return {"items": page.items or [], "metadata": {"continue": page.metadata.continue_token}}
 
     def _list_all(self, call: Callable[..., Any]) -> Iterator[Any]:
         """Yield all objects of a list, page by page."""

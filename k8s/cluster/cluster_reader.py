@@ -120,7 +120,8 @@ class ClusterReader:
         # With resource version 0 the API server answers from its cache.
         accepted = {"Accept": objects.NAMES_AND_LABELS}
         found = self._read(NodeList, self._core.list_node, resource_version="0", _headers=accepted)
-        return {} if found is None else {each.metadata.name: each.metadata.labels or {} for each in found.items}
+        nodes = (found and found.items) or []
+        return {each.metadata.name: each.metadata.labels or {} for each in nodes}
 
     def _cached(self, key: str, read: Callable[[], T], refresh: bool = False) -> T:
         now = time.monotonic()

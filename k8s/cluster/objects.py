@@ -58,9 +58,9 @@ class PageMetadata(Struct):
 
 
 class NodeList(Struct):
-    """A list of nodes."""
+    """A list of nodes. The API server sends null for an empty one, if it was asked for names and labels."""
 
-    items: list[Node]
+    items: list[Node] | None
     metadata: PageMetadata = msgspec.field(default_factory=PageMetadata)
 
 

@@ -245,7 +245,9 @@ class KubeApi:
                 return _page(self._labelled(query.get("labelSelector", "")), query)
             if path == NODES:
                 listed = [{"metadata": {"name": name, "labels": each}} for name, each in self.nodes.items()]
-                return _page(listed, query)
+                page = _page(listed, query)
+                # An empty list of names and labels is null, unlike other lists.
+                return {**page, "items": page["items"] or None}
             if path == CLASSES:
                 return _page([each for at, each in self._objects.items() if at.startswith(f"{CLASSES}/")], query)
             if path == PODS:
