@@ -48,6 +48,8 @@ def _of_database(connection: str | None) -> Iterator[str]:
 
 
 def _of_bus(conf: cfg.ConfigOpts) -> Iterator[str]:
+    if "oslo_messaging_rabbit" not in conf:  # the process has no connection to the bus
+        return
     url = oslo_messaging.TransportURL.parse(conf)
     remote = [host.hostname for host in url.hosts if host.hostname and _is_remote(host.hostname)]
     if not remote or not url.transport.startswith("rabbit"):

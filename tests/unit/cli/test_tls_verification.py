@@ -76,3 +76,12 @@ def test_the_name_of_one_of_several_hosts_of_the_bus_is_not_checked() -> None:
     bus = "rabbit://u:secret@mq1.example.org,u:secret@mq2.example.org/"
     [line] = tls_verification.find(configuration(LOCAL[0], bus, ssl=True, ssl_ca_file="/etc/ca.pem"))
     assert "several hosts" in line
+
+
+def test_the_bus_of_a_process_without_a_connection_to_it_is_left_out() -> None:
+    """The publisher takes the same configuration file as the others."""
+    conf = cfg.ConfigOpts()
+    options.register(conf)
+    conf([], project="tonnage", default_config_files=[])
+    conf.set_override("transport_url", "rabbit://u:secret@mq.example.org/")
+    assert tls_verification.find(conf) == []
