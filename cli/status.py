@@ -157,8 +157,8 @@ def _register(conf: cfg.ConfigOpts) -> None:
 def main() -> int:
     """Run the checks."""
     conf = cfg.CONF
-    options = [rpc_options, database, service_options, api_options]
-    register = [*(each.register for each in options), _register]
+    options = [database, service_options, api_options]
+    register = [rpc_options.register_with_drivers, *(each.register for each in options), _register]
     setup.configure(conf, sys.argv[1:], PROG, register, daemon=False)
     # The library reads the option for JSON output from this variable.
     upgradecheck.CONF = conf

@@ -47,6 +47,13 @@ def register(conf: cfg.ConfigOpts) -> None:
             conf.register_opts(options)
 
 
+def register_with_drivers(conf: cfg.ConfigOpts) -> None:
+    """Register these options and all of oslo.messaging; those of a driver are otherwise registered by a transport."""
+    register(conf)
+    for group, options in oslo_messaging.opts.list_opts():
+        conf.register_opts(options, group)
+
+
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """Return the options by section, for the sample configuration."""
     return [("DEFAULT", list(OPTIONS))]

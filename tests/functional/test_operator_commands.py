@@ -94,6 +94,17 @@ def test_the_upgrade_check_warns_of_a_missing_default_type(run: Run, world: Worl
 
 
 @on_one_database
+def test_the_upgrade_check_warns_of_servers_without_verification(
+    run: Run, world: World, tmp_path: pathlib.Path
+) -> None:
+    conf = tmp_path / "bus.conf"
+    conf.write_text("[DEFAULT]\ntransport_url = rabbit://u:secret@mq.example.org/\n", encoding="utf-8")
+    told = run("tonnage-status", "--config-file", str(conf), "upgrade", "check", "--json", status=1).output
+    [check] = [each for each in json.loads(told)["checks"] if each["check"] == "Verification of servers"]
+    assert check["details"].startswith("[DEFAULT] transport_url: the certificate of mq.example.org is not verified")
+
+
+@on_one_database
 def test_a_backend_is_disabled_drained_and_enabled(run: Run, world: World) -> None:
     generation = world.rows("SELECT generation FROM pools")
     run("tonnage-manage", "backend", "disable", BACKEND, "--reason", "new disks")
