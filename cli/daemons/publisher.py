@@ -3,6 +3,7 @@
 
 import contextlib
 import logging
+import os
 import sys
 import threading
 from collections.abc import Callable
@@ -44,21 +45,45 @@ class PublisherWorker(workers.Worker):
             publish = _publisher(options, ledger, cleanup) if options.publisher_namespace else None
             importer = agent_import.AgentImporter(ledger, options.publisher_lifetime)
             self.started = True
+            _write_state(options.publisher_state_file, "No round has ended yet")
             while not self._ending.is_set():
+                state = "ok"
                 try:
                     if imported := importer.import_reports():
                         LOG.info("Took over %d pool(s) of agents", imported)
-                    if publish is not None and (done := publish()):
-                        LOG.info("CSIStorageCapacity in namespace %s: %s", options.publisher_namespace, done)
+                    if publish is not None:
+                        done = publish()
+                        if done:
+                            LOG.info("CSIStorageCapacity in namespace %s: %s", options.publisher_namespace, done)
+                        if done.failed:
+                            state = f"{done.failed} CSIStorageCapacity object(s) cannot be written; the log names them"
                 except errors.TonnageError as error:
-                    failure_log.failed(f"Figures are not exchanged: {error.message}")
+                    state = f"Figures are not exchanged: {error.message}"
+                    failure_log.failed(state)
                 else:
                     failure_log.recovered("Figures are exchanged again")
+                _write_state(options.publisher_state_file, state)
                 self._ending.wait(options.publisher_interval)
 
     def end(self) -> None:
         """Stop after the current round."""
         self._ending.set()
+
+
+def _write_state(path: str | None, state: str) -> None:
+    """Replace the content of the state file, if there is one. Raises ConfigurationError if it cannot be written."""
+    if not path:
+        return
+    new = f"{path}.new"
+    try:
+        with open(new, "w", encoding="utf-8") as file:
+            file.write(f"{state}\n")
+        os.replace(new, path)
+    except OSError as error:
+        raise errors.ConfigurationError(
+            f"option [kubernetes] publisher_state_file = {path}: {error.strerror}; name a file in a folder that "
+            f"{PROG} may write to"
+        ) from error
 
 
 def _publisher(options: Any, ledger: database.Database, cleanup: contextlib.ExitStack) -> Callable[[], Any]:

@@ -23,6 +23,11 @@ OPTIONS: list[cfg.Opt] = [
         help="Seconds after an agent's last report for which its figures are used for clusters. Set it longer than "
         "the agents' backend_stats_polling_interval.",
     ),
+    cfg.StrOpt(
+        "publisher_state_file",
+        help="File that tonnage-publisher writes at its start and after each round, for probes: ok after a round "
+        "without an error, otherwise the reason. Unset, it writes none.",
+    ),
 ]
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.functional.deployment import Process, render, run_process
+from tests.functional.deployment import Process, render, run_process, run_program
 from tests.servers import ledger_schema
 from tests.servers.base import wait_for
 from tests.servers.kube_api import KubeApi
@@ -57,6 +57,7 @@ def publishing(ledger: database.Database, cluster: KubeApi, folder: pathlib.Path
         "kubeconfig": cluster.kubeconfig(folder),
         "publisher_interval": 0.1,
         "publisher_namespace": "storage",
+        "publisher_state_file": folder / "state",
     }
     conf.write_text(render({"database": {"connection": ledger.engine.url}, "kubernetes": kubernetes}))
     with run_process("publisher", conf) as publisher:
@@ -97,3 +98,33 @@ def test_a_publisher_finishes_its_round_before_it_ends(
         wait_for(lambda: "exiting of service" in publisher.log.read_text(encoding="utf-8"), "the worker ends")
         go_on.set()
     assert MADE in publisher.log.read_text(encoding="utf-8")
+
+
+def test_the_state_file_has_the_result_of_the_last_round(
+    ledger: database.Database, cluster: KubeApi, tmp_path: pathlib.Path
+) -> None:
+    def state() -> str:
+        return (tmp_path / "state").read_text(encoding="utf-8") if (tmp_path / "state").exists() else ""
+
+    with publishing(ledger, cluster, tmp_path):
+        wait_for(lambda: state() == "ok\n", "a round has succeeded")
+        cluster.failing["GET"] = 503
+        wait_for(lambda: "not exchanged: the API server of Kubernetes refused" in state(), "the reason of the failure")
+        cluster.failing.clear()
+        wait_for(lambda: state() == "ok\n", "a round has succeeded again")
+        # A probe sees that rounds go on by the time of the file.
+        before = (tmp_path / "state").stat().st_mtime_ns
+        wait_for(lambda: (tmp_path / "state").stat().st_mtime_ns > before, "the file is written again")
+
+
+def test_a_state_file_that_cannot_be_written_ends_the_publisher(
+    ledger: database.Database, cluster: KubeApi, tmp_path: pathlib.Path
+) -> None:
+    conf = tmp_path / "tonnage.conf"
+    path = tmp_path / "missing" / "state"
+    conf.write_text(
+        render({"database": {"connection": ledger.engine.url}, "kubernetes": {"publisher_state_file": path}})
+    )
+    result = run_program("tonnage-publisher", "--config-file", conf)
+    assert result.code != 0
+    assert f"option [kubernetes] publisher_state_file = {path}: No such file or directory; name a file" in result.error

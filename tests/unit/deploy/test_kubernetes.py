@@ -2,6 +2,7 @@
 """The manifests of ``deploy/kubernetes``: valid, in agreement with each other and with the options of the processes."""
 
 import contextlib
+import os
 import pathlib
 import ssl
 import subprocess
@@ -111,10 +112,48 @@ def test_the_extender_is_where_kube_scheduler_and_kubelet_look(conf: cfg.ConfigO
     assert [container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness", "readiness")] == [
         {"path": path, "port": port["name"], "scheme": "HTTPS"} for path in ("/healthz", "/healthz", "/readyz")
     ]
-    assert pod_spec(deployment)["terminationGracePeriodSeconds"] > conf.osapi_volume_stop_timeout
+    [word, pause] = container["lifecycle"]["preStop"]["exec"]["command"]
+    assert word == "sleep"
+    assert pod_spec(deployment)["terminationGracePeriodSeconds"] > int(pause) + conf.osapi_volume_stop_timeout
     [extender] = manifests.scheduler_configuration()["extenders"]
     assert extender["urlPrefix"] == f"https://{HOST}:{conf.kubernetes.extender_listen_port}/k8s"
     assert extender["tlsConfig"]["serverName"] == HOST
+
+
+def test_probes_of_the_publisher_read_its_state_file(conf: cfg.ConfigOpts, tmp_path: pathlib.Path) -> None:
+    spec = pod_spec(of_kind("Deployment")["tonnage-publisher"])
+    [container], path = spec["containers"], conf.kubernetes.publisher_state_file
+    assert str(pathlib.Path(path).parent) in {each["mountPath"] for each in container["volumeMounts"]}
+    state = tmp_path / "state"
+
+    def succeeds(probe: str) -> bool:
+        command = [word.replace(path, str(state)) for word in container[probe]["exec"]["command"]]
+        assert command != container[probe]["exec"]["command"]
+        return subprocess.run(command, check=False, capture_output=True).returncode == 0
+
+    assert (succeeds("livenessProbe"), succeeds("readinessProbe")) == (False, False)
+    state.write_text("ok\n", encoding="utf-8")
+    assert (succeeds("livenessProbe"), succeeds("readinessProbe")) == (True, True)
+    state.write_text("Figures are not exchanged: it is not ok\n", encoding="utf-8")
+    assert (succeeds("livenessProbe"), succeeds("readinessProbe")) == (True, False)
+    state.write_text("ok\n", encoding="utf-8")
+    os.utime(state, (0, 0))
+    assert not succeeds("livenessProbe")
+
+
+@pytest.mark.parametrize(
+    "each", [each for each in PODS if each["kind"] == "Deployment"], ids=lambda each: each["metadata"]["name"]
+)
+def test_replicas_are_on_different_nodes(each: dict[str, Any]) -> None:
+    name, labels = each["metadata"]["name"], each["spec"]["template"]["metadata"]["labels"]
+    assert each["spec"]["replicas"] == 2
+    [constraint] = pod_spec(each)["topologySpreadConstraints"]
+    assert (constraint["topologyKey"], constraint["labelSelector"]["matchLabels"]) == ("kubernetes.io/hostname", labels)
+    # While no publisher runs the published figures stay as they are.
+    budget = of_kind("PodDisruptionBudget").get(name)
+    assert (budget is None) == (name == manifests.PUBLISHER)
+    if budget is not None:
+        assert (budget["spec"]["minAvailable"], budget["spec"]["selector"]["matchLabels"]) == (1, labels)
 
 
 def test_the_configuration_of_kube_scheduler_is_complete() -> None:
