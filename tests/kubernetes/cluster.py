@@ -2,16 +2,19 @@
 """A Kubernetes cluster of objects: nodes without machines, and pods that do not run."""
 
 import contextlib
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
-from kubernetes import client, config
+from kubernetes import client, config, dynamic
 
 from tests.kubernetes import manifests
 from tests.servers import base
 
 DRIVER, CLASS, NAMESPACE = "disk.example.com", "fast", "default"
+
+#: The name of the manifests' kube-scheduler.
+[SCHEDULER] = (each["schedulerName"] for each in manifests.scheduler_configuration()["profiles"])
 
 HOSTNAME = "kubernetes.io/hostname"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -20,6 +23,9 @@ SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _TIMEOUT = 300.0
 
 _NOW = client.V1DeleteOptions(grace_period_seconds=0)
+
+#: Versions of objects that are newer than Kubernetes 1.20, and their equivalents.
+_OLDER = {"policy/v1": "policy/v1beta1"}
 
 
 def wait_until(condition: Callable[[], object], description: str) -> None:
@@ -33,8 +39,8 @@ class Cluster:
     def __init__(self, kubeconfig: str) -> None:
         self.api = config.new_client_from_config(kubeconfig)
         self.core, self.storage = client.CoreV1Api(self.api), client.StorageV1Api(self.api)
-        self._cleanup = contextlib.ExitStack()
-        self._cleanup.callback(self.api.close)
+        # Its default is a file that other users may have written.
+        self._kinds = dynamic.DynamicClient(self.api, cache_file=f"{kubeconfig}-kinds")
 
     def __enter__(self) -> Self:
         return self
@@ -42,7 +48,7 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._cleanup:
+        with contextlib.closing(self.api):
             self.core.delete_collection_namespaced_pod(NAMESPACE, body=_NOW)
             self.core.delete_collection_namespaced_persistent_volume_claim(NAMESPACE)
             self.core.delete_collection_namespaced_event(NAMESPACE)
@@ -51,33 +57,19 @@ class Cluster:
             self.storage.delete_collection_storage_class()
             self.storage.delete_collection_csi_driver()
 
-    def grant(self, user: str, account: str, *, without: Collection[str] = ()) -> None:
-        """Grant a user the rights of a service account in ``deploy/kubernetes``, but the bindings in ``without``.
+    def create(self, *bodies: dict[str, Any]) -> None:
+        """Create objects of any kind, which stay at the end of the test."""
+        for body in bodies:
+            version = _OLDER.get(body["apiVersion"], body["apiVersion"])
+            kind = self._kinds.resources.get(api_version=version, kind=body["kind"])
+            kind.create({**body, "apiVersion": version}, namespace=body["metadata"].get("namespace"))
 
-        The rights in the namespace of the account are granted in :data:`NAMESPACE`.
-        """
-        roles = client.RbacAuthorizationV1Api(self.api)
-        for binding, role in manifests.granted(account):
-            name, namespaced = binding["metadata"]["name"], "namespace" in role["metadata"]
-            if name in without:
-                continue
-            metadata = {"name": name}
-            ours = {**role, "metadata": metadata}
-            bound = {
-                **binding,
-                "metadata": metadata,
-                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
-            }
-            if namespaced:
-                roles.create_namespaced_role(NAMESPACE, ours)
-                self._cleanup.callback(roles.delete_namespaced_role, name, NAMESPACE)
-                roles.create_namespaced_role_binding(NAMESPACE, bound)
-                self._cleanup.callback(roles.delete_namespaced_role_binding, name, NAMESPACE)
-            else:
-                roles.create_cluster_role(ours)
-                self._cleanup.callback(roles.delete_cluster_role, name)
-                roles.create_cluster_role_binding(bound)
-                self._cleanup.callback(roles.delete_cluster_role_binding, name)
+    def token(self, account: str) -> str:
+        """Return a token of a service account in the namespace of the manifests."""
+        token: str = self.core.create_namespaced_service_account_token(
+            account, manifests.NAMESPACE, {"spec": {}}
+        ).status.token
+        return token
 
     def add_nodes(self, *names: str) -> None:
         """Add nodes that are ready, as their kubelets would."""
@@ -103,8 +95,8 @@ class Cluster:
         spec = client.V1CSIDriverSpec(attach_required=False, storage_capacity=True)
         self.storage.create_csi_driver(client.V1CSIDriver(metadata=client.V1ObjectMeta(name=DRIVER), spec=spec))
 
-    def add_pod(self, name: str, **sizes: str) -> None:
-        """Add a pod with claims of these names and sizes."""
+    def add_pod(self, name: str, scheduler: str = SCHEDULER, **sizes: str) -> None:
+        """Add a pod for a kube-scheduler, with claims of these names and sizes."""
         for claim, size in sizes.items():
             spec = client.V1PersistentVolumeClaimSpec(
                 access_modes=["ReadWriteOnce"],
@@ -122,7 +114,8 @@ class Cluster:
         ]
         container = client.V1Container(name="main", image="example.com/never-pulled")
         pod = client.V1Pod(
-            metadata=client.V1ObjectMeta(name=name), spec=client.V1PodSpec(containers=[container], volumes=volumes)
+            metadata=client.V1ObjectMeta(name=name),
+            spec=client.V1PodSpec(containers=[container], volumes=volumes, scheduler_name=scheduler),
         )
         self.core.create_namespaced_pod(NAMESPACE, pod)
 

@@ -14,8 +14,11 @@ FOLDER = pathlib.Path(__file__).parents[2] / "deploy" / "kubernetes"
 NAMESPACE = "tonnage"
 EXTENDER, PUBLISHER = "tonnage-extender", "tonnage-publisher"
 
-#: The binding that only an extender with reservations needs.
-RESERVES = "tonnage-extender-reserves"
+
+def kustomization(folder: str = ".") -> list[dict[str, Any]]:
+    """Return the objects that ``kubectl apply --kustomize`` takes from a folder."""
+    [listed] = load(f"{folder}/kustomization.yaml")
+    return [each for name in listed["resources"] for each in load(f"{folder}/{name}")]
 
 
 @functools.cache

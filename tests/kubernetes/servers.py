@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""etcd, kube-apiserver and kube-scheduler, as built by ``tools/install-kubernetes.sh``.
+"""etcd and kube-apiserver, as built by ``tools/install-kubernetes.sh``.
 
-Their version is Kubernetes 1.20. Users have tokens, and roles define their rights.
+Their version is Kubernetes 1.20. Roles define the rights of service accounts.
 """
 
 import json
@@ -12,19 +12,11 @@ import subprocess
 
 import requests
 
-from tests.kubernetes import manifests
+from tests.kubernetes import images
 from tests.servers import base
 
-_BIN = pathlib.Path(__file__).parents[2] / ".kubernetes" / "bin"
-
-#: The user with all rights.
-ADMIN = "admin"
-SCHEDULER = "system:kube-scheduler"
-#: The users of the extender and the publisher.
-EXTENDER, PUBLISHER = "extender", "publisher"
-
 #: Kubernetes 1.20 has CSIStorageCapacity objects only with this feature gate.
-_GATES = "--feature-gates=CSIStorageCapacity=true"
+GATES = "--feature-gates=CSIStorageCapacity=true"
 
 
 class _KubernetesProcess(base.Server):
@@ -37,10 +29,10 @@ class _KubernetesProcess(base.Server):
 
     @classmethod
     def installed(cls) -> bool:
-        return (_BIN / cls.program).exists()
+        return (images.KUBERNETES / cls.program).exists()
 
     def _start(self, *arguments: str) -> "subprocess.Popen[bytes]":
-        return self._popen([_BIN / self.program, *arguments], env={"HOME": str(self.folder)})
+        return self._popen([images.KUBERNETES / self.program, *arguments], env={"HOME": str(self.folder)})
 
 
 class Etcd(_KubernetesProcess):
@@ -70,32 +62,29 @@ class Etcd(_KubernetesProcess):
 
 
 class ApiServer(_KubernetesProcess):
-    """kube-apiserver at :attr:`url`, with an etcd.
+    """kube-apiserver at :attr:`url`, on ``address``, with an etcd.
 
     There are no controllers, so admission plug-ins that depend on them are disabled.
     """
 
     name = program = "kube-apiserver"
 
-    def __init__(self, etcd: Etcd) -> None:
+    def __init__(self, etcd: Etcd, address: str) -> None:
         super().__init__()
-        self._etcd = etcd
-        self._tokens = {user: secrets.token_hex() for user in (ADMIN, SCHEDULER, EXTENDER, PUBLISHER)}
+        self._etcd, self._address = etcd, address
+        self._token = secrets.token_hex()
 
     def _prepare(self) -> None:
-        self._port = base.free_port()
-        self.url = f"https://127.0.0.1:{self._port}"
+        self.port = base.free_port()
+        self.url = f"https://{self._address}:{self.port}"
+        self.authority = self.folder / "authority.pem"
         self._certificates()
-        lines = [
-            f"{token},{user},{user}" + (",system:masters" if user == ADMIN else "")
-            for user, token in self._tokens.items()
-        ]
-        self._private("tokens.csv", "\n".join(lines))
+        self._private("tokens.csv", f"{self._token},admin,admin,system:masters")
 
     def _launch(self) -> "subprocess.Popen[bytes]":
         return self._start(
-            "--bind-address=127.0.0.1",
-            f"--secure-port={self._port}",
+            f"--bind-address={self._address}",
+            f"--secure-port={self.port}",
             f"--tls-cert-file={self.folder}/server.pem",
             f"--tls-private-key-file={self.folder}/server.key",
             f"--etcd-servers={self._etcd.url}",
@@ -107,43 +96,42 @@ class ApiServer(_KubernetesProcess):
             f"--service-account-key-file={self.folder}/server.key",
             f"--service-account-signing-key-file={self.folder}/server.key",
             "--service-cluster-ip-range=192.0.2.0/24",
-            # kube-apiserver requires an address outside the loopback interface. It is not used.
-            "--advertise-address=192.0.2.1",
             "--endpoint-reconciler-type=none",
-            _GATES,
+            GATES,
             "--runtime-config=storage.k8s.io/v1alpha1=true",
         )
 
     def _ready(self) -> bool:
-        headers = {"Authorization": f"Bearer {self._tokens[ADMIN]}"}
+        headers = {"Authorization": f"Bearer {self._token}"}
         try:
-            answer = requests.get(f"{self.url}/readyz", headers=headers, verify=self._authority, timeout=10)
+            answer = requests.get(f"{self.url}/readyz", headers=headers, verify=str(self.authority), timeout=10)
         except requests.RequestException:
             return False
         return answer.ok
 
-    def kubeconfig(self, user: str) -> str:
-        """Write a kubeconfig file for a user, and return its path."""
+    def kubeconfig(self, token: str | None = None) -> str:
+        """Write a kubeconfig file for a token, by default that of a user with all rights, and return its path."""
         settings = {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [
-                {"name": "here", "cluster": {"server": self.url, "certificate-authority": self._authority}},
+                {"name": "here", "cluster": {"server": self.url, "certificate-authority": str(self.authority)}},
             ],
-            "users": [{"name": "me", "user": {"token": self._tokens[user]}}],
+            "users": [{"name": "me", "user": {"token": token or self._token}}],
             "contexts": [{"name": "here", "context": {"cluster": "here", "user": "me"}}],
             "current-context": "here",
         }
-        return str(self._private(f"kubeconfig-{user.rpartition(':')[2]}", json.dumps(settings)))
-
-    @property
-    def _authority(self) -> str:
-        return str(self.folder / "authority.pem")
+        return str(self._private(f"kubeconfig-{secrets.token_hex(4)}", json.dumps(settings)))
 
     def _certificates(self) -> None:
         made = ["openssl", "req", "-x509", "-nodes", "-days", "2", "-newkey", "rsa:2048"]
-        made += ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "keyUsage=critical,digitalSignature,keyCertSign"]
-        authority = ["-CA", f"{self.folder}/authority.pem", "-CAkey", f"{self.folder}/authority.key"]
+        made += [
+            "-addext",
+            f"subjectAltName=IP:{self._address}",
+            "-addext",
+            "keyUsage=critical,digitalSignature,keyCertSign",
+        ]
+        authority = ["-CA", f"{self.authority}", "-CAkey", f"{self.folder}/authority.key"]
         for name, more in (("authority", []), ("server", authority)):
             files = ["-keyout", f"{self.folder}/{name}.key", "-out", f"{self.folder}/{name}.pem"]
             self._run([*made, "-subj", f"/CN={name}", *files, *more])
@@ -153,44 +141,3 @@ class ApiServer(_KubernetesProcess):
         path.touch(mode=0o600)
         path.write_text(text, encoding="utf-8")
         return path
-
-
-class KubeScheduler(_KubernetesProcess):
-    """kube-scheduler with the configuration of ``deploy/kubernetes``, for pods that name no scheduler.
-
-    ``extenders`` are the URLs of its extenders, which have no TLS here. With ``names_only`` it sends the names of nodes
-    to the extenders, otherwise whole nodes.
-    """
-
-    name = program = "kube-scheduler"
-
-    def __init__(self, kubeconfig: str, *extenders: str, names_only: bool = True) -> None:
-        super().__init__()
-        self._kubeconfig, self._extenders, self._names_only = kubeconfig, extenders, names_only
-
-    def _prepare(self) -> None:
-        address = f"127.0.0.1:{base.free_port()}"
-        self.url = f"http://{address}"
-        configuration = manifests.scheduler_configuration()
-        [extender] = configuration["extenders"]
-        del extender["tlsConfig"]
-        own = {"enableHTTPS": False, "nodeCacheCapable": self._names_only}
-        configuration |= {
-            "apiVersion": "kubescheduler.config.k8s.io/v1beta1",
-            "clientConnection": {"kubeconfig": self._kubeconfig},
-            "leaderElection": {"leaderElect": False},
-            "healthzBindAddress": address,
-            "metricsBindAddress": address,
-            "profiles": [{"schedulerName": "default-scheduler"}],
-            "extenders": [{**extender, "urlPrefix": f"{url}/k8s", **own} for url in self._extenders],
-        }
-        (self.folder / "configuration").write_text(json.dumps(configuration), encoding="utf-8")
-
-    def _launch(self) -> "subprocess.Popen[bytes]":
-        return self._start(f"--config={self.folder}/configuration", "--secure-port=0", _GATES)
-
-    def _ready(self) -> bool:
-        try:
-            return requests.get(f"{self.url}/healthz", timeout=10).ok
-        except requests.RequestException:
-            return False

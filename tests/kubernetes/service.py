@@ -5,21 +5,24 @@ import contextlib
 import itertools
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Self
+
+#: A host and a port.
+Address = tuple[str, int]
 
 
 class Service:
-    """Forwards connections to ``port`` of 127.0.0.1 to the next of some ports that takes them. A context manager."""
+    """Forwards connections to an address to the next of the endpoints that takes them. A context manager."""
 
-    def __init__(self, ports: Sequence[int]) -> None:
-        self._turns = itertools.cycle(range(len(ports)))
-        self._ports = ports
+    def __init__(self, address: Address, endpoints: Callable[[], Sequence[Address]]) -> None:
+        """``endpoints`` returns the addresses of the pods that are ready."""
+        self._turns = itertools.count()
+        self._address, self._endpoints = address, endpoints
         self._sockets: list[socket.socket] = []
 
     def __enter__(self) -> Self:
-        self._listening = socket.create_server(("127.0.0.1", 0))
-        self.port: int = self._listening.getsockname()[1]
+        self._listening = socket.create_server(self._address)
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
@@ -42,10 +45,11 @@ class Service:
                     threading.Thread(target=_forward, args=(source, sink), daemon=True).start()
 
     def _connect(self) -> socket.socket | None:
-        """Return a connection to the next process that is up, None if none is."""
-        for _ in self._ports:
+        """Return a connection to the next pod that is up, None if none is."""
+        endpoints = self._endpoints()
+        for _ in endpoints:
             with contextlib.suppress(OSError):
-                return socket.create_connection(("127.0.0.1", self._ports[next(self._turns)]))
+                return socket.create_connection(endpoints[next(self._turns) % len(endpoints)])
         return None
 
 

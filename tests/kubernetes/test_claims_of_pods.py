@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from kubernetes import client
 
-from tests.kubernetes import manifests, servers
+from tests.kubernetes import manifests
 from tests.kubernetes.cluster import CLASS, DRIVER, NAMESPACE, SELECTED_NODE, Cluster
 from tests.kubernetes.servers import ApiServer
 from tests.servers import base
@@ -43,8 +43,7 @@ def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
 
 @pytest.fixture(autouse=True)
 def _claim_tasks(ledger: database.Database, api_server: ApiServer, cluster: Cluster) -> Iterator[None]:
-    cluster.grant(servers.EXTENDER, manifests.EXTENDER)
-    reader = cluster_reader.ClusterReader(api_server.kubeconfig(servers.EXTENDER))
+    reader = cluster_reader.ClusterReader(api_server.kubeconfig(cluster.token(manifests.EXTENDER)))
     tasks = PodClaimTasks(ledger, reader, LEASE)
     tasks.start()
     yield

@@ -2,17 +2,16 @@
 """tonnage-publisher with a real kube-apiserver and a real kube-scheduler."""
 
 import datetime
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from kubernetes import client
 
-from tests.kubernetes import manifests, servers, tonnage
-from tests.kubernetes.cluster import CLASS, HOSTNAME, NAMESPACE, Cluster, wait_until
+from tests.kubernetes import installation, manifests
+from tests.kubernetes.cluster import CLASS, HOSTNAME, Cluster, wait_until
+from tests.kubernetes.installation import Installation
+from tests.kubernetes.kubelet import Kubelet
 from tests.kubernetes.provisioner import Provisioner
-from tests.kubernetes.servers import ApiServer, KubeScheduler
-from tests.kubernetes.tonnage import Tonnage
 
 pytestmark = pytest.mark.kubernetes
 
@@ -23,17 +22,15 @@ ZONE = "topology.kubernetes.io/zone"
 
 
 @pytest.fixture
-def deployment(api_server: ApiServer, cluster: Cluster) -> Iterator[Tonnage]:
-    cluster.grant(servers.PUBLISHER, manifests.PUBLISHER)
-    # Two of them write the same objects.
-    with tonnage.run(api_server.kubeconfig(servers.PUBLISHER), publishers=2) as one:
-        yield one
+def tonnage(tonnage: Installation, cluster: Cluster) -> Installation:
+    wait_until(lambda: not published(cluster), "the objects of the last test are deleted")
+    return tonnage
 
 
 def published(cluster: Cluster) -> list[dict[str, Any]]:
     """Return the published objects, in the only API version of Kubernetes 1.20."""
     found: list[dict[str, Any]] = client.CustomObjectsApi(cluster.api).list_namespaced_custom_object(
-        "storage.k8s.io", "v1alpha1", NAMESPACE, "csistoragecapacities"
+        "storage.k8s.io", "v1alpha1", manifests.NAMESPACE, "csistoragecapacities"
     )["items"]
     return sorted(found, key=lambda each: str(each["nodeTopology"]))
 
@@ -45,9 +42,9 @@ def pool(name: str, capacity: str, *expressions: tuple[str, str, *tuple[str, ...
     return {"name": name, "capacity": capacity, "nodeTopology": topology, **more}
 
 
-def test_published_objects_are_accepted_and_only_changes_are_written(cluster: Cluster, deployment: Tonnage) -> None:
+def test_published_objects_are_accepted_and_only_changes_are_written(cluster: Cluster, tonnage: Installation) -> None:
     def set_pools(*pools: dict[str, Any]) -> None:
-        deployment.patch({"status": {"storage": [{"storageClassName": CLASS, "pools": list(pools)}]}})
+        tonnage.patch({"status": {"storage": [{"storageClassName": CLASS, "pools": list(pools)}]}})
 
     def capacities() -> list[str]:
         return [each["capacity"] for each in published(cluster)]
@@ -86,28 +83,28 @@ def test_published_objects_are_accepted_and_only_changes_are_written(cluster: Cl
     soon = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=2)
     set_pools(pool("everywhere", "6Gi", expiryTime=soon.isoformat()))
     wait_until(lambda: "6Gi" not in capacities(), "the expired object is deleted")
-    deployment.patch({"spec": {"capacityTracking": False}})
+    tonnage.patch({"spec": {"capacityTracking": False}})
     wait_until(lambda: not published(cluster), "the objects of an untracked driver are deleted")
 
 
 def test_kube_scheduler_without_the_extender_checks_each_claim_alone(
-    api_server: ApiServer, cluster: Cluster, deployment: Tonnage
+    kubelet: Kubelet, cluster: Cluster, tonnage: Installation
 ) -> None:
     """The problem that the extender solves, with two claims of 6 Gi and a node with 10 Gi."""
     cluster.add_driver()
     cluster.add_nodes("n1")
     provisioner = Provisioner(cluster, n1="10Gi")
-    deployment.set_capacities(n1="10Gi")
+    tonnage.set_capacities(n1="10Gi")
     wait_until(lambda: len(published(cluster)) == 1, "the capacity is published")
-    with KubeScheduler(api_server.kubeconfig(servers.SCHEDULER)):
-        cluster.add_pod("large", c="11Gi")
+    with installation.scheduler(kubelet, extenders=[]) as without:
+        cluster.add_pod("large", without, c="11Gi")
         wait_until(lambda: cluster.is_refused("large", NO_ROOM), "a claim that is too large is refused")
 
-        cluster.add_pod("pod", a="6Gi", b="6Gi")
+        cluster.add_pod("pod", without, a="6Gi", b="6Gi")
 
         def tried() -> bool:
             provisioner.run_once()
-            deployment.set_capacities(n1=str(provisioner.free["n1"]))
+            tonnage.set_capacities(n1=str(provisioner.free["n1"]))
             return cluster.is_refused("pod", NO_ROOM)
 
         wait_until(tried, "there is no room for the other volume")
@@ -115,3 +112,12 @@ def test_kube_scheduler_without_the_extender_checks_each_claim_alone(
         phases = {name: claim.status.phase for name, claim in cluster.claims().items() if name != "c"}
         assert sorted(phases.values()) == ["Bound", "Pending"]
         assert (cluster.node_of("pod"), provisioner.refused > 0) == (None, True)
+
+
+def test_publishers_are_alive_and_have_logged_no_warning(tonnage: Installation) -> None:
+    for pod in tonnage.publishers:
+        assert pod.probe("livenessProbe")
+        assert pod.probe("readinessProbe")
+        # The URL of the database in the manifests has no certificate.
+        warnings = [line for line in pod.log.splitlines() if " WARNING " in line and "tls_verification" not in line]
+        assert warnings == []

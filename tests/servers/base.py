@@ -172,13 +172,14 @@ class Server(abc.ABC):
         *,
         env: Mapping[str, str] | None = None,
         account: pwd.struct_passwd | None = None,
+        log: str = "log",
     ) -> subprocess.Popen[bytes]:
-        """Start a program of this server in a new session, and tell the watcher its id."""
-        with (self.folder / "log").open("ab") as log:
+        """Start a program of this server in a new session, and tell the watcher its id. ``log`` is a file's name."""
+        with (self.folder / log).open("ab") as output:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=log,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 cwd="/",
                 env=env,

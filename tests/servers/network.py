@@ -28,7 +28,7 @@ def available() -> bool:
 
 
 class Network:
-    """A network of ``count`` nodes, whose ``addresses`` this machine can reach.
+    """A network of ``count`` nodes, whose ``addresses`` this machine can reach. It has ``own_address`` there.
 
     A namespace of its own holds the switch to which all nodes and this machine are connected.
     """
@@ -38,6 +38,7 @@ class Network:
         used = subprocess.run(["ip", "-4", "-o", "address"], capture_output=True, text=True, check=True).stdout
         number = random.choice([number for number in range(1, 255) if f" {_PREFIX}.{number}." not in used])
         self.addresses = [f"{_PREFIX}.{number}.{node + 1}" for node in range(count)]
+        self.own_address = f"{_PREFIX}.{number}.254"
         self._holders = [start(["unshare", "--net", "sleep", "infinity"]) for _ in range(count + 1)]
         switch = self._holders[-1]
         base.wait_for(lambda: all(_own_network(holder) for holder in self._holders), "the network namespaces")
@@ -45,7 +46,7 @@ class Network:
         _in(switch, "ip", "link", "set", "switch", "up")
         here = f"tng{switch.pid}"
         _run("ip", "link", "add", here, "type", "veth", "peer", "name", "here", "netns", str(switch.pid))
-        _run("ip", "address", "add", f"{_PREFIX}.{number}.254/24", "dev", here)
+        _run("ip", "address", "add", f"{self.own_address}/24", "dev", here)
         _run("ip", "link", "set", here, "up")
         _in(switch, "ip", "link", "set", "here", "master", "switch", "up")
         for node, (holder, address) in enumerate(zip(self._holders, self.addresses, strict=False)):

@@ -10,19 +10,20 @@ import sqlalchemy as sa
 
 
 class TcpProxy:
-    """Forwards connections on a port of 127.0.0.1 to the Unix socket of a server. A context manager.
+    """Forwards connections to the Unix socket of a server. A context manager.
 
+    It listens on ``listen``, an address and a port, by default any port of 127.0.0.1.
     Between :meth:`drop_packets` and :meth:`forward_packets` it takes connections and bytes, and passes nothing on.
     """
 
-    def __init__(self, target: str) -> None:
-        self._target = target
+    def __init__(self, target: str, listen: tuple[str, int] = ("127.0.0.1", 0)) -> None:
+        self._target, self._listen = target, listen
         self._forwards = threading.Event()
         self._forwards.set()
         self._sockets: list[socket.socket] = []
 
     def __enter__(self) -> Self:
-        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening = socket.create_server(self._listen)
         self.port: int = self._listening.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
         return self
