@@ -1,14 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Build kube-apiserver and kube-scheduler from the distribution's source package, with its Go, into .kubernetes/bin, and
-# unpack its etcd there. Nothing is installed and root is not needed; apt stores its lists and files in .kubernetes too.
-# A complete build stays unchanged; an interrupted run continues at its last step.
+# unpack its etcd there; pip puts Helm into .kubernetes/helm. Nothing is installed elsewhere and root is not needed; apt
+# stores its lists and files in .kubernetes too. A complete build stays unchanged; an interrupted run continues at its
+# last step.
 # GOFLAGS is passed to Go: GOFLAGS=-p=1 builds one package at a time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 folder=$PWD/.kubernetes
-[[ -e $folder/complete ]] && exit 0
+[[ -e $folder/complete && -e $folder/helm ]] && exit 0
 build=$folder/build
 log=$folder/log
 
@@ -24,11 +25,21 @@ run() { # run a command with its output in the log; print the end of the log if 
     }
 }
 
+mkdir -p "$folder"
+: >"$log"
+
+if [[ ! -e $folder/helm ]]; then
+    say "Installing Helm (75 MB)"
+    rm -rf "$folder/helm.part"
+    run .venv/bin/python -m pip install --no-deps --target "$folder/helm.part" helm-python-sdk==0.2.2
+    mv "$folder/helm.part" "$folder/helm"
+fi
+[[ -e $folder/complete ]] && exit 0
+
 for tool in apt-get:apt dpkg:dpkg git:git tar:tar xz:xz-utils; do
     command -v "${tool%:*}" >/dev/null || die "${tool%:*} is missing: this needs Debian, with the package ${tool#*:}"
 done
 mkdir -p "$build"
-: >"$log"
 
 # Separate package lists, because the system's seldom contain source packages, and only root may change them.
 export APT_CONFIG=$build/apt.conf
