@@ -29,7 +29,7 @@ test test-heavy test-kubernetes test-clusters test-tempest coverage: export TMPD
 # Each of these runs one suite, so a suite that could not run is a failure.
 test-kubernetes test-clusters test-tempest: export CI := true
 
-.PHONY: help install run test test-heavy test-kubernetes test-clusters test-tempest lint format coverage docs sample-config clean
+.PHONY: help install run test test-heavy test-kubernetes test-clusters test-tempest lint format coverage docs sample-config board clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -104,6 +104,10 @@ docs:  ## Build the documentation into docs/_build/html
 sample-config:  ## Generate etc/*.sample and cli/option_names.txt from the options and rules
 	@tools/setup.sh
 	@tools/sample-config.sh
+
+board:  ## Write etc/grafana/tonnage.json, the board for Grafana, from tools/grafana_board.py
+	@tools/setup.sh board
+	@said=$$($(BIN)/python tools/grafana_board.py) && cat <<<"$$said" >etc/grafana/tonnage.json
 
 clean:  ## Remove the files of the other targets, except ./var with its volumes
 	rm -rf .venv .tox .lvm-guest .openstack .tempest .kubernetes build dist docs/_build *.egg-info .coverage .coverage.* htmlcov

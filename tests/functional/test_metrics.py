@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Metrics: a real Prometheus scrapes a standalone, and daemons."""
 
+import contextlib
 import itertools
-from collections.abc import Callable
+import json
+import pathlib
+import re
+from collections.abc import Callable, Iterator, Sequence
 
 import bcrypt
 import pytest
@@ -10,10 +14,13 @@ import requests
 
 from tests import suites
 from tests.functional.conftest import Deploy
+from tests.functional.deployment import Deployment
 from tests.servers import base, prometheus
 from tests.servers.base import wait_for
 from tests.servers.prometheus import Prometheus
 
+ETC = pathlib.Path(__file__).parents[2] / "etc"
+BOARD, RULES = ETC / "grafana" / "tonnage.json", ETC / "prometheus" / "tonnage.rules.yml"
 BACKENDS = {"disk": {"filesystem_size_limit_gb": 10, "filesystem_provisioning": "thin"}}
 
 
@@ -41,36 +48,108 @@ def start_prometheus() -> Callable[..., Prometheus]:
     return Prometheus
 
 
-@pytest.mark.parametrize("deploy", ["standalone", "postgresql"], indirect=True, scope="module")
-def test_prometheus_scrapes_all_metrics(
+def check_scraped(tonnage: Deployment, daemons: Sequence[str], server: Prometheus) -> None:
+    """Assert that Prometheus has the figures after one volume of 3 GiB was created and one request was refused."""
+    wait_for(lambda: server.value("sum(up)") == len(daemons) + 1, "everything is scraped")
+    pool = tonnage.pool("disk")
+    expected = {
+        f'tonnage_pool_allocated_bytes{{pool="{pool}"}}': 3 * 2**30,
+        f'tonnage_pool_info{{pool="{pool}",driver="filesystem"}}': 1,
+        'sum(tonnage_scheduler_decisions_total{verb="create",outcome="placed"})': 1,
+        'sum(tonnage_scheduler_refusals_total{filter="CapacityFilter",code="no_capacity"})': 1,
+        'sum(tonnage_scheduler_decision_duration_seconds_count{verb="create"})': 2,
+        'sum(tonnage_scheduler_outcomes_total{result="succeeded"})': 1,
+        'sum(tonnage_api_requests_total{method="POST",code="202"})': 1,
+        'sum(tonnage_scheduler_reports_total{result="applied"}) > bool 0': 1,
+        "tonnage_backend_up": 1,
+    }
+    assert {text: server.value(text) for text in expected} == expected
+
+
+@contextlib.contextmanager
+def scraped(
+    tonnage: Deployment, daemons: Sequence[str], start_prometheus: Callable[..., Prometheus]
+) -> Iterator[Prometheus]:
+    """A Prometheus with the shipped rules, whose tool has nothing against the pages of Tonnage."""
+    rest = tonnage.start().rest
+    rest.wait_until_available(rest.create(3))
+    assert rest.request_volume(1000).status_code == 409
+    tonnage.check_at_rest()
+    for address, path in itertools.product(daemons, ("/metrics", "/metrics/ledger")):
+        assert prometheus.objections(requests.get(f"http://{address}{path}", timeout=30).text) == ""
+    with start_prometheus({"/metrics": daemons, "/metrics/ledger": daemons[-1:]}, RULES) as server:
+        check_scraped(tonnage, daemons, server)
+        yield server
+
+
+def queries_of_board() -> list[str]:
+    """Return the queries of the board for all backends, with the interval that Grafana would choose at least."""
+    panels = json.loads(BOARD.read_text(encoding="utf-8"))["panels"]
+    queries = [target["expr"] for panel in panels for target in panel.get("targets", ())]
+    return [query.replace("$backend", ".+").replace("$__rate_interval", "1m") for query in queries]
+
+
+def queries_of_rules(server: Prometheus) -> list[str]:
+    """Return the queries of recording rules, and the selectors in those of alerts, which should find nothing."""
+    found: list[str] = []
+    for rule in server.rules():
+        alerts = rule["type"] == "alerting"
+        found += re.findall(r"[a-z_:]*tonnage[a-z_:]+(?:\{[^}]*\})?", rule["query"]) if alerts else [rule["query"]]
+    return found
+
+
+def wait_for_data(server: Prometheus, queries: Sequence[str]) -> None:
+    """Wait until each query has had data."""
+    waiting = list(queries)
+    assert waiting
+
+    def done() -> bool:
+        waiting[:] = [query for query in waiting if not server.values(query)]
+        return not waiting
+
+    try:
+        wait_for(done, "every query has data", 30)
+    except TimeoutError:
+        pytest.fail(f"without data: {waiting}")
+
+
+@pytest.mark.parametrize("deploy", ["standalone"], indirect=True, scope="module")
+def test_prometheus_scrapes_a_standalone(
     deploy: Deploy,
     addresses: dict[str, str],
     options: dict[str, str | int | bool],
     start_prometheus: Callable[..., Prometheus],
 ) -> None:
-    with deploy(BACKENDS, sections={"metrics": options}) as tonnage:
-        rest = tonnage.start().rest
-        rest.wait_until_available(rest.create(3))
-        assert rest.request_volume(1000).status_code == 409
-        tonnage.check_at_rest()
-        daemons = list(addresses.values()) if tonnage.distributed else [addresses["scheduler"]]
-        for address, path in itertools.product(daemons, ("/metrics", "/metrics/ledger")):
-            assert prometheus.objections(requests.get(f"http://{address}{path}", timeout=30).text) == ""
-        with start_prometheus({"/metrics": daemons, "/metrics/ledger": daemons[-1:]}) as server:
-            wait_for(lambda: server.value("sum(up)") == len(daemons) + 1, "everything is scraped")
-            pool = tonnage.pool("disk")
-            expected = {
-                f'tonnage_pool_allocated_bytes{{pool="{pool}"}}': 3 * 2**30,
-                f'tonnage_pool_info{{pool="{pool}",driver="filesystem"}}': 1,
-                'sum(tonnage_scheduler_decisions_total{verb="create",outcome="placed"})': 1,
-                'sum(tonnage_scheduler_refusals_total{filter="CapacityFilter",code="no_capacity"})': 1,
-                'sum(tonnage_scheduler_decision_duration_seconds_count{verb="create"})': 2,
-                'sum(tonnage_scheduler_outcomes_total{result="succeeded"})': 1,
-                'sum(tonnage_api_requests_total{method="POST",code="202"})': 1,
-                'sum(tonnage_scheduler_reports_total{result="applied"}) > bool 0': 1,
-                "tonnage_backend_up": 1,
-            }
-            assert {text: server.value(text) for text in expected} == expected
+    with (
+        deploy(BACKENDS, sections={"metrics": options}) as tonnage,
+        scraped(tonnage, [addresses["scheduler"]], start_prometheus) as server,
+    ):
+        wait_for(lambda: {rule["health"] for rule in server.rules()} == {"ok"}, "all rules have been evaluated")
+
+
+@pytest.mark.parametrize("deploy", ["postgresql"], indirect=True, scope="module")
+def test_every_query_has_data_until_the_agent_stops_and_its_pools_leave_all_figures(
+    deploy: Deploy,
+    addresses: dict[str, str],
+    options: dict[str, str | int | bool],
+    start_prometheus: Callable[..., Prometheus],
+) -> None:
+    with (
+        deploy(BACKENDS, sections={"metrics": options}, service_down_time=15) as tonnage,
+        scraped(tonnage, list(addresses.values()), start_prometheus) as server,
+    ):
+        queries = [*queries_of_board(), *queries_of_rules(server)]
+        under_way = [query for query in queries if "tonnage_claim_oldest_timestamp_seconds" in query]
+        wait_for_data(server, [query for query in queries if query not in under_way])
+        tonnage.end("agent")
+        tonnage.rest.create(1)  # it stays in flight
+        wait_for_data(server, under_way)
+        wait_for(lambda: server.value("tonnage_pool_up") == 0, "the backend is down")
+        wait_for(lambda: server.values("tonnage:total_bytes:sum") == [], "the sums are without its pool")
+        for series in ("_pool_total_bytes", ":allocated_bytes:sum"):
+            assert server.values(f"tonnage{series}") == []
+        assert server.values("pool:tonnage_physical_taken:ratio") == []
+        assert server.value("tonnage_pool_figures_timestamp_seconds > bool 0") == 1
 
 
 @pytest.mark.parametrize("deploy", ["standalone"], indirect=True, scope="module")

@@ -5,6 +5,7 @@ import json
 import pathlib
 import subprocess
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import requests
 
@@ -12,14 +13,18 @@ from tests.servers import base
 
 
 class Prometheus(base.Server):
-    """A Prometheus that scrapes every second. ``jobs`` maps paths to the addresses that have them."""
+    """A Prometheus that scrapes every second, and evaluates the rules of a file as often.
+
+    ``jobs`` maps paths to the addresses that have them.
+    """
 
     name = "Prometheus"
     packages = "prometheus"
 
-    def __init__(self, jobs: Mapping[str, Sequence[str]] | None = None) -> None:
+    def __init__(self, jobs: Mapping[str, Sequence[str]] | None = None, rules: pathlib.Path | None = None) -> None:
         super().__init__()
         self._jobs = jobs or {}
+        self._rules = [] if rules is None else [str(rules)]
 
     @classmethod
     def installed(cls) -> bool:
@@ -30,7 +35,8 @@ class Prometheus(base.Server):
             {"job_name": path.strip("/"), "metrics_path": path, "static_configs": [{"targets": list(addresses)}]}
             for path, addresses in self._jobs.items()
         ]
-        conf = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": scrapes}
+        every_second = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
+        conf = {"global": every_second, "scrape_configs": scrapes, "rule_files": self._rules}
         (self.folder / "prometheus.json").write_text(json.dumps(conf))  # JSON is YAML, too
         self._address = f"127.0.0.1:{base.free_port()}"
         self.url = f"http://{self._address}"
@@ -53,11 +59,20 @@ class Prometheus(base.Server):
 
     def value(self, query: str) -> float | None:
         """Return the value of a query with at most one result, None without any."""
-        answer = requests.get(f"{self.url}/api/v1/query", params={"query": query}, timeout=30).json()
-        assert answer["status"] == "success", answer
-        found = answer["data"]["result"]
+        found = self.values(query)
         assert len(found) <= 1, found
-        return float(found[0]["value"][1]) if found else None
+        return found[0] if found else None
+
+    def values(self, query: str) -> list[float]:
+        """Return the values that a query has now, without their labels. A query that does not parse is an error."""
+        answer = requests.get(f"{self.url}/api/v1/query", params={"query": query}, timeout=30).json()
+        assert answer["status"] == "success", (query, answer)
+        return [float(each["value"][1]) for each in answer["data"]["result"]]
+
+    def rules(self) -> list[dict[str, Any]]:
+        """Return the rules, each with its ``health`` (``ok`` after an evaluation without an error) and ``query``."""
+        groups = requests.get(f"{self.url}/api/v1/rules", timeout=30).json()["data"]["groups"]
+        return [rule for group in groups for rule in group["rules"]]
 
 
 def promtool(*arguments: str | pathlib.Path, text: str = "") -> "subprocess.CompletedProcess[str]":
