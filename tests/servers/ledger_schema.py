@@ -47,7 +47,9 @@ def _copy_sqlite(engine: sa.Engine) -> None:
 
 
 def _administrator(server: sa.URL) -> sa.Engine:
-    return sa.create_engine(server, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+    # Of a cluster only one server takes changes.
+    arguments = {"target_session_attrs": "read-write"} if server.get_backend_name() == "postgresql" else {}
+    return sa.create_engine(server, isolation_level="AUTOCOMMIT", poolclass=sa.NullPool, connect_args=arguments)
 
 
 @functools.cache

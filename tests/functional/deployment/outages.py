@@ -95,7 +95,7 @@ def waiting_for_locks(tonnage: Deployment) -> Iterator[None]:
     engine = database.create_engine(tonnage.database_url)
     try:
         with engine.begin() as connection:
-            connection.exec_driver_sql("SELECT id FROM pools FOR UPDATE")
+            connection.exec_driver_sql("SELECT id FROM pools ORDER BY id FOR UPDATE")
             wait_for(lambda: waiting_transactions(tonnage) >= 2, "both schedulers wait for the lock")
             yield
     finally:
