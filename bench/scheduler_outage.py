@@ -4,7 +4,7 @@
 
 In each round one of two schedulers ends by SIGTERM, freezes by SIGSTOP, and loses its connection to the database, the
 last two while it waits for the lock of a pool in a transaction. During the first outage the other scheduler works alone
-and undisturbed, so its rate is the best that it can reach in the others. Each rate is of a few seconds, and those of an
+and undisturbed, so its rate is the best that it can reach in the others. Each rate is of ten seconds, and those of an
 outage begin 15 seconds after its start. Run it with the Python that Tonnage is installed in::
 
     python bench/scheduler_outage.py
@@ -34,7 +34,7 @@ from tests.servers import tcp_proxy
 from tests.servers.base import wait_for
 
 #: Seconds of a rate, and seconds from the begin of an outage to the rate during it.
-_SECONDS, _RECOVERY = 5.0, 15.0
+_SECONDS, _RECOVERY = 10.0, 15.0
 #: The scheduler that has the outages. A proxy is between it and the database.
 _SCHEDULER = "another"
 
