@@ -22,9 +22,14 @@ def labels(**values: str) -> str:
     return f"{{{pairs}}}" if pairs else ""
 
 
+def number_or_nan(value: float | None) -> float:
+    """Return a value; None, which is unknown or infinite, becomes ``nan``."""
+    return math.nan if value is None else value
+
+
 def gib_in_bytes(gib: float | None) -> float:
     """Return a capacity in bytes; None, which is unknown or infinite, becomes ``nan``."""
-    return math.nan if gib is None else gib * _GIB
+    return number_or_nan(gib) * _GIB
 
 
 def limit_in_bytes(gib: float | None) -> float:

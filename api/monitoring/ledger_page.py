@@ -4,12 +4,11 @@
 It is the same whichever process serves it, so Prometheus needs one target for it.
 """
 
-import gzip
-import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from tonnage.api.monitoring.cached_page import CachedPage
 from tonnage.api.monitoring.exposition import Page, gib_in_bytes, labels, limit_in_bytes, timestamp
 from tonnage.capacity.reports.audit_rules import Breach
 from tonnage.ledger.db.database import Database
@@ -64,8 +63,8 @@ _OWN = (
 )
 
 
-class LedgerPage:
-    """Makes the page, and keeps it for ``cache_time`` seconds.
+class LedgerPage(CachedPage):
+    """Makes the page.
 
     A backend is down after ``down_time`` seconds of silence. Its pools have the series ``up`` and
     ``figures_timestamp_seconds`` only, so that sums contain no old figures. If there are more than ``max_pools`` pools,
@@ -73,27 +72,11 @@ class LedgerPage:
     """
 
     def __init__(self, database: Database, down_time: float, max_pools: int, cache_time: float) -> None:
+        super().__init__(cache_time)
         self._database, self._down_time, self._max_pools = database, down_time, max_pools
-        self._cache_time = cache_time
-        self._lock = threading.Lock()
-        self._kept: dict[str | None, tuple[float, bytes]] = {}
 
-    def compressed(self, backend: str | None = None) -> bytes:
-        """Return the page, or the part about one backend, compressed by gzip.
-
-        Raises :class:`~tonnage.capacity.errors.Unavailable` if the database does not answer.
-        """
-        # One thread makes the page; the others wait for it.
-        with self._lock:
-            made, text = self._kept.get(backend, (0.0, b""))
-            if not text or time.monotonic() - made >= self._cache_time:
-                text = gzip.compress(self._text(backend), compresslevel=1)
-                now = time.monotonic()
-                self._kept = {key: kept for key, kept in self._kept.items() if now - kept[0] < self._cache_time}
-                self._kept[backend] = now, text
-            return text
-
-    def _text(self, backend: str | None) -> bytes:
+    def text(self, backend: str | None) -> bytes:
+        """Return the page, or the part about one backend."""
         now = time.time()
         with self._database.reading(snapshot=True, patient=False) as session:
             pools = capacity_figures.pools(session, backend=backend)

@@ -25,13 +25,24 @@ OPTIONS = (
         "max_pools",
         default=10000,
         min=1,
-        help="Most pools with series of their own in /metrics/ledger. If there are more, it has sums of each backend.",
+        help="Most pools with series of their own. If there are more, /metrics/ledger has sums of each backend.",
     ),
     cfg.IntOpt(
         "cache_time",
         default=15,
         min=0,
-        help="Seconds for which an answer of /metrics/ledger is used for later requests.",
+        help="Seconds for which an answer of /metrics/ledger or /metrics/openstack is used for later requests.",
+    ),
+    cfg.BoolOpt(
+        "openstack",
+        default=False,
+        help="Serve /metrics/openstack, with the names that openstack-exporter gives the series of Cinder.",
+    ),
+    cfg.IntOpt(
+        "openstack_max_projects",
+        default=1000,
+        min=0,
+        help="Most projects with limits in /metrics/openstack. If more of them have volumes, it has no limits.",
     ),
 )
 

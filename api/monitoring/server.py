@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The listener for Prometheus: ``/metrics`` of this process, and ``/metrics/ledger``."""
+"""The listener for Prometheus: ``/metrics`` of this process, and the pages about the ledger."""
 
 import gzip
 import logging
+from collections.abc import Mapping
 
 import falcon
 import prometheus_client
@@ -13,10 +14,13 @@ from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.http.server import Listener, Server
 from tonnage.api.http.wsgi_server import ServerLimits
 from tonnage.api.monitoring import exposition
+from tonnage.api.monitoring.cached_page import CachedPage
 from tonnage.api.monitoring.ledger_page import LedgerPage
+from tonnage.api.monitoring.openstack_page import OpenStackPage
 from tonnage.api.monitoring.web_config import WebConfig
 from tonnage.capacity import errors
 from tonnage.ledger.db.database import Database
+from tonnage.quotas import options as quota_options
 
 LOG = logging.getLogger(__name__)
 
@@ -33,10 +37,10 @@ class ProcessPage:
         resp.data = encode(prometheus_client.REGISTRY)
 
 
-class LedgerResource:
-    """``/metrics/ledger``; with ``?backend=host@backend`` the part about one backend."""
+class PageResource:
+    """``/metrics/ledger`` or ``/metrics/openstack``; with ``?backend=host@backend`` the part about one backend."""
 
-    def __init__(self, page: LedgerPage) -> None:
+    def __init__(self, page: CachedPage) -> None:
         self._page = page
 
     def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
@@ -44,7 +48,7 @@ class LedgerResource:
         try:
             text = self._page.compressed(req.get_param("backend"))
         except errors.Unavailable as error:
-            LOG.debug("/metrics/ledger: %s", error.message)
+            LOG.debug("%s: %s", req.path, error.message)
             raise falcon.HTTPServiceUnavailable(description="the database does not answer") from None
         resp.content_type = exposition.CONTENT_TYPE
         resp.set_header("Vary", "Accept-Encoding")
@@ -69,13 +73,14 @@ class BasicAuthentication:
             )
 
 
-def application(page: LedgerPage, web_config: WebConfig | None = None) -> WsgiApp:
-    """Return the WSGI application."""
+def application(pages: Mapping[str, CachedPage], web_config: WebConfig | None = None) -> WsgiApp:
+    """Return the WSGI application, with pages by their paths."""
     app: falcon.App[falcon.Request, falcon.Response] = falcon.App(
         middleware=[] if web_config is None else [BasicAuthentication(web_config)]
     )
     app.add_route("/metrics", ProcessPage())
-    app.add_route("/metrics/ledger", LedgerResource(page))
+    for path, page in pages.items():
+        app.add_route(path, PageResource(page))
     return app
 
 
@@ -93,7 +98,11 @@ def build(conf: cfg.ConfigOpts, database: Database, port_option: str) -> Server 
             f"[metrics] listen = {options.listen} may be reached from other machines: listen on 127.0.0.1, or set "
             "web_config_file to a file with users and a certificate"
         )
-    page = LedgerPage(database, conf.service_down_time, options.max_pools, options.cache_time)
+    down_time, cache_time, max_pools = conf.service_down_time, options.cache_time, options.max_pools
+    pages: dict[str, CachedPage] = {"/metrics/ledger": LedgerPage(database, down_time, max_pools, cache_time)}
+    if options.openstack:
+        defaults, max_projects = quota_options.from_conf(conf).defaults, options.openstack_max_projects
+        pages["/metrics/openstack"] = OpenStackPage(database, down_time, cache_time, max_pools, max_projects, defaults)
     return Server(
         Listener(
             name="metrics listener",
@@ -101,7 +110,7 @@ def build(conf: cfg.ConfigOpts, database: Database, port_option: str) -> Server 
             port=getattr(options, port_option),
             options=("[metrics] listen", port_option),
         ),
-        application(page, web_config),
+        application(pages, web_config),
         ServerLimits(threads=_THREADS, client_timeout=_CLIENT_TIMEOUT, stop_timeout=_STOP_TIMEOUT, max_body_size=0),
         None if web_config is None else web_config.tls(),
     )

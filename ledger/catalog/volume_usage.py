@@ -89,6 +89,18 @@ def count(session: orm.Session, project_id: str, *, placed_only: bool = False) -
     ]
 
 
+def gigabytes_by_project(session: orm.Session, most: int) -> dict[str, int]:
+    """Return the sum of the sizes of each project's volumes, for at most that many projects, by their ids."""
+    volume = models.Volume
+    sums = (
+        sa.select(volume.project_id, sa.func.sum(volume.size_gb))
+        .group_by(volume.project_id)
+        .order_by(volume.project_id)
+        .limit(most)
+    )
+    return {project: int(size) for project, size in session.execute(sums)}
+
+
 def counter_order(session: orm.Session) -> list[sa.ColumnElement[str]]:
     """Return the sort key of usage counters: all transactions lock and write them in one order, that of Python.
 

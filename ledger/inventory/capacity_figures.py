@@ -47,6 +47,13 @@ class PoolFigures(NamedTuple):
         return self.silence is not None and self.silence <= down_time
 
 
+class ReportedNames(NamedTuple):
+    """The names that a pool's report gives its backend (``volume_backend_name``) and its vendor; empty without."""
+
+    backend: str
+    vendor: str
+
+
 class ClaimCount(NamedTuple):
     """The number of claims of a verb in a state, and the time of the oldest."""
 
@@ -101,6 +108,20 @@ def pools(session: orm.Session, *, backend: str | None = None) -> list[PoolFigur
     return [_pool(row) for row in session.execute(statement)]
 
 
+def reported_names(session: orm.Session) -> dict[str, ReportedNames]:
+    """Return the names in the last reports, by the names of the pools."""
+    rows = session.execute(sa.select(models.Pool.name, models.Pool.stats).where(models.Pool.present.is_(True)))
+    return {
+        name: ReportedNames(*(str(stats.get(key) or "") for key in ("volume_backend_name", "vendor_name")))
+        for name, stats in rows
+    }
+
+
+def volumes_by_status(session: orm.Session) -> dict[str, int]:
+    """Return the number of volumes with each status."""
+    return _numbers(session, models.Volume.status)
+
+
 def counts(session: orm.Session) -> Counts:
     """Return the counts of the whole ledger."""
     claim, volume, kind = models.Claim, models.Volume, models.VolumeType
@@ -125,7 +146,7 @@ def counts(session: orm.Session) -> Counts:
     )
     return Counts(
         claims=[ClaimCount(*row) for row in session.execute(open_claims)],
-        volumes=_numbers(session, volume.status),
+        volumes=volumes_by_status(session),
         discrepancies=_numbers(session, models.Discrepancy.kind),
         findings=_numbers(session, models.Finding.breach),
         allocated_by_type={name: int(size) for name, size in session.execute(by_type)},

@@ -121,9 +121,12 @@ def test_prometheus_scrapes_a_standalone(
     start_prometheus: Callable[..., Prometheus],
 ) -> None:
     with (
-        deploy(BACKENDS, sections={"metrics": options}) as tonnage,
+        deploy(BACKENDS, sections={"metrics": {**options, "openstack": True}}) as tonnage,
         scraped(tonnage, [addresses["scheduler"]], start_prometheus) as server,
     ):
+        page = requests.get(f"http://{addresses['scheduler']}/metrics/openstack", timeout=30).text
+        assert f'name="{tonnage.pool("disk")}",vendor_name="Tonnage",volume_backend_name="disk"}} 10.0' in page
+        assert 'openstack_cinder_limits_volume_used_gb{tenant="' in page
         wait_for(lambda: {rule["health"] for rule in server.rules()} == {"ok"}, "all rules have been evaluated")
 
 
@@ -166,6 +169,7 @@ def test_on_other_addresses_only_users_are_admitted(
         tonnage.conf.write_text(text.replace("[metrics]\n", f"[metrics]\nweb_config_file = {users}\n"))
         tonnage.start()
         url = f"http://{addresses['scheduler']}/metrics"
+        assert requests.get(f"{url}/openstack", auth=("prometheus", "secret"), timeout=30).status_code == 404
         assert requests.get(url, timeout=30).status_code == 401
         assert requests.get(url, auth=("prometheus", "wrong"), timeout=30).status_code == 401
         assert "tonnage_build_info" in requests.get(url, auth=("prometheus", "secret"), timeout=30).text
