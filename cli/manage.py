@@ -8,7 +8,16 @@ from typing import Any
 from oslo_config import cfg
 
 from tonnage.cli.command_line import Program
-from tonnage.cli.commands import backend, driver, ledger_copy, migration, orphan, quota, subcommands
+from tonnage.cli.commands import (
+    backend,
+    configuration_files,
+    driver,
+    ledger_copy,
+    migration,
+    orphan,
+    quota,
+    subcommands,
+)
 from tonnage.cli.commands import ledger as ledger_commands
 from tonnage.ledger.db import database, schema
 
@@ -57,6 +66,7 @@ def register_commands(subparsers: Any) -> None:
     subcommands.add(db, "version", "show the revision that the database is at").set_defaults(run=_db_version)
     migration.register(db)
     ledger_copy.register(db)
+    configuration_files.register(subparsers)
     backend.register(subparsers)
     driver.register(subparsers)
     ledger_commands.register(subparsers)

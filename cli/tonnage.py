@@ -7,8 +7,9 @@ from typing import Any
 from tonnage.cli.command_line import Program
 from tonnage.cli.commands.subcommands import LazyCommand
 
-#: Modules with the options of commands that read the ledger, and of commands that ask a scheduler.
-_LEDGER = ("tonnage.ledger.db.database", "tonnage.ledger.inventory.service_options")
+#: Modules with the options of commands that read the ledger, and of commands that ask a scheduler. The address of the
+#: database may contain ``$state_path``, which is one of the first.
+_LEDGER = ("tonnage.rpc.options", "tonnage.ledger.db.database", "tonnage.ledger.inventory.service_options")
 _SCHEDULER = ("tonnage.rpc.options", "tonnage.api.options", "tonnage.scheduler.settings")
 
 _OVERVIEWS = "tonnage.cli.overviews"

@@ -11,13 +11,20 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tarfile
 import tomllib
 import types
+import venv
 import zipfile
 from collections.abc import Iterator
 
 import pytest
+import requests
+
+from tests.servers import base
+from tests.servers.base import wait_for
+from tonnage.ledger.db import schema
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -223,3 +230,66 @@ def test_the_source_archive_is_complete(built: pathlib.Path) -> None:
         names = {name.partition("/")[2] for name in archive.getnames()}
     links = {f"tonnage/{room}" for room in ROOMS}
     assert {name for name in _in_git() - links if not name.startswith(".")} - names == set()
+
+
+@pytest.fixture(scope="module")
+def programs(built: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The folder of the programs of a new environment with the wheel; the libraries are those of this one."""
+    environment = tmp_path_factory.mktemp("environment")
+    venv.create(environment)
+    folder = environment / "bin"
+    install = [sys.executable, "-m", "pip", "--python", str(folder / "python"), "install", "--quiet", "--no-index"]
+    [wheel] = built.glob("*.whl")
+    subprocess.run([*install, "--no-deps", str(wheel)], check=True)
+    command = [folder / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    packages = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    # Python adds this folder to the path, and ignores in it the links of an editable installation.
+    pathlib.Path(packages, "libraries.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    return folder
+
+
+def test_the_installed_wheel_runs_outside_of_a_checkout_as_its_description_says(
+    programs: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    def arguments(line: str) -> list[str]:
+        name, *others = line.split()
+        return [str(programs / name), *others]
+
+    def run(line: str) -> str:
+        done = subprocess.run(arguments(line), cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 0, (line, done.stdout)
+        return done.stdout
+
+    text = (ROOT / "DESCRIPTION.rst").read_text(encoding="utf-8")
+    sample, sync, standalone, pools = re.findall(r"^  \$ (tonnage.*)$", text, re.MULTILINE)
+    written = run(sample).split()
+    assert {"tonnage-config/grafana/tonnage.json", "tonnage-config/prometheus/tonnage.rules.yml"} <= set(written)
+    conf, port = tmp_path / "tonnage-config" / "tonnage-standalone.conf", base.free_port()
+    conf.write_text(conf.read_text(encoding="utf-8").replace("listen_port = 8776", f"listen_port = {port}"))
+    assert f"is at revision {schema.HEAD} " in run(sync)
+    with subprocess.Popen(arguments(standalone), cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
+        try:
+            wait_for(lambda: process.poll() is not None or _answers(port), "Tonnage is ready")
+            assert process.poll() is None
+            wait_for(lambda: "localhost@both#both" in run(pools), "the backends have reported")
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+
+
+def _answers(port: int) -> bool:
+    try:
+        return requests.get(f"http://127.0.0.1:{port}/healthcheck", timeout=30).status_code == 200
+    except requests.ConnectionError:
+        return False
+
+
+def test_the_description_in_the_wheel_has_no_links_into_a_checkout(built: pathlib.Path) -> None:
+    [wheel] = built.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        [name] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        metadata = archive.read(name).decode()
+    description = (ROOT / "DESCRIPTION.rst").read_text(encoding="utf-8")
+    assert metadata.replace("\r\n", "\n").endswith(description)
+    targets = re.findall(r"<([^<>]+)>`_|^\.\. _[^:]+: (\S+)", description, re.MULTILINE)
+    assert [target for pair in targets for target in pair if target and not target.startswith("https://")] == []
