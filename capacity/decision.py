@@ -125,6 +125,15 @@ class Refusal:
         headroom = self.nearest.rejection.numbers.get("headroom")
         return int(headroom) if isinstance(headroom, float | int) and 1 <= headroom < math.inf else None
 
+    @property
+    def reason(self) -> tuple[str, str]:
+        """The filter and the code of the reason. Without a filter the first one is ``quota`` or ``none``."""
+        if self.excess is not None:
+            return "quota", self.excess.code
+        if self.nearest is None:
+            return "none", "no_pool"
+        return self.nearest.filter, self.nearest.rejection.code
+
     def without_pools(self) -> "Refusal":
         """Return the refusal without the names and figures of pools."""
         named = self.pool is not None and "@" in self.pool

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import tonnage
-from tonnage.cli import config_files, output
+from tonnage.cli import config_files, output, watch
 from tonnage.cli.commands import subcommands
 
 #: Shells with completion.
@@ -70,6 +70,9 @@ def _run(prog: str, files: Sequence[str], arguments: argparse.Namespace) -> int:
         debug = ["--debug"] if arguments.debug else []
         setup.configure(cfg.CONF, [*files, *debug], prog, register, daemon=False)
         run = subcommands.load(arguments.run) if isinstance(arguments.run, str) else arguments.run
+        seconds = getattr(arguments, "watch", None)
+        if seconds is not None:
+            watch.repeat(lambda: int(run(cfg.CONF, arguments)), seconds)
         return int(run(cfg.CONF, arguments))
 
 

@@ -17,9 +17,12 @@ _SIMULATION = "tonnage.cli.simulation.simulation_arguments"
 
 COMMANDS = (
     LazyCommand("pools", "show the figures of all pools", f"{_OVERVIEWS}.pools:add_arguments", _LEDGER),
+    LazyCommand("pool", "show one pool and all that belongs to it", f"{_OVERVIEWS}.pool:add_arguments", _LEDGER),
     LazyCommand("volumes", "show the volumes of all projects", f"{_OVERVIEWS}.volumes:add_volumes", _LEDGER),
     LazyCommand("types", "show the volume types, with sums", f"{_OVERVIEWS}.volumes:add_types", _LEDGER),
     LazyCommand("claims", "show the operations under way", f"{_OVERVIEWS}.volumes:add_claims", _LEDGER),
+    LazyCommand("refusals", "show the refused requests", f"{_OVERVIEWS}.refusals:add_arguments", _LEDGER),
+    LazyCommand("drift", "show where the ledger is wrong, and why", f"{_OVERVIEWS}.drift:add_arguments", _LEDGER),
     LazyCommand("explain", "tell how a request would be decided now", f"{_SIMULATION}:add_explain", _SCHEDULER),
     LazyCommand("what-if", "tell the decisions if things were different", f"{_SIMULATION}:add_what_if", _SCHEDULER),
     LazyCommand("replay", "decide recorded requests again", f"{_SIMULATION}:add_replay", _SCHEDULER),
@@ -35,8 +38,7 @@ def add_commands(subparsers: Any, name: str | None) -> None:
 PROGRAM = Program(
     "tonnage",
     "Show the capacity of Tonnage, and explain its decisions.",
-    "Exit status: 0, 1 after an error, 2 for a wrong command line, 3 if something was found or refused, 141 if the "
-    "reader of the output has ended. 'tonnage COMMAND --help' shows the options of a command.",
+    "Exit status: 0, 1 error, 2 wrong usage, 3 found or refused, 141 output closed.",
     add_commands,
 )
 

@@ -12,12 +12,19 @@ import csv
 import datetime
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 FORMATS = ("table", "json", "yaml", "value", "csv")
+
+#: Seconds between two rounds of ``--watch``: usual, least and most.
+WATCH_SECONDS = 2.0
+_LEAST_SECONDS, _MOST_SECONDS = 0.1, 86400
+
+_RED, _PLAIN = "\x1b[31m", "\x1b[0m"
 
 #: A spreadsheet takes a text that begins with one of these for a formula.
 _FORMULA = ("=", "+", "-", "@")
@@ -27,17 +34,43 @@ _FORMULA = ("=", "+", "-", "@")
 class Column:
     """One column: its key for programs, and its value in a row.
 
-    A table has the column if it has a ``heading``; there it shows ``text``, which is the value if it is None.
+    A table has the column if it has a ``heading``; there it shows ``text``, which is the value if it is None, in lines
+    of at most ``width`` characters. A terminal shows it in red where ``is_bad``.
     """
 
     key: str
     value: Callable[[Any], Any]
     heading: str | None = None
     text: Callable[[Any], str] | None = None
+    width: int | None = None
+    is_bad: Callable[[Any], bool] | None = None
+
+    @property
+    def label(self) -> str:
+        """The heading in a table, also of a column that a table has on request only."""
+        return self.heading or self.key.removesuffix("_bytes").replace("_", " ") + (
+            " GiB" if self.key.endswith("_bytes") else ""
+        )
 
     def cell(self, row: Any) -> str:
         """Return the text in a table."""
-        return _printable(_text(self.value(row)) if self.text is None else self.text(row))
+        text = _printable(_text(self.value(row)) if self.text is None else self.text(row))
+        return f"{_RED}{text}{_PLAIN}" if self.is_bad is not None and self.is_bad(row) and _has_colours() else text
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A list that belongs to one object: its key for programs, its title, its columns and rows.
+
+    ``empty`` is printed instead of a table without rows; a table has at most ``most`` rows.
+    """
+
+    key: str
+    title: str
+    columns: Sequence[Column]
+    rows: Sequence[Any]
+    empty: str
+    most: int | None = None
 
 
 def capacity(key: str, gib: Callable[[Any], float | None], heading: str | None = None) -> Column:
@@ -58,7 +91,7 @@ def capacity(key: str, gib: Callable[[Any], float | None], heading: str | None =
 
 def add_options(parser: argparse.ArgumentParser, columns: Sequence[Column]) -> None:
     """Add the options of the format, the columns and the order."""
-    keys = [column.key for column in columns]
+    keys = list(dict.fromkeys(column.key for column in columns))
     group = parser.add_argument_group("output", f"columns: {', '.join(keys)}")
     group.add_argument("-f", "--format", choices=FORMATS, default="table", help="format (default: table)")
     group.add_argument(
@@ -68,20 +101,118 @@ def add_options(parser: argparse.ArgumentParser, columns: Sequence[Column]) -> N
         "--sort-column", action="append", choices=keys, metavar="COLUMN", help="sort by this column; can be repeated"
     )
     group.add_argument("--sort-descending", action="store_true", help="sort from the largest to the smallest")
+    add_watch(group)
+
+
+def add_options_of_one(parser: argparse.ArgumentParser, columns: Sequence[Column]) -> None:
+    """Add the options of the format and the columns for one object."""
+    keys = [column.key for column in columns]
+    group = parser.add_argument_group("output", f"columns: {', '.join(keys)}")
+    group.add_argument("-f", "--format", choices=FORMATS, default="table", help="format (default: table)")
+    group.add_argument(
+        "-c", "--column", action="append", choices=keys, metavar="COLUMN", help="show this column; can be repeated"
+    )
+    add_watch(group)
+
+
+def add_watch(parser: Any) -> None:
+    """Add the option to repeat the output."""
+    parser.add_argument(
+        "--watch",
+        nargs="?",
+        const=WATCH_SECONDS,
+        type=_seconds,
+        metavar="SECONDS",
+        help=f"repeat it until Ctrl-C (default: every {WATCH_SECONDS:g} seconds)",
+    )
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not _LEAST_SECONDS <= seconds <= _MOST_SECONDS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected a number of seconds from {_LEAST_SECONDS} to {_MOST_SECONDS}"
+        )
+    return seconds
+
+
+def whole(number: float | None) -> int | None:
+    """Return the nearest whole number."""
+    return None if number is None else round(number)
+
+
+def age(seconds: float) -> str:
+    """Return a time span as a person says it, in its largest unit: ``7 min``."""
+    for unit, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit or (seconds >= unit and unit == 60):
+            return f"{seconds // unit:.0f} {name}"
+    return f"{seconds:.0f} s"
+
+
+def size(gib: float) -> str:
+    """Return a capacity in the unit that suits it: ``14.2 TiB``."""
+    for factor, name in ((2**20, "PiB"), (2**10, "TiB")):
+        if abs(gib) >= factor:
+            return f"{gib / factor:.1f} {name}"
+    return f"{gib:.2f}".rstrip("0").rstrip(".") + " GiB"
 
 
 def show(arguments: argparse.Namespace, columns: Sequence[Column], rows: Iterable[Any], empty: str) -> None:
     """Print rows as the options say. ``empty`` is printed instead of a table without rows."""
-    rows = _sorted(list(rows), columns, arguments.sort_column or (), descending=arguments.sort_descending)
     by_key = {column.key: column for column in columns}
+    for key in (*(arguments.column or ()), *(arguments.sort_column or ())):
+        if key not in by_key:
+            from tonnage.cli import setup
+
+            raise setup.UsageError(f"there is no column {key} here: the columns are {', '.join(by_key)}")
+    rows = _sorted(list(rows), columns, arguments.sort_column or (), descending=arguments.sort_descending)
     chosen = [by_key[key] for key in arguments.column or ()]
     if arguments.format == "table":
-        _show_table(chosen or [column for column in columns if column.heading is not None], rows, empty)
+        _show_table(chosen or _headed(columns), rows, empty)
         return
+    _write(arguments.format, chosen or columns, rows)
+
+
+def show_one(arguments: argparse.Namespace, columns: Sequence[Column], row: Any, parts: Sequence[Part]) -> None:
+    """Print one object as the options say, with its parts unless the columns are chosen."""
+    by_key = {column.key: column for column in columns}
+    chosen = [by_key[key] for key in arguments.column or ()]
+    parts = () if chosen else parts
     chosen = chosen or list(columns)
-    _WRITERS[arguments.format](
-        [column.key for column in chosen], [[_plain(each.value(row)) for each in chosen] for row in rows]
-    )
+    if arguments.format == "table":
+        _show_fields(chosen, row)
+        for part in parts:
+            print(f"\n{part.title}: {len(part.rows) if part.rows else part.empty}")
+            if part.rows:
+                _show_table(_headed(part.columns), part.rows[: part.most], "")
+            if part.most is not None and len(part.rows) > part.most:
+                print(f"{len(part.rows) - part.most} more: --rows 0 shows all")
+    elif arguments.format in ("json", "yaml"):
+        found = {column.key: _plain(column.value(row)) for column in chosen}
+        found |= {part.key: [_fields(part.columns, each) for each in part.rows] for part in parts}
+        _DUMPERS[arguments.format](found)
+    else:
+        _write(arguments.format, chosen, [row])
+
+
+def _write(form: str, columns: Sequence[Column], rows: Iterable[Any]) -> None:
+    if form in _DUMPERS:
+        _DUMPERS[form]([_fields(columns, row) for row in rows])
+        return
+    keys = [column.key for column in columns]
+    _WRITERS[form](keys, [[_plain(each.value(row)) for each in columns] for row in rows])
+
+
+def _fields(columns: Sequence[Column], row: Any) -> dict[str, Any]:
+    return {column.key: _plain(column.value(row)) for column in columns}
+
+
+def _headed(columns: Sequence[Column]) -> list[Column]:
+    """Return the columns that a table has if none are chosen."""
+    return [column for column in columns if column.heading is not None]
 
 
 def _sorted(rows: list[Any], columns: Sequence[Column], keys: Sequence[str], *, descending: bool) -> list[Any]:
@@ -100,24 +231,41 @@ def _show_table(columns: Sequence[Column], rows: Sequence[Any], empty: str) -> N
         return
     import prettytable
 
-    table = prettytable.PrettyTable([column.heading or column.key for column in columns])
+    table = prettytable.PrettyTable([column.label for column in columns])
     table.align = "l"
     for column in columns:
         if column.key.endswith("_bytes"):
-            table.align[column.heading or column.key] = "r"
+            table.align[column.label] = "r"
+        if column.width is not None:
+            table.max_width[column.label] = column.width
     for row in rows:
         table.add_row([column.cell(row) for column in columns])
     print(table)
 
 
-def _show_json(keys: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    print(json.dumps([dict(zip(keys, row, strict=True)) for row in rows], indent=2))
+def _show_fields(columns: Sequence[Column], row: Any) -> None:
+    import prettytable
+
+    table = prettytable.PrettyTable(["field", "value"])
+    table.align = "l"
+    for column in columns:
+        table.add_row([column.label, column.cell(row)])
+    print(table)
 
 
-def _show_yaml(keys: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
+def _has_colours() -> bool:
+    """Return whether standard output shows colours: a terminal, unless NO_COLOR is set (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def _dump_json(found: Any) -> None:
+    print(json.dumps(found, indent=2))
+
+
+def _dump_yaml(found: Any) -> None:
     import yaml
 
-    print(yaml.safe_dump([dict(zip(keys, row, strict=True)) for row in rows], sort_keys=False), end="")
+    print(yaml.safe_dump(found, sort_keys=False), end="")
 
 
 def _show_values(keys: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -133,11 +281,11 @@ def _show_csv(keys: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 _WRITERS: dict[str, Callable[[Sequence[str], Sequence[Sequence[Any]]], None]] = {
-    "json": _show_json,
-    "yaml": _show_yaml,
     "value": _show_values,
     "csv": _show_csv,
 }
+
+_DUMPERS: dict[str, Callable[[Any], None]] = {"json": _dump_json, "yaml": _dump_yaml}
 
 
 def _plain(value: Any) -> Any:

@@ -2,8 +2,8 @@
 """``tonnage pools``: the figures of all pools."""
 
 import argparse
-import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from tonnage.cli.commands import subcommands
@@ -16,60 +16,69 @@ if TYPE_CHECKING:
     from tonnage.ledger.inventory.capacity_figures import PoolFigures
 
 
-class _Row(NamedTuple):
+class PoolRow(NamedTuple):
     """A pool, and whether its backend is up."""
 
     pool: "PoolFigures"
     up: bool
 
     @property
-    def silence(self) -> int | None:
-        """Seconds since the last report of the backend."""
-        return None if self.pool.silence is None else round(self.pool.silence)
+    def virtual_limit_gb(self) -> float | None:
+        """The bound of thin volumes. None without one, also for a pool that has no thin volumes."""
+        return self.pool.virtual_limit_gb if self.pool.thin else None
+
+    @property
+    def virtual_left_gb(self) -> float | None:
+        """The rest of the bound of thin volumes, None without one or while the pool is down."""
+        return self._left(self.virtual_limit_gb, self.pool.provisioned_gb, self.pool.in_flight_gb)
+
+    @property
+    def physical_left_gb(self) -> float | None:
+        """The free capacity less the reserve and the claims, None if it is unknown or while the pool is down."""
+        return self._left(self.pool.physical_limit_gb, self.pool.in_flight_physical_gb)
+
+    def _left(self, limit: float | None, *used: float | None) -> float | None:
+        if not self.up or limit is None or None in used:
+            return None
+        return limit - sum(each for each in used if each is not None)
 
     def state(self) -> str:
+        """Return the state as a table has it: for a pool that is down with its last figures and their age."""
         if self.up:
             return "up"
-        if self.silence is None:
+        if self.pool.silence is None:
             return "down, never reported"
-        return f"down, was reported {datetime.timedelta(seconds=self.silence)} ago"
+        was = "" if self.pool.total_gb is None else f"was {formats.size(self.pool.total_gb)}, "
+        return f"down, {was}{formats.age(self.pool.silence)} ago"
 
 
-def _left(limit: float | None, *used: float | None) -> float | None:
-    """Return the rest of a limit in GiB, None without a limit or with an unknown use."""
-    if limit is None or None in used:
-        return None
-    return limit - sum(each for each in used if each is not None)
+def _reported(key: str, gib: Callable[[PoolRow], float | None], heading: str | None = None) -> Column:
+    """Return a column of a reported capacity. A table leaves it out for a pool that is down."""
+    column = capacity(key, gib, heading)
+    return replace(column, text=lambda row: column.cell(row) if row.up else "")
 
 
-_COLUMNS: Sequence[Column] = (
+COLUMNS: Sequence[Column] = (
     Column("pool", lambda row: row.pool.name, "pool"),
     Column("backend", lambda row: row.pool.backend),
     Column("availability_zone", lambda row: row.pool.zone),
     Column("driver", lambda row: row.pool.driver),
     Column("storage_id", lambda row: row.pool.storage),
-    Column("state", lambda row: "up" if row.up else "down", "state", _Row.state),
-    capacity("total", lambda row: row.pool.total_gb, "total"),
-    capacity("free", lambda row: row.pool.free_gb, "free"),
+    Column("state", lambda row: "up" if row.up else "down", "state", PoolRow.state, is_bad=lambda row: not row.up),
+    _reported("total", lambda row: row.pool.total_gb, "total"),
+    _reported("free", lambda row: row.pool.free_gb, "free"),
     capacity("allocated", lambda row: row.pool.allocated_gb, "allocated"),
     capacity("in_flight", lambda row: row.pool.in_flight_gb, "in flight"),
     capacity("in_flight_physical", lambda row: row.pool.in_flight_physical_gb),
-    capacity("provisioned", lambda row: row.pool.provisioned_gb, "provisioned"),
-    capacity("virtual_limit", lambda row: row.pool.virtual_limit_gb),
-    capacity("physical_limit", lambda row: row.pool.physical_limit_gb),
-    capacity(
-        "virtual_left",
-        lambda row: _left(row.pool.virtual_limit_gb, row.pool.provisioned_gb, row.pool.in_flight_gb),
-        "virtual left",
-    ),
-    capacity(
-        "physical_left",
-        lambda row: _left(row.pool.physical_limit_gb, row.pool.in_flight_physical_gb),
-        "physical left",
-    ),
+    _reported("provisioned", lambda row: row.pool.provisioned_gb, "provisioned"),
+    _reported("virtual_limit", lambda row: row.virtual_limit_gb),
+    _reported("physical_limit", lambda row: row.pool.physical_limit_gb),
+    capacity("virtual_left", lambda row: row.virtual_left_gb, "virtual left"),
+    capacity("physical_left", lambda row: row.physical_left_gb, "physical left"),
     Column("max_over_subscription_ratio", lambda row: row.pool.ratio),
     Column("collected_at", lambda row: row.pool.collected_at),
-    Column("silence_seconds", lambda row: row.silence),
+    Column("figures_age_seconds", lambda row: formats.whole(row.pool.age)),
+    Column("silence_seconds", lambda row: formats.whole(row.pool.silence)),
 )
 
 
@@ -77,12 +86,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     subcommands.describe(
         parser,
-        "The figures are those of the ledger: the last reports, and the claims that they do not contain yet. "
-        "'virtual left' bounds thin volumes by the over-subscription ratio, 'physical left' is the free space less the "
-        "reserve and the claims.",
+        "They are those of the ledger: the last reports, and the claims that these do not contain yet. 'virtual left' "
+        "bounds thin volumes by the over-subscription ratio, 'physical left' is the free space less the reserve and "
+        "the claims.",
     )
     parser.add_argument("--backend", metavar="HOST@BACKEND", help="only the pools of this backend")
-    formats.add_options(parser, _COLUMNS)
+    formats.add_options(parser, COLUMNS)
     parser.set_defaults(run=_show)
 
 
@@ -92,6 +101,21 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
 
     with ledger_access.connect(conf).reading() as session:
         found = capacity_figures.pools(session, backend=arguments.backend)
-    rows = [_Row(pool, pool.up(conf.service_down_time)) for pool in found]
-    formats.show(arguments, _COLUMNS, rows, "No backend has reported such a pool")
+    rows = [PoolRow(pool, pool.up(conf.service_down_time)) for pool in found]
+    formats.show(arguments, COLUMNS, rows, "No backend has reported such a pool")
+    if rows and arguments.format == "table" and not arguments.column:
+        print(_sums(rows))
     return 0
+
+
+def _sums(rows: Sequence[PoolRow]) -> str:
+    """Return a line with the sums over the pools that are up."""
+    from tonnage.ledger.inventory import capacity_figures
+
+    up = [row.pool for row in rows if row.up]
+    if not up:
+        return f"None of {len(rows)} pool(s) is up"
+    sums = capacity_figures.sums(up)
+    figures = (("total", sums.total_gb), ("free", sums.free_gb), ("in flight", sums.in_flight_gb))
+    listed = ", ".join(f"{name} {'unknown' if gib is None else formats.size(gib)}" for name, gib in figures)
+    return f"{len(up)} of {len(rows)} pool(s) up: {listed}"

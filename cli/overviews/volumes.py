@@ -13,7 +13,7 @@ from tonnage.cli.overviews.formats import Column, capacity
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-_VOLUMES: Sequence[Column] = (
+VOLUMES: Sequence[Column] = (
     Column("id", attrgetter("id"), "id"),
     Column("name", attrgetter("name"), "name"),
     Column("project_id", attrgetter("project_id"), "project"),
@@ -34,7 +34,7 @@ _TYPES: Sequence[Column] = (
     capacity("size", attrgetter("size_gb"), "size"),
 )
 
-_CLAIMS: Sequence[Column] = (
+CLAIMS: Sequence[Column] = (
     Column("id", attrgetter("id")),
     Column("volume_id", attrgetter("volume_id"), "volume"),
     Column("verb", attrgetter("verb"), "verb"),
@@ -43,7 +43,8 @@ _CLAIMS: Sequence[Column] = (
     capacity("size", attrgetter("size_gb"), "size"),
     capacity("physical", attrgetter("physical_gb")),
     Column("request_id", attrgetter("request_id"), "request"),
-    Column("created_at", attrgetter("created_at"), "since"),
+    Column("created_at", attrgetter("created_at")),
+    Column("age_seconds", lambda row: formats.whole(row.age), "age", lambda row: formats.age(row.age)),
 )
 
 
@@ -54,7 +55,7 @@ def add_volumes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--status", help="only volumes in this status, such as error")
     parser.add_argument("--pool", metavar="NAME", help="only the volumes in this pool, or in the pools of this backend")
     parser.add_argument("--type", metavar="NAME", help="only volumes of this type")
-    formats.add_options(parser, _VOLUMES)
+    formats.add_options(parser, VOLUMES)
     parser.set_defaults(run=_show_volumes)
 
 
@@ -68,7 +69,7 @@ def add_types(parser: argparse.ArgumentParser) -> None:
 def add_claims(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``tonnage claims``."""
     subcommands.describe(parser, "Each holds a claim on capacity; the oldest comes first.")
-    formats.add_options(parser, _CLAIMS)
+    formats.add_options(parser, CLAIMS)
     parser.set_defaults(run=_show_claims)
 
 
@@ -80,7 +81,7 @@ def _show_volumes(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
         project_id=arguments.project, status=arguments.status, pool=arguments.pool, volume_type=arguments.type
     )
     with ledger_access.connect(conf).reading() as session:
-        formats.show(arguments, _VOLUMES, volume_figures.volumes(session, wanted), "There is no such volume")
+        formats.show(arguments, VOLUMES, volume_figures.volumes(session, wanted), "There is no such volume")
     return 0
 
 
@@ -100,5 +101,5 @@ def _show_claims(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
 
     with ledger_access.connect(conf).reading() as session:
         found = volume_figures.open_claims(session)
-    formats.show(arguments, _CLAIMS, found, "No operation is under way")
+    formats.show(arguments, CLAIMS, found, "No operation is under way")
     return 0

@@ -2,10 +2,13 @@
 """Figures of pools, claims and volumes for metrics: plain columns and counts, without the objects of a decision."""
 
 import datetime
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from oslo_utils import strutils
 from sqlalchemy import orm
 
 from tonnage.ledger import models
@@ -20,9 +23,10 @@ class PoolFigures(NamedTuple):
 
     ``in_flight_gb`` and ``in_flight_physical_gb`` contain the claims of other pools on the same storage that count
     against this pool's figures. ``virtual_limit_gb`` bounds provisioned plus in-flight capacity of thin volumes,
-    ``physical_limit_gb`` is free capacity less the reserve. ``collected_at`` is the time at which the driver began to
-    collect the figures, None if they were never reported; ``silence`` is the number of seconds since the last report of
-    the backend.
+    ``physical_limit_gb`` is free capacity less the reserve; ``storage_free_gb`` is the free capacity of the storage of
+    which the pool is a part. ``thin`` tells whether the pool can have thin volumes. ``collected_at`` is the time at
+    which the driver began to collect the figures, ``age`` the number of seconds since then, None if they were never
+    reported; ``silence`` is the number of seconds since the last report of the backend.
     """
 
     name: str
@@ -38,8 +42,11 @@ class PoolFigures(NamedTuple):
     in_flight_physical_gb: int
     virtual_limit_gb: float | None
     physical_limit_gb: float | None
+    storage_free_gb: float | None
     ratio: float
+    thin: bool
     collected_at: datetime.datetime | None
+    age: float | None
     silence: float | None
 
     def up(self, down_time: float) -> bool:
@@ -96,7 +103,8 @@ def pools(session: orm.Session, *, backend: str | None = None) -> list[PoolFigur
             pool.allocated_capacity_gb,
             pool.in_flight_gb + pool.shared_in_flight_gb,
             pool.in_flight_physical_gb + pool.shared_in_flight_physical_gb,
-            *(pool.thin_limit_gb, pool.physical_limit_gb, pool.ratio),
+            *(pool.thin_limit_gb, pool.physical_limit_gb, pool.storage_free_gb, pool.ratio),
+            pool.stats["thin_provisioning_support"].as_string(),
             *(backends.FIGURES_KEPT_SINCE, of.last_report_at, of.report_age, models.utcnow()),
         )
         .join(of, of.id == pool.backend_id)
@@ -120,6 +128,55 @@ def reported_names(session: orm.Session) -> dict[str, ReportedNames]:
 def volumes_by_status(session: orm.Session) -> dict[str, int]:
     """Return the number of volumes with each status."""
     return _numbers(session, models.Volume.status)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sums:
+    """Sums over pools in GiB. A figure is None if it is unknown or infinite for one of them."""
+
+    total_gb: float | None
+    free_gb: float | None
+    allocated_gb: int
+    in_flight_gb: int
+
+
+def sums(pools: Iterable[PoolFigures]) -> Sums:
+    """Return the sums over pools. Pools that share a storage and are no parts of it have its figures, counted once."""
+    found = list(pools)
+    apart = [pool for pool in found if pool.storage is None]
+    shared: dict[str, list[PoolFigures]] = {}
+    for pool in found:
+        if pool.storage is not None:
+            shared.setdefault(pool.storage, []).append(pool)
+    figures = [(pool.total_gb, pool.free_gb, pool.in_flight_gb) for pool in apart]
+    figures += [_of_storage(members) for members in shared.values()]
+    return Sums(
+        total_gb=_sum([total for total, _, _ in figures]),
+        free_gb=_sum([free for _, free, _ in figures]),
+        allocated_gb=sum(pool.allocated_gb for pool in found),
+        in_flight_gb=sum(in_flight for _, _, in_flight in figures),
+    )
+
+
+def _of_storage(pools: Sequence[PoolFigures]) -> tuple[float | None, float | None, int]:
+    """Return the total, the free and the in-flight capacity of the pools of one storage."""
+    totals, frees = [pool.total_gb for pool in pools], [pool.free_gb for pool in pools]
+    in_flight = [pool.in_flight_gb for pool in pools]
+    if any(pool.storage_free_gb is None for pool in pools):
+        # Each pool has the figures of the storage, and counts the claims of all.
+        return _largest(totals), _largest(frees), max(in_flight)
+    free, of_storage = _sum(frees), _largest([pool.storage_free_gb for pool in pools])
+    return _sum(totals), None if free is None or of_storage is None else min(free, of_storage), sum(in_flight)
+
+
+def _sum(figures: Sequence[float | None]) -> float | None:
+    known = [each for each in figures if each is not None and math.isfinite(each)]
+    return sum(known) if len(known) == len(figures) else None
+
+
+def _largest(figures: Sequence[float | None]) -> float | None:
+    known = [each for each in figures if each is not None and math.isfinite(each)]
+    return max(known) if known and len(known) == len(figures) else None
 
 
 def counts(session: orm.Session) -> Counts:
@@ -155,11 +212,13 @@ def counts(session: orm.Session) -> Counts:
 
 
 def _pool(row: Any) -> PoolFigures:
-    *figures, kept_since, reported_at, report_age, now = row
+    *figures, thin, kept_since, reported_at, report_age, now = row
     collected_at = kept_since
     if collected_at is None and reported_at is not None:
         collected_at = reported_at - datetime.timedelta(seconds=report_age)
-    return PoolFigures._make((*figures, collected_at, models.age(now, reported_at)))
+    is_thin = thin is not None and strutils.bool_from_string(thin)
+    ages = (models.age(now, collected_at), models.age(now, reported_at))
+    return PoolFigures._make((*figures, is_thin, collected_at, *ages))
 
 
 def _numbers(session: orm.Session, column: orm.InstrumentedAttribute[str]) -> dict[str, int]:

@@ -4,7 +4,7 @@
 import datetime
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -43,8 +43,11 @@ class TypeFigures(NamedTuple):
     size_gb: int
 
 
-class OpenClaim(NamedTuple):
-    """A claim whose operation has not ended. ``physical_gb`` is the part of ``size_gb`` that uses space at once."""
+class ClaimFigures(NamedTuple):
+    """A claim. ``physical_gb`` is the part of ``size_gb`` that uses space at once.
+
+    ``age`` is the number of seconds since it was made. It is in flight until a report contains it (``contained``).
+    """
 
     id: str
     volume_id: str
@@ -54,7 +57,9 @@ class OpenClaim(NamedTuple):
     size_gb: int
     physical_gb: int
     request_id: str
+    contained: bool
     created_at: datetime.datetime
+    age: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,16 +120,37 @@ def types(session: orm.Session) -> list[TypeFigures]:
     return [TypeFigures(*row[:3], int(row[3]), int(row[4])) for row in session.execute(statement)]
 
 
-def open_claims(session: orm.Session) -> list[OpenClaim]:
+def open_claims(session: orm.Session) -> list[ClaimFigures]:
     """Return the claims whose operation has not ended, the oldest first."""
+    return _claims(session, models.Claim.state.in_(OPEN))
+
+
+def claims_in_flight(session: orm.Session, pool: str) -> list[ClaimFigures]:
+    """Return the claims on a pool that its figures do not contain or whose operation has not ended, oldest first."""
+    claim = models.Claim
+    return _claims(session, models.Pool.name == pool, sa.or_(claim.contained.is_(False), claim.state.in_(OPEN)))
+
+
+def claims_of(session: orm.Session, volume_id: str) -> list[ClaimFigures]:
+    """Return the claims of a volume, the oldest first."""
+    return _claims(session, models.Claim.volume_id == volume_id)
+
+
+def _claims(session: orm.Session, *conditions: sa.ColumnElement[bool]) -> list[ClaimFigures]:
     claim, pool = models.Claim, models.Pool
     statement = (
         sa.select(
             *(claim.id, claim.volume_id, claim.verb, claim.state, pool.name),
-            *(claim.size_gb, claim.physical_gb, claim.request_id, claim.created_at),
+            *(claim.size_gb, claim.physical_gb, claim.request_id, claim.contained),
+            *(claim.created_at, models.utcnow()),
         )
         .join(pool, pool.id == claim.pool_id)
-        .where(claim.state.in_(OPEN))
+        .where(*conditions)
         .order_by(claim.created_at, claim.id)
     )
-    return [OpenClaim._make(row) for row in session.execute(statement)]
+    return [_claim(row) for row in session.execute(statement)]
+
+
+def _claim(row: Any) -> ClaimFigures:
+    *figures, created_at, now = row
+    return ClaimFigures._make((*figures, created_at, models.age(now, created_at)))

@@ -11,6 +11,7 @@ from tonnage.ledger.models.base import LONGEST_ID, Base, Json, Timestamp, Uuid, 
 from tonnage.ledger.models.cluster_storage import CsiClaim, CsiDriver, CsiPool, CsiStorage
 from tonnage.ledger.models.groups import Group, GroupType, GroupVolumeType
 from tonnage.ledger.models.quota_limits import Allocation, QuotaLimit, QuotaUsage
+from tonnage.ledger.models.refusals import Refusal
 from tonnage.ledger.models.schedulers import LedgerIdentity, Rules, Service, WriterSlot
 from tonnage.ledger.models.volume_types import ExtraSpec, QosSpecs, TypeAccess, TypeQos, VolumeType
 from tonnage.ledger.models.volumes import Claim, Message, RequestKey, Volume
@@ -40,6 +41,7 @@ __all__ = [
     "QosSpecs",
     "QuotaLimit",
     "QuotaUsage",
+    "Refusal",
     "RequestKey",
     "Rules",
     "Service",

@@ -8,7 +8,7 @@ from typing import Protocol
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.ledger.catalog import user_messages
+from tonnage.ledger.catalog import refusals, user_messages
 from tonnage.ledger.claims import group_backends, request_keys
 from tonnage.ledger.db import dialects
 from tonnage.ledger.db.database import Database
@@ -113,6 +113,7 @@ _PURGES: tuple[Callable[[orm.Session], int], ...] = (
     request_keys.purge,
     group_backends.purge,
     user_messages.purge,
+    refusals.purge,
     backends.purge_pools,
     heartbeats.purge,
 )

@@ -10,12 +10,13 @@ from tonnage.capacity.decision import Decision, Placement, Refusal
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.request import Request
 from tonnage.ledger.catalog import volumes
+from tonnage.ledger.catalog.refusals import RefusedRequest
 from tonnage.ledger.claims.bookings import Booking
 from tonnage.ledger.claims.request_keys import STORED_ERRORS, Key
 from tonnage.quotas.quota_check import QuotaBudget
 from tonnage.rpc.messages import Answer, CreateGroup, GroupAnswer
 from tonnage.scheduler.decisions.decider import RequestDecision
-from tonnage.scheduler.decisions.placement_requests import Retry, Work, answered_key, key_of, purpose
+from tonnage.scheduler.decisions.placement_requests import Move, Retry, Work, answered_key, key_of, purpose
 from tonnage.scheduler.decisions.pool_selection import physical_gb
 from tonnage.scheduler.decisions.request_spec import NotNow, RequestSpec
 from tonnage.scheduler.host_manager import HostManager
@@ -26,9 +27,10 @@ class BookingPlan:
     """The bookings, request keys and answers of a batch.
 
     ``budget`` has the quotas that the batch uses, None if nothing is limited. ``answers`` is by the index of the
-    request. ``retyped`` are volumes that get another type in their pools, ``failed`` maps volumes that no pool is left
-    for to the reason. ``doubtful`` are requests that may find a pool by newer figures. ``hint_targets`` maps the
-    volumes named by hints of volumes that are tried again to the pools that the decision saw them in.
+    request. ``refused`` are the refusals to record. ``retyped`` are volumes that get another type in their pools,
+    ``failed`` maps volumes that no pool is left for to the reason. ``doubtful`` are requests that may find a pool by
+    newer figures. ``hint_targets`` maps the volumes named by hints of volumes that are tried again to the pools that
+    the decision saw them in.
     """
 
     hosts: HostManager
@@ -37,6 +39,7 @@ class BookingPlan:
     bookings: list[Booking] = field(default_factory=list, init=False)
     keys: list[Key] = field(default_factory=list, init=False)
     decisions: list[tuple[RequestSpec, Decision]] = field(default_factory=list, init=False)
+    refused: list[RefusedRequest] = field(default_factory=list, init=False)
     retyped: list[volumes.Retyped] = field(default_factory=list, init=False)
     doubtful: list[Request] = field(default_factory=list, init=False)
     failed: dict[str, str] = field(default_factory=dict, init=False)
@@ -82,6 +85,17 @@ class BookingPlan:
         if isinstance(item, Retry):
             self.failed[item.volume_id] = refusal.message
         self.decisions += [(spec, refusal) for spec in decided.specs]
+        if not (isinstance(item, Move) and not item.keyed):  # a drain tries again all the time
+            request, (volume_id, verb) = decided.specs[0].request, purpose(item)
+            self.refused.append(
+                RefusedRequest(
+                    request_id=request.request_id,
+                    volume_id=volume_id,
+                    project_id=request.project_id,
+                    verb=verb,
+                    refusal=refusal,
+                )
+            )
 
     def _booking(self, spec: RequestSpec, placement: Placement) -> Booking:
         """Return the claim of a placement."""

@@ -6,13 +6,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from tonnage.capacity import errors
-from tonnage.capacity.decision import Refusal
 from tonnage.metrics import instruments
 from tonnage.rpc.messages import Answer, GroupAnswer
 from tonnage.scheduler.decisions.placement_requests import Work, purpose
-
-#: The label ``filter`` of a refusal for which no filter is the reason.
-_QUOTA, _NO_POOL = "quota", "none"
 
 
 def record(work: Sequence[Work], answers: Sequence[Answer | GroupAnswer | Exception]) -> None:
@@ -25,7 +21,7 @@ def record(work: Sequence[Work], answers: Sequence[Answer | GroupAnswer | Except
             outcome = "error"
         elif answer.refusal is not None:
             outcome = "refused"
-            instruments.count_refusal(verb, *_reason(answer.refusal))
+            instruments.count_refusal(verb, *answer.refusal.reason)
         else:
             outcome = "placed"
         instruments.DECISIONS.labels(verb, outcome).inc()
@@ -39,12 +35,3 @@ def timed(work: Sequence[Work]) -> Iterator[None]:
     seconds = time.perf_counter() - began
     for item in work:
         instruments.DECISION_DURATION.labels(purpose(item)[1]).observe(seconds)
-
-
-def _reason(refusal: Refusal) -> tuple[str, str]:
-    """Return the filter and the code of a refusal."""
-    if refusal.excess is not None:
-        return _QUOTA, refusal.excess.code
-    if refusal.nearest is None:
-        return _NO_POOL, "no_pool"
-    return refusal.nearest.filter, refusal.nearest.rejection.code

@@ -20,7 +20,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Refusal
 from tonnage.capacity.request import Request
-from tonnage.ledger.catalog import volumes
+from tonnage.ledger.catalog import refusals, volumes
 from tonnage.ledger.claims import bookings, operation_outcomes, pool_counters, request_keys
 from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.claims.request_keys import Key
@@ -206,6 +206,7 @@ class Placer:
             volumes.set_type(session, retyped, seen[retyped.volume_id])
         for volume_id, reason in sorted(plan.failed.items()):
             operation_outcomes.fail_volume(session, volume_id, reason)
+        refusals.insert(session, plan.refused)
         return plan, {**pool_counters.read(session, unsure), **booked} if unsure else booked
 
     def _decide(

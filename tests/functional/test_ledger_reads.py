@@ -9,13 +9,15 @@ from concurrent import futures
 
 import pytest
 import sqlalchemy as sa
+from sqlalchemy import orm
 
 from tests.servers import ledger_schema
 from tonnage.capacity import errors
+from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal, Rejection
 from tonnage.ledger import models
-from tonnage.ledger.catalog import type_access, type_catalog, user_messages, volume_types, volumes
+from tonnage.ledger.catalog import refusals, type_access, type_catalog, user_messages, volume_types, volumes
 from tonnage.ledger.db import database, paging
-from tonnage.ledger.inventory import heartbeats
+from tonnage.ledger.inventory import capacity_figures, heartbeats
 
 THREADS = 8
 
@@ -274,3 +276,44 @@ def test_heartbeats_show_services_as_up_or_down(ledger: database.Database) -> No
     ledger.run(heartbeats.heartbeat, heartbeats.SchedulerProcess(binary=heartbeats.SCHEDULER, host="two"))
     with ledger.reading() as session:
         assert heartbeats.load(session)[2].up(60)
+
+
+def test_refusals_are_recorded_counted_and_purged(ledger: database.Database) -> None:
+    nearest = NearestMiss("h@b#\u00fc", "F", Rejection("no_capacity", "is full \U0001f4be", {"headroom": 7.0}))
+    for number in range(3):
+        refused = refusals.RefusedRequest(
+            request_id=f"req-{number}",
+            volume_id=str(uuid.uuid4()),
+            project_id="p",
+            verb="create",
+            refusal=Refusal("9 GiB", 1, (FilterOutcome("F", 1),), nearest),
+        )
+        ledger.run(refusals.insert, [refused])
+    with ledger.reading() as session:
+        found = refusals.load(session, refusals.RefusalFilter(pool="h@b#\u00fc", project_id="p"), 2)
+        [counted] = refusals.count(session, refusals.RefusalFilter(code="no_capacity"))
+    assert [row.request_id for row in found] == ["req-2", "req-1"]
+    assert found[0].message == "No pool for 9 GiB: 1 pool; F refused 1, nearest h@b#\u00fc is full \U0001f4be"
+    assert (found[0].largest_size_gb, counted.number) == (7, 3)
+    assert counted.day == f"{counted.last_at:%Y-%m-%d}"
+    past = sa.update(models.Refusal).values(refused_at=datetime.datetime(2020, 1, 1))  # noqa: DTZ001
+    ledger.run(lambda session: session.execute(past))
+    assert ledger.run(refusals.purge) == 3
+
+
+def test_a_pool_tells_whether_it_has_thin_volumes(ledger: database.Database) -> None:
+    told = {"bool": True, "text": "True", "no": False, "text_no": "false", "null": None}
+
+    def add(session: orm.Session) -> None:
+        backend = models.Backend(name="h@b")
+        session.add(backend)
+        session.flush()
+        for name, flag in told.items():
+            stats = {"thin_provisioning_support": flag}
+            session.add(models.Pool(name=f"h@b#{name}", backend_id=backend.id, stats=stats))
+        session.add(models.Pool(name="h@b#missing", backend_id=backend.id, stats={}))
+
+    ledger.run(add)
+    with ledger.reading() as session:
+        thin = {pool.name for pool in capacity_figures.pools(session) if pool.thin}
+    assert thin == {"h@b#bool", "h@b#text"}

@@ -29,7 +29,7 @@ from tonnage.ledger.db import schema
 ROOT = pathlib.Path(__file__).parents[2]
 
 #: Names of modules that stand in more than one room, for the same thing in each.
-SHARED_NAMES = {"capacity", "chain", "driver", "groups", "qos_specs", "user_messages", "volumes"}
+SHARED_NAMES = {"capacity", "chain", "driver", "groups", "pool", "qos_specs", "refusals", "user_messages", "volumes"}
 
 #: Words in names of modules that every programmer knows and that say nothing of storage.
 PROGRAMMERS_WORDS = {

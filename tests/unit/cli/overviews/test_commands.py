@@ -11,8 +11,8 @@ import sqlalchemy as sa
 
 from tests.servers import ledger_schema
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
-from tonnage.capacity import units
-from tonnage.cli import tonnage
+from tonnage.capacity import errors, units
+from tonnage.cli import setup, tonnage
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 
@@ -32,16 +32,16 @@ class Ledger:
         self._database = SimpleNamespace(**{**options, "connection": url})
         self._capsys = capsys
 
-    def run(self, line: str) -> str:
-        """Return the output of a command."""
+    def run(self, line: str, status: int = 0) -> str:
+        """Return the output of a command, which has to end with that exit status."""
         given = line.split()
         arguments = tonnage.PROGRAM.parser(given[0]).parse_args(given)
         conf: Any = SimpleNamespace(database=self._database, service_down_time=60)
-        assert arguments.run(conf, arguments) == 0
+        assert arguments.run(conf, arguments) == status
         return self._capsys.readouterr().out
 
-    def json(self, line: str) -> Any:
-        return json.loads(self.run(f"{line} -f json"))
+    def json(self, line: str, status: int = 0) -> Any:
+        return json.loads(self.run(f"{line} -f json", status))
 
 
 @pytest.fixture
@@ -75,6 +75,12 @@ def test_both_bounds_of_thin_volumes_are_shown_apart(ledger: Ledger) -> None:
     assert (row["total_bytes"], row["virtual_left_bytes"], row["physical_left_bytes"]) == (gib(20), gib(40), gib(20))
 
 
+def test_the_bound_of_thin_volumes_is_null_for_a_pool_without_any(ledger: Ledger) -> None:
+    row = {row["pool"]: row for row in ledger.json("pools")}[f"{BACKEND}#p1"]
+    assert (row["virtual_limit_bytes"], row["virtual_left_bytes"]) == (None, None)
+    assert row["physical_left_bytes"] == gib(10)
+
+
 def test_volumes_are_selected_by_pool_status_project_and_type(ledger: Ledger) -> None:
     ledger.world.create(1, 2, 3)
     ledger.world.settle()
@@ -103,12 +109,87 @@ def test_a_silent_backend_is_down_and_the_table_says_since_when(ledger: Ledger) 
     with ledger.engine.begin() as connection:
         hours = sa.func.datetime(models.Backend.last_report_at, "-2 hours")
         connection.execute(sa.update(models.Backend).values(last_report_at=sa.type_coerce(hours, sa.String)))
-    assert "down, was reported 2:00:0" in ledger.run("pools")
+    shown = ledger.run("pools")
+    assert "down, was 20 GiB, 2 h ago" in shown
+    assert "None of 2 pool(s) is up" in shown
     assert {row["state"] for row in ledger.json("pools")} == {"down"}
     assert all(row["silence_seconds"] >= 7200 for row in ledger.json("pools"))
+    assert {row["physical_left_bytes"] for row in ledger.json("pools")} == {None}
 
 
 def test_an_empty_ledger_is_said_to_be_empty(ledger: Ledger) -> None:
     assert ledger.run("volumes") == "There is no such volume\n"
     assert ledger.run("claims") == "No operation is under way\n"
     assert ledger.run("pools --backend another@one") == "No backend has reported such a pool\n"
+
+
+def test_the_sums_are_those_of_the_pools_that_are_up(ledger: Ledger) -> None:
+    ledger.world.create(4)
+    assert ledger.run("pools").endswith("2 of 2 pool(s) up: total 30 GiB, free 30 GiB, in flight 4 GiB\n")
+
+
+def test_a_pool_is_shown_with_all_that_belongs_to_it(ledger: Ledger) -> None:
+    [made] = ledger.world.create(4)
+    pool = next(row for row in ledger.json("pools") if row["in_flight_bytes"])
+    name = pool["pool"]
+    ledger.world.create(60)
+    shown = ledger.json(f"pool {name}")
+    assert {key: shown[key] for key in ("pool", "allocated_bytes", "in_flight_bytes")} == {
+        key: pool[key] for key in ("pool", "allocated_bytes", "in_flight_bytes")
+    }
+    assert [(each["verb"], each["size_bytes"]) for each in shown["claims"]] == [("create", gib(4))]
+    assert shown["claims"][0]["age_seconds"] >= 0
+    assert [each["id"] for each in shown["volumes"]] == [made.volume_id]
+    assert (shown["findings"], shown["sharing"]) == ([], [])
+    nearest = ledger.json("refusals")[0]["pool"] if ledger.json("refusals") else None
+    assert [each["pool"] for each in ledger.json(f"pool {nearest}")["refusals"]] == [nearest]
+    ledger.world.settle()
+    assert ledger.json(f"pool {name}")["claims"] == []
+    table = ledger.run(f"pool {name}")
+    assert "Claims in flight: none" in table
+    assert "Volumes: 1" in table
+    assert ledger.run(f"pool {name} -f value -c pool -c state") == f"{name} up\n"
+    with pytest.raises(errors.NotFound, match="pool h@b#p could not be found"):
+        ledger.run("pool h@b#p")
+
+
+def test_pools_of_one_storage_name_each_other(ledger: Ledger) -> None:
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.update(models.Pool).values(storage_id="array"))
+    assert [each["pool"] for each in ledger.json(f"pool {BACKEND}#p0")["sharing"]] == [f"{BACKEND}#p1"]
+    assert "total 20 GiB" in ledger.run("pools")
+
+
+def test_drift_is_found_with_its_cause_and_status_3(ledger: Ledger) -> None:
+    assert ledger.run("drift") == "2 pool(s) checked: the ledger is right\n"
+    assert ledger.json("drift") == []
+    ledger.world.create(4)
+    assert {row["cause"] for row in ledger.json("drift --all")} == {"in_flight"}
+    with ledger.engine.begin() as connection:
+        name = f"{BACKEND}#p0"
+        wrong = models.Pool.allocated_capacity_gb + 3
+        connection.execute(sa.update(models.Pool).where(models.Pool.name == name).values(allocated_capacity_gb=wrong))
+    [row] = ledger.json("drift", status=3)
+    assert (row["cause"], row["where"], row["is_drift"], row["is_mended_by_repair"]) == ("counter", name, True, True)
+    assert row["ledger_bytes"] - row["found_bytes"] == gib(3)
+    assert "allocated_capacity_gb" in ledger.run("drift", status=3)
+    assert ledger.json(f"drift --pool {BACKEND}#p1") == []
+
+
+def test_refusals_are_shown_and_counted(ledger: Ledger) -> None:
+    assert ledger.run("refusals") == "No refusal is recorded\n"
+    assert ledger.json("refusals --summary") == []
+    ledger.world.create(50)
+    ledger.world.create(60)
+    rows = ledger.json("refusals")
+    assert [row["what"] for row in rows] == ["60 GiB", "50 GiB"]
+    assert {(row["verb"], row["filter"], row["code"]) for row in rows} == {("create", "CapacityFilter", "no_capacity")}
+    assert rows[0]["largest_size_bytes"] == gib(40)
+    assert rows[0]["message"].startswith("No pool for 60 GiB: 2 pools; CapacityFilter refused 2, nearest ")
+    [counted] = ledger.json("refusals --summary")
+    assert (counted["code"], counted["refusals"]) == ("no_capacity", 2)
+    assert counted["day"] == rows[0]["refused_at"][:10]
+    assert ledger.json(f"refusals --pool {rows[0]['pool']} --rows 1") == rows[:1]
+    assert ledger.run("refusals --code quota") == "No refusal is recorded\n"
+    with pytest.raises(setup.UsageError, match="there is no column day here"):
+        ledger.run("refusals -c day")

@@ -100,3 +100,39 @@ def test_an_unknown_column_is_refused(capsys: pytest.CaptureFixture[str]) -> Non
     with pytest.raises(SystemExit):
         parser.parse_args(["-c", "fre"])
     assert "invalid choice: 'fre'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (60, "1 min"), (430, "7 min"), (7300, "2 h"), (200000, "2 d")]
+)
+def test_ages_are_in_their_largest_unit(seconds: float, text: str) -> None:
+    assert formats.age(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("gib", "text"), [(0.0, "0 GiB"), (20.5, "20.5 GiB"), (14540.8, "14.2 TiB"), (2**20, "1.0 PiB")]
+)
+def test_sizes_are_in_the_unit_that_suits_them(gib: float, text: str) -> None:
+    assert formats.size(gib) == text
+
+
+def test_red_is_for_terminals_without_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    column = Column("state", itemgetter("state"), "state", is_bad=lambda row: row["state"] == "down")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert column.cell({"state": "down"}) == "down"
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    assert column.cell({"state": "down"}) == "\x1b[31mdown\x1b[0m"
+    assert column.cell({"state": "up"}) == "up"
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert column.cell({"state": "down"}) == "down"
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "nan", "inf"])
+def test_a_pause_is_a_number_of_seconds(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    formats.add_options(parser, COLUMNS)
+    with pytest.raises(SystemExit):
+        parser.parse_args([f"--watch={text}"])
+    assert "expected a number of seconds" in capsys.readouterr().err
+    assert parser.parse_args(["--watch"]).watch == formats.WATCH_SECONDS

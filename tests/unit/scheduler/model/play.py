@@ -26,6 +26,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger.catalog import volume_types
+from tonnage.ledger.claims import request_keys
 from tonnage.rpc.messages import (
     BackendState,
     CreateGroup,
@@ -73,8 +74,8 @@ class Play:
         #: Volumes that were to take over a copy, which failed, and were deleted. The copy may have their name by now.
         self.in_vain: set[str] = set()
         self.contents: dict[str, str] = {}
-        #: What was answered for good: how to ask again at a scheduler, and the answer.
-        self.asked: list[tuple[Callable[[Scheduler], Any], Any]] = []
+        #: What was answered for good: how to ask again at a scheduler, the answer, and the time.
+        self.asked: list[tuple[Callable[[Scheduler], Any], Any, float]] = []
         pools = self._pools()
         self.world = World(pools, self.draw.choice(list(Calculation)), self.draw.randint(1, 3), engine, self)
         self.scheduler = self.world.schedulers[0]
@@ -232,7 +233,7 @@ class Play:
         if not isinstance(answer, errors.TonnageError) or (
             isinstance(answer, errors.Conflict) and "try again" not in answer.message
         ):
-            self.asked = [*self.asked[-20:], (again, answer)]
+            self.asked = [*self.asked[-20:], (again, answer, self.world.now)]
 
     def create(self) -> None:
         messages = [self._new() for _ in range(self.draw.randint(1, 3))]
@@ -354,10 +355,13 @@ class Play:
 
     def repeat(self) -> None:
         """A request arrives once more, at any scheduler: the answer is the same, and nothing else happens."""
-        if not self.asked:
+        # An older request has expired: the keys of refused ones are not kept much longer.
+        since = self.world.now - request_keys.EXPIRY.total_seconds()
+        asked = [(again, answer) for again, answer, at in self.asked if at >= since]
+        if not asked:
             return
-        refused = [each for each in self.asked if isinstance(each[1], errors.Conflict)]
-        again, before = self.draw.choice(refused if refused and self.draw.random() < 0.5 else self.asked)
+        refused = [each for each in asked if isinstance(each[1], errors.Conflict)]
+        again, before = self.draw.choice(refused if refused and self.draw.random() < 0.5 else asked)
         answer = again(self.scheduler)
         assert type(answer) is type(before), (before, answer)
         assert str(answer) == str(before)

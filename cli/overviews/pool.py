@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage pool``: the figures of one pool, and all that belongs to it."""
+
+import argparse
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from tonnage.cli.commands import subcommands
+from tonnage.cli.overviews import formats, pools, refusals, volumes
+from tonnage.cli.overviews.formats import Column, Part
+from tonnage.cli.overviews.pools import PoolRow
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+_FINDINGS: Sequence[Column] = (
+    Column("breach", attrgetter("breach"), "breach"),
+    Column("seen_at", attrgetter("seen_at"), "since"),
+    Column("because", attrgetter("seen.text"), "because", width=80),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    subcommands.describe(
+        parser,
+        "Its parts are claims in flight, volumes, refusals whose nearest pool it was, findings about its reports, and "
+        "the pools that share its storage.",
+    )
+    parser.add_argument("pool", metavar="NAME", help="full name, host@backend#pool")
+    parser.add_argument(
+        "--rows", type=int, default=10, metavar="N", help="most rows of each table, 0: all (default: 10)"
+    )
+    formats.add_options_of_one(parser, pools.COLUMNS)
+    parser.set_defaults(run=_show)
+
+
+def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
+    from tonnage.capacity import errors
+    from tonnage.capacity.pools.pool import backend_of, short_name
+    from tonnage.cli.commands import ledger_access
+    from tonnage.ledger.catalog.refusals import RefusalFilter
+    from tonnage.ledger.catalog.refusals import load as load_refusals
+    from tonnage.ledger.inventory import audit_findings, capacity_figures, volume_figures
+
+    name = arguments.pool
+    with ledger_access.connect(conf).reading(snapshot=True) as session:
+        found = {pool.name: pool for pool in capacity_figures.pools(session)}
+        if name not in found:
+            raise errors.NotFound(f"pool {name} could not be found: it is in no backend's last report")
+        pool = found[name]
+        claims = volume_figures.claims_in_flight(session, name)
+        in_pool = list(volume_figures.volumes(session, volume_figures.VolumeFilter(pool=name)))
+        refused = load_refusals(session, RefusalFilter(pool=name), 1000)
+        findings = [
+            each
+            for each in audit_findings.load(session, backend_of(name))
+            if each.seen.once is None and each.pool == audit_findings.stored_name(short_name(name))
+        ]
+    up = conf.service_down_time
+    sharing = [
+        PoolRow(each, each.up(up))
+        for each in found.values()
+        if each.storage is not None and each.storage == pool.storage and each.name != name
+    ]
+    most = arguments.rows if arguments.rows > 0 else None
+    parts = (
+        Part("claims", "Claims in flight", volumes.CLAIMS, claims, "none", most),
+        Part("volumes", "Volumes", volumes.VOLUMES, in_pool, "none", most),
+        Part("refusals", "Refusals whose nearest pool it was", refusals.COLUMNS, refused, "none", most),
+        Part("findings", "Findings about its reports", _FINDINGS, findings, "none", most),
+        Part("sharing", "Pools that share its storage", pools.COLUMNS, sharing, "none", most),
+    )
+    formats.show_one(arguments, pools.COLUMNS, PoolRow(pool, pool.up(up)), parts)
+    return 0

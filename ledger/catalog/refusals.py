@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Refusals, recorded in the transactions that decide them, for operators."""
+
+import datetime
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity.decision import Refusal
+from tonnage.ledger import models
+from tonnage.ledger.db import dialects
+from tonnage.ledger.db.database import storable_text
+
+#: Days for which refusals are kept.
+KEPT_DAYS = 30
+
+#: The largest number of refusals that are kept: a client that is refused all the time must not fill the database.
+KEPT = 100_000
+
+#: Longest name of a filter and longest code, in characters. Plug-ins choose both.
+_MAX_LENGTH = 255
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedRequest:
+    """A refused request. ``volume_id`` is its volume, of a group the first one."""
+
+    request_id: str
+    volume_id: str
+    project_id: str
+    verb: str
+    refusal: Refusal
+
+
+class RecordedRefusal(NamedTuple):
+    """The refusal of a request. ``filter`` and ``code`` are the reason of the nearest pool, ``pool``, if there is one.
+
+    ``what`` describes the request. ``largest_size_gb`` is the size that would have been accepted, None if the size was
+    not the reason.
+    """
+
+    id: int
+    refused_at: datetime.datetime
+    request_id: str
+    volume_id: str
+    project_id: str
+    verb: str
+    what: str
+    filter: str
+    code: str
+    pool: str | None
+    largest_size_gb: int | None
+    message: str
+
+
+class RefusalCount(NamedTuple):
+    """The number of refusals for one reason on one day, in UTC, and the time of the last one."""
+
+    day: str
+    verb: str
+    filter: str
+    code: str
+    number: int
+    last_at: datetime.datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusalFilter:
+    """Conditions on refusals, all of which have to hold. None is no condition. ``pool`` is the nearest pool."""
+
+    volume_id: str | None = None
+    project_id: str | None = None
+    pool: str | None = None
+    code: str | None = None
+
+
+_ROW = models.Refusal
+_INSERT = sa.insert(models.table(_ROW))
+
+
+def insert(session: orm.Session, refused: Sequence[RefusedRequest]) -> None:
+    """Record refusals."""
+    if refused:
+        session.connection().execute(_INSERT, [_row(each) for each in refused])
+
+
+def load(session: orm.Session, wanted: RefusalFilter, limit: int | None = None) -> list[RecordedRefusal]:
+    """Return the newest refusals that match, at most ``limit`` of them, the newest first."""
+    columns = [getattr(_ROW, name) for name in RecordedRefusal._fields]
+    statement = sa.select(*columns).where(*_conditions(wanted)).order_by(_ROW.id.desc()).limit(limit)
+    return [RecordedRefusal._make(row) for row in session.execute(statement)]
+
+
+def count(session: orm.Session, wanted: RefusalFilter) -> list[RefusalCount]:
+    """Return the numbers of the refusals that match by day and reason: the last day first, then the largest number."""
+    day, number = sa.func.date(_ROW.refused_at), sa.func.count()
+    reason = (_ROW.verb, _ROW.filter, _ROW.code)
+    statement = (
+        sa.select(day, *reason, number, sa.func.max(_ROW.refused_at))
+        .where(*_conditions(wanted))
+        .group_by(day, *reason)
+        .order_by(day.desc(), number.desc(), *reason)
+    )
+    return [RefusalCount(str(first), *others) for first, *others in session.execute(statement)]
+
+
+def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
+    """Delete the oldest refusals beyond :data:`KEPT_DAYS` and :data:`KEPT`, at most ``limit``; return their number."""
+    before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=KEPT_DAYS)
+    last = session.scalar(sa.select(sa.func.max(_ROW.id))) or 0
+    oldest = session.execute(sa.select(_ROW.id, _ROW.refused_at).order_by(_ROW.id).limit(limit)).all()
+    old = [row.id for row in oldest if row.refused_at < before or row.id <= last - KEPT]
+    for chunk in dialects.in_chunks(old):
+        session.execute(sa.delete(_ROW).where(_ROW.id.in_(chunk)).execution_options(synchronize_session=False))
+    return len(old)
+
+
+def _conditions(wanted: RefusalFilter) -> list[sa.ColumnElement[bool]]:
+    found = (
+        (_ROW.volume_id, wanted.volume_id),
+        (_ROW.project_id, wanted.project_id),
+        (_ROW.pool, wanted.pool),
+        (_ROW.code, wanted.code),
+    )
+    return [column == value for column, value in found if value is not None]
+
+
+def _row(refused: RefusedRequest) -> dict[str, object]:
+    refusal = refused.refusal
+    filter_name, code = refusal.reason
+    return {
+        "request_id": refused.request_id,
+        "volume_id": refused.volume_id,
+        "project_id": refused.project_id,
+        "verb": refused.verb,
+        "what": storable_text(refusal.what),
+        "filter": storable_text(filter_name)[:_MAX_LENGTH],
+        "code": storable_text(code)[:_MAX_LENGTH],
+        "pool": None if refusal.nearest is None else refusal.nearest.pool,
+        "largest_size_gb": refusal.largest_size_gb,
+        "message": storable_text(refusal.message),
+    }
