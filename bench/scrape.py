@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmark of ``/metrics/ledger``: processor time and size of a page, beside the renderer of the Prometheus client.
+"""Benchmark of the pages about the ledger: processor time and size, beside the renderer of the Prometheus client.
 
 The ledger is a file of SQLite with synthetic pools. Run it with the Python that Tonnage is installed in::
 
@@ -26,7 +26,9 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.servers import ledger_schema
+from tonnage.api.monitoring.cached_page import CachedPage
 from tonnage.api.monitoring.ledger_page import LedgerPage
+from tonnage.api.monitoring.openstack_page import OpenStackPage
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 
@@ -54,6 +56,7 @@ def ledger(folder: str, pools: int) -> database.Database:
         session.flush()
         row = {"total_capacity_gb": 1000.5, "free_capacity_gb": 400.25, "provisioned_capacity_gb": 1200.0}
         row |= {"thin_limit_gb": 20000.0, "physical_limit_gb": 350.0, "allocated_capacity_gb": 900}
+        row["stats"] = {"volume_backend_name": "array", "vendor_name": "Example", "driver_version": "1.0", **row}
         values = [
             {"backend_id": number // 100 + 1, "name": f"host{number // 100}@array#pool{number}", **row}
             for number in range(pools)
@@ -82,14 +85,24 @@ def main() -> int:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         for pools in given.pools:
-            page = LedgerPage(ledger(folder, pools), 60.0, given.max_pools, 0.0)
-            text = gzip.decompress(page.compressed()).decode()
-            registry = prometheus_client.CollectorRegistry()
-            registry.register(_Series(text))
-            peer = seconds(lambda: prometheus_client.generate_latest(registry))  # noqa: B023
-            rows.append([pools, len(text) // 1000, len(page.compressed()) // 1000, seconds(page.compressed), peer])
-    heads = ["pools", "kB", "kB compressed", "seconds", "seconds of the client's renderer alone"]
-    print(comparison_runner.table(heads, [[*row[:3], *(f"{value:.3f}" for value in row[3:])] for row in rows]))
+            database = ledger(folder, pools)
+            pages: dict[str, CachedPage] = {
+                "ledger": LedgerPage(database, 60.0, given.max_pools, 0.0),
+                "openstack": OpenStackPage(database, 60.0, 0.0, given.max_pools, 1000, {}),
+            }
+            for name, page in pages.items():
+                text = gzip.decompress(page.compressed()).decode()
+                registry = prometheus_client.CollectorRegistry()
+                registry.register(_Series(text))
+                peer = seconds(lambda: prometheus_client.generate_latest(registry))  # noqa: B023
+                sizes = [
+                    sum(line[0] != "#" for line in text.splitlines()),
+                    len(text) // 1000,
+                    len(page.compressed()) // 1000,
+                ]
+                rows.append([name, pools, *sizes, f"{seconds(page.compressed):.3f}", f"{peer:.3f}"])
+    heads = ["page", "pools", "series", "kB", "kB compressed", "seconds", "seconds of the client's renderer alone"]
+    print(comparison_runner.table(heads, rows))
     return 0
 
 
