@@ -6,7 +6,7 @@ import msgspec
 from falcon import media
 from oslo_config import cfg
 
-from tonnage.api.auth import authentication, noauth_identity
+from tonnage.api.auth import authentication, noauth_identity, same_origin
 from tonnage.api.auth.enforcement import Policy
 from tonnage.api.http import faults, microversions, middleware
 from tonnage.api.http.body import BodyReader
@@ -15,6 +15,8 @@ from tonnage.api.http.list_query import Paginator
 from tonnage.api.listing_requests import ListingRequests
 from tonnage.api.monitoring import request_metrics
 from tonnage.api.openapi.annotations import Route
+from tonnage.api.page import overview_resources, static_files
+from tonnage.api.page.capacity_overview import OverviewReader
 from tonnage.api.resource_context import ResourceContext
 from tonnage.api.resources import (
     backend_capabilities,
@@ -66,6 +68,7 @@ def build(
             request_metrics.RequestMetrics(),
             middleware.RequestLimits(limit),
             microversions.MicroversionMiddleware(),
+            same_origin.SameOrigin(conf.cors.allowed_origin or ()),
             authentication.Authentication(authenticator),
         ],
     )
@@ -78,6 +81,8 @@ def build(
     for path, resource, suffix in versioned_routes(conf, context):
         for prefix in _PREFIXES:
             app.add_route(prefix + path, resource, suffix=suffix)
+    for path, resource in static_files.routes(conf.auth_strategy):
+        app.add_route(path, resource)
     if with_identity:
         noauth_identity.add_routes(app, context.bodies)
     app.add_route(discovery.PATH, discovery.OpenApi(all_routes(conf, context), conf.auth_strategy))
@@ -86,15 +91,10 @@ def build(
 
 def unversioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Route]:
     """Return the routes whose paths have no version or no project."""
-    out_of_service = conf.healthcheck.disable_by_file_path
     return [
         ("/", discovery.Versions(300), None),
         ("/v3", discovery.Versions(200), None),
-        (
-            "/healthcheck",
-            health.Health(context, conf.service_down_time, out_of_service),
-            None,
-        ),
+        ("/healthcheck", _health(conf, context), None),
     ]
 
 
@@ -110,6 +110,7 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
     unsupported_change = services.UnsupportedChange(context)
     node_queries = NodeQueries(context.database)
     quota_sets = quotas.QuotaSets(context, quota_settings)
+    overview = OverviewReader(context.database, conf.service_down_time, _health(conf, context).reasons)
     all_groups = groups.Groups(context, conf.storage_availability_zone, reader, quota_settings)
     return [
         ("/volumes", all_volumes, None),
@@ -143,6 +144,9 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/scheduler-stats/get_pools", scheduler_stats.Pools(context), None),
         ("/scheduler-stats/explain", scheduler_stats.Explain(context, reader), None),
         ("/scheduler-stats/what-if", scheduler_stats.WhatIfSimulation(context, reader), None),
+        ("/capacity-overview", overview_resources.Summary(context, overview), None),
+        ("/capacity-overview/pools", overview_resources.Pools(context, overview), None),
+        ("/capacity-overview/pool", overview_resources.Pool(context, overview), None),
         ("/os-services", services.Services(context, service_view), None),
         ("/os-services/enable", services.ChangeService(context, BackendState.ENABLED), None),
         ("/os-services/disable", services.ChangeService(context, BackendState.DISABLED), None),
@@ -189,6 +193,10 @@ def all_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Route]:
     """Return all routes with their full paths; those below ``/v3`` without a project."""
     versioned = [(f"/v3{path}", resource, suffix) for path, resource, suffix in versioned_routes(conf, context)]
     return [*unversioned_routes(conf, context), *versioned]
+
+
+def _health(conf: cfg.ConfigOpts, context: ResourceContext) -> health.Health:
+    return health.Health(context, conf.service_down_time, conf.healthcheck.disable_by_file_path)
 
 
 def _unsupported_routes(context: ResourceContext, kind: extensions.UnsupportedKind) -> list[Route]:

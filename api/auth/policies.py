@@ -56,6 +56,7 @@ FAILURE_DETAILS = "volume_extension:failure_details"
 GET_POOLS = "scheduler_extension:scheduler_stats:get_pools"
 EXPLAIN = "scheduler_extension:scheduler_stats:explain"
 WHAT_IF = "scheduler_extension:scheduler_stats:what_if"
+CAPACITY_OVERVIEW = "capacity:overview"
 SERVICES = "volume_extension:services:index"
 SERVICES_UPDATE = "volume_extension:services:update"
 ZONES = "volume_extension:availability_zones:index"
@@ -174,6 +175,8 @@ _TABLE: tuple[tuple[str, ...], ...] = (
     (GET_POOLS, ADMIN, "Show the pools.", "GET /scheduler-stats/get_pools"),
     (EXPLAIN, ADMIN, "Explain a decision without making it.", "POST /scheduler-stats/explain"),
     (WHAT_IF, ADMIN, "Simulate decisions under assumed changes.", "POST /scheduler-stats/what-if"),
+    (CAPACITY_OVERVIEW, ADMIN, "See the capacity of all pools on the page.",
+     "GET /capacity-overview", "GET /capacity-overview/pools", "GET /capacity-overview/pool"),
     (SERVICES, ADMIN, "List schedulers and backends.", "GET /os-services"),
     (SERVICES_UPDATE, ADMIN, "Enable or disable a backend or a scheduler; drain a backend.",
      "PUT /os-services/enable", "PUT /os-services/disable", "PUT /os-services/disable-log-reason",

@@ -31,7 +31,7 @@ class Health(PublicResource):
     @operation({200: response_bodies.Health, 503: response_bodies.Health})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Check that the database and the message bus answer and that a scheduler is up."""
-        reasons = self._reasons()
+        reasons = self.reasons()
         self._log(reasons)
         resp.status = falcon.HTTP_503 if reasons else falcon.HTTP_200
         resp.set_header("Cache-Control", "no-store")
@@ -39,7 +39,8 @@ class Health(PublicResource):
 
     on_head = on_get
 
-    def _reasons(self) -> list[str]:
+    def reasons(self) -> list[str]:
+        """Return the parts that do not answer."""
         if self._out_of_service is not None and os.path.exists(self._out_of_service):
             return ["taken out of service by a file ([healthcheck] disable_by_file_path)"]
         bus = [] if self._context.scheduler.bus_takes_messages() else ["the message bus does not take messages"]

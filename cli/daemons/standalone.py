@@ -43,6 +43,7 @@ _REPORT_TIMEOUT = 30.0
 
 _READY = """\
 Tonnage is ready: {url}
+Its web page is {url}/page/
 {hints}
 Ctrl-C stops it.
 """

@@ -75,10 +75,39 @@ class VolumeFilter:
     volume_type: str | None = None
 
 
-def volumes(session: orm.Session, wanted: VolumeFilter) -> Iterator[VolumeFigures]:
-    """Yield the volumes that match, the oldest first."""
+def volumes(session: orm.Session, wanted: VolumeFilter, *, largest_first: bool = False) -> Iterator[VolumeFigures]:
+    """Yield the volumes that match, the oldest first, or the largest first and the older of equal ones."""
     volume, pool, kind = models.Volume, models.Pool, models.VolumeType
-    conditions = [
+    statement = (
+        sa.select(
+            *(volume.id, volume.name, volume.project_id, volume.status, volume.size_gb),
+            *(kind.name, pool.name, volume.provisioning, volume.status_reason, volume.created_at),
+        )
+        .join(pool, pool.id == volume.pool_id, isouter=True)
+        .join(kind, kind.id == volume.volume_type_id, isouter=True)
+        .where(*_conditions(wanted))
+        .order_by(*([volume.size_gb.desc()] if largest_first else []), volume.created_at, volume.id)
+    )
+    for row in session.execute(statement.execution_options(yield_per=_CHUNK)):
+        yield VolumeFigures._make(row)
+
+
+def count(session: orm.Session, wanted: VolumeFilter) -> int:
+    """Return the number of volumes that match."""
+    volume, pool, kind = models.Volume, models.Pool, models.VolumeType
+    statement = (
+        sa.select(sa.func.count(volume.id))
+        .join(pool, pool.id == volume.pool_id, isouter=True)
+        .join(kind, kind.id == volume.volume_type_id, isouter=True)
+        .where(*_conditions(wanted))
+    )
+    return int(session.execute(statement).scalar_one())
+
+
+def _conditions(wanted: VolumeFilter) -> list[sa.ColumnElement[bool]]:
+    """Return the conditions for queries that join volumes with their pools and types."""
+    volume, pool, kind = models.Volume, models.Pool, models.VolumeType
+    conditions: list[sa.ColumnElement[bool]] = [
         column == value
         for column, value in (
             (volume.project_id, wanted.project_id),
@@ -91,18 +120,7 @@ def volumes(session: orm.Session, wanted: VolumeFilter) -> Iterator[VolumeFigure
         backend = models.Backend
         of_backend = sa.select(pool.id).join(backend, backend.id == pool.backend_id).where(backend.name == wanted.pool)
         conditions.append(sa.or_(pool.name == wanted.pool, volume.pool_id.in_(of_backend)))
-    statement = (
-        sa.select(
-            *(volume.id, volume.name, volume.project_id, volume.status, volume.size_gb),
-            *(kind.name, pool.name, volume.provisioning, volume.status_reason, volume.created_at),
-        )
-        .join(pool, pool.id == volume.pool_id, isouter=True)
-        .join(kind, kind.id == volume.volume_type_id, isouter=True)
-        .where(*conditions)
-        .order_by(volume.created_at, volume.id)
-    )
-    for row in session.execute(statement.execution_options(yield_per=_CHUNK)):
-        yield VolumeFigures._make(row)
+    return conditions
 
 
 def types(session: orm.Session) -> list[TypeFigures]:

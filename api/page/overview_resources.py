@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``/capacity-overview``: the figures that the web page shows, for administrators.
+
+Responses have an entity tag, and a request with the tag of an unchanged response is answered with 304.
+"""
+
+import hashlib
+import itertools
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import falcon
+import msgspec
+from sqlalchemy import orm
+
+from tonnage.api.auth import policies
+from tonnage.api.http import list_query
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
+from tonnage.api.openapi.annotations import operation
+from tonnage.api.page.capacity_overview import OverviewReader, text_of_time
+from tonnage.api.resource_context import ResourceContext
+from tonnage.api.schemas import overview_bodies as bodies
+from tonnage.capacity import errors, units
+from tonnage.capacity.pools.pool import short_name
+from tonnage.ledger.inventory import audit_findings, volume_figures
+
+#: The largest number of pools in one page, and of volumes of one pool.
+_MAX_PAGE = 1000
+_MAX_VOLUMES = 100
+
+#: The values by which pools can be sorted.
+_SORT_KEYS = (
+    "name",
+    "availability_zone",
+    "state",
+    "full_percent",
+    "physical_percent",
+    "promised_percent",
+    "total_gb",
+    "in_flight_gb",
+    "headroom_thin_gb",
+    "headroom_thick_gb",
+    "max_over_subscription_ratio",
+    "collected_at",
+)
+_TEXT_KEYS = frozenset({"name", "availability_zone", "state", "collected_at"})
+_STATES = ("up", "down", "disabled", "draining")
+
+_NUMBER = "^[0-9]{1,9}$"
+_POOLS = Query(
+    filters=("name", "availability_zone"),
+    words={"state": _STATES, "sort_key": _SORT_KEYS, "sort_dir": ("asc", "desc")},
+    patterns={"limit": _NUMBER, "offset": _NUMBER},
+)
+_POOL = Query(required=("name",))
+
+
+def send(req: Request, resp: falcon.Response, body: msgspec.Struct) -> None:
+    """Write a body with its entity tag, or 304 if the client has it."""
+    data = msgspec.json.encode(body)
+    tag = falcon.ETag(hashlib.blake2b(data, digest_size=16).hexdigest())
+    resp.etag = tag
+    # A browser asks again each time, and nobody else may keep the figures.
+    resp.set_header("Cache-Control", "private, no-cache")
+    if req.if_none_match and tag in req.if_none_match:
+        resp.status = falcon.HTTP_304
+        return
+    resp.content_type = falcon.MEDIA_JSON
+    resp.data = data
+
+
+class Summary:
+    """``GET /capacity-overview``."""
+
+    def __init__(self, context: ResourceContext, reader: OverviewReader) -> None:
+        self._context, self._reader = context, reader
+
+    @operation({200: bodies.CapacitySummary, 304: None})
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """Show the sums of all pools, and the parts that the sums leave out."""
+        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        send(req, resp, self._reader.read().summary)
+
+
+class Pools:
+    """``GET /capacity-overview/pools``."""
+
+    def __init__(self, context: ResourceContext, reader: OverviewReader) -> None:
+        self._context, self._reader = context, reader
+
+    @operation({200: bodies.PoolOverviews, 304: None}, query=_POOLS)
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """List a page of pools, by default the 100 fullest.
+
+        ``name`` selects the pools whose name contains it. Unknown values are the last in each order.
+        """
+        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        given = _POOLS.read(req)
+        limit, offset = min(_number(given, "limit", 100), _MAX_PAGE), _number(given, "offset", 0)
+        selection = _Selection(
+            given.get("name", ""),
+            given.get("state", ""),
+            given.get("availability_zone", ""),
+            given.get("sort_key", "full_percent"),
+            given.get("sort_dir", "desc") == "desc",
+        )
+        found = selection.of(self._reader.read().pools)
+        send(req, resp, bodies.PoolOverviews(found[offset : offset + limit], len(found)))
+
+
+class Pool:
+    """``GET /capacity-overview/pool``. The name is in the query, as it may contain any character."""
+
+    def __init__(self, context: ResourceContext, reader: OverviewReader) -> None:
+        self._context, self._reader = context, reader
+
+    @operation({200: bodies.PoolDetail, 304: None}, query=_POOL, errors=(404,))
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """Show the pool ``name`` with its largest volumes, its operations in progress and the findings about it."""
+        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        name = _POOL.read(req)["name"]
+        pools = self._reader.read().pools
+        pool = next((each for each in pools if each.name == name), None)
+        if pool is None:
+            raise errors.NotFound(f"pool {name} could not be found: no report has named it")
+        sharing = [
+            each.name
+            for each in pools
+            if pool.storage_id is not None and each.storage_id == pool.storage_id and each.name != name
+        ]
+        with self._context.database.reading(patient=False) as session:
+            detail = _detail(session, pool, sharing)
+        send(req, resp, detail)
+
+
+@dataclass(frozen=True, slots=True)
+class _Selection:
+    """The pools whose names contain ``name``, in a state and zone, in an order; the empty text selects all."""
+
+    name: str
+    state: str
+    availability_zone: str
+    key: str
+    descending: bool
+
+    def of(self, pools: Iterable[bodies.PoolOverview]) -> list[bodies.PoolOverview]:
+        """Return the selected pools. Equal ones keep their order, and unknown values are the last."""
+        wanted = self.name.casefold()
+        found = [
+            pool
+            for pool in pools
+            if wanted in pool.name.casefold()
+            and self.state in ("", pool.state)
+            and self.availability_zone in ("", pool.availability_zone)
+        ]
+        known = [pool for pool in found if self._value(pool) is not None]
+        unknown = [pool for pool in found if self._value(pool) is None]
+        return [*sorted(known, key=self._value, reverse=self.descending), *unknown]
+
+    def _value(self, pool: bodies.PoolOverview) -> Any:
+        """Return the value of a pool for the order, None if it is unknown."""
+        value = getattr(pool, self.key)
+        if self.key in _TEXT_KEYS or value not in (units.UNKNOWN, units.INFINITE):
+            return value
+        return math.inf if value == units.INFINITE else None
+
+
+def _number(given: Any, name: str, default: int) -> int:
+    """Return a number of the query. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
+    text = given.get(name)
+    if text is None:
+        return default
+    if not list_query.is_number(text):
+        raise errors.InvalidInput(f"{name} is {text!r}: expected a whole number")
+    return int(text)
+
+
+def _detail(session: orm.Session, pool: bodies.PoolOverview, sharing: list[str]) -> bodies.PoolDetail:
+    wanted = volume_figures.VolumeFilter(pool=pool.name)
+    return bodies.PoolDetail(
+        pool=pool,
+        volumes=[
+            bodies.PoolVolume(
+                id=row.id,
+                name=row.name,
+                project_id=row.project_id,
+                status=row.status,
+                size_gb=row.size_gb,
+                volume_type=row.volume_type,
+                provisioning=row.provisioning,
+                created_at=text_of_time(row.created_at) or "",
+            )
+            for row in itertools.islice(volume_figures.volumes(session, wanted, largest_first=True), _MAX_VOLUMES)
+        ],
+        volume_count=volume_figures.count(session, wanted),
+        claims=[
+            bodies.PoolClaim(
+                volume_id=row.volume_id,
+                verb=row.verb,
+                state=row.state,
+                size_gb=row.size_gb,
+                physical_gb=row.physical_gb,
+                request_id=row.request_id,
+                created_at=text_of_time(row.created_at) or "",
+            )
+            for row in volume_figures.claims_in_flight(session, pool.name)
+        ],
+        findings=[
+            bodies.PoolFinding(breach=each.breach, text=each.seen.text, seen_at=text_of_time(each.seen_at) or "")
+            for each in audit_findings.load(session, pool.backend)
+            if each.seen.once is None and each.pool == audit_findings.stored_name(short_name(pool.name))
+        ],
+        sharing=sharing,
+    )

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page: its header, its navigation and the section that the address names.
+
+import { age, count } from "./format.js";
+import { Now } from "./now.js";
+import { Failure } from "./parts.js";
+import { Pool } from "./pool.js";
+import { setPaused, useClock, usePolling } from "./polling.js";
+import { Pools } from "./pools.js";
+import { html, render, useEffect, useState } from "./vendor.js";
+
+const SECTIONS = { pools: Pools, pool: Pool };
+const LINKS = [
+  ["now", "Now"],
+  ["pools", "Pools"],
+];
+
+function read() {
+  const [name, query = ""] = location.hash.slice(1).split("?", 2);
+  return { name: name || "now", query: new URLSearchParams(query) };
+}
+
+function useAddress() {
+  const [address, setAddress] = useState(read);
+  useEffect(() => {
+    const change = () => setAddress({ ...read(), followed: true });
+    addEventListener("hashchange", change);
+    return () => removeEventListener("hashchange", change);
+  }, []);
+  return address;
+}
+
+function App() {
+  const address = useAddress();
+  const time = useClock();
+  const { data, error, busy, at, retry } = usePolling("capacity-overview");
+  const Found = SECTIONS[address.name];
+  return html`
+    <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
+    <${Header} summary=${data} error=${error} time=${time} name=${address.name} />
+    <main id="main" tabindex="-1">
+      ${Found
+        ? html`<${Found} key=${address.name} query=${address.query} focus=${address.followed} />`
+        : html`<${Failure} error=${error} at=${data && at} time=${time} retry=${retry} />
+            ${data && html`<div class=${error ? "old" : ""}><${Now} summary=${data} busy=${busy} focus=${address.followed} /></div>`}
+            ${!data && !error && html`<p role="status" class="note">The figures are loading.</p>`}`}
+    </main>`;
+}
+
+function skip(event) {
+  event.preventDefault();
+  document.getElementById("main").focus();
+}
+
+function Header({ summary, error, time, name }) {
+  const [paused, setPausedHere] = useState(false);
+  const pause = () => {
+    setPaused(!paused);
+    setPausedHere(!paused);
+  };
+  return html`<header>
+    <div class="top">
+      <h1>Tonnage</h1>
+      <p class="health" role="status">${health(summary, error)}</p>
+      <p class="currency">${summary && currency(summary, time)}</p>
+      <button type="button" aria-pressed=${paused ? "true" : "false"} onClick=${pause}>Pause</button>
+    </div>
+    <nav aria-label="Sections"><ul>${LINKS.map(([key, title]) => html`<li>
+      <a href=${`#${key}`} aria-current=${name === key ? "page" : null}>${title}</a></li>`)}</ul></nav>
+  </header>`;
+}
+
+function health(summary, error) {
+  if (error) return html`<span class="state down">no current figures</span>`;
+  if (!summary) return html`<span class="state">loading</span>`;
+  if (summary.reasons.length === 0) return html`<span class="state up">healthy</span>`;
+  return html`<span class="state down">not healthy</span> <span class="reason">${summary.reasons.join("; ")}</span>`;
+}
+
+function currency({ backends }, time) {
+  if (backends.total === 0) return "No backend has reported.";
+  const current = `Figures of ${backends.current} of ${count(backends.total, "backend")} are current`;
+  return backends.current === 0 ? `${current}.` : `${current}, the oldest ${age(backends.oldest_collected_at, time)}.`;
+}
+
+const root = document.getElementById("app");
+root.replaceChildren();
+render(html`<${App} />`, root);

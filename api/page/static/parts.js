@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Parts that several sections share: bars, states, errors, tables.
+
+import { setToken } from "./api.js";
+import { age, percent, size } from "./format.js";
+import { html, useEffect, useRef, useState } from "./vendor.js";
+
+// A bar of segments, each with a class and a value; `whole` is the end of the scale. The text next to it says the same.
+export function Bar({ segments, whole, label, limit = null, large = false }) {
+  let x = 0;
+  const scale = 1000 / Math.max(whole, 1e-9);
+  const rects = segments.map(([kind, value]) => {
+    const width = Math.max(0, Math.min(value * scale, 1000 - x));
+    const rect = html`<rect class=${kind} x=${x} y="0" width=${width} height="10" />`;
+    x += width;
+    return rect;
+  });
+  return html`<svg class=${large ? "bar large" : "bar"} viewBox="0 0 1000 10" preserveAspectRatio="none" role="img"
+    aria-label=${label}>
+    <rect class="room" x="0" y="0" width="1000" height="10" />${rects}
+    ${limit !== null && html`<rect class="limit" x=${Math.min(limit * scale, 996)} y="0" width="4" height="10" />`}
+  </svg>`;
+}
+
+// The physical and the promised capacity of a pool: never in one bar.
+export function PhysicalBar({ pool }) {
+  if (typeof pool.total_gb === "string") return null;
+  const reserved = Math.min(number(pool.reserved_gb), pool.total_gb);
+  const taken = number(pool.used_gb) + pool.in_flight_physical_gb;
+  const label = `physical: ${percent(pool.physical_percent)} of the usable part taken`;
+  const free = Math.max(pool.total_gb - reserved - taken, 0);
+  return html`<${Bar} label=${label} whole=${pool.total_gb}
+    segments=${[["used", number(pool.used_gb)], ["flight", pool.in_flight_physical_gb], ["gap", free], ["reserved", reserved]]} />`;
+}
+
+export function PromisedBar({ pool }) {
+  if (typeof pool.promise_limit_gb === "string" || typeof pool.promised_gb === "string") return null;
+  const whole = Math.max(pool.promise_limit_gb, pool.promised_gb);
+  const label = `promised: ${percent(pool.promised_percent)} of the limit`;
+  return html`<${Bar} label=${label} whole=${whole} limit=${pool.promise_limit_gb}
+    segments=${[["used", pool.promised_gb - pool.in_flight_gb], ["flight", pool.in_flight_gb]]} />`;
+}
+
+const number = (value) => (typeof value === "number" ? value : 0);
+
+export const was = (gib, pool, at) => `was ${size(gib)}, ${age(pool.collected_at, at)} ago`;
+
+export const poolLink = (name) => html`<a href=${`#pool?name=${encodeURIComponent(name)}`}>${name}</a>`;
+
+export function State({ pool }) {
+  return html`<span class=${`state ${pool.state}`}>${pool.state}</span>${pool.state_reason &&
+  html`<span class="reason"> ${pool.state_reason}</span>`}`;
+}
+
+// Show a section: its heading takes the focus when the section is opened by a link.
+export function Section({ title, busy = false, focus = false, children }) {
+  const heading = useRef(null);
+  useEffect(() => {
+    if (focus) heading.current.focus();
+  }, []);
+  return html`<section aria-busy=${busy ? "true" : "false"} aria-label=${title}>
+    <h2 ref=${heading} tabindex="-1">${title}</h2>${children}
+  </section>`;
+}
+
+// The cause of an error, the age of the figures that are still shown, and the way out.
+export function Failure({ error, at, time, retry }) {
+  if (error === null) return null;
+  if (error.status === 401) return html`<${TokenForm} error=${error} retry=${retry} />`;
+  return html`<div class="failure" role="alert">
+    <p><strong>${TITLES[error.status] ?? "The figures cannot be read."}</strong> ${error.message}</p>
+    ${error.reasons.length > 0 && html`<ul>${error.reasons.map((reason) => html`<li>${reason}</li>`)}</ul>`}
+    ${error.status === 403 && html`<p>The policy of this installation decides: see the rule in its policy file, or ask
+      an administrator.</p>`}
+    ${at !== null && html`<p>The figures below are ${age(new Date(at).toISOString(), time)} old.</p>`}
+    <button type="button" onClick=${retry}>Try again</button>
+  </div>`;
+}
+
+const TITLES = {
+  0: "No connection.",
+  403: "You may not see this.",
+  404: "There is no such object.",
+  503: "A part of Tonnage does not answer.",
+};
+
+function TokenForm({ error, retry }) {
+  const [value, setValue] = useState("");
+  const submit = (event) => {
+    event.preventDefault();
+    setToken(value.trim());
+    retry();
+  };
+  return html`<form class="failure" onSubmit=${submit}>
+    <p role="alert"><strong>A token is needed.</strong> ${error.message}</p>
+    <p>The command <code>openstack token issue -f value -c id</code> prints one. This tab keeps it until it is closed
+      or loaded again.</p>
+    <label>Token <input type="password" autocomplete="off" required value=${value}
+      onInput=${(event) => setValue(event.target.value)} /></label>
+    <button type="submit">Use this token</button>
+  </form>`;
+}
+
+// A table that becomes a list of cards on narrow screens. `columns` have a title, a function of the row, and may have a
+// class. ARIA's roles are explicit, because browsers drop them from tables that are laid out as blocks.
+export function Table({ caption, columns, rows, keyOf, rowClass = () => "", head = (column) => column.title }) {
+  return html`<table role="table">
+    <caption class="hidden">${caption}</caption>
+    <thead role="rowgroup"><tr role="row">
+      ${columns.map((column) => html`<th role="columnheader" scope="col" class=${column.class}
+        aria-sort=${column.sort ?? null}>${head(column)}</th>`)}
+    </tr></thead>
+    <tbody role="rowgroup">${rows.map((row) => html`<tr role="row" key=${keyOf(row)} class=${rowClass(row)}>
+      ${columns.map((column) => html`<td role="cell" class=${column.class} data-title=${column.title}>${column.cell(row)}</td>`)}
+    </tr>`)}</tbody>
+  </table>`;
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// The section Pool: everything about one pool.
+
+import { age, count, percent, size } from "./format.js";
+import { Failure, PhysicalBar, PromisedBar, Section, State, Table, poolLink } from "./parts.js";
+import { useClock, usePolling } from "./polling.js";
+import { ratio } from "./pools.js";
+import { html } from "./vendor.js";
+
+export function Pool({ query, focus }) {
+  const name = query.get("name") ?? "";
+  const time = useClock();
+  const { data, error, busy, at, retry } = usePolling(`capacity-overview/pool?${new URLSearchParams({ name })}`);
+  return html`<${Section} title=${`Pool ${name}`} busy=${busy} focus=${focus}>
+    <p><a href="#pools">All pools</a></p>
+    <${Failure} error=${error} at=${data && at} time=${time} retry=${retry} />
+    ${data && html`<div class=${error ? "old" : ""}><${Detail} detail=${data} time=${time} /></div>`}
+  </${Section}>`;
+}
+
+function Detail({ detail, time }) {
+  const { pool } = detail;
+  return html`
+    ${pool.stale && html`<p class="warning">These figures are ${age(pool.collected_at, time)} old. The sums do not contain
+      them.</p>`}
+    <div class=${pool.stale ? "sums stale" : "sums"}>
+      <div class="sum">
+        <h3>Physical: ${percent(pool.physical_percent)} taken</h3>
+        <${PhysicalBar} pool=${pool} />
+        <${Facts} facts=${[
+          ["total", size(pool.total_gb)],
+          ["used", size(pool.used_gb)],
+          ["in flight", size(pool.in_flight_physical_gb)],
+          ["reserved", size(pool.reserved_gb)],
+          ["room", size(pool.physical_left_gb)],
+        ]} />
+      </div>
+      <div class="sum">
+        <h3>Promised: ${percent(pool.promised_percent)} taken</h3>
+        <${PromisedBar} pool=${pool} />
+        <${Facts} facts=${[
+          ["limit", size(pool.promise_limit_gb)],
+          ["promised", size(pool.promised_gb)],
+          ["of it in flight", size(pool.in_flight_gb)],
+          ["placed by Tonnage", size(pool.allocated_gb)],
+          ["room", size(pool.promise_left_gb)],
+        ]} />
+      </div>
+    </div>
+    <${Facts} facts=${[
+      ["state", html`<${State} pool=${pool} />`],
+      ["zone", pool.availability_zone],
+      ["figures", `${age(pool.collected_at, time)} old`],
+      ["ratio", ratio(pool)],
+      ["headroom thin", size(pool.headroom_thin_gb)],
+      ["headroom thick", size(pool.headroom_thick_gb)],
+    ]} />
+    ${detail.sharing.length > 0 && html`<h3>Shared storage</h3>
+      <p>The storage ${pool.storage_id} is shared with: ${detail.sharing.map((name, place) => html`${place > 0 && ", "}${poolLink(name)}`)}.</p>`}
+    ${detail.findings.length > 0 && html`<h3>Findings about its reports</h3>
+      <${Table} caption="Findings" rows=${detail.findings} keyOf=${(row) => row.breach} columns=${[
+        { title: "Broken rule", cell: (row) => row.breach },
+        { title: "Evidence", cell: (row) => row.text },
+        { title: "Seen", cell: (row) => `${age(row.seen_at, time)} ago` },
+      ]} />`}
+    <h3>Operations in progress</h3>
+    ${detail.claims.length === 0
+      ? html`<p class="note">None.</p>`
+      : html`<${Table} caption="Operations in progress" rows=${detail.claims} keyOf=${(row) => row.volume_id} columns=${[
+          { title: "Operation", cell: (row) => row.verb },
+          { title: "Volume", class: "name", cell: (row) => row.volume_id },
+          { title: "Claim", class: "number", cell: (row) => size(row.size_gb) },
+          { title: "State", cell: (row) => row.state },
+          { title: "Age", class: "number", cell: (row) => age(row.created_at, time) },
+          { title: "Request", class: "name", cell: (row) => row.request_id },
+        ]} />`}
+    <h3>${count(detail.volume_count, "volume")}${detail.volume_count > detail.volumes.length ? `, the largest ${detail.volumes.length}` : ""}</h3>
+    ${detail.volumes.length > 0 && html`<${Table} caption="Volumes" rows=${detail.volumes} keyOf=${(row) => row.id} columns=${[
+      { title: "Volume", class: "name", cell: (row) => row.name || row.id },
+      { title: "Size", class: "number", cell: (row) => size(row.size_gb) },
+      { title: "Type", cell: (row) => row.volume_type ?? "none" },
+      { title: "Provisioning", cell: (row) => row.provisioning ?? "unknown" },
+      { title: "Project", class: "name", cell: (row) => row.project_id },
+      { title: "Status", cell: (row) => row.status },
+      { title: "Age", class: "number", cell: (row) => age(row.created_at, time) },
+    ]} />`}`;
+}
+
+function Facts({ facts }) {
+  return html`<dl class="facts">${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+}

@@ -1,0 +1,154 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Response bodies with overviews of the capacity, for the web page.
+
+Capacities are GiB, or one of the words ``unknown`` and ``infinite``.
+"""
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+Capacity: TypeAlias = float | str
+
+
+class PoolOverview(Struct, kw_only=True):
+    """The figures of a pool.
+
+    ``state`` is ``up``, ``down``, ``disabled`` or ``draining``, that of the backend, with its reason. The figures are
+    ``stale`` if the backend is down or its last report had no usable figures of the pool; ``collected_at`` is the time
+    at which the driver began to collect them.
+
+    Physical: ``used_gb``, ``in_flight_physical_gb`` and ``reserved_gb`` are parts of ``total_gb``, and
+    ``physical_left_gb`` is the rest, or less if the storage is shared. Promised: ``promised_gb`` contains
+    ``in_flight_gb`` and is bounded by ``promise_limit_gb``, which is total times the over-subscription ratio (by the
+    calculation of the installation) or, in a pool without thin volumes, total less the reserve. The percentages are
+    those of total less the reserve and of ``promise_limit_gb``; ``full_percent`` is the larger of both. A headroom is
+    null if the pool does not take such volumes.
+    """
+
+    name: str
+    backend: str
+    availability_zone: str
+    storage_id: str | None
+    state: str
+    state_reason: str | None
+    stale: bool
+    collected_at: str | None
+    total_gb: Capacity
+    free_gb: Capacity
+    used_gb: Capacity
+    in_flight_physical_gb: float
+    reserved_gb: Capacity
+    physical_left_gb: Capacity
+    promised_gb: Capacity
+    in_flight_gb: float
+    promise_limit_gb: Capacity
+    promise_left_gb: Capacity
+    allocated_gb: float
+    max_over_subscription_ratio: float
+    headroom_thin_gb: Capacity | None
+    headroom_thick_gb: Capacity | None
+    physical_percent: float | None
+    promised_percent: float | None
+    full_percent: float | None
+
+
+class PoolOverviews(Struct):
+    """A page of pools. ``count`` is the number of pools on all pages."""
+
+    pools: list[PoolOverview]
+    count: int
+
+
+class PhysicalSums(Struct, kw_only=True):
+    """Sums of pools; a storage that several pools share counts once."""
+
+    total_gb: float
+    used_gb: float
+    in_flight_gb: float
+    reserved_gb: float
+    left_gb: float
+
+
+class PromisedSums(Struct, kw_only=True):
+    """Sums of pools; ``promised_gb`` contains ``in_flight_gb``."""
+
+    promised_gb: float
+    in_flight_gb: float
+    limit_gb: float
+    left_gb: float
+
+
+class LeftOut(Struct, kw_only=True):
+    """The numbers of pools that the sums leave out, each under the first of these reasons."""
+
+    stale: int
+    disabled: int
+    unknown: int
+
+
+class BackendCounts(Struct, kw_only=True):
+    """The number of backends, of those whose figures are current, and the time of the oldest of these figures."""
+
+    total: int
+    current: int
+    oldest_collected_at: str | None
+
+
+class CapacitySummary(Struct, kw_only=True):
+    """The capacity of all pools whose figures are current and known and that take volumes.
+
+    ``reasons`` are those of the health check; there are none while volumes can be created.
+    """
+
+    reasons: list[str]
+    backends: BackendCounts
+    pools: int
+    summed_pools: int
+    physical: PhysicalSums
+    promised: PromisedSums
+    left_out: LeftOut
+
+
+class PoolVolume(Struct, kw_only=True):
+    """A volume in a pool."""
+
+    id: str
+    name: str | None
+    project_id: str
+    status: str
+    size_gb: int
+    volume_type: str | None
+    provisioning: str | None
+    created_at: str
+
+
+class PoolClaim(Struct, kw_only=True):
+    """An operation in progress and the capacity that it claims."""
+
+    volume_id: str
+    verb: str
+    state: str
+    size_gb: int
+    physical_gb: int
+    request_id: str
+    created_at: str
+
+
+class PoolFinding(Struct, kw_only=True):
+    """A rule for reports that the pool breaks."""
+
+    breach: str
+    text: str
+    seen_at: str
+
+
+class PoolDetail(Struct, kw_only=True):
+    """One pool: its largest volumes, its operations in progress, the findings about it, and pools on its storage."""
+
+    pool: PoolOverview
+    volumes: list[PoolVolume]
+    volume_count: int
+    claims: list[PoolClaim]
+    findings: list[PoolFinding]
+    sharing: list[str]

@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The web page in a real Chromium."""
+
+import json
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+import requests
+from playwright import sync_api
+
+from tests.functional import browser as browser_module
+from tests.functional.browser import Browser, Tab
+from tests.functional.deployment import Deployment, run_program, standalone
+from tests.functional.page_server import PageServer, page_server
+from tonnage.api.page import capacity_overview
+from tonnage.capacity import errors
+
+browser = browser_module.browser
+
+#: Texts that would do something as HTML, as an attribute or as a line. A pool's name cannot have a line break.
+SCRIPT = "<img src=x onerror=\"console.error('ran')\"><script>console.error('ran')</script>"
+QUOTES = '"\'><b a="`${1}'
+
+
+@pytest.fixture(scope="module")
+def tonnage() -> Iterator[Deployment]:
+    """A standalone with volumes of 3 and 1 GiB."""
+    with standalone() as deployment:
+        for size in (3, 1):
+            deployment.rest.wait_until_available(deployment.rest.create(size))
+        deployment.rest.create_type("gold", provisioning__type="thin")
+        yield deployment
+
+
+@pytest.fixture
+def server(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PageServer]:
+    """A server with an empty ledger, which each request reads again."""
+    monkeypatch.setattr(capacity_overview, "LIFETIME", 0.0)
+    with page_server(tmp_path) as running:
+        yield running
+
+
+def sections(deployment: Deployment) -> dict[str, str]:
+    """Return the headings of the sections by their addresses."""
+    pool = deployment.pool("thin")
+    return {"now": "Now", "pools": "Pools", f"pool?name={pool.replace('#', '%23')}": f"Pool {pool}"}
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_sections_are_accessible_at_any_width(browser: Browser, tonnage: Deployment, dark: bool) -> None:
+    with browser.tab(tonnage.rest.url, dark=dark) as tab:
+        for address, heading in sections(tonnage).items():
+            tab.page.set_viewport_size({"width": 1280, "height": 800})
+            tab.open(address, heading)
+            assert tab.breaches() == [], address
+            for width in (320, 1600):
+                tab.page.set_viewport_size({"width": width, "height": 800})
+                assert not tab.is_wider_than_the_window(), (address, width)
+            if dark:
+                tab.page.set_viewport_size({"width": 320, "height": 800})
+                assert tab.breaches() == [], address
+        assert tab.messages == []
+
+
+def test_the_page_shows_the_figures_of_the_command(browser: Browser, tonnage: Deployment) -> None:
+    printed = run_program("tonnage", "pools", "--config-file", tonnage.conf, "-f", "json").output
+    pools = {pool["pool"]: pool for pool in json.loads(printed)}
+    with browser.tab(tonnage.rest.url) as tab:
+        tab.open("pools", "Pools")
+        rows = tab.page.locator("tbody tr")
+        assert rows.count() == len(pools) == 2
+        for name, pool in pools.items():
+            assert f"of {pool['total_bytes'] / 2**30:g} GiB" in rows.filter(has_text=name).inner_text()
+        for name, pool in pools.items():
+            tab.open(f"pool?name={name.replace('#', '%23')}", f"Pool {name}")
+            placed = tab.page.locator(".facts div").filter(has_text="placed by Tonnage").inner_text()
+            assert placed.split() == ["placed", "by", "Tonnage", f"{pool['allocated_bytes'] / 2**30:g}", "GiB"]
+
+
+def press_until(tab: Tab, key: str, condition: str) -> None:
+    """Press a key until a condition on ``document.activeElement``, called ``it``, is true."""
+    for _ in range(40):
+        tab.page.keyboard.press(key)
+        if tab.page.evaluate(f"(it => {condition})(document.activeElement)"):
+            return
+    raise AssertionError(f"no {condition} by {key}")
+
+
+def test_everything_can_be_done_with_the_keyboard(browser: Browser, tonnage: Deployment) -> None:
+    with browser.tab(tonnage.rest.url) as tab:
+        tab.open("now", "Now")
+        press_until(tab, "Tab", "it.className === 'skip'")
+        tab.page.keyboard.press("Enter")
+        assert tab.page.evaluate("document.activeElement.id") == "main"
+        press_until(tab, "Shift+Tab", "it.textContent === 'Pools'")
+        tab.page.keyboard.press("Enter")
+        tab.wait_until_loaded("Pools")
+        tab.wait_for("document.activeElement.textContent === 'Pools'")
+        assert tab.page.evaluate("document.activeElement.tagName") == "H2", "the heading is read aloud"
+        press_until(tab, "Tab", "it.className === 'sort' && it.textContent.startsWith('Pool')")
+        tab.page.keyboard.press("Enter")
+        tab.wait_for("document.querySelector('th').ariaSort === 'ascending'")
+        tab.wait_until_loaded()
+        assert tab.page.locator("tbody tr").first.inner_text().startswith(tonnage.pool("thick"))
+        press_until(tab, "Shift+Tab", "it.type === 'search'")
+        tab.page.keyboard.type("thin")
+        tab.wait_for("document.querySelectorAll('tbody tr').length === 1")
+        press_until(tab, "Tab", "it.href?.includes('#pool?')")
+        tab.page.keyboard.press("Enter")
+        tab.wait_until_loaded(f"Pool {tonnage.pool('thin')}")
+        press_until(tab, "Shift+Tab", "it.textContent === 'Pause'")
+        tab.page.keyboard.press("Space")
+        assert tab.page.get_by_role("button", name="Pause").get_attribute("aria-pressed") == "true"
+
+
+def test_an_empty_ledger_shows_the_command_that_starts_an_agent(browser: Browser, server: PageServer) -> None:
+    with browser.tab(server.url) as tab:
+        tab.open()
+        tab.wait_for_text("No backend has reported")
+        assert "tonnage-agent --config-file" in tab.text()
+        assert tab.breaches() == []
+
+
+def test_old_unknown_and_infinite_figures(browser: Browser, server: PageServer) -> None:
+    server.add_backend("box@new", {"p": {}})
+    server.add_backend("box@old", {"q": {"provisioned_capacity_gb": 1234}}, silence=7200)
+    unknown = {"total_capacity_gb": "unknown", "free_capacity_gb": "unknown"}
+    infinite = {"total_capacity_gb": "infinite", "free_capacity_gb": "infinite"}
+    server.add_backend("box@odd", {"r": unknown, "s": infinite}, enabled=True)
+    server.add_backend("box@off", {"t": {}}, enabled=False, disabled_reason="new disks")
+    with browser.tab(server.url) as tab:
+        tab.open("now", "Now")
+        assert "Figures of 3 of 4 backends are current" in tab.text()
+        assert "no scheduler was heard" in tab.text()
+        left_out = "1 with stale figures, 1 disabled or draining, 2 with unknown or infinite capacity"
+        assert f"Sums of 1 pool; left out: {left_out}." in tab.text()
+        assert tab.page.locator(".legend").first.inner_text().split()[-3:] == ["total", "1,000", "GiB"]
+        tab.open("pools", "Pools")
+        rows = tab.page.locator("tbody tr")
+        assert "was 1.21 TiB, 2 h ago" in rows.filter(has_text="box@old").inner_text()
+        assert "unknown" in rows.filter(has_text="box@odd#r").inner_text()
+        assert "infinite" in rows.filter(has_text="box@odd#s").inner_text()
+        assert "new disks" in rows.filter(has_text="box@off").inner_text()
+        assert tab.breaches() == []
+
+
+def test_the_layout_stays_while_figures_load(browser: Browser, server: PageServer) -> None:
+    server.add_backend("box@disk", {"p": {}})
+    held: list[sync_api.Route] = []
+    with browser.tab(server.url) as tab:
+        tab.page.route("**/capacity-overview/pools*", lambda route: held.append(route))
+        tab.page.goto(f"{server.url}/page/#pools")
+        tab.page.get_by_role("heading", name="Pools", exact=True).wait_for()
+        tab.wait_for("document.querySelector('section').ariaBusy === 'true'")
+        assert tab.page.get_by_label("Name contains").is_visible()
+        held.pop().continue_()
+        tab.wait_until_loaded()
+        assert tab.page.locator("tbody tr").count() == 1
+
+
+def test_the_last_figures_stay_when_there_is_no_answer(browser: Browser, server: PageServer) -> None:
+    server.add_backend("box@disk", {"p": {}})
+    with browser.tab(server.url) as tab:
+        tab.open("pools", "Pools")
+        server.stop()
+        tab.page.get_by_role("button", name="Pause").press("Space")
+        tab.page.get_by_role("button", name="Pause").press("Space")
+        tab.wait_for_text("No connection.")
+        assert "The figures below are" in tab.text()
+        assert tab.page.locator("tbody tr").count() == 1
+        assert tab.page.get_by_role("button", name="Try again").is_visible()
+        assert tab.breaches() == []
+
+
+def test_a_refusal_by_the_policy_names_the_rule(browser: Browser, server: PageServer) -> None:
+    server.set_policy('"capacity:overview": "!"\n')
+    with browser.tab(server.url) as tab:
+        tab.open()
+        tab.wait_for_text("Policy doesn't allow capacity:overview to be performed.")
+        assert tab.breaches() == []
+
+
+def test_an_unavailable_database_is_named(
+    browser: Browser, server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unavailable(**options: object) -> None:
+        raise errors.Unavailable("the database does not answer")
+
+    monkeypatch.setattr(server.ledger, "reading", unavailable)
+    with browser.tab(server.url) as tab:
+        tab.open()
+        tab.wait_for_text("A part of Tonnage does not answer.")
+        assert "the database does not answer" in tab.text()
+        monkeypatch.undo()
+        server.add_backend("box@disk", {"p": {}})
+        tab.page.get_by_role("button", name="Try again").first.click()
+        tab.wait_until_loaded("Now")
+
+
+def test_names_are_inert(browser: Browser, server: PageServer) -> None:
+    server.add_backend("box@disk", {SCRIPT: {}, QUOTES: {}}, disabled_reason=f"{SCRIPT}\n{QUOTES}", enabled=False)
+    server.add_volume(f"box@disk#{SCRIPT}", id="v1", name=f"{SCRIPT}\n{QUOTES}")
+    with browser.tab(server.url) as tab:
+        for address, heading in (("now", "Now"), ("pools", "Pools")):
+            tab.open(address, heading)
+            assert SCRIPT in tab.text()
+            assert QUOTES in tab.text()
+        for name in (QUOTES, SCRIPT):
+            tab.open("pools", "Pools")
+            tab.page.get_by_role("link", name=name, exact=False).click()
+            tab.wait_for_text("1 volume" if name == SCRIPT else "0 volumes")
+            assert tab.page.locator("h2").inner_text() == f"Pool box@disk#{name}"
+        assert SCRIPT in tab.page.locator("tbody").inner_text()
+        assert tab.page.locator("img, script[src*=x], b").count() == 0
+        assert tab.messages == []
+
+
+def test_pages_of_other_sites_and_forms_change_nothing(server: PageServer) -> None:
+    question, json_type = '{"requests": [{"volume": {"size": 1}}]}', {"Content-Type": "application/json"}
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    url = f"{server.url}/v3/scheduler-stats/what-if"
+    assert (
+        requests.post(url, question, headers={**json_type, "Origin": "http://evil.example"}, timeout=60).status_code
+        == 403
+    )
+    assert requests.post(url, question, headers={**form, "Origin": server.url}, timeout=60).status_code == 415
+    for path in ("/page/", "/v3/capacity-overview"):
+        assert requests.get(server.url + path, headers={"Host": "evil.example"}, timeout=60).status_code == 403
+        assert requests.get(server.url + path, timeout=60).status_code == 200
