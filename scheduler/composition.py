@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db.database import Database
+from tonnage.ledger.history.history_writer import HistoryWriter
 from tonnage.notifications.announcer import Announcer
 from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.scheduler.claims.dispatcher import Dispatcher
@@ -30,6 +31,7 @@ from tonnage.scheduler.reports.cache_refresh import CacheRefresh
 from tonnage.scheduler.reports.capacity_alerts import CapacityAlerts
 from tonnage.scheduler.reports.deferred_reports import DeferredReports
 from tonnage.scheduler.reports.driver_audit import DriverAudit
+from tonnage.scheduler.reports.history_thread import HistoryThread
 from tonnage.scheduler.reports.registration import Registration
 from tonnage.scheduler.reports.report_handler import ReportHandler
 from tonnage.scheduler.settings import Settings
@@ -143,6 +145,7 @@ class ReportParts:
     ) -> None:
         settings, database, hosts, clock = base.settings, base.database, base.hosts, base.clock
         self.audit = AuditThread(DriverAudit(database), agents, clock)
+        self.history = HistoryThread(HistoryWriter(database, settings.service_down_time))
         self.alerts = None if announcer is None else CapacityAlerts(hosts, announcer)
         self.registration = Registration(database, base.cache_refresh, dispatcher, agents, self.audit)
         self.outcome_handler = OutcomeHandler(self.registration, settings.max_attempts, decisions)

@@ -101,6 +101,7 @@ class SchedulerManager:
         self.decisions = DecisionParts(base, rules, self._dispatcher, self._thread, integrations)
         parts = ReportParts(base, self.decisions, self._dispatcher, agents, integrations.announcer)
         self._audit, self._alerts, self._registration = parts.audit, parts.alerts, parts.registration
+        self._history = parts.history
         self._outcome_handler, self._report_handler = parts.outcome_handler, parts.report_handler
         self._deferred_reports = parts.deferred_reports
         self.periodic_tasks, self.operations = parts.periodic_tasks, parts.operations
@@ -116,6 +117,7 @@ class SchedulerManager:
         instruments.QUEUE.set_function(self._thread.waiting)
         self._thread.start(self.keep_house)
         self._audit.start()
+        self._history.start()
 
     def load(self) -> None:
         """Join the other schedulers, and load backends and pools from the ledger.
@@ -167,6 +169,7 @@ class SchedulerManager:
         self._rules_agreement.stop()
         self._thread.stop()
         self._audit.stop()
+        self._history.stop()
         self.decisions.instance_hosts.stop()
         self.leave()
 

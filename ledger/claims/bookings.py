@@ -263,7 +263,7 @@ class _Terms:
 
     ``thin_sum`` is the sum of sizes up to the last thin claim, which the ratio limits; ``thick_sum`` is the physical
     capacity taken up to the last thick claim. ``largest`` maps the physical capacity taken before thin claims to the
-    largest of their sizes.
+    largest of their sizes. ``moved`` is the sum of the migrations.
     """
 
     pool_id: int
@@ -274,6 +274,7 @@ class _Terms:
     thin_sum: int
     thick_sum: int
     largest: Mapping[int, int]
+    moved: int
 
     def parameters(self) -> dict[str, float]:
         before, most = next(iter(self.largest.items()), (0, 0))
@@ -286,6 +287,7 @@ class _Terms:
             "thick_sum": float(self.thick_sum),
             "before": float(before),
             "largest": float(most),
+            "moved": self.moved,
         }
 
 
@@ -301,7 +303,10 @@ def _terms(bookings: Sequence[Booking]) -> _Terms:
         size += booking.size_gb
         physical += booking.physical_gb
     first = bookings[0]
-    return _Terms(first.pool_id, first.generation, first.storage_id, size, physical, thin_sum, thick_sum, largest)
+    moved = sum(booking.size_gb for booking in bookings if booking.verb == MIGRATE)
+    return _Terms(
+        first.pool_id, first.generation, first.storage_id, size, physical, thin_sum, thick_sum, largest, moved
+    )
 
 
 _POOL = models.table(models.Pool).c
@@ -361,6 +366,7 @@ def _conditional_update(calculation: Calculation) -> sa.Update:
             allocated_capacity_gb=_POOL.allocated_capacity_gb + size,
             in_flight_gb=_POOL.in_flight_gb + size,
             in_flight_physical_gb=_POOL.in_flight_physical_gb + physical,
+            moved_gb=_POOL.moved_gb + sa.bindparam("moved", type_=sa.BigInteger()),
         )
     )
 

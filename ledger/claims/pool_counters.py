@@ -72,6 +72,22 @@ def from_row(values: Iterable[float]) -> Counters:
     )
 
 
+class AllocationChange(NamedTuple):
+    """GiB by which the allocated capacity of a pool changes, negative if it falls.
+
+    ``deleted`` is the part that falls because volumes were deleted, ``moved`` the part that rises (negative: falls)
+    because volumes are migrated. The rest is created, or a creation is taken back.
+    """
+
+    size: int = 0
+    deleted: int = 0
+    moved: int = 0
+
+    def plus(self, other: "AllocationChange") -> "AllocationChange":
+        """Return the sum of two changes."""
+        return AllocationChange(self.size + other.size, self.deleted + other.deleted, self.moved + other.moved)
+
+
 _POOL = models.table(models.Pool).c
 _READ = sa.select(_POOL.id, *(_POOL[column.key] for column in COLUMNS)).where(
     _POOL.id.in_(sa.bindparam("pool_ids", expanding=True))
@@ -165,13 +181,19 @@ def claim_on_backends(session: orm.Session, added: Mapping[int, int], rules: int
     return _add(session, _CLAIM_ON_BACKEND, added, rules=rules)
 
 
-def add_to_pools(session: orm.Session, locked: LockedPools, added: Mapping[int, int]) -> None:
-    """Add GiB to the allocated capacity of locked pools and of their backends; a negative number takes away."""
+def add_to_pools(session: orm.Session, locked: LockedPools, added: Mapping[int, AllocationChange]) -> None:
+    """Change the allocated capacity of locked pools and of their backends."""
     by_backend: dict[int, int] = {}
-    for pool_id, size in added.items():
-        by_backend[locked.backends[pool_id]] = by_backend.get(locked.backends[pool_id], 0) + size
+    for pool_id, change in added.items():
+        by_backend[locked.backends[pool_id]] = by_backend.get(locked.backends[pool_id], 0) + change.size
     add_to_backends(session, by_backend)
-    _add(session, _ADD_TO_POOL, added)
+    rows = [
+        {"of": pool_id, "more": change.size, "gone": change.deleted, "came": change.moved}
+        for pool_id, change in sorted(added.items())
+        if any(change)
+    ]
+    if rows:
+        session.connection().execute(_ADD_TO_POOL, rows)
 
 
 def _add(session: orm.Session, statement: sa.Update, added: Mapping[int, int], **given: int) -> bool:
@@ -195,7 +217,10 @@ _CLAIM_ON_BACKEND = _ADD_TO_BACKEND.where(
     models.Backend.draining.is_(False),
     models.Backend.rules_generation == sa.bindparam("rules"),
 )
-_ADD_TO_POOL = _allocation_update(models.table(models.Pool))
+_ADD_TO_POOL = _allocation_update(models.table(models.Pool)).values(
+    deleted_gb=_POOL.deleted_gb + sa.bindparam("gone", type_=sa.BigInteger()),
+    moved_gb=_POOL.moved_gb + sa.bindparam("came", type_=sa.BigInteger()),
+)
 
 
 def add_to_shared(session: orm.Session, storage_id: str, pool_id: int, size: int, physical: int) -> None:

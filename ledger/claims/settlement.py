@@ -135,7 +135,7 @@ class Settlement:
     max_attempts: int
     claims: Mapping[str, models.Claim]
     volumes: Mapping[str, models.Volume]
-    added: dict[int, int] = field(default_factory=dict)
+    added: dict[int, pool_counters.AllocationChange] = field(default_factory=dict)
     #: Pools whose in-flight sum may have changed.
     changed_pools: set[int] = field(default_factory=set)
     ended: list[str] = field(default_factory=list)
@@ -149,9 +149,10 @@ class Settlement:
         self.session.add(order)
         self.ordered.append(order.id)
 
-    def add_allocated(self, pool_id: int, size: int) -> None:
-        """Add GiB to the allocated capacity of a pool; a negative size takes away."""
-        self.added[pool_id] = self.added.get(pool_id, 0) + size
+    def add_allocated(self, pool_id: int, size: int, *, deleted: int = 0, moved: int = 0) -> None:
+        """Add GiB to the allocated capacity of a pool; see :class:`~pool_counters.AllocationChange`."""
+        change = pool_counters.AllocationChange(size, deleted, moved)
+        self.added[pool_id] = self.added.get(pool_id, pool_counters.AllocationChange()).plus(change)
 
     def confirm(self, claim: models.Claim, ending: EndedOperation) -> None:
         """Mark a claim as confirmed: its capacity is in use."""
@@ -161,10 +162,15 @@ class Settlement:
         if claim.contained:
             self.changed_pools.add(claim.pool_id)
 
-    def release(self, claim: models.Claim, ending: EndedOperation) -> None:
-        """Release a claim: it no longer counts as allocated, and stays in flight until it is contained."""
+    def release(self, claim: models.Claim, ending: EndedOperation, *, deleted: bool = False) -> None:
+        """Release a claim: it no longer counts as allocated, and stays in flight until it is contained.
+
+        ``deleted`` is whether its volume was deleted, else the copy is in another pool or there never was one.
+        """
         if claim.state in pool_counters.LIVE:
-            self.add_allocated(claim.pool_id, -claim.size_gb)
+            size = claim.size_gb
+            left = not deleted and (claim.verb == bookings.MIGRATE or claim.state == pool_counters.CONFIRMED)
+            self.add_allocated(claim.pool_id, -size, deleted=size if deleted else 0, moved=-size if left else 0)
         claim.state = pool_counters.RELEASED
         verified_clean = ending.clean and not ending.ok
         # Otherwise the figures may still show the copy, or may never have shown it: a later report decides.
@@ -219,7 +225,7 @@ class Settlement:
             )
         )
         for other in others:
-            self.release(other, ending)
+            self.release(other, ending, deleted=claim.verb == bookings.DELETE)
 
     def finish(self) -> Result:
         """Write the counters and return the result."""

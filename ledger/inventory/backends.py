@@ -13,6 +13,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.claims import bookings, pool_counters
 from tonnage.ledger.db import dialects
+from tonnage.ledger.history import history_writer
 from tonnage.ledger.inventory import ledger_identity, scheduling_rules
 
 #: Time for which a pool is kept that its backend does not report any more.
@@ -424,4 +425,5 @@ def purge_pools(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
         # The locks are those of a report that has a pool again.
         pool_counters.lock(session, ids)
         session.execute(sa.delete(pool).where(pool.id.in_(ids), *vanished).execution_options(synchronize_session=False))
+        history_writer.forget_pools(session, ids)
     return len(ids)

@@ -54,6 +54,9 @@ class Pool(Base):
     look, see :class:`Storage`. ``external_gb`` is the capacity of volumes that Tonnage did not place, by the last
     listing.
 
+    ``deleted_gb`` is the sum of all volumes that were deleted from the pool, ``moved_gb`` that of all that were
+    migrated to it less those that were migrated away. Only differences of two moments have a meaning.
+
     ``exceeded_at`` is the time at which the pool was found, and announced, to be over its limits; null while it is not.
 
     ``unheard_at`` is the time of the last report without usable figures of the pool. While the backend has sent no
@@ -86,6 +89,8 @@ class Pool(Base):
     shared_in_flight_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
     shared_in_flight_physical_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
     external_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0, server_default="0")
+    deleted_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    moved_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
     reported_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     stats: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json, default=dict)
     exceeded_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)

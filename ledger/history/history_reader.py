@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The daily figures of pools from the history, as series for a forecast."""
+
+import datetime
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity.forecast import growth, growth_paths
+from tonnage.capacity.forecast.time_to_full import PHYSICAL, VIRTUAL
+from tonnage.ledger import models
+from tonnage.ledger.db import dialects
+from tonnage.ledger.history.history_writer import DAY
+
+Floats = npt.NDArray[np.float64]
+
+#: Days of history that a forecast reads: the growth of a day needs the day before.
+_DAYS = growth_paths.LONGEST_HISTORY + 1
+
+_COLUMNS = ("total_gb", "used_gb", "provisioned_gb", "physical_limit_gb", "virtual_limit_gb", "moved_sum_gb")
+
+
+@dataclass(frozen=True, slots=True)
+class DailyFigures:
+    """The figures of a pool at the ends of consecutive days in GiB, ``nan`` in holes and where they are unknown."""
+
+    total: Floats
+    used: Floats
+    provisioned: Floats
+    physical_limit: Floats
+    virtual_limit: Floats
+    moved_sum: Floats
+
+    def growth(self, bound: str) -> Floats:
+        """Return the growth of each day but the first of what a bound limits, without migrations."""
+        if bound == VIRTUAL:
+            # A step of the physical size is no break here: it changes the limit alone.
+            return growth.daily_growth(self.provisioned, moved=self._moved(1.0))
+        # The physical part of the migrated volumes is that of the pool, as far as is known.
+        with np.errstate(invalid="ignore", divide="ignore"):
+            share = np.clip(self.used / self.provisioned, 0.0, 1.0)
+        return growth.daily_growth(self.used, self.total, moved=self._moved(np.nan_to_num(share, nan=1.0)))
+
+    def room(self, bound: str) -> float | None:
+        """Return the rest of a limit at the end of the last day; None without a limit or with unknown figures."""
+        limit, taken = {
+            PHYSICAL: (self.physical_limit, self.used),
+            VIRTUAL: (self.virtual_limit, self.provisioned),
+        }[bound]
+        room = float(limit[-1] - taken[-1])
+        return room if np.isfinite(room) else None
+
+    def _moved(self, share: "Floats | float") -> Floats:
+        """Return what migrations have brought on each day, a part of it physically."""
+        known = np.flatnonzero(~np.isnan(self.moved_sum))
+        moved = np.zeros(self.moved_sum.size)
+        if known.size:
+            moved[known[1:]] = np.diff(self.moved_sum[known])
+        return moved * share
+
+
+def last_day(session: orm.Session, now: datetime.datetime) -> datetime.datetime | None:
+    """Return the last day before today that has rows, None without any."""
+    row = models.PoolHistory
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    return session.scalar(sa.select(sa.func.max(row.slot)).where(row.grain == DAY, row.slot < today))
+
+
+def pools_of(session: orm.Session, day: datetime.datetime) -> list[int]:
+    """Return the ids of the pools with a row of a day, sorted."""
+    row = models.PoolHistory
+    return list(session.scalars(sa.select(row.pool_id).where(row.grain == DAY, row.slot == day).order_by(row.pool_id)))
+
+
+def daily_figures(
+    session: orm.Session, pool_ids: Collection[int], last: datetime.datetime, days: int = _DAYS
+) -> Iterator[tuple[int, DailyFigures]]:
+    """Yield the figures of pools on some days up to ``last``, by pool id."""
+    row = models.PoolHistory
+    first = last - datetime.timedelta(days=days - 1)
+    slots = [first + datetime.timedelta(days=number) for number in range(days)]
+    columns = [getattr(row, name) for name in _COLUMNS]
+    for chunk in dialects.in_chunks(sorted(pool_ids)):
+        found = session.execute(
+            sa.select(row.pool_id, row.slot, *columns).where(
+                row.grain == DAY, row.slot.in_(slots), row.pool_id.in_(chunk)
+            )
+        )
+        tables = {pool_id: np.full((len(_COLUMNS), days), np.nan) for pool_id in chunk}
+        for pool_id, slot, *values in found:
+            tables[pool_id][:, (slot - first).days] = [np.nan if value is None else value for value in values]
+        for pool_id, table in tables.items():
+            yield pool_id, DailyFigures(*table)
