@@ -11,6 +11,7 @@ from tonnage.cli.commands.subcommands import LazyCommand
 #: database may contain ``$state_path``, which is one of the first.
 _LEDGER = ("tonnage.rpc.options", "tonnage.ledger.db.database", "tonnage.ledger.inventory.service_options")
 _SCHEDULER = ("tonnage.rpc.options", "tonnage.api.options", "tonnage.scheduler.settings")
+_BOTH = (*_SCHEDULER, *_LEDGER[1:])
 
 _OVERVIEWS = "tonnage.cli.overviews"
 _SIMULATION = "tonnage.cli.simulation.simulation_arguments"
@@ -22,6 +23,7 @@ COMMANDS = (
     LazyCommand("types", "show the volume types, with sums", f"{_OVERVIEWS}.volumes:add_types", _LEDGER),
     LazyCommand("claims", "show the operations under way", f"{_OVERVIEWS}.volumes:add_claims", _LEDGER),
     LazyCommand("refusals", "show the refused requests", f"{_OVERVIEWS}.refusals:add_arguments", _LEDGER),
+    LazyCommand("why", "tell why a volume is where it is", f"{_OVERVIEWS}.placement_reasons:add_arguments", _BOTH),
     LazyCommand("drift", "show where the ledger is wrong, and why", f"{_OVERVIEWS}.drift:add_arguments", _LEDGER),
     LazyCommand("explain", "tell how a request would be decided now", f"{_SIMULATION}:add_explain", _SCHEDULER),
     LazyCommand("what-if", "tell the decisions if things were different", f"{_SIMULATION}:add_what_if", _SCHEDULER),

@@ -249,7 +249,10 @@ def _show_fields(columns: Sequence[Column], row: Any) -> None:
     table = prettytable.PrettyTable(["field", "value"])
     table.align = "l"
     for column in columns:
-        table.add_row([column.label, column.cell(row)])
+        if cell := column.cell(row):
+            table.add_row([column.label, cell])
+        if column.width is not None:
+            table.max_width["value"] = column.width
     print(table)
 
 

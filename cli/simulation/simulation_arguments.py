@@ -113,6 +113,13 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--project", help=f"project that asks (default: the one that credentials are for, or {PROJECT})"
     )
+    add_target(parser)
+    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
+    parser.add_argument("--rows", type=int, default=20, metavar="N", help="most pools in a table, 0: all (default: 20)")
+
+
+def add_target(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that name the scheduler to ask."""
     parser.add_argument(
         "--url",
         type=argument_types.url,
@@ -126,8 +133,6 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         help="entry of clouds.yaml that says who asks, where the REST API wants to know (default: OS_CLOUD, else the "
         "other OS_ variables that the command openstack knows)",
     )
-    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
-    parser.add_argument("--rows", type=int, default=20, metavar="N", help="most pools in a table, 0: all (default: 20)")
 
 
 def _add_changes(parser: argparse.ArgumentParser) -> None:

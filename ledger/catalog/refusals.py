@@ -71,6 +71,7 @@ class RefusalCount(NamedTuple):
 class RefusalFilter:
     """Conditions on refusals, all of which have to hold. None is no condition. ``pool`` is the nearest pool."""
 
+    request_id: str | None = None
     volume_id: str | None = None
     project_id: str | None = None
     pool: str | None = None
@@ -120,6 +121,7 @@ def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
 
 def _conditions(wanted: RefusalFilter) -> list[sa.ColumnElement[bool]]:
     found = (
+        (_ROW.request_id, wanted.request_id),
         (_ROW.volume_id, wanted.volume_id),
         (_ROW.project_id, wanted.project_id),
         (_ROW.pool, wanted.pool),

@@ -12,9 +12,13 @@ import sqlalchemy as sa
 from tests.servers import ledger_schema
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors, units
+from tonnage.capacity.decision import Rejection
+from tonnage.capacity.explanation import Explanation, FilterVerdict, PoolVerdict
 from tonnage.cli import setup, tonnage
+from tonnage.cli.simulation import scheduler_query
 from tonnage.ledger import models
 from tonnage.ledger.db import database
+from tonnage.rpc.messages import Outlook
 
 
 class Ledger:
@@ -193,3 +197,86 @@ def test_refusals_are_shown_and_counted(ledger: Ledger) -> None:
     assert ledger.run("refusals --code quota") == "No refusal is recorded\n"
     with pytest.raises(setup.UsageError, match="there is no column day here"):
         ledger.run("refusals -c day")
+
+
+def explanation(chosen: str, other: str) -> Explanation:
+    refused = Rejection("no_capacity", "has headroom 2.00 GiB")
+    verdicts = (
+        PoolVerdict(
+            other, "CapacityFilter", refused, headroom=2.0, also=(FilterVerdict("F", Rejection("x", "is odd")),)
+        ),
+        PoolVerdict(chosen, total_weight=1.0, headroom="infinite", thin=True),
+    )
+    return Explanation("4 GiB", chosen, f"4 GiB goes to {chosen}", verdicts)
+
+
+def test_why_shows_the_request_the_claims_and_the_same_decision_now(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [made] = ledger.world.create(4)
+    other = next(pool for pool in (f"{BACKEND}#p0", f"{BACKEND}#p1") if pool != made.pool)
+    asked: list[Any] = []
+
+    def query(conf: object, question: Any, target: object) -> list[Outlook]:
+        asked.append(question)
+        return [Outlook(volumes=[explanation(made.pool, other)])]
+
+    monkeypatch.setattr(scheduler_query, "query", query)
+    shown = ledger.json(f"why {made.volume_id}")
+    assert asked == [{"requests": [{"volume": {"size": 4}}], "detail": True}]
+    assert (shown["pool"], shown["size_bytes"], shown["pool_now"]) == (made.pool, gib(4), made.pool)
+    assert shown["reason"] == f"placed here by request {shown['request_id']}"
+    assert [(each["verb"], each["pool"]) for each in shown["claims"]] == [("create", made.pool)]
+    assert [(each["pool"], each["verdict"]) for each in shown["pools"]] == [(made.pool, "chosen"), (other, "refused")]
+    assert (shown["pools"][0]["headroom_bytes"], shown["pools"][1]["headroom_bytes"]) == (None, gib(2))
+    assert shown["pools"][1]["because"] == "CapacityFilter: has headroom 2.00 GiB; F: is odd"
+    assert ledger.json(f"why {shown['request_id']}")["volume_id"] == made.volume_id
+    assert f"4 GiB goes to {made.pool}" in ledger.run(f"why {made.volume_id}")
+
+
+def test_why_shows_a_refused_request(ledger: Ledger) -> None:
+    [answer] = ledger.world.create(60)
+    [row] = ledger.json("refusals")
+    for name in (row["request_id"], answer.volume_id):
+        shown = ledger.json(f"why {name}")
+        assert (shown["status"], shown["pool"], shown["reason"]) == (None, None, row["message"])
+        assert [each["message"] for each in shown["refusals"]] == [row["message"]]
+    with pytest.raises(errors.NotFound, match="nothing could not be found"):
+        ledger.run("why nothing")
+
+
+def test_why_names_the_reason_of_a_volume_in_error_and_the_pools_that_failed(ledger: Ledger) -> None:
+    [made] = ledger.world.create(4)
+    ledger.world.create(3)
+    with ledger.engine.begin() as connection:
+        values = {
+            "pool_id": None,
+            "status": "error",
+            "status_reason": "the disk is broken",
+            "attempted_pools": ["h@b#p"],
+        }
+        connection.execute(sa.update(models.Volume).where(models.Volume.id == made.volume_id).values(values))
+    shown = ledger.json(f"why --offline {made.volume_id}")
+    assert (shown["reason"], shown["attempted_pools"]) == ("the disk is broken", ["h@b#p"])
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.update(models.Volume).values(name="data", attempted_pools=["h@b#p"]))
+    with pytest.raises(errors.InvalidInput, match="several volumes are named data"):
+        ledger.run("why --offline data")
+    placed = next(row for row in ledger.json("volumes") if row["pool"])
+    assert ledger.json(f"why --offline {placed['id']}")["reason"].endswith(", after h@b#p failed to create it")
+
+
+def test_why_says_if_no_scheduler_answers(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def query(*given: object) -> None:
+        raise errors.Unavailable("no scheduler answers")
+
+    monkeypatch.setattr(scheduler_query, "query", query)
+    [made] = ledger.world.create(4)
+    arguments = tonnage.PROGRAM.parser("why").parse_args(["why", made.volume_id])
+    conf: Any = SimpleNamespace(database=ledger._database, service_down_time=60)
+    assert arguments.run(conf, arguments) == 0
+    shown = capsys.readouterr()
+    assert "placed here by request" in shown.out
+    assert shown.err == "tonnage: how the request would be decided now is unknown: no scheduler answers\n"

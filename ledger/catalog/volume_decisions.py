@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All that the ledger has about the decisions on one volume: its request, its claims and its refusals."""
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger.catalog import refusals
+from tonnage.ledger.catalog.refusals import RecordedRefusal, RefusalFilter
+from tonnage.ledger.claims import bookings
+from tonnage.ledger.inventory import volume_figures
+from tonnage.ledger.inventory.volume_figures import ClaimFigures
+
+#: Most refusals of one volume.
+_MOST_REFUSALS = 100
+
+#: What a claim in the volume's pool has done, by its verb.
+_DONE = {
+    bookings.CREATE: "placed here by request {0.request_id}",
+    bookings.MIGRATE: "moved here by request {0.request_id}",
+    "manage": "managed here by request {0.request_id}, without a decision",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VolumeDecisions:
+    """A volume with the request for it, its claims, the oldest first, and its refusals, the newest first.
+
+    Of a request that was refused there are only refusals: ``id`` is the volume that it was for, and the other fields
+    are None or empty. ``pool`` and ``volume_type`` are names; ``attempted_pools`` are those that failed to create it.
+    """
+
+    id: str
+    request_id: str
+    project_id: str
+    name: str | None = None
+    status: str | None = None
+    status_reason: str | None = None
+    size_gb: int | None = None
+    volume_type: str | None = None
+    pool: str | None = None
+    provisioning: str | None = None
+    requested_zone: str | None = None
+    hints: Mapping[str, Any] | None = None
+    attempted_pools: Sequence[str] = ()
+    source_volume_id: str | None = None
+    created_at: datetime.datetime | None = None
+    claims: Sequence[ClaimFigures] = ()
+    refusals: Sequence[RecordedRefusal] = ()
+
+    @property
+    def reason(self) -> str:
+        """The reason why the volume is where it is, or has no pool, in one sentence."""
+        if self.pool is None:
+            return self.status_reason or (self.refusals[0].message if self.refusals else "no pool is chosen yet")
+        made = [claim for claim in self.claims if claim.pool == self.pool and claim.verb in _DONE]
+        done = _DONE[made[-1].verb].format(made[-1]) if made else "the ledger has no decision about it"
+        tried = f", after {', '.join(self.attempted_pools)} failed to create it" if self.attempted_pools else ""
+        return f"{done}{tried}"
+
+    def body(self) -> dict[str, Any] | None:
+        """Return the same request again, as the body of ``POST /volumes``; None for a request that was refused."""
+        if self.size_gb is None:
+            return None
+        volume = {
+            "size": self.size_gb,
+            "volume_type": self.volume_type,
+            "availability_zone": self.requested_zone,
+            "source_volid": self.source_volume_id,
+        }
+        given = {key: value for key, value in volume.items() if value is not None}
+        return {"volume": given, **({"OS-SCH-HNT:scheduler_hints": dict(self.hints)} if self.hints else {})}
+
+
+def find(session: orm.Session, name: str) -> VolumeDecisions:
+    """Return the decisions on a volume, by its id or its name, or on a request, by its id.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` for a name
+    that several volumes have.
+    """
+    volume = _volume(session, name)
+    if volume is not None:
+        return VolumeDecisions(
+            id=volume.id,
+            request_id=volume.request_id,
+            project_id=volume.project_id,
+            name=volume.name,
+            status=volume.status,
+            status_reason=volume.status_reason,
+            size_gb=volume.size_gb,
+            volume_type=None if volume.volume_type is None else volume.volume_type.name,
+            pool=None if volume.pool is None else volume.pool.name,
+            provisioning=volume.provisioning,
+            requested_zone=volume.requested_zone,
+            hints=volume.hints,
+            attempted_pools=volume.attempted_pools,
+            source_volume_id=volume.source_volume_id,
+            created_at=volume.created_at,
+            claims=volume_figures.claims_of(session, volume.id),
+            refusals=refusals.load(session, RefusalFilter(volume_id=volume.id), _MOST_REFUSALS),
+        )
+    for wanted in (RefusalFilter(request_id=name), RefusalFilter(volume_id=name)):
+        if found := refusals.load(session, wanted, _MOST_REFUSALS):
+            last = found[0]
+            return VolumeDecisions(
+                id=last.volume_id, request_id=last.request_id, project_id=last.project_id, refusals=found
+            )
+    raise errors.NotFound(
+        f"{name} could not be found: there is no volume with this id or name, and no recorded refusal of a request "
+        "with this id"
+    )
+
+
+def _volume(session: orm.Session, name: str) -> models.Volume | None:
+    row = models.Volume
+    for column in (row.id, row.name, row.request_id):
+        found = session.scalars(sa.select(row).where(column == name).limit(2)).all()
+        if len(found) > 1:
+            raise errors.InvalidInput(f"several volumes are named {name}: give the id of one")
+        if found:
+            return found[0]
+    return None
