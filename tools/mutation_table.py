@@ -616,7 +616,7 @@ MUTATIONS = (
     Mutation(
         "An unmanaged volume leaves the allocated capacity.",
         "ledger/claims/deletions.py",
-        "    pool_counters.add_to_pools(session, locked, {pool_id: -size})\n",
+        "    pool_counters.add_to_pools(session, locked, {pool_id: change})\n",
         "",
         (REDELIVERY,),
     ),

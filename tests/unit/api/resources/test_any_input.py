@@ -92,7 +92,8 @@ often = settings(
 
 
 def check(answer: Any) -> None:
-    assert answer.status_code < 500, answer.text
+    # 501: a feature of Cinder that Tonnage does not have.
+    assert answer.status_code < 500 or answer.status_code == 501, answer.text
     if answer.text:
         assert isinstance(answer.json, dict)
     assert answer.headers["x-openstack-request-id"]
