@@ -13,6 +13,9 @@ from tonnage.capacity.request import Provisioning
 from tonnage.drivers import contract, loader
 from tonnage.drivers.lvm.driver import LVMDriver
 
+#: Commands of LVM are slow; the functional tests of the driver run it on real groups in the normal suite.
+pytestmark = pytest.mark.heavy
+
 
 @pytest.fixture(scope="module")
 def host_group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lvm_host.HostGroup]:
@@ -52,7 +55,6 @@ class TestThickVolumes(contract.DriverContract):
         host_group.run("lvremove", "--yes", host_group.name)
 
 
-@pytest.mark.heavy  # commands take ten times as long as elsewhere; tests/functional/test_lvm.py tests the differences
 class TestThinVolumes(contract.DriverContract):
     made = (Provisioning.THIN,)
 
@@ -66,7 +68,6 @@ class TestThinVolumes(contract.DriverContract):
         lvm.run("lvremove", "--yes", "--select", 'pool_lv!=""', thin_pool)
 
 
-@pytest.mark.heavy
 class TestThickVolumesInTheGuest(contract.DriverContract):
     made = (Provisioning.THICK,)
 

@@ -176,6 +176,7 @@ def test_a_killed_worker_is_restarted_in_a_new_epoch(
         assert daemon.wait(fakes.DEADLINE) == 0
 
 
+@pytest.mark.heavy
 def test_the_daemon_ends_when_another_agent_has_its_backend(
     fresh_rabbitmq_url: str, configure: Configure, start: Start, tmp_path: pathlib.Path
 ) -> None:
@@ -196,6 +197,7 @@ def test_the_daemon_ends_when_another_agent_has_its_backend(
     ]
 
 
+@pytest.mark.heavy
 # kombu leaves the socket of a connection that broke to the garbage collector.
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.timeout(600)

@@ -141,6 +141,7 @@ def tonnage(postgresql_server: PostgreSQL, rabbitmq_server: RabbitMQ) -> Iterato
             raise
 
 
+@pytest.mark.heavy
 def test_each_applied_report_is_announced_once(tonnage: tuple[Tonnage, Consumer]) -> None:
     world, consumer = tonnage
 
@@ -291,6 +292,7 @@ def test_announcements_are_committed_with_their_report(ledgers: list[database.Da
         assert connection.scalars(sa.text("SELECT channel FROM announcement_leases")).all() == ["c"]
 
 
+@pytest.mark.heavy
 def test_announcements_during_an_outage_of_the_bus_arrive_afterwards(
     rabbitmq_server: RabbitMQ, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,6 +34,7 @@ def tonnage() -> Iterator[Deployment]:
         yield deployment.start()
 
 
+@pytest.mark.heavy
 def test_the_commands_of_the_page_print_what_it_shows(tonnage: Deployment) -> None:
     with console.Shell() as shell:
         # The first word of a command line may be an assignment, so it is no alias.

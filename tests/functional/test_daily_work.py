@@ -121,6 +121,7 @@ def test_a_ratio_is_changed_under_way(machines: Machines) -> None:
     machines.play("change-ratio")
 
 
+@pytest.mark.heavy
 def test_a_backend_is_drained_and_removed(machines: Machines) -> None:
     machines.play("remove-backend")
 
@@ -129,5 +130,6 @@ def test_a_broken_disk_is_replaced(machines: Machines) -> None:
     machines.play("replace-disk")
 
 
+@pytest.mark.heavy
 def test_an_upgrade_by_one_version(machines: Machines) -> None:
     machines.play("upgrade-by-one")

@@ -74,12 +74,13 @@ def test_a_ledger_goes_on_in_another_database(tonnage: Deployment, empty_databas
     assert code == 0, output
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("deploy", "empty_database"),
     [
         ("mariadb", "postgresql"),
-        pytest.param("postgresql", "mariadb", marks=pytest.mark.heavy),
-        pytest.param("postgresql", "sqlite", marks=pytest.mark.heavy),
+        ("postgresql", "mariadb"),
+        ("postgresql", "sqlite"),
     ],
     indirect=True,
 )
@@ -140,6 +141,7 @@ def suspend_between_transactions(tonnage: Deployment) -> list[psutil.Process]:
     return family
 
 
+@pytest.mark.heavy
 def test_a_process_that_was_suspended_during_the_copy_accepts_nothing_and_ends(
     tonnage: Deployment, tmp_path: pathlib.Path
 ) -> None:

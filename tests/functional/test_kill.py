@@ -187,15 +187,9 @@ def test_a_project_gets_exactly_its_quota_after_the_kills(tonnage: Deployment) -
     assert shown["in_use"] + shown["reserved"] == shown["limit"] == limit["quota_set"]["gigabytes"]
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
-    ("deploy", "times"),
-    [
-        ("postgresql", 4),
-        pytest.param("postgresql", 200, marks=pytest.mark.heavy),
-        pytest.param("standalone", 50, marks=pytest.mark.heavy),
-    ],
-    indirect=["deploy"],
-    scope="module",
+    ("deploy", "times"), [("postgresql", 200), ("standalone", 50)], indirect=["deploy"], scope="module"
 )
 def test_quota_usage_survives_kills_between_reservation_and_confirmation(tonnage: Deployment, times: int) -> None:
     chance, project = random.Random(times), f"killed-{times}"

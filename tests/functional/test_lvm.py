@@ -146,6 +146,7 @@ def test_a_full_thin_pool_takes_no_volumes(
     lvm.run("lvremove", "--yes", "thin/small")
 
 
+@pytest.mark.heavy
 def test_a_group_with_a_missing_disk_takes_no_volumes(
     lvm: lvm_guest.LvmGuest, make: MakeDriver, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -130,6 +130,7 @@ def test_prometheus_scrapes_a_standalone(
         wait_for(lambda: {rule["health"] for rule in server.rules()} == {"ok"}, "all rules have been evaluated")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("deploy", ["postgresql"], indirect=True, scope="module")
 def test_every_query_has_data_until_the_agent_stops_and_its_pools_leave_all_figures(
     deploy: Deploy,

@@ -274,6 +274,7 @@ def test_a_check_that_cannot_run_fails(run: Run, world: World, tmp_path: pathlib
     assert "run 'tonnage-manage db sync'" in run("tonnage-manage", "ledger", "check", status=1).error
 
 
+@pytest.mark.heavy
 @on_one_database
 def test_an_orphan_is_purged_after_confirmation(run: Run, world: World) -> None:
     world.pools["p0"].volumes["of-others"] = (5, Provisioning.THIN)

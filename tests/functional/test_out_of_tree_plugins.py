@@ -202,6 +202,7 @@ class FolderDriver(Sound):
 }
 
 
+@pytest.mark.heavy
 def test_daemons_survive_faulty_plugins(site: pathlib.Path, tmp_path: pathlib.Path) -> None:
     installed = tmp_path / "site"
     shutil.copytree(site, installed)

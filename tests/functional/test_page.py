@@ -49,6 +49,7 @@ def sections(deployment: Deployment) -> dict[str, str]:
     return {"now": "Now", "pools": "Pools", f"pool?name={pool.replace('#', '%23')}": f"Pool {pool}"}
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
 def test_sections_are_accessible_at_any_width(browser: Browser, tonnage: Deployment, dark: bool) -> None:
     with browser.tab(tonnage.rest.url, dark=dark) as tab:
@@ -65,6 +66,7 @@ def test_sections_are_accessible_at_any_width(browser: Browser, tonnage: Deploym
         assert tab.messages == []
 
 
+@pytest.mark.heavy
 def test_the_page_shows_the_figures_of_the_command(browser: Browser, tonnage: Deployment) -> None:
     def pools() -> dict[str, dict[str, Any]]:
         printed = run_program("tonnage", "pools", "--config-file", tonnage.conf, "-f", "json").output
@@ -97,6 +99,7 @@ def press_until(tab: Tab, key: str, condition: str) -> None:
     raise AssertionError(f"no {condition} by {key}")
 
 
+@pytest.mark.heavy
 def test_everything_can_be_done_with_the_keyboard(browser: Browser, tonnage: Deployment) -> None:
     with browser.tab(tonnage.rest.url) as tab:
         tab.open("now", "Now")
@@ -124,6 +127,7 @@ def test_everything_can_be_done_with_the_keyboard(browser: Browser, tonnage: Dep
         assert tab.page.get_by_role("button", name="Pause").get_attribute("aria-pressed") == "true"
 
 
+@pytest.mark.heavy
 def test_an_empty_ledger_shows_the_command_that_starts_an_agent(browser: Browser, server: PageServer) -> None:
     with browser.tab(server.url) as tab:
         tab.open()
@@ -132,6 +136,7 @@ def test_an_empty_ledger_shows_the_command_that_starts_an_agent(browser: Browser
         assert tab.breaches() == []
 
 
+@pytest.mark.heavy
 def test_old_unknown_and_infinite_figures(browser: Browser, server: PageServer) -> None:
     server.add_backend("box@new", {"p": {}})
     server.add_backend("box@old", {"q": {"provisioned_capacity_gb": 1234}}, silence=7200)
@@ -155,6 +160,7 @@ def test_old_unknown_and_infinite_figures(browser: Browser, server: PageServer) 
         assert tab.breaches() == []
 
 
+@pytest.mark.heavy
 def test_the_layout_stays_while_figures_load(browser: Browser, server: PageServer) -> None:
     server.add_backend("box@disk", {"p": {}})
     held: list[sync_api.Route] = []
@@ -169,6 +175,7 @@ def test_the_layout_stays_while_figures_load(browser: Browser, server: PageServe
         assert tab.page.locator("tbody tr").count() == 1
 
 
+@pytest.mark.heavy
 def test_the_last_figures_stay_when_there_is_no_answer(browser: Browser, server: PageServer) -> None:
     server.add_backend("box@disk", {"p": {}})
     with browser.tab(server.url) as tab:
@@ -183,6 +190,7 @@ def test_the_last_figures_stay_when_there_is_no_answer(browser: Browser, server:
         assert tab.breaches() == []
 
 
+@pytest.mark.heavy
 def test_a_refusal_by_the_policy_names_the_rule(browser: Browser, server: PageServer) -> None:
     server.set_policy('"capacity:overview": "!"\n')
     with browser.tab(server.url) as tab:
@@ -191,6 +199,7 @@ def test_a_refusal_by_the_policy_names_the_rule(browser: Browser, server: PageSe
         assert tab.breaches() == []
 
 
+@pytest.mark.heavy
 def test_an_unavailable_database_is_named(
     browser: Browser, server: PageServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,14 +217,15 @@ def test_an_unavailable_database_is_named(
         tab.wait_until_loaded("Now")
 
 
+@pytest.mark.heavy
 def test_names_are_inert(browser: Browser, server: PageServer) -> None:
     server.add_backend("box@disk", {SCRIPT: {}, QUOTES: {}}, disabled_reason=f"{SCRIPT}\n{QUOTES}", enabled=False)
     server.add_volume(f"box@disk#{SCRIPT}", id="v1", name=f"{SCRIPT}\n{QUOTES}")
     with browser.tab(server.url) as tab:
         for address, heading in (("now", "Now"), ("pools", "Pools")):
             tab.open(address, heading)
-            assert SCRIPT in tab.text()
-            assert QUOTES in tab.text()
+            tab.wait_for_text(SCRIPT)
+            tab.wait_for_text(QUOTES)
         for name in (QUOTES, SCRIPT):
             tab.open("pools", "Pools")
             tab.page.get_by_role("link", name=name, exact=False).click()

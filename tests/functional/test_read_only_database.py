@@ -31,9 +31,8 @@ def read_only(server: servers.DatabaseServer) -> Iterator[None]:
         server.execute("SET default_transaction_read_only = off", off, *reload) if postgresql else server.execute(off)
 
 
-@pytest.mark.parametrize(
-    "deploy", [pytest.param("postgresql", marks=pytest.mark.heavy), "mariadb"], indirect=True, scope="module"
-)
+@pytest.mark.heavy
+@pytest.mark.parametrize("deploy", ["postgresql", "mariadb"], indirect=True, scope="module")
 def test_a_read_only_server_counts_as_away(deploy: Deploy, request: pytest.FixtureRequest) -> None:
     kind = request.node.callspec.params["deploy"]
     server: servers.DatabaseServer = request.getfixturevalue(f"{kind}_server")

@@ -16,11 +16,7 @@ from tests.functional.deployment.processes import Process
 from tests.servers import base, tcp_proxy
 from tests.servers.base import wait_for
 
-#: On MariaDB, because another test cuts off a scheduler on PostgreSQL.
-on_each_server = pytest.mark.parametrize(
-    "deploy", [pytest.param("postgresql", marks=pytest.mark.heavy), "mariadb"], indirect=True, scope="module"
-)
-#: For tests that depend little on the kind of database.
+on_each_server = pytest.mark.parametrize("deploy", ["postgresql", "mariadb"], indirect=True, scope="module")
 on_one_server = pytest.mark.parametrize(
     "deploy", ["postgresql", pytest.param("mariadb", marks=pytest.mark.heavy)], indirect=True, scope="module"
 )
@@ -108,6 +104,7 @@ def test_a_scheduler_that_ends_during_its_start_leaves_the_others(tonnage: Deplo
     assert not registered(tonnage, "another")
 
 
+@pytest.mark.heavy
 @on_each_server
 def test_a_frozen_scheduler_that_holds_locks_does_not_stop_the_others(tonnage: Deployment) -> None:
     with Creates(tonnage, 16) as creates:
@@ -125,7 +122,7 @@ def test_a_frozen_scheduler_that_holds_locks_does_not_stop_the_others(tonnage: D
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("deploy", ["postgresql", "mariadb"], indirect=True, scope="module")
+@on_each_server
 def test_a_scheduler_cut_off_from_the_database_in_a_transaction_does_not_stop_the_others(deploy: Deploy) -> None:
     with deploy(BACKENDS) as tonnage:
         url = sa.make_url(tonnage.database_url)

@@ -149,6 +149,7 @@ def bus(certificates: Certificates) -> Iterator[TlsRabbitMQ]:
         yield server
 
 
+@pytest.mark.heavy
 def test_daemons_work_with_the_files_of_the_page(certificates: Certificates, bus: TlsRabbitMQ) -> None:
     if not PostgreSQL.installed():
         suites.cannot_run("TLS", "no PostgreSQL on this machine")

@@ -256,11 +256,8 @@ def test_a_clock_that_was_a_year_ahead_does_not_end_the_history(ledger: database
     assert len(rows(ledger, DAY)) == 1
 
 
-@pytest.mark.parametrize(
-    "database_url",
-    ["sqlite", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("postgresql", "mariadb"))],
-    indirect=True,
-)
+@pytest.mark.heavy
+@pytest.mark.parametrize("database_url", ["sqlite", "postgresql", "mariadb"], indirect=True)
 def test_after_a_year_the_size_does_not_grow(
     ledger: database.Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
