@@ -11,6 +11,7 @@ import pytest
 BENCH = pathlib.Path(__file__).parents[2] / "bench"
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize(
     ("name", "keys"),
     [

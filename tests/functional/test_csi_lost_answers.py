@@ -88,7 +88,7 @@ def wait_until_deleted(tonnage: Deployment, volume_id: str) -> None:
 
 
 @one_process
-@pytest.mark.parametrize("kind", ["fast", None])
+@pytest.mark.parametrize("kind", ["fast", pytest.param(None, marks=pytest.mark.heavy)])
 @pytest.mark.parametrize("failure", [*CODES, None], ids=lambda failure: failure.name if failure else "slow")
 def test_a_create_without_an_answer_stays_in_its_pool_until_it_is_resolved(
     tonnage: Deployment, plugin: CsiPlugin, array: str, failure: grpc.StatusCode | None, kind: str | None
@@ -109,8 +109,11 @@ def test_a_create_without_an_answer_stays_in_its_pool_until_it_is_resolved(
 @one_process
 @pytest.mark.parametrize(
     ("failure", "kind"),
-    [(grpc.StatusCode.INTERNAL, None), (grpc.StatusCode.DEADLINE_EXCEEDED, "fast"), (None, None)],
-    ids=["INTERNAL", "DEADLINE_EXCEEDED", "slow"],
+    [
+        pytest.param(grpc.StatusCode.INTERNAL, None, id="INTERNAL", marks=pytest.mark.heavy),
+        pytest.param(grpc.StatusCode.DEADLINE_EXCEEDED, "fast", id="DEADLINE_EXCEEDED"),
+        pytest.param(None, None, id="slow", marks=pytest.mark.heavy),
+    ],
 )
 def test_a_restarted_agent_resolves_creates_without_an_answer(
     tonnage: Deployment, plugin: CsiPlugin, array: str, failure: grpc.StatusCode | None, kind: str | None

@@ -23,7 +23,8 @@ STORE2 = (DOCS / "examples" / "daily-work" / "store2.conf").read_text(encoding="
 _SYSTEMCTL = re.compile(r"(?:ssh (\w+) )?systemctl (enable --now|start|stop|reload) (.*)")
 
 #: All stories are played in the order of the page, and each builds on those before.
-pytestmark = [pytest.mark.parametrize("deploy", ["postgresql"], indirect=True, scope="module")]
+#: The stories follow each other: each begins with the machines of the one before.
+pytestmark = [pytest.mark.heavy, pytest.mark.parametrize("deploy", ["postgresql"], indirect=True, scope="module")]
 
 
 def story(label: str) -> list[console.Command]:
@@ -121,7 +122,6 @@ def test_a_ratio_is_changed_under_way(machines: Machines) -> None:
     machines.play("change-ratio")
 
 
-@pytest.mark.heavy
 def test_a_backend_is_drained_and_removed(machines: Machines) -> None:
     machines.play("remove-backend")
 
@@ -130,6 +130,5 @@ def test_a_broken_disk_is_replaced(machines: Machines) -> None:
     machines.play("replace-disk")
 
 
-@pytest.mark.heavy
 def test_an_upgrade_by_one_version(machines: Machines) -> None:
     machines.play("upgrade-by-one")

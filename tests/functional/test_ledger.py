@@ -272,6 +272,7 @@ def test_request_keys_outlive_their_volume_for_a_week(ledger: sa.Engine) -> None
     assert world.rows("SELECT volume_id FROM request_keys") == [(kept.volume_id,)]
 
 
+@pytest.mark.heavy
 def test_more_ids_are_read_than_a_statement_has_parameters(ledger: sa.Engine) -> None:
     world = World({f"p{number}": StoragePool(20, 1.0, thin=True, thick=False) for number in range(2)}, engine=ledger)
     world.start_agent()

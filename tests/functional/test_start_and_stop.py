@@ -56,6 +56,7 @@ def test_a_second_process_for_the_same_backend_is_refused(tonnage: Deployment) -
     tonnage.rest.wait_until_available(tonnage.rest.create(1))
 
 
+@pytest.mark.heavy
 @on_one_database
 def test_volumes_survive_a_clean_stop_and_start(tonnage: Deployment) -> None:
     rest = tonnage.rest
@@ -72,9 +73,8 @@ def test_volumes_survive_a_clean_stop_and_start(tonnage: Deployment) -> None:
         assert {volume["id"]: volume["status"] for volume in rest.volumes()} == dict.fromkeys(volumes, "available")
 
 
-@pytest.mark.parametrize(
-    "deploy", [pytest.param("postgresql", marks=pytest.mark.heavy), "mariadb"], indirect=True, scope="module"
-)
+@pytest.mark.heavy
+@pytest.mark.parametrize("deploy", ["postgresql", "mariadb"], indirect=True, scope="module")
 def test_a_silent_backend_is_down_until_its_next_report(deploy: Deploy) -> None:
     with deploy({"one": BACKENDS["one"]}, service_down_time=6) as tonnage:
         rest, pool = tonnage.start().rest, tonnage.pool("one")
