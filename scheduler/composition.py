@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db.database import Database
+from tonnage.ledger.history.daily_forecasts import Forecaster
 from tonnage.ledger.history.history_writer import HistoryWriter
 from tonnage.notifications.announcer import Announcer
 from tonnage.rpc.batching.command_sender import AgentMessages
@@ -145,7 +146,8 @@ class ReportParts:
     ) -> None:
         settings, database, hosts, clock = base.settings, base.database, base.hosts, base.clock
         self.audit = AuditThread(DriverAudit(database), agents, clock)
-        self.history = HistoryThread(HistoryWriter(database, settings.service_down_time))
+        writer = HistoryWriter(database, settings.service_down_time)
+        self.history = HistoryThread(writer, Forecaster(database), base.membership)
         self.alerts = None if announcer is None else CapacityAlerts(hosts, announcer)
         self.registration = Registration(database, base.cache_refresh, dispatcher, agents, self.audit)
         self.outcome_handler = OutcomeHandler(self.registration, settings.max_attempts, decisions)

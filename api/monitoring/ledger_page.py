@@ -4,6 +4,7 @@
 It is the same whichever process serves it, so Prometheus needs one target for it.
 """
 
+import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
@@ -12,10 +13,14 @@ from tonnage.api.monitoring.cached_page import CachedPage
 from tonnage.api.monitoring.exposition import Page, gib_in_bytes, labels, limit_in_bytes, timestamp
 from tonnage.capacity.reports.audit_rules import Breach
 from tonnage.ledger.db.database import Database
+from tonnage.ledger.history import last_forecasts
+from tonnage.ledger.history.last_forecasts import MadeForecast
 from tonnage.ledger.inventory import capacity_figures, heartbeats, listings
 from tonnage.ledger.inventory.capacity_figures import Counts, PoolFigures
 from tonnage.ledger.inventory.heartbeats import ServiceRow
 from tonnage.rpc.messages import Verb
+
+_DAY_SECONDS = 86400.0
 
 
 class _Capacity(NamedTuple):
@@ -81,14 +86,18 @@ class LedgerPage(CachedPage):
         with self._database.reading(snapshot=True, patient=False) as session:
             pools = capacity_figures.pools(session, backend=backend)
             services = heartbeats.load(session)
+            has_series = len(pools) <= self._max_pools
+            forecasts = last_forecasts.latest(session, backend=backend) if has_series else []
             counts = None if backend is not None else capacity_figures.counts(session)
         page = Page()
         self._add_services(page, [row for row in services if backend in (None, row.host)])
-        if len(pools) <= self._max_pools:
+        if has_series:
             self._add_pools(page, pools)
+            up = {pool.name for pool in pools if pool.up(self._down_time)}
+            _add_forecasts(page, [forecast for forecast in forecasts if forecast.pool in up])
         else:
             self._add_sums(page, pools)
-        omitted = len(pools) if len(pools) > self._max_pools else 0
+        omitted = 0 if has_series else len(pools)
         page.add_gauge("tonnage_metrics_pools_omitted", "Pools without series of their own.", [("", omitted)])
         page.add_gauge("tonnage_metrics_snapshot_timestamp_seconds", "Time at which the ledger was read.", [("", now)])
         if counts is not None:
@@ -156,6 +165,22 @@ class LedgerPage(CachedPage):
             # A sum with an unknown capacity is unknown.
             series = ((text, sum(map(capacity.of, of))) for text, of in named)
             page.add_gauge(f"tonnage_backend_{capacity.name}", f"{capacity.description} Sum of its pools.", series)
+
+
+def _add_forecasts(page: Page, forecasts: Iterable[MadeForecast]) -> None:
+    series = []
+    for made in forecasts:
+        found = made.forecast.time_to_full
+        for estimate in ("p10", "p50", "p90"):
+            days = math.inf if found is None else getattr(found, estimate)
+            if math.isfinite(days):
+                text = labels(pool=made.pool, bound=made.forecast.bound, estimate=estimate)
+                series.append((text, days * _DAY_SECONDS))
+    page.add_gauge(
+        "tonnage_pool_time_to_full_seconds",
+        "Time until a bound is reached with a probability of 10, 50 or 90 %, if that is less than 90 days.",
+        series,
+    )
 
 
 def _add_counts(page: Page, counts: Counts) -> None:

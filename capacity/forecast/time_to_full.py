@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from tonnage.capacity.forecast import growth_paths
 from tonnage.capacity.forecast.growth_paths import HORIZON, LEAST_HISTORY, Floats
 
-PHYSICAL, VIRTUAL = "physical", "virtual"
+PHYSICAL, PROMISED = "physical", "promised"
 
 #: The limits of a pool that are forecast apart: that of the used space, and that of the provisioned capacity.
-BOUNDS = (PHYSICAL, VIRTUAL)
+BOUNDS = (PHYSICAL, PROMISED)
 
 #: The days after which the growth is compared with the forecast.
 CHECKED_DAYS = 14

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.capacity.forecast import growth, growth_paths
-from tonnage.capacity.forecast.time_to_full import PHYSICAL, VIRTUAL
+from tonnage.capacity.forecast.time_to_full import PHYSICAL, PROMISED
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 from tonnage.ledger.history.history_writer import DAY
@@ -37,7 +37,7 @@ class DailyFigures:
 
     def growth(self, bound: str) -> Floats:
         """Return the growth of each day but the first of what a bound limits, without migrations."""
-        if bound == VIRTUAL:
+        if bound == PROMISED:
             # A step of the physical size is no break here: it changes the limit alone.
             return growth.daily_growth(self.provisioned, moved=self._moved(1.0))
         # The physical part of the migrated volumes is that of the pool, as far as is known.
@@ -49,7 +49,7 @@ class DailyFigures:
         """Return the rest of a limit at the end of the last day; None without a limit or with unknown figures."""
         limit, taken = {
             PHYSICAL: (self.physical_limit, self.used),
-            VIRTUAL: (self.virtual_limit, self.provisioned),
+            PROMISED: (self.virtual_limit, self.provisioned),
         }[bound]
         room = float(limit[-1] - taken[-1])
         return room if np.isfinite(room) else None

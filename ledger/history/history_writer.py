@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
+from oslo_utils import strutils
 from sqlalchemy import orm
 
 from tonnage.ledger import models
@@ -113,7 +114,8 @@ class HistoryWriter:
         provisioned = sa.func.coalesce(pool.provisioned_capacity_gb + in_flight, own)
         rows = session.execute(
             sa.select(
-                *(pool.id, pool.total_capacity_gb, pool.free_capacity_gb, provisioned, pool.thin_limit_gb),
+                *(pool.id, pool.total_capacity_gb, pool.free_capacity_gb, provisioned),
+                *(pool.thin_limit_gb, pool.stats["thin_provisioning_support"].as_string()),
                 *(pool.physical_limit_gb, in_flight, pool.allocated_capacity_gb, pool.deleted_gb, pool.moved_gb),
                 *(backend.last_report_at, models.utcnow()),
             )
@@ -125,8 +127,8 @@ class HistoryWriter:
             .order_by(pool.id)
         )
         found: list[_Row] = []
-        for pool_id, total, free, promised, virtual, room, flying, allocated, deleted, moved, reported, now in rows:
-            silence = models.age(now, reported)
+        for pool_id, total, free, promised, virtual, thin, room, flying, allocated, deleted, moved, *times in rows:
+            silence = models.age(times[1], times[0])
             if silence is None or silence > self._down_time:
                 continue
             used = None if total is None or free is None else total - free
@@ -139,7 +141,8 @@ class HistoryWriter:
                     "used_max_gb": used,
                     "provisioned_gb": float(promised or 0.0),
                     "physical_limit_gb": None if used is None or room is None else used + room,
-                    "virtual_limit_gb": virtual,
+                    # Nothing counts against it in a pool without thin volumes.
+                    "virtual_limit_gb": virtual if thin and strutils.bool_from_string(thin) else None,
                     "in_flight_max_gb": int(flying),
                     "allocated_gb": int(allocated),
                     "deleted_sum_gb": int(deleted),

@@ -13,7 +13,7 @@ from tonnage.ledger.claims import group_backends, request_keys
 from tonnage.ledger.db import dialects
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
-from tonnage.ledger.history import history_writer
+from tonnage.ledger.history import daily_forecasts, history_writer
 from tonnage.ledger.inventory import backends, heartbeats
 from tonnage.notifications.announcer import Announcer
 from tonnage.scheduler.reports.cache_refresh import CacheRefresh
@@ -116,6 +116,7 @@ _PURGES: tuple[Callable[[orm.Session], int], ...] = (
     user_messages.purge,
     refusals.purge,
     history_writer.purge,
+    daily_forecasts.purge,
     backends.purge_pools,
     heartbeats.purge,
 )

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The thread that writes the history of pools and volume types, in any one of the schedulers."""
+"""The thread that writes the history of pools and volume types and makes the forecasts, in one of the schedulers."""
 
 import logging
+import time
+from typing import Protocol
 
 from tonnage.capacity import errors
 from tonnage.ledger.db.db_errors import log_level
+from tonnage.ledger.history.daily_forecasts import Forecaster
 from tonnage.ledger.history.history_writer import HistoryWriter
 from tonnage.worker import Worker
 
@@ -13,12 +16,26 @@ LOG = logging.getLogger(__name__)
 #: Seconds between two looks for whether a sample is due.
 _PERIOD = 60.0
 
+#: The rest after some forecasts, as a multiple of their time: decisions are more urgent.
+_REST = 4.0
+
+#: The name of the work among schedulers that take turns.
+_FORECASTS = "forecasts"
+
+
+class Turns(Protocol):
+    """The schedulers, which share work among them."""
+
+    def has_turn(self, work: str) -> bool:
+        """Return whether some work is that of this scheduler."""
+
 
 class HistoryThread:
-    """Writes a sample when one is due."""
+    """Writes a sample when one is due, and makes the forecasts of a new day."""
 
-    def __init__(self, writer: HistoryWriter) -> None:
-        self._writer = writer
+    def __init__(self, writer: HistoryWriter, forecaster: Forecaster, turns: Turns) -> None:
+        self._writer, self._forecaster, self._turns = writer, forecaster, turns
+        self._began = 0.0
         self._worker = Worker("history", self.work, _PERIOD)
 
     def start(self) -> None:
@@ -26,12 +43,21 @@ class HistoryThread:
         self._worker.start()
 
     def stop(self) -> None:
-        """End; a sample that is being written is written to its end."""
+        """End. A sample that is being written is written to its end; forecasts go on in another scheduler."""
         self._worker.stop()
 
     def work(self) -> None:
-        """Write a sample if one is due."""
+        """Write a sample if one is due, and make forecasts that are missing."""
         try:
             self._writer.sample()
+            if self._turns.has_turn(_FORECASTS):
+                self._began = time.monotonic()
+                self._forecaster.work(self._rest)
         except errors.Unavailable as error:
             LOG.log(log_level(error), "The history has a hole: %s", error.message)
+
+    def _rest(self) -> bool:
+        """Rest after some forecasts; return False if this thread has to end."""
+        goes_on = self._worker.pause(_REST * (time.monotonic() - self._began))
+        self._began = time.monotonic()
+        return goes_on

@@ -75,6 +75,28 @@ def test_pools_have_their_figures_and_both_bounds(world: World) -> None:
     assert found["tonnage_volume_type_allocated_bytes", ""] == 7 * GIB
 
 
+def test_the_time_to_full_has_the_estimates_below_90_days_of_pools_that_are_up(world: World) -> None:
+    def add(session: orm.Session) -> None:
+        ids = dict(session.execute(sa.select(models.Pool.name, models.Pool.id)).all())
+        row = {"made_on": models.utcnow(), "known_days": 60, "low_gb": 1.0, "high_gb": 2.0}
+        for pool, bound, days in (("thin", "physical", (9.0, 14.0, None)), ("thick", "promised", (None, None, None))):
+            found = dict(zip(("p10_days", "p50_days", "p90_days"), days, strict=True))
+            pool_id = next(ids[name] for name in ids if name.endswith(f"#{pool}"))
+            session.execute(sa.insert(models.PoolForecast).values(**row, **found, pool_id=pool_id, bound=bound))
+
+    world.database.run(add)
+
+    def times(down_time: float) -> dict[str, float]:
+        found = samples(page_of(world, down_time=down_time))
+        return {label: value for (name, label), value in found.items() if name == "tonnage_pool_time_to_full_seconds"}
+
+    assert times(60.0) == {
+        "host@backend#thin physical p10": pytest.approx(9 * 86400, abs=100),
+        "host@backend#thin physical p50": pytest.approx(14 * 86400, abs=100),
+    }
+    assert times(-1.0) == {}
+
+
 def test_claims_on_drivers_of_clusters_are_counted_until_they_end(world: World) -> None:
     def add(session: orm.Session) -> None:
         now = capacity_claims.now(session)

@@ -25,7 +25,7 @@ def test_a_forecast_is_a_range_in_words() -> None:
 
 
 def test_a_short_history_is_named_instead_of_a_forecast() -> None:
-    found = time_to_full.forecast(time_to_full.VIRTUAL, np.full(6, 3.0), 100.0)
+    found = time_to_full.forecast(time_to_full.PROMISED, np.full(6, 3.0), 100.0)
     assert found.time_to_full is None
     assert found.text() == "no forecast: 6 of 21 days of history"
 
@@ -36,7 +36,7 @@ def test_full_is_judged_by_the_middle_of_the_range() -> None:
 
 
 def test_no_limit_is_never_reached() -> None:
-    found = time_to_full.forecast(time_to_full.VIRTUAL, np.full(40, 3.0), INF)
+    found = time_to_full.forecast(time_to_full.PROMISED, np.full(40, 3.0), INF)
     assert found.text() == "not within 90 days"
 
 

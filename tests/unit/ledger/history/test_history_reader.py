@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.servers import ledger_schema
-from tonnage.capacity.forecast.time_to_full import PHYSICAL, VIRTUAL
+from tonnage.capacity.forecast.time_to_full import PHYSICAL, PROMISED
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 from tonnage.ledger.history import history_reader
@@ -42,10 +42,10 @@ def test_holes_stay_holes_and_migrations_are_no_growth(session: orm.Session) -> 
     [(pool_id, figures)] = history_reader.daily_figures(session, [1], LAST, days=6)
     assert pool_id == 1
     assert np.isnan(figures.used).tolist() == [True, False, True, False, False, False]
-    assert figures.growth(VIRTUAL)[1:].tolist() == [2, 2, 2, 1]
+    assert figures.growth(PROMISED)[1:].tolist() == [2, 2, 2, 1]
     assert figures.growth(PHYSICAL)[1:].tolist() == [1, 1, 1, 1]
     assert figures.room(PHYSICAL) == 66.0
-    assert figures.room(VIRTUAL) is None
+    assert figures.room(PROMISED) is None
 
 
 def test_the_last_day_is_the_last_complete_one(session: orm.Session) -> None:

@@ -51,7 +51,8 @@ def ledger(database_url: str) -> Iterator[database.Database]:
         session.flush()
         for number in (1, 2):
             figures = {"total_capacity_gb": 100.0, "free_capacity_gb": 60.0, "provisioned_capacity_gb": 50.0}
-            limits = {"thin_limit_gb": 200.0, "physical_limit_gb": 55.0, "in_flight_gb": 3}
+            stats = {"thin_provisioning_support": number == 1}
+            limits = {"stats": stats, "thin_limit_gb": 200.0, "physical_limit_gb": 55.0, "in_flight_gb": 3}
             session.add(models.Pool(id=number, backend_id=1, name=f"host@b#p{number}", **figures, **limits))
         session.commit()
     found = database.Database(engine)
@@ -84,7 +85,8 @@ def test_samples_of_an_hour_are_one_row(ledger: database.Database, clock: Clock)
     assert (hour.provisioned_gb, hour.virtual_limit_gb, hour.physical_limit_gb) == (51.0, 200.0, 85.0)
     assert hour.in_flight_max_gb == day.in_flight_max_gb == 9
     assert (day.slot, day.samples) == (START.replace(minute=0), 3)
-    assert len(rows(ledger, HOUR, 2)) == 1
+    # A pool without thin volumes has no such limit.
+    assert [row.virtual_limit_gb for row in rows(ledger, HOUR, 2)] == [None]
 
 
 def test_a_sample_is_not_due_before_its_time(ledger: database.Database, clock: Clock) -> None:

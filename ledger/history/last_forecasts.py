@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The last forecast of each pool, with the hit rate of those before it."""
+
+import datetime
+import math
+from typing import NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity.forecast.time_to_full import BoundForecast, TimeToFull
+from tonnage.ledger import models
+
+#: A forecast that is older is not shown: its figures are too old.
+_LONGEST_AGE = datetime.timedelta(days=2)
+
+_DAY_SECONDS = 86400.0
+
+
+class MadeForecast(NamedTuple):
+    """A forecast for a pool, its days counted from now.
+
+    ``checked`` is the number of forecasts whose outcome is known, and ``hits`` the number of those with an outcome in
+    the 80 % interval; both are 0 if they were not asked for.
+    """
+
+    pool: str
+    backend: str
+    made_on: datetime.datetime
+    forecast: BoundForecast
+    hits: int = 0
+    checked: int = 0
+
+    @property
+    def hit_rate(self) -> float | None:
+        """The share of the checked forecasts whose interval had the outcome, None without any."""
+        return self.hits / self.checked if self.checked else None
+
+
+def latest(session: orm.Session, *, backend: str | None = None, hits: bool = False) -> list[MadeForecast]:
+    """Return the last forecast for each bound of each pool that is reported, by pool and bound."""
+    row, pool, of = models.PoolForecast, models.Pool, models.Backend
+    now = session.execute(sa.select(models.utcnow())).scalar_one()
+    statement = (
+        sa.select(
+            *(row.made_on, row.pool_id, pool.name, of.name, row.bound, row.known_days),
+            *(row.p10_days, row.p50_days, row.p90_days, row.low_gb, row.high_gb),
+        )
+        .join(pool, pool.id == row.pool_id)
+        .join(of, of.id == pool.backend_id)
+        .where(row.made_on > now - _LONGEST_AGE, row.made_on <= now, pool.present.is_(True))
+        .order_by(row.made_on)
+    )
+    if backend is not None:
+        statement = statement.where(of.name == backend)
+    checked = _checked(session) if hits else {}
+    found = {}
+    for made_on, pool_id, name, owner, bound, known, *numbers in session.execute(statement):
+        age = (now - made_on).total_seconds() / _DAY_SECONDS
+        forecast = BoundForecast(bound, known, _time_to_full(numbers, age))
+        found[name, bound] = MadeForecast(name, owner, made_on, forecast, *checked.get((pool_id, bound), (0, 0)))
+    return [found[key] for key in sorted(found)]
+
+
+def _time_to_full(numbers: list[float | None], age: float) -> TimeToFull | None:
+    *days, low, high = numbers
+    if low is None or high is None:
+        return None
+    p10, p50, p90 = (math.inf if each is None else max(0.0, each - age) for each in days)
+    return TimeToFull(p10, p50, p90, low, high)
+
+
+def _checked(session: orm.Session) -> dict[tuple[int, str], tuple[int, int]]:
+    """Return the numbers of hits and of checked forecasts, by pool id and bound."""
+    row = models.PoolForecast
+    rows = session.execute(
+        sa.select(row.pool_id, row.bound, sa.func.sum(sa.case((row.hit.is_(True), 1), else_=0)), sa.func.count())
+        .where(row.hit.is_not(None))
+        .group_by(row.pool_id, row.bound)
+    )
+    return {(pool_id, bound): (int(hit), int(number)) for pool_id, bound, hit, number in rows}

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage forecast`` shows the last forecasts, the soonest first."""
+
+import datetime
+import json
+import pathlib
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tests.servers import ledger_schema
+from tonnage.cli import tonnage
+from tonnage.ledger import models
+from tonnage.ledger.db import database
+
+Run = Callable[[str], tuple[int, str]]
+
+
+@pytest.fixture
+def engine(tmp_path: pathlib.Path) -> Iterator[sa.Engine]:
+    engine = database.create_engine(f"sqlite:///{tmp_path}/tonnage.sqlite")
+    ledger_schema.create(engine)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def run(engine: sa.Engine, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run a command and return its exit status and its output."""
+    options = {option.dest: option.default for option in database.OPTIONS}
+    conf: Any = SimpleNamespace(database=SimpleNamespace(**{**options, "connection": str(engine.url)}))
+
+    def run(line: str) -> tuple[int, str]:
+        given = line.split()
+        arguments = tonnage.PROGRAM.parser(given[0]).parse_args(given)
+        status = arguments.run(conf, arguments)
+        return status, capsys.readouterr().out
+
+    return run
+
+
+def add(engine: sa.Engine, pool_id: int, p10: float | None, p50: float | None, p90: float | None, known: int) -> None:
+    """Add a pool with a forecast of this moment, and two checked ones."""
+    with orm.Session(engine) as session:
+        now = session.execute(sa.select(models.utcnow())).scalar_one()
+        if pool_id == 1:
+            session.add(models.Backend(id=1, name="host@b"))
+            session.flush()
+        session.add(models.Pool(id=pool_id, backend_id=1, name=f"host@b#p{pool_id}"))
+        found = {"p10_days": p10, "p50_days": p50, "p90_days": p90}
+        known_growth = {"low_gb": 1.0, "high_gb": 2.0} if known >= 21 else {}
+        rows: list[dict[str, Any]] = [{"made_on": now, "known_days": known, **found, **known_growth}]
+        rows += [
+            {"made_on": now - datetime.timedelta(days=15 + hit), "known_days": 9, "hit": bool(hit)} for hit in (0, 1)
+        ]
+        for row in rows:
+            session.execute(sa.insert(models.PoolForecast), {"pool_id": pool_id, "bound": "physical", **row})
+        session.commit()
+
+
+def test_forecasts_are_ranges_and_the_soonest_is_first(engine: sa.Engine, run: Run) -> None:
+    add(engine, 1, None, None, None, 60)
+    add(engine, 2, 9.4, 14.0, 20.5, 60)
+    add(engine, 3, None, None, None, 6)
+    status, text = run("forecast")
+    assert status == 0
+    lines = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| host")
+    ]
+    assert lines == [
+        ["host@b#p2", "physical", "full in 9 to 21 days (80 %)", "50 % of 2"],
+        ["host@b#p1", "physical", "not within 90 days", "50 % of 2"],
+        ["host@b#p3", "physical", "no forecast: 6 of 21 days of history", "50 % of 2"],
+    ]
+    rows = {row["pool"]: row for row in json.loads(run("forecast -f json")[1])}
+    assert rows["host@b#p2"]["p10_days"] == pytest.approx(9.4, abs=0.1)
+    assert (rows["host@b#p1"]["p10_days"], rows["host@b#p1"]["known_days"]) == (None, 60)
+    assert rows["host@b#p1"]["hit_rate"] == 0.5
+
+
+def test_within_selects_the_pools_that_are_rather_full_and_tells_by_the_status(engine: sa.Engine, run: Run) -> None:
+    add(engine, 1, 3.0, 20.0, None, 60)
+    add(engine, 2, 9.4, 14.0, 20.5, 60)
+    status, text = run("forecast --within 14 -f value -c pool")
+    assert (status, text) == (3, "host@b#p2\n")
+    assert run("forecast --within 5") == (0, "No pool is expected to be full within 5 days\n")
+    with pytest.raises(SystemExit):
+        run("forecast --within 100")
+
+
+def test_without_a_forecast_the_reason_is_told(engine: sa.Engine, run: Run) -> None:
+    assert run("forecast") == (
+        0,
+        "There is no forecast: the first one is made on the day after the first sample of the history\n",
+    )
