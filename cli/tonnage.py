@@ -24,7 +24,7 @@ COMMANDS = (
     LazyCommand("claims", "show the operations under way", f"{_OVERVIEWS}.volumes:add_claims", _LEDGER),
     LazyCommand("refusals", "show the refused requests", f"{_OVERVIEWS}.refusals:add_arguments", _LEDGER),
     LazyCommand("why", "tell why a volume is where it is", f"{_OVERVIEWS}.placement_reasons:add_arguments", _BOTH),
-    LazyCommand("forecast", "show when pools will be full", f"{_OVERVIEWS}.forecasts:add_arguments", _LEDGER),
+    LazyCommand("forecast", "show when pools will be full", f"{_OVERVIEWS}.forecasts:add_arguments", _BOTH),
     LazyCommand("drift", "show where the ledger is wrong, and why", f"{_OVERVIEWS}.drift:add_arguments", _LEDGER),
     LazyCommand("explain", "tell how a request would be decided now", f"{_SIMULATION}:add_explain", _SCHEDULER),
     LazyCommand("what-if", "tell the decisions if things were different", f"{_SIMULATION}:add_what_if", _SCHEDULER),

@@ -105,6 +105,16 @@ def extrapolate(growth: Floats) -> GrowthPaths | None:
     return GrowthPaths(middle + (paths - middle) * _widening(sums))
 
 
+def repeated_days(history: int, runs: int, length: int) -> Integers:
+    """Return for some runs which days of a history they repeat: numbers from 0, the oldest, by run and day.
+
+    They are whole weeks in random order, recent ones more often. The same arguments have the same result.
+    """
+    starts = history - _ages(history)[:runs, : -(-length // _BLOCK), None]
+    days: Integers = (starts + np.arange(_BLOCK)).reshape(runs, -1)[:, :length]
+    return days
+
+
 def _widening(sums: Floats) -> Floats:
     """Return for each day the factor of the spread with which the interval would have contained past outcomes.
 

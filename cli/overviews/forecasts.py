@@ -4,7 +4,7 @@
 import argparse
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tonnage.cli.commands import subcommands
 from tonnage.cli.overviews import formats
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from oslo_config import cfg
 
     from tonnage.ledger.history.last_forecasts import MadeForecast
+    from tonnage.scheduler.simulation.coming_refusals import ComingRefusals
 
 #: Exit status if something was found within the days that were asked for.
 FOUND = 3
@@ -47,6 +48,23 @@ _COLUMNS: Sequence[Column] = (
 )
 
 
+_REFUSALS: Sequence[Column] = (
+    Column("volume_type", lambda row: row.name, "type"),
+    Column("forecast", lambda row: row.of.text(), "forecast"),
+    Column("refused_runs", lambda row: row.of.refused),
+    Column("runs", lambda row: row.of.runs),
+    Column("filter", lambda row: row.of.filter),
+    Column("known_days", lambda row: row.of.known_days),
+)
+
+
+class _TypeRow(NamedTuple):
+    """The refusals to come of a volume type."""
+
+    name: str
+    of: "ComingRefusals"
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     subcommands.describe(
@@ -54,13 +72,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "The range has the day with a probability of 80 %. 'physical' is the limit of the used space, 'promised' that "
         "of the provisioned capacity of thin volumes. The hit rate is the share of the earlier forecasts whose range "
         "had the growth of the two weeks after them. The soonest comes first.",
-        f"Exit status: 0, or {FOUND} if --within is given and a pool is found.",
+        f"Exit status: 0, or {FOUND} if --within finds a pool or --refusals a refusal.",
     )
     parser.add_argument("--backend", metavar="HOST@BACKEND", help="only the pools of this backend")
     parser.add_argument(
         "--within", type=_number, metavar="DAYS", help="only pools that are rather full than not within so many days"
     )
-    formats.add_options(parser, _COLUMNS)
+    parser.add_argument(
+        "--refusals",
+        action="store_true",
+        help="show instead which volume types will be refused: the requests of recorded days are decided on the pools "
+        "as they are now, in 20 runs of 14 days, by the filters and weighers of this configuration",
+    )
+    formats.add_options(parser, (*_COLUMNS, *_REFUSALS))
     parser.set_defaults(run=_show)
 
 
@@ -72,6 +96,12 @@ def _number(text: str) -> float:
 
 
 def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
+    if arguments.refusals:
+        if arguments.within is not None or arguments.backend is not None:
+            from tonnage.cli import setup
+
+            raise setup.UsageError("--refusals is about all pools and 14 days: leave out --within and --backend")
+        return _show_refusals(conf, arguments)
     from tonnage.cli.commands import ledger_access
     from tonnage.ledger.history import last_forecasts
 
@@ -85,6 +115,26 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
         empty = "There is no forecast: the first one is made on the day after the first sample of the history"
     formats.show(arguments, _COLUMNS, sorted(found, key=_soonest), empty)
     return FOUND if arguments.within is not None and found else 0
+
+
+def _show_refusals(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
+    from tonnage.cli.commands import ledger_access
+    from tonnage.ledger.history import history_reader, history_writer
+    from tonnage.ledger.inventory import volume_figures
+    from tonnage.scheduler import settings
+    from tonnage.scheduler.simulation import coming_refusals, ledger_snapshot
+    from tonnage.scheduler.simulation.simulator import Simulator
+
+    database = ledger_access.connect(conf)
+    with database.reading() as session:
+        last = history_reader.last_day(session, history_writer.database_time(session))
+        days = [] if last is None else history_reader.type_days(session, last, coming_refusals.HISTORY)
+        names = {row.id: row.name for row in volume_figures.types(session)}
+    snapshot = ledger_snapshot.read(database, settings.from_conf(conf), settings.mutable(conf))
+    found = coming_refusals.expect(Simulator(database), snapshot, days)
+    rows = [_TypeRow(names.get(each.type_id, ""), each) for each in found]
+    formats.show(arguments, _REFUSALS, rows, "There is no history of volume types yet")
+    return FOUND if any(row.of.refused for row in rows) else 0
 
 
 def _soonest(row: "MadeForecast") -> tuple[float, float, float]:

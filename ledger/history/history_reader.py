@@ -4,6 +4,7 @@
 import datetime
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +62,35 @@ class DailyFigures:
         if known.size:
             moved[known[1:]] = np.diff(self.moved_sum[known])
         return moved * share
+
+
+class TypeDay(NamedTuple):
+    """The volumes of a type on one day: the number of new ones, their sum, and the growth of all, in GiB."""
+
+    creates: int
+    created_gb: int
+    grown_gb: int
+
+
+def type_days(session: orm.Session, last: datetime.datetime, days: int) -> list[dict[str, TypeDay] | None]:
+    """Return the volumes of each type by its id, on some days up to ``last``; None is a hole.
+
+    Types that have been deleted are left out. Volumes without a type have an empty id.
+    """
+    row = models.TypeHistory
+    first = last - datetime.timedelta(days=days - 1)
+    known = {"", *session.scalars(sa.select(models.VolumeType.id))}
+    found: list[dict[str, TypeDay] | None] = [None] * days
+    for slot, type_id, creates, created, deleted, retyped in session.execute(
+        sa.select(row.slot, row.type_id, row.creates, row.created_gb, row.deleted_gb, row.retyped_gb).where(
+            row.grain == DAY, row.slot >= first, row.slot <= last
+        )
+    ):
+        day = found[(slot - first).days] or {}
+        found[(slot - first).days] = day
+        if type_id in known:
+            day[type_id] = TypeDay(creates, created, created - deleted + retyped)
+    return found
 
 
 def last_day(session: orm.Session, now: datetime.datetime) -> datetime.datetime | None:

@@ -66,6 +66,14 @@ def test_recent_weeks_count_more() -> None:
     assert paths.quantiles(30, (0.5,))[0] > 15 * 30
 
 
+def test_repeated_days_are_weeks_of_the_history() -> None:
+    days = growth_paths.repeated_days(21, 20, 14)
+    assert days.shape == (20, 14)
+    assert days.min() >= 0
+    assert days.max() <= 20
+    assert (np.diff(days[:, :7], axis=1) == 1).all()
+
+
 def test_the_same_history_has_the_same_forecast_in_any_unit() -> None:
     growth = np.random.default_rng(7).normal(5, 20, 60)
     paths, scaled = growth_paths.extrapolate(growth), growth_paths.extrapolate(1024 * growth)

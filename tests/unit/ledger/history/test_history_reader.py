@@ -58,3 +58,21 @@ def test_the_last_day_is_the_last_complete_one(session: orm.Session) -> None:
     assert day == LAST - datetime.timedelta(days=3)
     assert history_reader.pools_of(session, day) == [1, 2]
     assert history_reader.last_day(session, noon + datetime.timedelta(days=1)) == LAST
+
+
+def test_days_of_volume_types_have_holes_and_leave_out_deleted_types(session: orm.Session) -> None:
+    def add_type(days_ago: int, type_id: str, created: int, deleted: int, retyped: int) -> None:
+        row = {"grain": "day", "slot": LAST - datetime.timedelta(days=days_ago), "type_id": type_id, "samples": 1}
+        flows = {"creates": 2, "created_gb": created, "deleted_gb": deleted, "retyped_gb": retyped}
+        session.execute(sa.insert(models.TypeHistory), [{**row, **flows, "volumes": 3, "allocated_gb": 9}])
+
+    session.execute(sa.insert(models.VolumeType), [{"id": "t1", "name": "gold", "is_public": True}])
+    add_type(2, "t1", 10, 3, 1)
+    add_type(0, "", 5, 0, 0)
+    add_type(0, "gone", 5, 0, 0)
+    assert history_reader.type_days(session, LAST, 4) == [
+        None,
+        {"t1": history_reader.TypeDay(2, 10, 8)},
+        None,
+        {"": history_reader.TypeDay(2, 5, 5)},
+    ]
