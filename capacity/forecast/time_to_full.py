@@ -33,7 +33,7 @@ class TimeToFull:
     high_gb: float
 
     def within(self, days: float) -> bool:
-        """Return whether the limit is rather reached within some days than not."""
+        """Return whether the limit is more likely reached within some days than not."""
         return self.p50 <= days
 
 

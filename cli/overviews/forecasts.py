@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tonnage.cli.commands import subcommands
 from tonnage.cli.overviews import formats
 from tonnage.cli.overviews.formats import Column
+from tonnage.cli.simulation import argument_types
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 
 #: Exit status if something was found within the days that were asked for.
 FOUND = 3
+
+#: Days of a forecast, as in growth_paths, which imports numpy.
+HORIZON = 90
 
 
 def _days(name: str) -> Callable[[Any], float | None]:
@@ -72,11 +76,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "The range has the day with a probability of 80 %. 'physical' is the limit of the used space, 'promised' that "
         "of the provisioned capacity of thin volumes. The hit rate is the share of the earlier forecasts whose range "
         "had the growth of the two weeks after them. The soonest comes first.",
-        f"Exit status: 0, or {FOUND} if --within finds a pool or --refusals a refusal.",
+        f"Exit status: 0 if nothing is found, {FOUND} if --within finds a pool or --refusals a refusal.",
     )
     parser.add_argument("--backend", metavar="HOST@BACKEND", help="only the pools of this backend")
     parser.add_argument(
-        "--within", type=_number, metavar="DAYS", help="only pools that are rather full than not within so many days"
+        "--within",
+        type=argument_types.count(HORIZON),
+        metavar="DAYS",
+        help=f"only pools that are more likely full than not within so many days, at most {HORIZON}",
     )
     parser.add_argument(
         "--refusals",
@@ -86,13 +93,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     formats.add_options(parser, (*_COLUMNS, *_REFUSALS))
     parser.set_defaults(run=_show)
-
-
-def _number(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 90:
-        raise argparse.ArgumentTypeError(f"{text} is not a number of days from 0 to 90")
-    return value
 
 
 def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
@@ -110,7 +110,7 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     if arguments.within is not None:
         days = arguments.within
         found = [row for row in found if row.forecast.time_to_full and row.forecast.time_to_full.within(days)]
-        empty = f"No pool is expected to be full within {days:g} days"
+        empty = f"No pool is expected to be full within {days} days"
     else:
         empty = "There is no forecast: the first one is made on the day after the first sample of the history"
     formats.show(arguments, _COLUMNS, sorted(found, key=_soonest), empty)

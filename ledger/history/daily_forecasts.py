@@ -19,9 +19,6 @@ from tonnage.ledger.history import history_reader, history_writer
 from tonnage.ledger.history.history_reader import DailyFigures
 from tonnage.ledger.history.history_writer import Clock
 
-#: Time for which forecasts are kept: those of a month are checked.
-KEPT = datetime.timedelta(days=45)
-
 _DAY = datetime.timedelta(days=1)
 
 #: Pools whose forecasts are made at a time.
@@ -43,6 +40,7 @@ class Forecaster:
 
     def __init__(self, database: Database, clock: Clock = history_writer.database_time) -> None:
         self._database, self._clock = database, clock
+        self._done: datetime.datetime | None = None
 
     def work(self, go_on: Callable[[], bool]) -> int:
         """Make the forecasts that are missing, and return the number of their pools.
@@ -52,6 +50,8 @@ class Forecaster:
         """
         with self._database.reading() as session:
             today = self._clock(session).replace(hour=0, minute=0, second=0, microsecond=0)
+            if today == self._done:
+                return 0
             last = history_reader.last_day(session, today)
             # Without a row of yesterday, a forecast would begin in the past.
             if last is None or last < today - _DAY:
@@ -68,13 +68,15 @@ class Forecaster:
             self._database.run(_store, today, work)
             number += len(part)
             if not go_on():
-                break
+                return number
+        # Pools without a limit have no row, so the rows do not tell.
+        self._done = today
         return number
 
 
 def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
     """Delete at most ``limit`` forecasts that have had their time, and return their number."""
-    before = history_writer.database_time(session) - KEPT
+    before = history_writer.database_time(session) - history_writer.FORECASTS_KEPT
     rows = session.execute(sa.select(_ROW.made_on, _ROW.pool_id).where(_ROW.made_on < before).limit(limit)).all()
     for made_on in sorted({row.made_on for row in rows}):
         ids = {row.pool_id for row in rows if row.made_on == made_on}

@@ -26,6 +26,9 @@ INTERVAL = 600.0
 #: Time for which the rows of each grain are kept.
 KEPT = {HOUR: datetime.timedelta(days=14), DAY: datetime.timedelta(days=400)}
 
+#: Time for which forecasts are kept: those of a month are checked.
+FORECASTS_KEPT = datetime.timedelta(days=45)
+
 _LENGTHS = {HOUR: datetime.timedelta(hours=1), DAY: datetime.timedelta(days=1)}
 
 #: A last sample that is further in the future comes from a clock that was wrong then.
@@ -162,17 +165,16 @@ def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
 
 
 def forget_pools(session: orm.Session, pool_ids: Sequence[int]) -> None:
-    """Delete the history of pools that are deleted: SQLite gives the id of the last pool to the next one."""
-    row, now = models.PoolHistory, database_time(session)
+    """Delete the history and forecasts of deleted pools: SQLite gives the id of the last pool to the next one."""
+    now, row, forecast = database_time(session), models.PoolHistory, models.PoolForecast
+    days = _slots_since(now, FORECASTS_KEPT, DAY)
+    statements = [(sa.delete(forecast).where(forecast.made_on.in_(days)), forecast.pool_id)]
     for grain, kept in KEPT.items():
-        first, length = _slots(now - kept)[grain], _LENGTHS[grain]
-        slots = [first + length * number for number in range((kept + _WRONG_CLOCK) // length + 1)]
+        slots = _slots_since(now, kept, grain)
+        statements.append((sa.delete(row).where(row.grain == grain, row.slot.in_(slots)), row.pool_id))
+    for statement, of in statements:
         for chunk in dialects.in_chunks(sorted(pool_ids)):
-            session.execute(
-                sa.delete(row)
-                .where(row.grain == grain, row.slot.in_(slots), row.pool_id.in_(chunk))
-                .execution_options(synchronize_session=False)
-            )
+            session.execute(statement.where(of.in_(chunk)).execution_options(synchronize_session=False))
 
 
 def _purge(session: orm.Session, model: type[Any], key: str, now: datetime.datetime, limit: int) -> int:
@@ -197,6 +199,12 @@ def _slots(now: datetime.datetime) -> _Slots:
     """Return the slot of each grain that contains a time."""
     day = now.replace(hour=0, minute=0, second=0, microsecond=0)
     return {HOUR: day.replace(hour=now.hour), DAY: day}
+
+
+def _slots_since(now: datetime.datetime, kept: datetime.timedelta, grain: str) -> list[datetime.datetime]:
+    """Return all slots of a grain that may have rows."""
+    first, length = _slots(now - kept)[grain], _LENGTHS[grain]
+    return [first + length * number for number in range((kept + _WRONG_CLOCK) // length + 1)]
 
 
 def _last(session: orm.Session) -> tuple[int, datetime.datetime]:

@@ -48,16 +48,25 @@ class HistoryThread:
 
     def work(self) -> None:
         """Write a sample if one is due, and make forecasts that are missing."""
+        self._sample()
+        if not self._turns.has_turn(_FORECASTS):
+            return
+        self._began = time.monotonic()
+        try:
+            self._forecaster.work(self._rest)
+        except errors.Unavailable as error:
+            LOG.log(log_level(error), "The forecasts wait: %s", error.message)
+
+    def _sample(self) -> None:
         try:
             self._writer.sample()
-            if self._turns.has_turn(_FORECASTS):
-                self._began = time.monotonic()
-                self._forecaster.work(self._rest)
         except errors.Unavailable as error:
             LOG.log(log_level(error), "The history has a hole: %s", error.message)
 
     def _rest(self) -> bool:
-        """Rest after some forecasts; return False if this thread has to end."""
+        """Rest after some forecasts, and write a sample if one is due; return False if this thread has to end."""
         goes_on = self._worker.pause(_REST * (time.monotonic() - self._began))
+        if goes_on:
+            self._sample()
         self._began = time.monotonic()
         return goes_on

@@ -13,7 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.servers import ledger_schema
+from tonnage.capacity.forecast import growth_paths
 from tonnage.cli import tonnage
+from tonnage.cli.overviews import forecasts
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 
@@ -82,14 +84,15 @@ def test_forecasts_are_ranges_and_the_soonest_is_first(engine: sa.Engine, run: R
     assert rows["host@b#p1"]["hit_rate"] == 0.5
 
 
-def test_within_selects_the_pools_that_are_rather_full_and_tells_by_the_status(engine: sa.Engine, run: Run) -> None:
+def test_within_selects_the_pools_that_are_likely_full_and_tells_by_the_status(engine: sa.Engine, run: Run) -> None:
     add(engine, 1, 3.0, 20.0, None, 60)
     add(engine, 2, 9.4, 14.0, 20.5, 60)
     status, text = run("forecast --within 14 -f value -c pool")
     assert (status, text) == (3, "host@b#p2\n")
     assert run("forecast --within 5") == (0, "No pool is expected to be full within 5 days\n")
+    assert forecasts.HORIZON == growth_paths.HORIZON
     with pytest.raises(SystemExit):
-        run("forecast --within 100")
+        run("forecast --within 91")
 
 
 def test_without_a_forecast_the_reason_is_told(engine: sa.Engine, run: Run) -> None:

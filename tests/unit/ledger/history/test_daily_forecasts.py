@@ -87,6 +87,15 @@ def test_forecasts_are_made_in_parts_and_go_on_where_they_ended(
     assert len(latest(ledger)) == 4
 
 
+def test_a_pool_without_a_limit_is_looked_at_once_a_day(ledger: database.Database) -> None:
+    add_days(ledger, 30, 1.0)
+    none = {"physical_limit_gb": None, "virtual_limit_gb": None}
+    ledger.run(lambda session: session.execute(sa.update(models.PoolHistory).values(none)))
+    forecaster = Forecaster(ledger)
+    assert [forecaster.work(lambda: True) for _ in range(2)] == [1, 0]
+    assert latest(ledger) == {}
+
+
 def test_two_schedulers_make_each_forecast_once(ledger: database.Database) -> None:
     add_days(ledger, 30, 1.0)
     first = Forecaster(ledger)

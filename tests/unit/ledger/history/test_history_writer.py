@@ -145,7 +145,13 @@ def test_a_pool_of_a_silent_backend_or_without_usable_figures_has_no_row(
 
 def test_the_history_of_a_deleted_pool_is_deleted(ledger: database.Database) -> None:
     HistoryWriter(ledger, 60.0).sample()
+    with ledger.reading() as session:
+        made_on = history_writer.database_time(session).replace(hour=0, minute=0, second=0, microsecond=0)
+    forecasts = [{"made_on": made_on, "pool_id": pool_id, "bound": "physical", "known_days": 1} for pool_id in (1, 2)]
+    ledger.run(lambda session: session.execute(sa.insert(models.PoolForecast), forecasts))
     ledger.run(history_writer.forget_pools, [1])
+    with ledger.reading() as session:
+        assert session.scalars(sa.select(models.PoolForecast.pool_id)).all() == [2]
     for grain in (HOUR, DAY):
         assert (len(rows(ledger, grain, 1)), len(rows(ledger, grain, 2))) == (0, 1)
 

@@ -37,7 +37,7 @@ def test_the_scheduler_whose_turn_it_is_makes_the_forecasts() -> None:
     mine, anothers = Recorder(), Recorder(has_turn=False)
     thread(mine).work()
     thread(anothers).work()
-    assert (mine.calls, anothers.calls) == (["sample", "work True"], ["sample"])
+    assert (mine.calls, anothers.calls) == (["sample", "sample", "work True"], ["sample"])
 
 
 def test_forecasts_end_with_the_thread() -> None:
