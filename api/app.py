@@ -15,8 +15,7 @@ from tonnage.api.http.list_query import Paginator
 from tonnage.api.listing_requests import ListingRequests
 from tonnage.api.monitoring import request_metrics
 from tonnage.api.openapi.annotations import Route
-from tonnage.api.page import overview_resources, static_files
-from tonnage.api.page.capacity_overview import OverviewReader
+from tonnage.api.page import capacity_overview, ledger_resources, overview_resources, static_files
 from tonnage.api.resource_context import ResourceContext
 from tonnage.api.resources import (
     backend_capabilities,
@@ -110,7 +109,9 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
     unsupported_change = services.UnsupportedChange(context)
     node_queries = NodeQueries(context.database)
     quota_sets = quotas.QuotaSets(context, quota_settings)
-    overview = OverviewReader(context.database, conf.service_down_time, _health(conf, context).reasons)
+    overview = capacity_overview.shared_overview(
+        context.database, conf.service_down_time, _health(conf, context).reasons
+    )
     all_groups = groups.Groups(context, conf.storage_availability_zone, reader, quota_settings)
     return [
         ("/volumes", all_volumes, None),
@@ -147,6 +148,10 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/capacity-overview", overview_resources.Summary(context, overview), None),
         ("/capacity-overview/pools", overview_resources.Pools(context, overview), None),
         ("/capacity-overview/pool", overview_resources.Pool(context, overview), None),
+        ("/capacity-overview/types", ledger_resources.Types(context), None),
+        ("/capacity-overview/type", ledger_resources.Type(context), None),
+        ("/capacity-overview/ledger", ledger_resources.Ledger(context), None),
+        ("/capacity-overview/refusals", ledger_resources.Refusals(context), None),
         ("/os-services", services.Services(context, service_view), None),
         ("/os-services/enable", services.ChangeService(context, BackendState.ENABLED), None),
         ("/os-services/disable", services.ChangeService(context, BackendState.DISABLED), None),

@@ -3,8 +3,6 @@
 
 import datetime
 import math
-import threading
-import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +10,8 @@ from typing import Any
 import numpy as np
 from sqlalchemy import orm
 
+from tonnage.api.page.page_answers import text_of_time
+from tonnage.api.page.shared_results import SharedResult
 from tonnage.api.schemas.overview_bodies import (
     BackendCounts,
     CapacitySummary,
@@ -43,37 +43,18 @@ class Overview:
     summary: CapacitySummary
 
 
-class OverviewReader:
-    """Reads the overview for all users, at most once in :data:`LIFETIME` seconds.
+def shared_overview(database: Database, down_time: float, health: Callable[[], list[str]]) -> SharedResult[Overview]:
+    """Return a reading of the overview for all users.
 
-    A backend is down after ``down_time`` seconds of silence. ``health`` returns the reasons of the health check. Safe
-    to use from many threads: one of them reads, and the others get the previous overview meanwhile.
+    A backend is down after ``down_time`` seconds of silence. ``health`` returns the reasons of the health check.
     """
 
-    def __init__(self, database: Database, down_time: float, health: Callable[[], list[str]]) -> None:
-        self._database, self._down_time, self._health = database, down_time, health
-        self._lock = threading.Lock()
-        self._read_at = -math.inf
-        self._last: Overview | None = None
+    def compute() -> Overview:
+        reasons = health()
+        with database.reading(snapshot=True, patient=False) as session:
+            return read(session, down_time, reasons)
 
-    def read(self) -> Overview:
-        """Return the overview. Raises :class:`~tonnage.capacity.errors.Unavailable` without the database."""
-        if not self._lock.acquire(blocking=self._is_old()):
-            assert self._last is not None  # noqa: S101
-            return self._last
-        try:
-            if self._last is None or time.monotonic() - self._read_at >= LIFETIME:
-                reasons = self._health()
-                with self._database.reading(snapshot=True, patient=False) as session:
-                    self._last = read(session, self._down_time, reasons)
-                self._read_at = time.monotonic()
-            return self._last
-        finally:
-            self._lock.release()
-
-    def _is_old(self) -> bool:
-        """Return whether the last overview is too old to be shown while another thread reads."""
-        return self._last is None or time.monotonic() - self._read_at >= 2 * LIFETIME
+    return SharedResult(LIFETIME, compute)
 
 
 def read(session: orm.Session, down_time: float, reasons: list[str]) -> Overview:
@@ -125,11 +106,6 @@ def _word(row: PoolRow, backend: BackendRow, down_time: float) -> tuple[str, str
         "up",
         None if row.figures_age is None else "the last report of the backend has no usable figures of this pool",
     )
-
-
-def text_of_time(moment: datetime.datetime | None) -> str | None:
-    """Return a time in UTC as text, in seconds."""
-    return None if moment is None else moment.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
 def _is_up(backend: BackendRow, down_time: float) -> bool:

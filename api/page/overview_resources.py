@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``/capacity-overview``: the figures that the web page shows, for administrators.
+"""``/capacity-overview``: the figures of pools that the web page shows, for administrators."""
 
-Responses have an entity tag, and a request with the tag of an unchanged response is answered with 304.
-"""
-
-import hashlib
 import itertools
 import math
 from collections.abc import Iterable
@@ -12,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import falcon
-import msgspec
 from sqlalchemy import orm
 
 from tonnage.api.auth import policies
@@ -20,7 +15,9 @@ from tonnage.api.http import list_query
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
-from tonnage.api.page.capacity_overview import OverviewReader, text_of_time
+from tonnage.api.page.capacity_overview import Overview
+from tonnage.api.page.page_answers import send, text_of_time
+from tonnage.api.page.shared_results import SharedResult
 from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import overview_bodies as bodies
 from tonnage.capacity import errors, units
@@ -58,38 +55,24 @@ _POOLS = Query(
 _POOL = Query(required=("name",))
 
 
-def send(req: Request, resp: falcon.Response, body: msgspec.Struct) -> None:
-    """Write a body with its entity tag, or 304 if the client has it."""
-    data = msgspec.json.encode(body)
-    tag = falcon.ETag(hashlib.blake2b(data, digest_size=16).hexdigest())
-    resp.etag = tag
-    # A browser asks again each time, and nobody else may keep the figures.
-    resp.set_header("Cache-Control", "private, no-cache")
-    if req.if_none_match and tag in req.if_none_match:
-        resp.status = falcon.HTTP_304
-        return
-    resp.content_type = falcon.MEDIA_JSON
-    resp.data = data
-
-
 class Summary:
     """``GET /capacity-overview``."""
 
-    def __init__(self, context: ResourceContext, reader: OverviewReader) -> None:
-        self._context, self._reader = context, reader
+    def __init__(self, context: ResourceContext, reading: SharedResult[Overview]) -> None:
+        self._context, self._reading = context, reading
 
     @operation({200: bodies.CapacitySummary, 304: None})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Show the sums of all pools, and the parts that the sums leave out."""
         self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
-        send(req, resp, self._reader.read().summary)
+        send(req, resp, self._reading.get().summary)
 
 
 class Pools:
     """``GET /capacity-overview/pools``."""
 
-    def __init__(self, context: ResourceContext, reader: OverviewReader) -> None:
-        self._context, self._reader = context, reader
+    def __init__(self, context: ResourceContext, reading: SharedResult[Overview]) -> None:
+        self._context, self._reading = context, reading
 
     @operation({200: bodies.PoolOverviews, 304: None}, query=_POOLS)
     def on_get(self, req: Request, resp: falcon.Response) -> None:
@@ -107,22 +90,22 @@ class Pools:
             given.get("sort_key", "full_percent"),
             given.get("sort_dir", "desc") == "desc",
         )
-        found = selection.of(self._reader.read().pools)
+        found = selection.of(self._reading.get().pools)
         send(req, resp, bodies.PoolOverviews(found[offset : offset + limit], len(found)))
 
 
 class Pool:
     """``GET /capacity-overview/pool``. The name is in the query, as it may contain any character."""
 
-    def __init__(self, context: ResourceContext, reader: OverviewReader) -> None:
-        self._context, self._reader = context, reader
+    def __init__(self, context: ResourceContext, reading: SharedResult[Overview]) -> None:
+        self._context, self._reading = context, reading
 
     @operation({200: bodies.PoolDetail, 304: None}, query=_POOL, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Show the pool ``name`` with its largest volumes, its operations in progress and the findings about it."""
         self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
         name = _POOL.read(req)["name"]
-        pools = self._reader.read().pools
+        pools = self._reading.get().pools
         pool = next((each for each in pools if each.name == name), None)
         if pool is None:
             raise errors.NotFound(f"pool {name} could not be found: no report has named it")

@@ -152,3 +152,121 @@ class PoolDetail(Struct, kw_only=True):
     claims: list[PoolClaim]
     findings: list[PoolFinding]
     sharing: list[str]
+
+
+class TypeOverview(Struct, kw_only=True):
+    """A volume type, with the number of its volumes and the sum of their sizes."""
+
+    name: str
+    is_public: bool
+    volumes: int
+    size_gb: int
+
+
+class TypeOverviews(Struct):
+    """All volume types."""
+
+    types: list[TypeOverview]
+
+
+class FilterRefusals(Struct, kw_only=True):
+    """The number of pools that a filter refuses first, with the reason of one of them."""
+
+    filter: str
+    pools: int
+    example: str
+    reason: str
+
+
+class TypeCapacity(Struct, kw_only=True):
+    """The pools for a volume of 1 GiB of a type, as a decision would find them now.
+
+    ``candidates`` of ``pools`` accept it. ``headroom_gb`` is the size of the largest volume that one of them accepts,
+    null without candidates. ``refused`` are the reasons of the others.
+    """
+
+    name: str
+    message: str
+    pools: int
+    candidates: int
+    headroom_gb: Capacity | None
+    refused: list[FilterRefusals]
+
+
+class LedgerFinding(Struct, kw_only=True):
+    """A difference that the consistency check finds, see ``tonnage drift``."""
+
+    cause: str
+    is_drift: bool
+    where: str
+    subject: str
+    ledger_gb: float
+    found_gb: float
+    text: str
+    is_mended_by_repair: bool
+
+
+class ReportAudit(Struct, kw_only=True):
+    """A definition of reports that a pool breaks, see ``tonnage-manage driver audit``."""
+
+    backend: str
+    pool: str
+    breach: str
+    text: str
+    seen_at: str
+
+
+class BackendListing(Struct, kw_only=True):
+    """The times of the last report and of the last listing of a backend."""
+
+    name: str
+    reported_at: str | None
+    listed_at: str | None
+
+
+class LedgerOverview(Struct, kw_only=True):
+    """The consistency of the ledger at ``checked_at``.
+
+    ``findings`` has the first of ``finding_count`` differences, drift first.
+    """
+
+    checked_at: str
+    pools: int
+    drift_count: int
+    finding_count: int
+    findings: list[LedgerFinding]
+    audits: list[ReportAudit]
+    backends: list[BackendListing]
+
+
+class RefusalCount(Struct, kw_only=True):
+    """The number of refusals of one day, in UTC, for one reason: the filter and the code of the nearest pool."""
+
+    day: str
+    verb: str
+    filter: str
+    code: str
+    number: int
+
+
+class RecordedRefusal(Struct, kw_only=True):
+    """A refused request with its whole message."""
+
+    refused_at: str
+    request_id: str
+    volume_id: str
+    project_id: str
+    verb: str
+    what: str
+    filter: str
+    code: str
+    pool: str | None
+    largest_size_gb: int | None
+    message: str
+
+
+class RefusalOverview(Struct, kw_only=True):
+    """The numbers of refusals by day and reason, and the last 50."""
+
+    counts: list[RefusalCount]
+    refusals: list[RecordedRefusal]

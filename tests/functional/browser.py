@@ -2,6 +2,7 @@
 """A real Chromium for tests of the web page."""
 
 import contextlib
+import json
 import shutil
 from collections.abc import Iterator
 from typing import Any
@@ -14,13 +15,22 @@ from tests import suites
 from tests.servers.base import wait_for
 
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
-_PROGRAM = next((found for name in _PROGRAMS if (found := shutil.which(name))), None)
+#: The browser, None if it is not installed.
+PROGRAM = next((found for name in _PROGRAMS if (found := shutil.which(name))), None)
 
 #: Milliseconds until something must be visible. Test machines are busy.
 TIMEOUT = 60_000
 
 #: A part of each message about a breach of the content security policy.
 _POLICY = "Content Security Policy"
+
+
+_LOADED = """(() => {
+  const titled = each => each.querySelector("h2").textContent === HEADING;
+  const section = [...document.querySelectorAll("section")].find(titled);
+  const parts = [...section?.querySelectorAll("[data-figures]") ?? []];
+  return parts.length > 0 && parts.every(each => each.dataset.figures === "shown");
+})()"""
 
 
 class Tab:
@@ -33,17 +43,22 @@ class Tab:
         page.on("console", lambda message: self.messages.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.messages.append(f"error in a script: {error}"))
 
-    def open(self, section: str = "now", heading: str | None = None) -> None:
-        """Open a section, as a new visitor, and wait until its heading is there and the figures are loaded."""
-        self.page.goto("about:blank")
-        self.page.goto(f"{self.url}/page/#{section}")
+    def open(self, section: str, heading: str) -> None:
+        """Open a section, as a new visitor, and wait until its figures are shown."""
+        self.visit(section)
         self.wait_until_loaded(heading)
 
-    def wait_until_loaded(self, heading: str | None = None) -> None:
-        """Wait until the figures of the section with this heading are loaded."""
-        if heading is not None:
-            self.page.get_by_role("heading", name=heading, exact=True).wait_for()
-        self.wait_for("!document.querySelector('[aria-busy=true]')")
+    def visit(self, section: str) -> None:
+        """Open a section, as a new visitor, whose figures may not be had."""
+        self.page.goto("about:blank")
+        self.page.goto(f"{self.url}/page/#{section}")
+
+    def wait_until_loaded(self, heading: str) -> None:
+        """Wait until all figures of the section with this heading are shown.
+
+        The page says of each part with figures whether they are there; a section without such a part is not loaded.
+        """
+        self.wait_for(_LOADED.replace("HEADING", json.dumps(heading)))
 
     def text(self) -> str:
         """Return the text that a visitor sees."""
@@ -93,10 +108,10 @@ class Browser:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Chromium without a window."""
-    if _PROGRAM is None:
+    if PROGRAM is None:
         suites.cannot_run("browser", "no Chromium on this machine; install chromium")
     with sync_api.sync_playwright() as playwright:
         # The sandbox of Chromium does not work for root.
-        launched = playwright.chromium.launch(executable_path=_PROGRAM, args=["--no-sandbox"], timeout=TIMEOUT)
+        launched = playwright.chromium.launch(executable_path=PROGRAM, args=["--no-sandbox"], timeout=TIMEOUT)
         yield Browser(launched)
         launched.close()

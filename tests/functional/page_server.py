@@ -35,7 +35,9 @@ REPORT = {
 class PageServer:
     """The server, and its ledger."""
 
-    def __init__(self, folder: pathlib.Path, bus: Any) -> None:
+    def __init__(
+        self, folder: pathlib.Path, bus: Any, authenticator: authentication.Authenticator | None = None
+    ) -> None:
         engine = database.create_engine(f"sqlite:///{folder / 'ledger.sqlite'}")
         ledger_schema.create(engine)
         self.ledger = database.Database(engine)
@@ -43,8 +45,11 @@ class PageServer:
         self._policy_file.write_text("{}\n")
         (folder / "tonnage.conf").write_text(f"[oslo_policy]\npolicy_file = {self._policy_file}\n")
         conf = configuration([str(folder / "tonnage.conf")], osapi_volume_listen_port=0, service_down_time=3600)
-        noauth = authentication.local_noauth("127.0.0.1")
-        self._server = ApiServer(conf, app.build(conf, self.ledger, SchedulerClient(bus), noauth))
+        if authenticator is None:
+            authenticator = authentication.local_noauth("127.0.0.1")
+        else:
+            conf.set_override("auth_strategy", "keystone")
+        self._server = ApiServer(conf, app.build(conf, self.ledger, SchedulerClient(bus), authenticator))
 
     @property
     def url(self) -> str:
@@ -110,10 +115,12 @@ class PageServer:
 
 
 @contextlib.contextmanager
-def page_server(folder: pathlib.Path) -> Iterator[PageServer]:
-    """Run a server with an empty ledger in this folder."""
+def page_server(
+    folder: pathlib.Path, authenticator: authentication.Authenticator | None = None
+) -> Iterator[PageServer]:
+    """Run a server with an empty ledger in this folder, with noauth or, given an authenticator, with tokens."""
     with memory_bus.memory_transport() as bus:
-        server = PageServer(folder, bus)
+        server = PageServer(folder, bus, authenticator)
         server.start()
         yield server
         server.close()

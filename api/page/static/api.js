@@ -8,7 +8,8 @@ const MAX_KEPT = 50;
 // Answers by path, with their entity tags: an unchanged answer is not sent again.
 const kept = new Map();
 // A token of OpenStack Identity, for this tab alone.
-let token = null;
+const TOKEN = "tonnage-token";
+let token = sessionStorage.getItem(TOKEN);
 // Milliseconds by which the server's clock is ahead of the browser's.
 let ahead = 0;
 
@@ -21,10 +22,15 @@ export class ApiError extends Error {
   }
 }
 
+// Keep a token until the tab is closed; null forgets it.
 export function setToken(value) {
   token = value;
   kept.clear();
+  if (value === null) sessionStorage.removeItem(TOKEN);
+  else sessionStorage.setItem(TOKEN, value);
 }
+
+export const hasToken = () => token !== null;
 
 export const now = () => Date.now() + ahead;
 

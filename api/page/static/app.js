@@ -1,18 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: its header, its navigation and the section that the address names.
 
+import { hasToken } from "./api.js";
 import { age, count } from "./format.js";
+import { Ledger } from "./ledger.js";
 import { Now } from "./now.js";
-import { Failure } from "./parts.js";
 import { Pool } from "./pool.js";
 import { setPaused, useClock, usePolling } from "./polling.js";
 import { Pools } from "./pools.js";
+import { Refusals } from "./refusals.js";
+import { Types } from "./types.js";
+import { ForgetToken, TokenForm } from "./token.js";
 import { html, render, useEffect, useState } from "./vendor.js";
+import { WhatIf } from "./what_if.js";
+import { Why } from "./why.js";
 
-const SECTIONS = { pools: Pools, pool: Pool };
+const SECTIONS = { pools: Pools, pool: Pool, types: Types, refusals: Refusals, why: Why, "what-if": WhatIf, ledger: Ledger };
 const LINKS = [
   ["now", "Now"],
   ["pools", "Pools"],
+  ["types", "Types"],
+  ["refusals", "Refusals"],
+  ["why", "Why?"],
+  ["what-if", "What if?"],
+  ["ledger", "Ledger"],
 ];
 
 function read() {
@@ -33,17 +44,14 @@ function useAddress() {
 function App() {
   const address = useAddress();
   const time = useClock();
-  const { data, error, busy, at, retry } = usePolling("capacity-overview");
-  const Found = SECTIONS[address.name];
+  const summary = usePolling("capacity-overview");
+  const Found = SECTIONS[address.name] ?? Now;
   return html`
     <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
-    <${Header} summary=${data} error=${error} time=${time} name=${address.name} />
+    <${Header} summary=${summary.data} error=${summary.error} time=${time} name=${address.name} />
     <main id="main" tabindex="-1">
-      ${Found
-        ? html`<${Found} key=${address.name} query=${address.query} focus=${address.followed} />`
-        : html`<${Failure} error=${error} at=${data && at} time=${time} retry=${retry} />
-            ${data && html`<div class=${error ? "old" : ""}><${Now} summary=${data} busy=${busy} focus=${address.followed} /></div>`}
-            ${!data && !error && html`<p role="status" class="note">The figures are loading.</p>`}`}
+      ${summary.error?.status === 401 && html`<${TokenForm} error=${summary.error} />`}
+      <${Found} key=${address.name} query=${address.query} focus=${address.followed} summary=${summary} time=${time} />
     </main>`;
 }
 
@@ -63,6 +71,7 @@ function Header({ summary, error, time, name }) {
       <h1>Tonnage</h1>
       <p class="health" role="status">${health(summary, error)}</p>
       <p class="currency">${summary && currency(summary, time)}</p>
+      ${hasToken() && html`<${ForgetToken} />`}
       <button type="button" aria-pressed=${paused ? "true" : "false"} onClick=${pause}>Pause</button>
     </div>
     <nav aria-label="Sections"><ul>${LINKS.map(([key, title]) => html`<li>

@@ -2,15 +2,21 @@
 // The section Now: the sums of all pools, physical and promised apart.
 
 import { count, percent, size } from "./format.js";
-import { Bar, Section } from "./parts.js";
+import { Bar, Figures, Section } from "./parts.js";
 import { Fullest } from "./pools.js";
 import { html } from "./vendor.js";
 
-export function Now({ summary, busy, focus }) {
-  if (summary.pools === 0) return html`<${Empty} backends=${summary.backends.total} />`;
+export function Now({ summary, time, focus }) {
+  return html`<${Section} title="Now" focus=${focus}>
+    <${Figures} answer=${summary} time=${time}>${(data) =>
+      data.pools === 0 ? html`<${Empty} backends=${data.backends.total} />` : html`<${Sums} summary=${data} />`}</${Figures}>
+    ${summary.data?.pools > 0 && html`<${Fullest} time=${time} />`}
+  </${Section}>`;
+}
+
+function Sums({ summary }) {
   const { physical, promised } = summary;
-  return html`<${Section} title="Now" busy=${busy} focus=${focus}>
-    <div class="sums">
+  return html`<div class="sums">
       <${Sum} title="Physical" whole=${physical.total_gb} taken=${physical.used_gb + physical.in_flight_gb}
         usable=${physical.total_gb - physical.reserved_gb} parts=${[
           ["used", "used", physical.used_gb],
@@ -25,9 +31,7 @@ export function Now({ summary, busy, focus }) {
           ["room", "room", promised.left_gb],
         ]} end="limit" />
     </div>
-    <p class="note">${leftOut(summary)}</p>
-    <${Fullest} />
-  </${Section}>`;
+    <p class="note">${leftOut(summary)}</p>`;
 }
 
 function Sum({ title, whole, taken, usable, parts, end }) {
@@ -63,9 +67,9 @@ export function leftOut(summary) {
 
 function Empty({ backends }) {
   const title = backends === 0 ? "No backend has reported" : "No pool has been reported";
-  return html`<section class="empty" aria-label=${title}>
-    <h2>${title}</h2>
+  return html`<div class="empty">
+    <h3>${title}</h3>
     <p>Pools appear here as soon as an agent has sent its first report. This command starts one next to the storage:</p>
     <pre tabindex="0">tonnage-agent --config-file /etc/tonnage/tonnage.conf</pre>
-  </section>`;
+  </div>`;
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parts that several sections share: bars, states, errors, tables.
 
-import { setToken } from "./api.js";
 import { age, percent, size } from "./format.js";
 import { html, useEffect, useRef, useState } from "./vendor.js";
 
@@ -53,20 +52,26 @@ export function State({ pool }) {
 }
 
 // Show a section: its heading takes the focus when the section is opened by a link.
-export function Section({ title, busy = false, focus = false, children }) {
+export function Section({ title, focus = false, children }) {
   const heading = useRef(null);
   useEffect(() => {
     if (focus) heading.current.focus();
   }, []);
-  return html`<section aria-busy=${busy ? "true" : "false"} aria-label=${title}>
-    <h2 ref=${heading} tabindex="-1">${title}</h2>${children}
-  </section>`;
+  return html`<section aria-label=${title}><h2 ref=${heading} tabindex="-1">${title}</h2>${children}</section>`;
+}
+
+// The figures of an answer (see polling.js), drawn by a function of its data; in grey after an error. The attribute
+// data-figures tells programs whether the figures are there.
+export function Figures({ answer, time, loading = "The figures are loading.", children }) {
+  const { data, error, busy, at, stage, retry } = answer;
+  return html`<${Failure} error=${error} at=${data && at} time=${time} retry=${retry} />
+    <div class=${error ? "old" : ""} aria-busy=${busy ? "true" : "false"} data-figures=${stage}>${
+      data ? children(data) : stage === "loading" && html`<p role="status" class="note">${loading}</p>`}</div>`;
 }
 
 // The cause of an error, the age of the figures that are still shown, and the way out.
-export function Failure({ error, at, time, retry }) {
+function Failure({ error, at, time, retry }) {
   if (error === null) return null;
-  if (error.status === 401) return html`<${TokenForm} error=${error} retry=${retry} />`;
   return html`<div class="failure" role="alert">
     <p><strong>${TITLES[error.status] ?? "The figures cannot be read."}</strong> ${error.message}</p>
     ${error.reasons.length > 0 && html`<ul>${error.reasons.map((reason) => html`<li>${reason}</li>`)}</ul>`}
@@ -79,27 +84,11 @@ export function Failure({ error, at, time, retry }) {
 
 const TITLES = {
   0: "No connection.",
+  401: "You are not logged in.",
   403: "You may not see this.",
   404: "There is no such object.",
   503: "A part of Tonnage does not answer.",
 };
-
-function TokenForm({ error, retry }) {
-  const [value, setValue] = useState("");
-  const submit = (event) => {
-    event.preventDefault();
-    setToken(value.trim());
-    retry();
-  };
-  return html`<form class="failure" onSubmit=${submit}>
-    <p role="alert"><strong>A token is needed.</strong> ${error.message}</p>
-    <p>The command <code>openstack token issue -f value -c id</code> prints one. This tab keeps it until it is closed
-      or loaded again.</p>
-    <label>Token <input type="password" autocomplete="off" required value=${value}
-      onInput=${(event) => setValue(event.target.value)} /></label>
-    <button type="submit">Use this token</button>
-  </form>`;
-}
 
 // A table that becomes a list of cards on narrow screens. `columns` have a title, a function of the row, and may have a
 // class. ARIA's roles are explicit, because browsers drop them from tables that are laid out as blocks.

@@ -2,19 +2,17 @@
 // The section Pool: everything about one pool.
 
 import { age, count, percent, size } from "./format.js";
-import { Failure, PhysicalBar, PromisedBar, Section, State, Table, poolLink } from "./parts.js";
-import { useClock, usePolling } from "./polling.js";
+import { Figures, PhysicalBar, PromisedBar, Section, State, Table, poolLink } from "./parts.js";
+import { usePolling } from "./polling.js";
 import { ratio } from "./pools.js";
 import { html } from "./vendor.js";
 
-export function Pool({ query, focus }) {
+export function Pool({ query, time, focus }) {
   const name = query.get("name") ?? "";
-  const time = useClock();
-  const { data, error, busy, at, retry } = usePolling(`capacity-overview/pool?${new URLSearchParams({ name })}`);
-  return html`<${Section} title=${`Pool ${name}`} busy=${busy} focus=${focus}>
+  const answer = usePolling(`capacity-overview/pool?${new URLSearchParams({ name })}`);
+  return html`<${Section} title=${`Pool ${name}`} focus=${focus}>
     <p><a href="#pools">All pools</a></p>
-    <${Failure} error=${error} at=${data && at} time=${time} retry=${retry} />
-    ${data && html`<div class=${error ? "old" : ""}><${Detail} detail=${data} time=${time} /></div>`}
+    <${Figures} answer=${answer} time=${time}>${(data) => html`<${Detail} detail=${data} time=${time} />`}</${Figures}>
   </${Section}>`;
 }
 
@@ -63,6 +61,7 @@ function Detail({ detail, time }) {
         { title: "Evidence", cell: (row) => row.text },
         { title: "Seen", cell: (row) => `${age(row.seen_at, time)} ago` },
       ]} />`}
+    <p><a href=${`#refusals?${new URLSearchParams({ pool: pool.name })}`}>Refusals that it was nearest to</a></p>
     <h3>Operations in progress</h3>
     ${detail.claims.length === 0
       ? html`<p class="note">None.</p>`

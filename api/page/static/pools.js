@@ -3,8 +3,8 @@
 
 import { get } from "./api.js";
 import { age, count, percent, size } from "./format.js";
-import { Failure, PhysicalBar, PromisedBar, Section, State, Table, poolLink, was } from "./parts.js";
-import { useClock, usePolling } from "./polling.js";
+import { Figures, PhysicalBar, PromisedBar, Section, State, Table, poolLink, was } from "./parts.js";
+import { usePolling } from "./polling.js";
 import { html, useEffect, useRef, useState } from "./vendor.js";
 
 const PAGE = 100;
@@ -50,18 +50,15 @@ export const ratio = (pool) => (pool.headroom_thin_gb === null ? "none" : pool.m
 const rowClass = (pool) => (pool.stale ? "stale" : "");
 
 // The fullest pools, for the section Now.
-export function Fullest() {
-  const time = useClock();
-  const { data, error, at, retry } = usePolling(`capacity-overview/pools?limit=${FULLEST}`);
+export function Fullest({ time }) {
+  const answer = usePolling(`capacity-overview/pools?limit=${FULLEST}`);
   return html`<h3>Fullest pools</h3>
-    <${Failure} error=${error} at=${data && at} time=${time} retry=${retry} />
-    ${data && html`<div class=${error ? "old" : ""}><${Table} caption="Fullest pools" columns=${columns(time)} rows=${data.pools}
-      keyOf=${(pool) => pool.name} rowClass=${rowClass} /></div>
-      ${data.count > FULLEST && html`<p class="note"><a href="#pools">All ${count(data.count, "pool")}</a></p>`}`}`;
+    <${Figures} answer=${answer} time=${time}>${(data) => html`<${Table} caption="Fullest pools" columns=${columns(time)}
+        rows=${data.pools} keyOf=${(pool) => pool.name} rowClass=${rowClass} />
+      ${data.count > FULLEST && html`<p class="note"><a href="#pools">All ${count(data.count, "pool")}</a></p>`}`}</${Figures}>`;
 }
 
-export function Pools({ query, focus }) {
-  const time = useClock();
+export function Pools({ query, time, focus }) {
   const wanted = {
     name: query.get("name") ?? "",
     state: query.get("state") ?? "",
@@ -71,7 +68,7 @@ export function Pools({ query, focus }) {
   };
   const given = Object.entries(wanted).filter(([, value]) => value !== "");
   const path = `capacity-overview/pools?${new URLSearchParams([...given, ["limit", PAGE]])}`;
-  const { data, error, busy, at, retry } = usePolling(path);
+  const answer = usePolling(path, { keep: true });
   const go = (change) => {
     const next = { ...wanted, offset: 0, ...change };
     location.replace(`#pools?${new URLSearchParams(Object.entries(next).filter(([, value]) => value !== "" && value !== 0))}`);
@@ -84,8 +81,7 @@ export function Pools({ query, focus }) {
     go({ sort_key: column.key, sort_dir: column.sort === "descending" || (column.sort === null && column.key === "name") ? "asc" : "desc" });
   const head = (column) => html`<button type="button" class="sort" onClick=${() => sortBy(column)}>${column.title}
     <span aria-hidden="true">${column.sort === "ascending" ? " ▲" : column.sort === "descending" ? " ▼" : ""}</span></button>`;
-  return html`<${Section} title="Pools" busy=${busy} focus=${focus}>
-    <${Failure} error=${error} at=${data && at} time=${time} retry=${retry} />
+  return html`<${Section} title="Pools" focus=${focus}>
     <form class="filters" onSubmit=${(event) => event.preventDefault()}>
       <${Search} value=${wanted.name} change=${(name) => go({ name })} />
       <label>State <select value=${wanted.state} onChange=${(event) => go({ state: event.target.value })}>
@@ -101,13 +97,12 @@ export function Pools({ query, focus }) {
       </select></label>
       <${Csv} given=${given} />
     </form>
-    ${data && html`<div class=${error ? "old" : ""}>
+    <${Figures} answer=${answer} time=${time}>${(data) => html`
       <${Pages} offset=${wanted.offset} count=${data.count} go=${go} />
       ${data.count === 0
         ? html`<p class="note">No pool matches.</p>`
         : html`<${Table} caption="Pools" columns=${shown} rows=${data.pools} keyOf=${(pool) => pool.name}
-            rowClass=${rowClass} head=${head} />`}
-    </div>`}
+            rowClass=${rowClass} head=${head} />`}`}</${Figures}>
   </${Section}>`;
 }
 

@@ -2,7 +2,6 @@
 """The overview of the capacity, from rows of the ledger."""
 
 import datetime
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,7 +11,6 @@ from sqlalchemy import orm
 
 from tests.servers import ledger_schema
 from tonnage.api.page import capacity_overview
-from tonnage.api.page.capacity_overview import OverviewReader
 from tonnage.api.schemas.overview_bodies import CapacitySummary, PoolOverview
 from tonnage.ledger import models
 from tonnage.ledger.db import database
@@ -54,7 +52,7 @@ def add(
 
 
 def read(ledger: database.Database) -> tuple[dict[str, PoolOverview], CapacitySummary]:
-    overview = OverviewReader(ledger, DOWN_TIME, lambda: []).read()
+    overview = capacity_overview.shared_overview(ledger, DOWN_TIME, lambda: []).get()
     return {pool.name.partition("#")[2]: pool for pool in overview.pools}, overview.summary
 
 
@@ -148,26 +146,3 @@ def test_an_empty_ledger_has_an_empty_overview(ledger: database.Database) -> Non
     found, summary = read(ledger)
     assert found == {}
     assert (summary.pools, summary.backends.total, summary.backends.oldest_collected_at) == (0, 0, None)
-
-
-def test_readers_share_one_reading_of_the_ledger(ledger: database.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    add(ledger, "box@a", {"p": thin(100, 60)})
-    reader = OverviewReader(ledger, DOWN_TIME, lambda: [])
-    first = reader.read()
-    assert reader.read() is first
-    began, go_on = threading.Event(), threading.Event()
-
-    def slow(*given: Any) -> Any:
-        began.set()
-        assert go_on.wait(60)
-        return first
-
-    monkeypatch.setattr(capacity_overview, "read", slow)
-    # The overview is older than its lifetime, and young enough to be shown during the next reading.
-    reader._read_at -= 1.5 * capacity_overview.LIFETIME
-    thread = threading.Thread(target=reader.read)
-    thread.start()
-    assert began.wait(60)
-    assert reader.read() is first, "nobody waits for the thread that reads"
-    go_on.set()
-    thread.join()

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// The section Refusals: their numbers by day and reason, and the last ones in full.
+
+import { age, count } from "./format.js";
+import { Bar, Figures, Section, Table, poolLink } from "./parts.js";
+import { usePolling } from "./polling.js";
+import { html } from "./vendor.js";
+
+// The description of a request for one volume: 500 GiB thin 'gold'.
+const CREATE = /^(\d+) GiB(?: (?:thin|thick))?(?: '(.*)')?$/;
+
+export function Refusals({ query, time, focus }) {
+  const pool = query.get("pool") ?? "";
+  const answer = usePolling(`capacity-overview/refusals${pool && `?${new URLSearchParams({ pool })}`}`);
+  return html`<${Section} title="Refusals" focus=${focus}>
+    ${pool && html`<p class="note">Only those whose nearest pool was ${poolLink(pool)}. <a href="#refusals">All refusals</a></p>`}
+    <${Figures} answer=${answer} time=${time}>${(data) => html`<${Overview} overview=${data} time=${time} />`}</${Figures}>
+  </${Section}>`;
+}
+
+function Overview({ overview, time }) {
+  if (overview.refusals.length === 0) return html`<p class="answer">No request was refused in the last 30 days.</p>`;
+  const most = Math.max(...overview.counts.map(({ number }) => number));
+  const total = overview.counts.reduce((sum, { number }) => sum + number, 0);
+  return html`
+    <h3>${count(total, "refusal")} by day and reason</h3>
+    <${Table} caption="Refusals by day and reason" rows=${overview.counts} keyOf=${(row) => `${row.day} ${row.verb} ${row.filter} ${row.code}`} columns=${[
+      { title: "Day", class: "word", cell: (row) => row.day },
+      { title: "Request", cell: (row) => row.verb },
+      { title: "Filter", cell: (row) => row.filter || "none" },
+      { title: "Code", cell: (row) => row.code },
+      { title: "Number", class: "share", cell: (row) => html`<${Bar} label=${count(row.number, "refusal")} whole=${most} segments=${[["used", row.number]]} /><span>${row.number.toLocaleString("en")}</span>` },
+    ]} />
+    <h3>The last ${overview.refusals.length}</h3>
+    <${Table} caption="The last refusals" rows=${overview.refusals} keyOf=${(row) => `${row.request_id} ${row.volume_id} ${row.refused_at}`} columns=${[
+      { title: "Age", class: "number", cell: (row) => age(row.refused_at, time) },
+      { title: "Request", cell: (row) => `${row.verb} ${row.what}` },
+      { title: "Reason", class: "why", cell: (row) => row.message },
+      { title: "Project", class: "name", cell: (row) => row.project_id },
+      { title: "Volume", class: "name", cell: (row) => row.volume_id },
+      { title: "Now", class: "word", cell: (row) => html`<${AskAgain} refused=${row} />` },
+    ]} />`;
+}
+
+function AskAgain({ refused }) {
+  const match = refused.verb === "create" && CREATE.exec(refused.what);
+  if (!match) return "";
+  const query = new URLSearchParams({ size: match[1], ...(match[2] && { type: match[2] }) });
+  return html`<a href=${`#why?${query}`}>Ask again now<span class="hidden">: ${refused.what}</span></a>`;
+}
