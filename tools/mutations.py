@@ -29,6 +29,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 #: Seconds after which tests that hang count as failed.
 _PATIENCE = 300
 
+#: The exit code of pytest if no test was run.
+_NO_TESTS = 5
+
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 
@@ -145,7 +148,7 @@ def _test(copy: pathlib.Path, tests: Sequence[str], patience: float) -> tuple[Co
     except subprocess.TimeoutExpired:
         return {"(the tests hang)"}, time.monotonic() - began
     seconds = time.monotonic() - began
-    if run.returncode == 0:
+    if run.returncode in (0, _NO_TESTS):
         return (), seconds
     return set(_FAILED.findall(run.stdout)) or {f"(pytest ended with {run.returncode})"}, seconds
 

@@ -54,7 +54,6 @@ def engine(request: pytest.FixtureRequest) -> Iterator[sa.Engine]:
         engine.dispose()
 
 
-@pytest.mark.heavy
 @on_mariadb
 def test_concurrent_requests_use_the_last_gib(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     collisions = in_process.record_collisions(monkeypatch)
