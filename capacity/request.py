@@ -77,9 +77,10 @@ class Request:
     def describe(self) -> str:
         """Return the description of the request in refusals: ``500 GiB thin 'gold'``.
 
-        The type is named if it has extra specs: otherwise it rules out no pool.
+        The type is named if it has extra specs: otherwise it rules out no pool. A request of size 0, for which nothing
+        has to fit, has no size: ``a volume thin 'gold'``.
         """
-        words = [f"{self.size_gb} GiB"]
+        words = [f"{self.size_gb} GiB" if self.size_gb else "a volume"]
         if self.provisioning is not None:
             words.append(self.provisioning.value)
         if self.volume_type is not None and self.extra_specs:

@@ -86,7 +86,7 @@ def test_explain_of_an_existing_volume(run: Run, tonnage: Deployment) -> None:
     tonnage.rest.wait_until_available(volume)
     assert run("explain", "--migrate", volume).startswith(f"1 GiB thin goes to {THICK}, the best of 1 candidate")
     moved = run("explain", "--retype", volume, "--type", "solid", "--migration-policy", "on-demand")
-    assert moved.startswith("Cannot stay where it is: No pool for 0 GiB")
+    assert moved.startswith("Cannot stay where it is: No pool for a volume")
     assert f"To move it: 1 GiB thin 'solid' goes to {THICK}" in moved
 
 

@@ -58,6 +58,8 @@ def test_an_unknown_provisioning_type_is_refused() -> None:
         (Request("r", 1, volume_type="__DEFAULT__"), "1 GiB"),
         (Request("r", 2, provisioning=THICK), "2 GiB thick"),
         (Request("r", 3), "3 GiB"),
+        (Request("r", 0, provisioning=THICK, volume_type="gold", extra_specs={"a": "1"}), "a volume thick 'gold'"),
+        (Request("r", 0), "a volume"),
     ],
 )
 def test_description(request_: Request, words: str) -> None:

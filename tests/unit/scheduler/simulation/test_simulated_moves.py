@@ -99,7 +99,7 @@ def test_another_type(world: World, volume: str, kind: str, policy: str, pool: s
     if pool == "both@b#p":
         assert explanation.message == f"5 GiB thin '{kind}' stays in both@b#p"
     else:
-        assert explanation.message.startswith("Cannot stay where it is: No pool for 0 GiB")
+        assert explanation.message.startswith("Cannot stay where it is: No pool for a volume")
         assert ". To move it: 5 GiB" in explanation.message
     short = asked(world, Asked(retype=message), detail=False)
     assert (short.pool, short.message) == (explanation.pool, explanation.message.partition(", the best of")[0])
