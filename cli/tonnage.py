@@ -26,6 +26,9 @@ COMMANDS = (
     LazyCommand("why", "tell why a volume is where it is", f"{_OVERVIEWS}.placement_reasons:add_arguments", _BOTH),
     LazyCommand("forecast", "show when pools will be full", f"{_OVERVIEWS}.forecasts:add_arguments", _BOTH),
     LazyCommand("drift", "show where the ledger is wrong, and why", f"{_OVERVIEWS}.drift:add_arguments", _LEDGER),
+    LazyCommand(
+        "top", "show the fullest pools, operations and refusals, live", f"{_OVERVIEWS}.top:add_arguments", _LEDGER
+    ),
     LazyCommand("explain", "tell how a request would be decided now", f"{_SIMULATION}:add_explain", _SCHEDULER),
     LazyCommand("what-if", "tell the decisions if things were different", f"{_SIMULATION}:add_what_if", _SCHEDULER),
     LazyCommand("replay", "decide recorded requests again", f"{_SIMULATION}:add_replay", _SCHEDULER),

@@ -54,7 +54,7 @@ class Column:
 
     def cell(self, row: Any) -> str:
         """Return the text in a table."""
-        text = _printable(_text(self.value(row)) if self.text is None else self.text(row))
+        text = printable(_text(self.value(row)) if self.text is None else self.text(row))
         return f"{_RED}{text}{_PLAIN}" if self.is_bad is not None and self.is_bad(row) and _has_colours() else text
 
 
@@ -121,22 +121,23 @@ def add_watch(parser: Any) -> None:
         "--watch",
         nargs="?",
         const=WATCH_SECONDS,
-        type=_seconds,
+        type=seconds,
         metavar="SECONDS",
         help=f"repeat it until Ctrl-C (default: every {WATCH_SECONDS:g} seconds)",
     )
 
 
-def _seconds(text: str) -> float:
+def seconds(text: str) -> float:
+    """Parse the pause between two updates, in seconds."""
     try:
-        seconds = float(text)
+        found = float(text)
     except ValueError:
-        seconds = 0.0
-    if not _LEAST_SECONDS <= seconds <= _MOST_SECONDS:
+        found = 0.0
+    if not _LEAST_SECONDS <= found <= _MOST_SECONDS:
         raise argparse.ArgumentTypeError(
             f"{text!r}: expected a number of seconds from {_LEAST_SECONDS} to {_MOST_SECONDS}"
         )
-    return seconds
+    return found
 
 
 def whole(number: float | None) -> int | None:
@@ -273,7 +274,7 @@ def _dump_yaml(found: Any) -> None:
 
 def _show_values(keys: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     for row in rows:
-        print(*("None" if value is None else _printable(_text(value)) for value in row))
+        print(*("None" if value is None else printable(_text(value)) for value in row))
 
 
 def _show_csv(keys: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -307,7 +308,7 @@ def _text(value: Any) -> str:
     return f"{plain:g}" if isinstance(plain, float) else str(plain)
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Return a text without control characters, which could command the terminal or break the line."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tonnage.cli.commands import subcommands
 from tonnage.cli.overviews import formats, refusals, volumes
 from tonnage.cli.overviews.formats import Column, Part, capacity
-from tonnage.cli.simulation import simulation_arguments
+from tonnage.cli.simulation import argument_types, simulation_arguments
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -90,7 +90,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     simulation_arguments.add_target(parser)
     parser.add_argument("--offline", action="store_true", help="ask no scheduler")
     parser.add_argument(
-        "--rows", type=int, default=20, metavar="N", help="most rows of each table, 0: all (default: 20)"
+        "--rows",
+        type=argument_types.number_or_all,
+        default=20,
+        metavar="N",
+        help="most rows of each table, 0: all (default: 20)",
     )
     formats.add_options_of_one(parser, COLUMNS)
     parser.set_defaults(run=_show)
@@ -104,7 +108,7 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
         found = volume_decisions.find(session, arguments.volume)
     now = None if arguments.offline else _ask_again(conf, arguments, found)
     verdicts = [] if now is None else [_Verdict(each, each.pool == now.pool) for each in now.verdicts]
-    most = arguments.rows if arguments.rows > 0 else None
+    most = arguments.rows or None
     parts = (
         Part("claims", "Claims", volumes.CLAIMS, found.claims, "none", most),
         Part("refusals", "Refusals", refusals.COLUMNS, found.refusals, "none recorded", most),

@@ -10,6 +10,7 @@ from tonnage.cli.commands import subcommands
 from tonnage.cli.overviews import formats, pools, refusals, volumes
 from tonnage.cli.overviews.formats import Column, Part
 from tonnage.cli.overviews.pools import PoolRow
+from tonnage.cli.simulation import argument_types
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -30,7 +31,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("pool", metavar="NAME", help="full name, host@backend#pool")
     parser.add_argument(
-        "--rows", type=int, default=10, metavar="N", help="most rows of each table, 0: all (default: 10)"
+        "--rows",
+        type=argument_types.number_or_all,
+        default=10,
+        metavar="N",
+        help="most rows of each table, 0: all (default: 10)",
     )
     formats.add_options_of_one(parser, pools.COLUMNS)
     parser.set_defaults(run=_show)
@@ -64,7 +69,7 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
         for each in found.values()
         if each.storage is not None and each.storage == pool.storage and each.name != name
     ]
-    most = arguments.rows if arguments.rows > 0 else None
+    most = arguments.rows or None
     parts = (
         Part("claims", "Claims in flight", volumes.CLAIMS, claims, "none", most),
         Part("volumes", "Volumes", volumes.VOLUMES, in_pool, "none", most),

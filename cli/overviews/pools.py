@@ -104,18 +104,18 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     rows = [PoolRow(pool, pool.up(conf.service_down_time)) for pool in found]
     formats.show(arguments, COLUMNS, rows, "No backend has reported such a pool")
     if rows and arguments.format == "table" and not arguments.column:
-        print(_sums(rows))
+        print(sums(rows))
     return 0
 
 
-def _sums(rows: Sequence[PoolRow]) -> str:
+def sums(rows: Sequence[PoolRow]) -> str:
     """Return a line with the sums over the pools that are up."""
     from tonnage.ledger.inventory import capacity_figures
 
     up = [row.pool for row in rows if row.up]
     if not up:
         return f"None of {len(rows)} pool(s) is up"
-    sums = capacity_figures.sums(up)
-    figures = (("total", sums.total_gb), ("free", sums.free_gb), ("in flight", sums.in_flight_gb))
+    found = capacity_figures.sums(up)
+    figures = (("total", found.total_gb), ("free", found.free_gb), ("in flight", found.in_flight_gb))
     listed = ", ".join(f"{name} {'unknown' if gib is None else formats.size(gib)}" for name, gib in figures)
     return f"{len(up)} of {len(rows)} pool(s) up: {listed}"

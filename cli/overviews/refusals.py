@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from tonnage.cli.commands import subcommands
 from tonnage.cli.overviews import formats
 from tonnage.cli.overviews.formats import Column, capacity
+from tonnage.cli.simulation import argument_types
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -44,7 +45,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--pool", metavar="NAME", help="only those whose nearest pool it was")
     parser.add_argument("--code", help="only those with this reason, such as no_capacity")
     parser.add_argument("--project", metavar="ID", help="only those of this project")
-    parser.add_argument("--rows", type=int, default=50, metavar="N", help="most refusals, 0: all (default: 50)")
+    parser.add_argument(
+        "--rows", type=argument_types.number_or_all, default=50, metavar="N", help="most refusals, 0: all (default: 50)"
+    )
     formats.add_options(parser, [*COLUMNS, *_SUMMARY])
     parser.set_defaults(run=_show)
 
@@ -58,6 +61,6 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
         if arguments.summary:
             formats.show(arguments, _SUMMARY, refusals.count(session, wanted), "No refusal is recorded")
         else:
-            found = refusals.load(session, wanted, arguments.rows if arguments.rows > 0 else None)
+            found = refusals.load(session, wanted, arguments.rows or None)
             formats.show(arguments, COLUMNS, found, "No refusal is recorded")
     return 0

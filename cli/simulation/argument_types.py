@@ -32,6 +32,13 @@ def count(maximum: int) -> Callable[[str], int]:
     return read
 
 
+def number_or_all(text: str) -> int:
+    """Parse a number of rows or updates, 0 for all of them."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number, 0 for all")
+    return int(text)
+
+
 def hint(text: str) -> tuple[str, str]:
     """Parse KEY=VALUE."""
     key, equals, value = text.partition("=")

@@ -62,7 +62,11 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="show also the decisions that would be the same")
     parser.add_argument("--json", action="store_true", help=subcommands.JSON)
     parser.add_argument(
-        "--rows", type=int, default=100, metavar="N", help="most rows of the table, 0: all (default: 100)"
+        "--rows",
+        type=argument_types.number_or_all,
+        default=100,
+        metavar="N",
+        help="most rows of the table, 0: all (default: 100)",
     )
     parser.set_defaults(run="tonnage.cli.simulation.log_replay:replay")
 
@@ -115,7 +119,13 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     )
     add_target(parser)
     parser.add_argument("--json", action="store_true", help=subcommands.JSON)
-    parser.add_argument("--rows", type=int, default=20, metavar="N", help="most pools in a table, 0: all (default: 20)")
+    parser.add_argument(
+        "--rows",
+        type=argument_types.number_or_all,
+        default=20,
+        metavar="N",
+        help="most pools in a table, 0: all (default: 20)",
+    )
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:

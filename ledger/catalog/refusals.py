@@ -108,6 +108,12 @@ def count(session: orm.Session, wanted: RefusalFilter) -> list[RefusalCount]:
     return [RefusalCount(str(first), *others) for first, *others in session.execute(statement)]
 
 
+def count_lately(session: orm.Session, seconds: float) -> int:
+    """Return the number of refusals in the last seconds."""
+    since = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(seconds=seconds)
+    return session.scalar(sa.select(sa.func.count()).where(_ROW.refused_at >= since)) or 0
+
+
 def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
     """Delete the oldest refusals beyond :data:`KEPT_DAYS` and :data:`KEPT`, at most ``limit``; return their number."""
     before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=KEPT_DAYS)
