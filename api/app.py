@@ -144,6 +144,8 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/qos-specs/{specs_id}/disassociate_all", association, "disassociate_all"),
         ("/scheduler-stats/get_pools", scheduler_stats.Pools(context), None),
         ("/scheduler-stats/explain", scheduler_stats.Explain(context, reader), None),
+        ("/scheduler-stats/refusals", scheduler_stats.Refusals(context), None),
+        ("/scheduler-stats/why", scheduler_stats.Why(context, reader), None),
         ("/scheduler-stats/what-if", scheduler_stats.WhatIfSimulation(context, reader), None),
         ("/capacity-overview", overview_resources.Summary(context, overview), None),
         ("/capacity-overview/pools", overview_resources.Pools(context, overview), None),

@@ -23,6 +23,7 @@ from tonnage.capacity import errors, type_conversion
 from tonnage.capacity.pools.hypothetical_pools import Changes
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, volume_types, volumes
+from tonnage.ledger.catalog.volume_decisions import VolumeDecisions
 from tonnage.rpc.messages import (
     Asked,
     CreateGroup,
@@ -103,6 +104,14 @@ class RequestReader:
                 raise errors.InvalidInput(f"requests[{index}]: {error.message}") from None
         changes = type_conversion.convert(sent.changes, Changes, from_attributes=True)
         return WhatIf(requests=simulated, changes=changes, detail=sent.detail, apart=sent.apart)
+
+    def repeat(self, found: VolumeDecisions, identity: RequestContext) -> CreateVolume | None:
+        """Return the request for a volume again, in its project; None for a request that was refused."""
+        body = found.body()
+        if body is None:
+            return None
+        asked = self._simulated(body, identity, _RequestKey(identity.request_id or ""))
+        return None if asked.create is None else replace(asked.create, project_id=found.project_id)
 
     def type_id(self, name: str, identity: RequestContext) -> str:
         """Return the id of the volume type with that id or name."""

@@ -56,6 +56,8 @@ FAILURE_DETAILS = "volume_extension:failure_details"
 GET_POOLS = "scheduler_extension:scheduler_stats:get_pools"
 EXPLAIN = "scheduler_extension:scheduler_stats:explain"
 WHAT_IF = "scheduler_extension:scheduler_stats:what_if"
+REFUSALS = "scheduler_extension:scheduler_stats:refusals"
+WHY = "scheduler_extension:scheduler_stats:why"
 CAPACITY_OVERVIEW = "capacity:overview"
 SERVICES = "volume_extension:services:index"
 SERVICES_UPDATE = "volume_extension:services:update"
@@ -174,6 +176,8 @@ _TABLE: tuple[tuple[str, ...], ...] = (
     (SPECS_DELETE, ADMIN, "Remove an extra spec.", "DELETE /types/{type_id}/extra_specs/{key}"),
     (GET_POOLS, ADMIN, "Show the pools.", "GET /scheduler-stats/get_pools"),
     (EXPLAIN, ADMIN, "Explain a decision without making it.", "POST /scheduler-stats/explain"),
+    (REFUSALS, ADMIN, "List the recorded refusals.", "GET /scheduler-stats/refusals"),
+    (WHY, ADMIN, "Show the decisions on a volume, and explain the same request now.", "GET /scheduler-stats/why"),
     (WHAT_IF, ADMIN, "Simulate decisions under assumed changes.", "POST /scheduler-stats/what-if"),
     (CAPACITY_OVERVIEW, ADMIN, "See the figures of the web page.",
      "GET /capacity-overview", "GET /capacity-overview/pools", "GET /capacity-overview/pool",

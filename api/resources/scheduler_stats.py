@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Queries to the schedulers: pools, explanations of decisions, and what-if simulations."""
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import falcon
@@ -11,9 +12,10 @@ from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
 from tonnage.api.openapi.annotations import operation
 from tonnage.api.resource_context import ResourceContext
-from tonnage.api.schemas import response_bodies, simulation_bodies
+from tonnage.api.schemas import response_bodies, simulation_bodies, views
 from tonnage.api.volume_requests import RequestReader
 from tonnage.capacity import errors
+from tonnage.ledger.catalog import refusals, volume_decisions
 from tonnage.rpc.messages import PoolListQuery, PoolQuery, WhatIf
 
 _QUERY = Query(
@@ -21,6 +23,14 @@ _QUERY = Query(
     filters=("name", "volume_type"),
     other_parameters="Any reported capability: the pools with that value (since 3.28).",
 )
+
+_REFUSAL_FILTERS = ("request_id", "volume_id", "project_id", "pool", "code")
+
+#: The pattern of ``limit``, and its default.
+_LIMIT, _USUAL_REFUSALS = "[1-9][0-9]{0,3}", 100
+
+_REFUSALS = Query(flags=("summary",), filters=_REFUSAL_FILTERS, patterns={"limit": f"^{_LIMIT}$"})
+_WHY = Query(required=("volume",))
 
 #: Most bytes of a part of a response that is passed to the server at once.
 _CHUNK_SIZE = 2**18
@@ -120,6 +130,64 @@ class Explain:
             if asked.group is None
             else response_bodies.Explained(explanations=outlook.volumes)
         )
+
+
+class Refusals:
+    """``GET /scheduler-stats/refusals``, an extension of Tonnage."""
+
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
+
+    @operation({200: response_bodies.Refusals}, query=_REFUSALS)
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """List the refused requests that the ledger has recorded, the newest first, at most ``limit`` (100).
+
+        With ``summary`` count them for each day and reason.
+        """
+        self._context.policy.require(req.context.identity, policies.REFUSALS)
+        given = _REFUSALS.read(req)
+        summary, limit = list_query.boolean(given, "summary"), _limit(given)
+        wanted = refusals.RefusalFilter(**{key: given[key] for key in _REFUSAL_FILTERS if key in given})
+        with self._context.database.reading() as session:
+            if summary:
+                counted = refusals.count(session, wanted)
+                resp.media = response_bodies.Refusals(refusal_counts=[views.refusal_count(row) for row in counted])
+            else:
+                found = refusals.load(session, wanted, limit)
+                resp.media = response_bodies.Refusals([views.refusal(row) for row in found])
+
+
+class Why:
+    """``GET /scheduler-stats/why``, an extension of Tonnage."""
+
+    def __init__(self, context: ResourceContext, reader: RequestReader) -> None:
+        self._context, self._reader = context, reader
+
+    @operation({200: response_bodies.Why}, query=_WHY, errors=(404,))
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """Show the decisions on a volume, by its id or name, or on a request, by its id.
+
+        The same request is explained again, pool by pool, without placing anything.
+        """
+        identity = req.context.identity
+        self._context.policy.require(identity, policies.WHY)
+        with self._context.database.reading() as session:
+            found = volume_decisions.find(session, _WHY.read(req)["volume"])
+        explanation = unexplained = None
+        try:
+            if (again := self._reader.repeat(found, identity)) is not None:
+                explanation = self._context.scheduler.explain(again)
+        except errors.TonnageError as error:
+            unexplained = error.message
+        resp.media = response_bodies.Why(views.volume_decisions(found, explanation, unexplained))
+
+
+def _limit(given: Mapping[str, str]) -> int:
+    """Return the largest number of refusals to list. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
+    text = given.get("limit", str(_USUAL_REFUSALS))
+    if not re.fullmatch(_LIMIT, text):
+        raise errors.InvalidInput(f"limit is {text!r}: expected a number from 1 to 9999")
+    return int(text)
 
 
 class WhatIfSimulation:

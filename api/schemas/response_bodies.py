@@ -156,6 +156,93 @@ class Explained(Struct):
     explanations: list[Explanation] | UnsetType = UNSET
 
 
+class RecordedRefusal(Struct, kw_only=True):
+    """A refused request. ``filter`` and ``code`` are the reason of the nearest pool, ``pool``, if there is one.
+
+    ``volume_id`` is the volume of the request, of a group the first one. ``largest_size_gb`` is the size that would
+    have been accepted, null if the size was not the reason.
+    """
+
+    id: int
+    refused_at: str | None
+    request_id: str
+    volume_id: str
+    project_id: str
+    verb: str
+    what: str
+    filter: str
+    code: str
+    pool: str | None
+    largest_size_gb: int | None
+    message: str
+
+
+class RefusalCount(Struct, kw_only=True):
+    """The number of refusals for one reason on one day, in UTC, and the time of the last one."""
+
+    day: str
+    verb: str
+    filter: str
+    code: str
+    refusals: int
+    last_at: str | None
+
+
+class Refusals(Struct):
+    """Recorded refusals, the newest first, or with ``summary`` their numbers."""
+
+    refusals: list[RecordedRefusal] | UnsetType = UNSET
+    refusal_counts: list[RefusalCount] | UnsetType = UNSET
+
+
+class ClaimOfVolume(Struct, kw_only=True):
+    """A claim of a volume. It is in flight until a report contains it (``contained``)."""
+
+    id: str
+    verb: str
+    state: str
+    pool: str
+    size_gb: int
+    physical_gb: int
+    request_id: str
+    contained: bool
+    created_at: str | None
+
+
+class VolumeDecisions(Struct, kw_only=True):
+    """The request for a volume, its claims and refusals, and the explanation of the same request now.
+
+    ``reason`` is one sentence. Of a request that was refused only the refusals are known. ``explanation`` is null if
+    the request cannot be explained, for the reason in ``unexplained``.
+    """
+
+    volume_id: str
+    name: str | None
+    project_id: str
+    status: str | None
+    status_reason: str | None
+    size_gb: int | None
+    volume_type: str | None
+    pool: str | None
+    reason: str
+    provisioning: str | None
+    request_id: str
+    requested_zone: str | None
+    scheduler_hints: dict[str, Any] | None
+    attempted_pools: list[str]
+    created_at: str | None
+    claims: list[ClaimOfVolume]
+    refusals: list[RecordedRefusal]
+    explanation: Explanation | None
+    unexplained: str | None
+
+
+class Why(Struct):
+    """The decisions on a volume."""
+
+    why: VolumeDecisions
+
+
 class Outlooks(Struct):
     """The simulated decisions about requests, one after another."""
 

@@ -12,10 +12,14 @@ from tonnage.api.auth.enforcement import Policy
 from tonnage.api.http import microversions
 from tonnage.api.http.http_request import Request
 from tonnage.api.schemas import group_bodies, response_bodies, service_bodies, type_bodies
+from tonnage.capacity.explanation import Explanation
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, user_messages
+from tonnage.ledger.catalog.refusals import RecordedRefusal, RefusalCount
+from tonnage.ledger.catalog.volume_decisions import VolumeDecisions
 from tonnage.ledger.claims.managed_volumes import Manageable
 from tonnage.ledger.inventory import heartbeats
+from tonnage.ledger.inventory.volume_figures import ClaimFigures
 
 
 def links(req: Request, collection: str, item_id: str) -> list[response_bodies.Link]:
@@ -242,6 +246,65 @@ def manageable(found: Manageable, *, detail: bool) -> response_bodies.Manageable
     if detail:
         view.reason_not_safe, view.cinder_id, view.extra_info = None, None, found.pool
     return view
+
+
+def refusal(row: RecordedRefusal) -> response_bodies.RecordedRefusal:
+    """Return a recorded refusal."""
+    fields = {**row._asdict(), "refused_at": time(row.refused_at)}
+    return response_bodies.RecordedRefusal(**fields)
+
+
+def refusal_count(row: RefusalCount) -> response_bodies.RefusalCount:
+    """Return a number of refusals."""
+    return response_bodies.RefusalCount(
+        day=row.day,
+        verb=row.verb,
+        filter=row.filter,
+        code=row.code,
+        refusals=row.number,
+        last_at=time(row.last_at),
+    )
+
+
+def volume_decisions(
+    found: VolumeDecisions, explanation: Explanation | None, unexplained: str | None
+) -> response_bodies.VolumeDecisions:
+    """Return the decisions on a volume, with the explanation of the same request now or the reason for its lack."""
+    return response_bodies.VolumeDecisions(
+        volume_id=found.id,
+        name=found.name,
+        project_id=found.project_id,
+        status=found.status,
+        status_reason=found.status_reason,
+        size_gb=found.size_gb,
+        volume_type=found.volume_type,
+        pool=found.pool,
+        reason=found.reason,
+        provisioning=found.provisioning,
+        request_id=found.request_id,
+        requested_zone=found.requested_zone,
+        scheduler_hints=None if found.hints is None else dict(found.hints),
+        attempted_pools=list(found.attempted_pools),
+        created_at=time(found.created_at),
+        claims=[_claim(row) for row in found.claims],
+        refusals=[refusal(row) for row in found.refusals],
+        explanation=explanation,
+        unexplained=unexplained,
+    )
+
+
+def _claim(row: ClaimFigures) -> response_bodies.ClaimOfVolume:
+    return response_bodies.ClaimOfVolume(
+        id=row.id,
+        verb=row.verb,
+        state=row.state,
+        pool=row.pool,
+        size_gb=row.size_gb,
+        physical_gb=row.physical_gb,
+        request_id=row.request_id,
+        contained=row.contained,
+        created_at=time(row.created_at),
+    )
 
 
 def message(req: Request, row: models.Message, *, details: bool) -> response_bodies.Message:

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every documented command of ``openstack``, ``cinder`` and openstacksdk, for any deployment and authentication."""
 
+import subprocess
 import uuid
 from dataclasses import dataclass
 from typing import Any
+
+import pytest
 
 from tests.functional.clients import Clients
 from tests.servers.base import wait_for
@@ -214,6 +217,27 @@ def groups(cloud: Cloud) -> None:
     cloud.storage.delete_type(kind)
 
 
+def decisions(cloud: Cloud) -> None:
+    """Show the decisions on a volume, and the refusals."""
+    run, name = cloud.clients.openstack, new_name()
+    volume = run("volume", "create", "--size", "1", name)
+    cloud.wait_until_available(volume["id"], 1)
+    why = run("volume", "why", name)
+    assert why["volume_id"] == volume["id"]
+    assert why["size_bytes"] == 2**30
+    assert why["reason"].startswith("placed here by request req-")
+    assert {verdict["verdict"] for verdict in why["pools"]} >= {"chosen"}
+    with pytest.raises(subprocess.CalledProcessError):
+        run("volume", "create", "--size", "70000", new_name())
+    [refusal, *_] = run("volume", "refusal", "list", "--code", "no_capacity", "--long", "--limit", "5")
+    assert refusal["message"].startswith("No pool for 70000 GiB")
+    assert refusal["largest_size_bytes"] % 2**30 == 0
+    assert run("volume", "why", refusal["request_id"])["reason"] == refusal["message"]
+    assert "no_capacity" in {row["code"] for row in run("volume", "refusal", "list", "--summary")}
+    run("volume", "delete", name, _QUIET)
+    cloud.wait_until_gone(volume["id"])
+
+
 #: All commands.
 ALL = (
     pools,
@@ -224,4 +248,5 @@ ALL = (
     volumes_by_sdk,
     services,
     groups,
+    decisions,
 )

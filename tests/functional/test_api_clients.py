@@ -130,6 +130,24 @@ def test_openstack_creates_extends_and_deletes_a_volume(tonnage: Deployment, cli
     clients.openstack("volume", "type", "delete", name, "--quiet-command")
 
 
+def test_openstack_tells_why_a_volume_is_where_it_is_and_lists_refusals(
+    tonnage: Deployment, clients: Clients, name: str
+) -> None:
+    volume = clients.openstack("volume", "create", "--size", "1", name)
+    settled(tonnage, volume["id"])
+    why = clients.openstack("volume", "why", name)
+    assert (why["volume_id"], why["size_bytes"]) == (volume["id"], 2**30)
+    assert why["pool"] in {row["pool"] for row in why["pools"]}
+    clients.openstack("volume", "delete", name, "--quiet-command")
+    clients.failing("create", "70000")
+    [refusal] = clients.openstack("volume", "refusal", "list", "--code", "no_capacity", "--limit", "1")
+    assert refusal["message"].startswith("No pool for 70000 GiB")
+    with pytest.raises(subprocess.CalledProcessError) as unknown:
+        clients.openstack("volume", "why", "nothing")
+    assert "nothing could not be found: there is no volume with this id or name" in unknown.value.stderr
+    assert settled(tonnage, volume["id"]) is GONE
+
+
 def test_cinder_creates_extends_and_deletes_a_volume(tonnage: Deployment, clients: Clients, name: str) -> None:
     assert name in clients.cinder_text("type-create", name)
     clients.cinder_text("type-key", name, "set", "thick_provisioning_support=<is> True", "provisioning:type=thick")

@@ -39,6 +39,7 @@ def test_the_commands_of_the_page_print_what_it_shows(tonnage: Deployment) -> No
     with console.Shell() as shell:
         # The first word of a command line may be an assignment, so it is no alias.
         shell.run(f'tonnage() {{ {COMMANDS / "tonnage"} --config-file {tonnage.conf} "$@"; }}')
+        shell.run(f'unset "${{!OS_@}}"; openstack() {{ {COMMANDS / "openstack"} "$@"; }}')
         for command in console.commands(PAGE):
             printed = shell.run(command.text.replace("127.0.0.1:8776", f"127.0.0.1:{tonnage.port}"))
             assert command.matches(printed), f"{command.text}\n{printed}\ninstead of\n{command.shown}"

@@ -207,3 +207,62 @@ def test_services(client: Client, cluster: Cluster) -> None:
     only = client.simulate_get("/v3/os-services?binary=tonnage-agent").json["services"]
     assert [row["host"] for row in only] == [BACKEND]
     assert client.simulate_get("/v3/os-services?host=nowhere").json == {"services": []}
+
+
+def test_refusals_are_listed_selected_and_counted(client: Client) -> None:
+    answer = client.simulate_post("/v3/volumes", json={"volume": {"size": 90000}})
+    assert answer.status_code == 409
+    path = "/v3/scheduler-stats/refusals"
+    [row, *_] = client.simulate_get(path).json["refusals"]
+    assert row["message"] == answer.json["conflictingRequest"]["message"]
+    assert (row["verb"], row["what"], row["code"]) == ("create", "90000 GiB", "no_capacity")
+    assert client.simulate_get(f"{path}?request_id={row['request_id']}&limit=1").json["refusals"] == [row]
+    assert client.simulate_get(f"{path}?code=none&project_id=demo").json == {"refusals": []}
+    counts = client.simulate_get(f"{path}?summary=true").json["refusal_counts"]
+    assert sum(each["refusals"] for each in counts) == len(client.simulate_get(f"{path}?limit=9999").json["refusals"])
+    for wrong in ("limit=0", "limit=x", "limit=10000", "colour=red", "summary=maybe"):
+        assert client.simulate_get(f"{path}?{wrong}").status_code == 400, wrong
+
+
+def test_why_has_the_claims_of_a_volume_and_the_same_request_now(client: Client) -> None:
+    volume = client.create(2, name=f"why {uuid.uuid4()}")
+    path = "/v3/scheduler-stats/why"
+    why = client.simulate_get(path, params={"volume": volume["name"]}).json["why"]
+    assert (why["volume_id"], why["size_gb"]) == (volume["id"], 2)
+    assert why["reason"] == f"placed here by request {why['request_id']}"
+    assert [(claim["verb"], claim["pool"]) for claim in why["claims"]] == [("create", why["pool"])]
+    assert {verdict["pool"] for verdict in why["explanation"]["verdicts"]} == {THIN, THICK}
+    assert why["unexplained"] is None
+    assert client.simulate_get(path, params={"volume": volume["id"]}).json["why"]["volume_id"] == volume["id"]
+
+
+def test_why_of_a_refused_request_has_its_refusals(client: Client) -> None:
+    answer = client.simulate_post("/v3/volumes", json={"volume": {"size": 80000}})
+    request_id = answer.headers["x-openstack-request-id"]
+    why = client.simulate_get("/v3/scheduler-stats/why", params={"volume": request_id}).json["why"]
+    assert why["reason"] == answer.json["conflictingRequest"]["message"]
+    assert (why["explanation"], why["pool"], [each["request_id"] for each in why["refusals"]]) == (
+        None,
+        None,
+        [request_id],
+    )
+
+
+def test_why_says_if_the_request_cannot_be_explained(client: Client) -> None:
+    source = client.create(1)
+    client.wait_until_settled(source["id"])
+    clone = client.create(1, source_volid=source["id"])
+    client.wait_until_settled(clone["id"])
+    client.simulate_delete(f"/v3/volumes/{source['id']}")
+    assert client.wait_until_settled(source["id"]) is None
+    why = client.simulate_get("/v3/scheduler-stats/why", params={"volume": clone["id"]}).json["why"]
+    assert why["explanation"] is None
+    assert source["id"] in why["unexplained"]
+
+
+def test_why_needs_a_volume_that_is_known(client: Client) -> None:
+    path = "/v3/scheduler-stats/why"
+    assert client.simulate_get(path).status_code == 400
+    missing = client.simulate_get(path, params={"volume": "nothing"})
+    assert missing.status_code == 404
+    assert "nothing could not be found" in missing.json["itemNotFound"]["message"]
