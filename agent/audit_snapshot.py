@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from tonnage.capacity import plugin_errors
-from tonnage.capacity.reports import audit_rules
+from tonnage.capacity.reports import audit_rules, backend_stats
 from tonnage.drivers.base import Driver, StoredVolume
 from tonnage.rpc.messages import AuditSnapshot
 
@@ -27,7 +27,7 @@ def take(driver: Driver, is_quiet: Callable[[], bool]) -> tuple[Sequence[StoredV
     with driver.one_look() as is_one_look:
         volumes = driver.list_volumes()
         try:
-            pools = [dict(pool) for pool in driver.report()]
+            pools = [dict(pool) for pool in backend_stats.pools_of(driver.report())]
         except plugin_errors.CAUGHT:  # the next report logs it
             return volumes, []
     before = _by_pool(volumes)

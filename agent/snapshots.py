@@ -14,6 +14,7 @@ from tonnage.agent.backoff import FailureLog
 from tonnage.agent.operations import Epoch, Operations
 from tonnage.capacity import errors, plugin_errors
 from tonnage.capacity.pools.pool import CLONE_SUPPORT
+from tonnage.capacity.reports import backend_stats
 from tonnage.drivers.base import Driver
 from tonnage.rpc import messages
 
@@ -130,7 +131,8 @@ class StorageSnapshots:
             ended = operations.unacknowledged()
             began = time.monotonic()
             with self._resumed_if_long():
-                pools = [] if self._withdrawn else [self._with_features(pool) for pool in self._driver.report()]
+                reported = [] if self._withdrawn else backend_stats.pools_of(self._driver.report())
+                pools = [self._with_features(pool) for pool in reported]
         finally:
             operations.resume()
         return messages.BackendReport(

@@ -16,7 +16,6 @@ from cinder_comparison.cases import CINDER, STANDARD, Case, PoolCase
 
 FIGURES_ROUNDED = "Figures of two decimals"
 FREE_OVER_TOTAL = "More free than total"
-RATIO_ZERO = "A ratio of 0"
 FLOOR = "Floor of the reserve"
 FREE_UNKNOWN = "Free unknown"
 TOTAL_UNKNOWN = "Total unknown"
@@ -28,7 +27,7 @@ NO_TOLERANCE = "Exactly at the limit"
 THICK_RESERVE = "Thick reserve"
 
 _BOTH = (
-    *(FIGURES_ROUNDED, FREE_OVER_TOTAL, RATIO_ZERO, FLOOR, FREE_UNKNOWN, TOTAL_UNKNOWN),
+    *(FIGURES_ROUNDED, FREE_OVER_TOTAL, FLOOR, FREE_UNKNOWN, TOTAL_UNKNOWN),
     *(ASKED_THICK, SPELLING, IN_FLIGHT, LEFT_ROUNDED),
 )
 DEPARTURES = {STANDARD: (*_BOTH, THICK_RESERVE), CINDER: (*_BOTH, NO_TOLERANCE)}
@@ -141,7 +140,7 @@ def _read(case: Case, pool: PoolCase, departures: _Departures) -> _Figures:
     provisioned = number("provisioned_capacity_gb", pool.allocated)
     percentage = float(pool.report.get("reserved_percentage") or 0)
     ratio = pool.report.get("max_over_subscription_ratio")
-    if ratio is None or (ratio == 0 and RATIO_ZERO in departures):
+    if ratio is None or ratio == 0:
         ratio = case.ratio
     if ratio == "auto":
         used = total - free + 1

@@ -2,8 +2,9 @@
 """Validation of the reports that drivers send.
 
 The fields and their meaning are those of the OpenStack specs "Over Subscription in Thin Provisioning" and
-"Provisioning Improvements". A null field counts as missing. A pool with a bad value is left out, with an error that
-names pool, field and value; the other pools of the report still count.
+"Provisioning Improvements". A null field counts as missing. A value that drivers of Cinder send against the definition
+is taken for the next one that can be meant, with a remark. A pool with a value that can mean nothing is left out, with
+an error that names pool, field and value; the other pools of the report still count.
 """
 
 import functools
@@ -17,6 +18,7 @@ from oslo_utils import strutils
 
 from tonnage.capacity import units
 from tonnage.capacity.over_subscription import AUTO, MAX_RATIO
+from tonnage.capacity.reports import backend_stats
 from tonnage.capacity.reports.pool_stats import ALLOCATED, FIGURES, SHOWN, BadField, PoolStats, Remark, is_name
 
 #: The types of capabilities by which pools are of one kind: their values are equal only if they are the same.
@@ -58,8 +60,9 @@ class _Invalid(Exception):
         self.field, self.value, self.problem = field, value, problem
 
 
-def validate(pools: object) -> Report:
-    """Validate the pools of a report, each a mapping as drivers send it. Never raises."""
+def validate(report: object) -> Report:
+    """Validate a report: a list of pools, each a mapping as drivers send it, or Cinder's stats. Never raises."""
+    pools = backend_stats.pools_of(report)
     if not isinstance(pools, (list, tuple)):
         return Report((), (BadField("?", "pools", pools, "a report carries a list of pools"),))
     valid: dict[str, PoolStats] = {}
@@ -80,8 +83,9 @@ def validate(pools: object) -> Report:
 
 def _stats(name: str, raw: Mapping[str, Any]) -> PoolStats:
     """Return the validated figures and capabilities of one pool. Raises :class:`_Invalid`."""
-    total = _capacity(raw, "total_capacity_gb", required=True)
-    reported_free = _capacity(raw, "free_capacity_gb", required=True)
+    remarks: dict[str, str] = {}
+    total = _physical(raw, "total_capacity_gb", remarks)
+    reported_free = _physical(raw, "free_capacity_gb", remarks)
     is_free_over_total = math.isfinite(reported_free) and reported_free > total
     storage_id = raw.get("storage_id")
     if storage_id is not None and not is_name(storage_id):
@@ -91,24 +95,25 @@ def _stats(name: str, raw: Mapping[str, Any]) -> PoolStats:
         total=total,
         free=total if is_free_over_total else reported_free,
         provisioned=_finite(raw, "provisioned_capacity_gb"),
-        reserved_percentage=_percentage(raw),
-        ratio=_ratio(raw),
-        thin=_flag(raw, "thin_provisioning_support"),
-        thick=_flag(raw, "thick_provisioning_support"),
+        reserved_percentage=_percentage(raw, remarks),
+        ratio=_ratio(raw, remarks),
+        thin=_flag(raw, "thin_provisioning_support", remarks),
+        thick=_flag(raw, "thick_provisioning_support", remarks),
         storage_id=storage_id,
         storage_free=_finite(raw, "storage_free_capacity_gb"),
-        capabilities=_capabilities(raw),
+        capabilities=_capabilities(raw, remarks),
     )
-    remarks = _remarks(stats, raw, reported_free)
-    return stats._replace(remarks=remarks) if remarks else stats
+    _add_remarks(remarks, stats, raw, reported_free)
+    if not remarks:
+        return stats
+    return stats._replace(remarks=tuple(Remark(name, code, text) for code, text in remarks.items()))
 
 
-def _remarks(stats: PoolStats, raw: Mapping[str, Any], reported_free: float) -> tuple[Remark, ...]:
-    """Return the warnings about a valid pool."""
-    remarks: dict[str, str] = {}
+def _add_remarks(remarks: dict[str, str], stats: PoolStats, raw: Mapping[str, Any], reported_free: float) -> None:
+    """Add the warnings about a valid pool that need its validated figures, by their codes."""
     for key, field in _NUMBERS_AND_FLAGS.items():
         if isinstance(raw.get(key), str) and raw[key] not in _WORDS:
-            remarks[f"text_{key}"] = f"{key} is the text {raw[key]!r}; taken as {getattr(stats, field)}"
+            remarks.setdefault(f"text_{key}", f"{key} is the text {raw[key]!r}; taken as {getattr(stats, field)}")
     if reported_free > stats.free:
         remarks["free_over_total"] = (
             f"free_capacity_gb {reported_free} is more than total_capacity_gb {stats.total}; taken as {stats.total}"
@@ -128,15 +133,17 @@ def _remarks(stats: PoolStats, raw: Mapping[str, Any], reported_free: float) -> 
         remarks["ratio_below_one"] = (
             f"max_over_subscription_ratio {stats.ratio} is less than 1; no thin volume is placed"
         )
-    return tuple(Remark(stats.name, code, text) for code, text in remarks.items())
 
 
-def _capabilities(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+def _capabilities(raw: Mapping[str, Any], remarks: dict[str, str]) -> Mapping[str, Any]:
     """Return the fields that are no figures. Pools with the same capabilities share one mapping, to save memory."""
     capabilities = {key: value for key, value in raw.items() if key not in FIGURES and value is not None}
     for key in SHOWN:
         if key in capabilities:
-            capabilities[key] = units.to_wire(_capacity(raw, key))
+            try:
+                capabilities[key] = units.to_wire(_capacity(raw, key))
+            except _Invalid as error:
+                remarks[f"unusable_{key}"] = f"{key} is {capabilities.pop(key)!r}: {error.problem}; it is not shown"
     if _COMPARABLE.issuperset(map(type, capabilities.values())):
         return _shared(tuple(capabilities), *capabilities.values())
     return capabilities
@@ -172,19 +179,27 @@ def _number(key: str, value: object) -> float:
     return number
 
 
-def _capacity(raw: Mapping[str, Any], key: str, required: bool = False) -> float:
-    """Return a capacity in GiB, rounded to two decimals; nan if it is unknown or, unless ``required``, missing."""
+def _physical(raw: Mapping[str, Any], key: str, remarks: dict[str, str]) -> float:
+    """Return the total or the free capacity in GiB. One that is missing or negative is 0: nothing is placed by it."""
+    if raw.get(key) is None:
+        remarks[f"missing_{key}"] = f"{key} is missing; taken as 0: report a number, 'unknown' or 'infinite'"
+        return 0.0
+    number = _capacity(raw, key, least=-units.MAX_CAPACITY_GB)
+    if number < 0:
+        remarks[f"negative_{key}"] = f"{key} is negative: {raw[key]!r}; taken as 0"
+        return 0.0
+    return number
+
+
+def _capacity(raw: Mapping[str, Any], key: str, least: float = 0.0) -> float:
+    """Return a capacity in GiB, rounded to two decimals; nan if it is unknown or missing."""
     value = raw.get(key)
-    if value is None:
-        if required:
-            raise _Invalid(key, value, "required: a number, 'unknown' or 'infinite'")
-        return math.nan
-    if value == units.UNKNOWN:
+    if value is None or value == units.UNKNOWN:
         return math.nan
     if value == units.INFINITE:
         return math.inf
     number = _number(key, value)
-    if number < 0:
+    if number < least:
         raise _Invalid(key, value, "a capacity is not negative")
     if math.isfinite(number) and number > units.MAX_CAPACITY_GB:
         raise _Invalid(key, value, f"more than {units.MAX_CAPACITY_GB:.0f} GiB")
@@ -198,36 +213,44 @@ def _finite(raw: Mapping[str, Any], key: str) -> float:
     return number
 
 
-def _percentage(raw: Mapping[str, Any]) -> float:
+def _percentage(raw: Mapping[str, Any], remarks: dict[str, str]) -> float:
     value = raw.get("reserved_percentage")
     if value is None:
         return 0.0
     number = _number("reserved_percentage", value)
-    if not 0 <= number <= 100:
-        raise _Invalid("reserved_percentage", value, "expected 0 to 100")
-    return number
+    within = min(max(number, 0.0), 100.0)
+    if within != number:
+        remarks["reserved_out_of_range"] = (
+            f"reserved_percentage is {value!r}; taken as {within:g}: it goes from 0 to 100"
+        )
+    return within
 
 
-def _ratio(raw: Mapping[str, Any]) -> float | str | None:
+def _ratio(raw: Mapping[str, Any], remarks: dict[str, str]) -> float | str | None:
     value = raw.get("max_over_subscription_ratio")
     if value is None or value == AUTO:
         return value
     number = _number("max_over_subscription_ratio", value)
-    if not abs(number) <= MAX_RATIO:
-        raise _Invalid("max_over_subscription_ratio", value, f"expected a number up to {MAX_RATIO:.0f} or 'auto'")
+    if number == 0:
+        remarks["ratio_zero"] = "max_over_subscription_ratio is 0; taken as missing: the scheduler's option applies"
+        return None
+    if number > MAX_RATIO:
+        remarks["ratio_out_of_range"] = f"max_over_subscription_ratio is {value!r}; taken as {MAX_RATIO:.0f}"
+        return MAX_RATIO
     return number
 
 
-def _flag(raw: Mapping[str, Any], key: str) -> bool:
-    """Return a flag, also that of a text such as ``"True"``."""
+def _flag(raw: Mapping[str, Any], key: str, remarks: dict[str, str]) -> bool:
+    """Return a flag, also that of a text such as ``"True"``. A value that is neither true nor false is false."""
     value = raw.get(key)
     if value is None:
         return False
     if isinstance(value, bool):
         return value
     try:
-        if isinstance(value, str):
+        if isinstance(value, (str, int)):
             return bool(strutils.bool_from_string(value, strict=True))
     except ValueError:
         pass
-    raise _Invalid(key, value, "expected true or false")
+    remarks[f"text_{key}"] = f"{key} is {value!r}, neither true nor false; taken as False"
+    return False

@@ -44,7 +44,7 @@ def test_a_claim_on_a_pool_with_bad_figures_stays_in_flight(world: World) -> Non
     assert outcome is not None
     world.deliver(outcome)
     short = pool.rpartition("#")[2]
-    world.deliver(changed(world.agent.look(), short, free_capacity_gb=-1))
+    world.deliver(changed(world.agent.look(), short, free_capacity_gb="much"))
     assert world.rows(f"SELECT in_flight_gb FROM pools WHERE name = '{pool}'") == [(5,)]
     world.report()
     assert world.rows(f"SELECT in_flight_gb FROM pools WHERE name = '{pool}'") == [(0,)]
