@@ -15,7 +15,7 @@ from tonnage.api.http.list_query import Paginator
 from tonnage.api.listing_requests import ListingRequests
 from tonnage.api.monitoring import request_metrics
 from tonnage.api.openapi.annotations import Route
-from tonnage.api.page import capacity_overview, ledger_resources, overview_resources, static_files
+from tonnage.api.page import capacity_overview, history_resources, ledger_resources, overview_resources, static_files
 from tonnage.api.resource_context import ResourceContext
 from tonnage.api.resources import (
     backend_capabilities,
@@ -109,8 +109,9 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
     unsupported_change = services.UnsupportedChange(context)
     node_queries = NodeQueries(context.database)
     quota_sets = quotas.QuotaSets(context, quota_settings)
+    forecasts = history_resources.shared_forecasts(context.database)
     overview = capacity_overview.shared_overview(
-        context.database, conf.service_down_time, _health(conf, context).reasons
+        context.database, conf.service_down_time, _health(conf, context).reasons, forecasts
     )
     all_groups = groups.Groups(context, conf.storage_availability_zone, reader, quota_settings)
     return [
@@ -149,7 +150,10 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/scheduler-stats/what-if", scheduler_stats.WhatIfSimulation(context, reader), None),
         ("/capacity-overview", overview_resources.Summary(context, overview), None),
         ("/capacity-overview/pools", overview_resources.Pools(context, overview), None),
+        ("/capacity-overview/fill", overview_resources.Fill(context, overview), None),
         ("/capacity-overview/pool", overview_resources.Pool(context, overview), None),
+        ("/capacity-overview/forecasts", history_resources.Forecasts(context, forecasts), None),
+        ("/capacity-overview/history", history_resources.History(context), None),
         ("/capacity-overview/types", ledger_resources.Types(context), None),
         ("/capacity-overview/type", ledger_resources.Type(context), None),
         ("/capacity-overview/ledger", ledger_resources.Ledger(context), None),

@@ -180,9 +180,8 @@ _TABLE: tuple[tuple[str, ...], ...] = (
     (WHY, ADMIN, "Show the decisions on a volume, and explain the same request now.", "GET /scheduler-stats/why"),
     (WHAT_IF, ADMIN, "Simulate decisions under assumed changes.", "POST /scheduler-stats/what-if"),
     (CAPACITY_OVERVIEW, ADMIN, "See the figures of the web page.",
-     "GET /capacity-overview", "GET /capacity-overview/pools", "GET /capacity-overview/pool",
-     "GET /capacity-overview/types", "GET /capacity-overview/type", "GET /capacity-overview/ledger",
-     "GET /capacity-overview/refusals"),
+     "GET /capacity-overview", *(f"GET /capacity-overview/{part}" for part in (
+         "fill", "forecasts", "history", "ledger", "pool", "pools", "refusals", "type", "types"))),
     (SERVICES, ADMIN, "List schedulers and backends.", "GET /os-services"),
     (SERVICES_UPDATE, ADMIN, "Enable or disable a backend or a scheduler; drain a backend.",
      "PUT /os-services/enable", "PUT /os-services/disable", "PUT /os-services/disable-log-reason",

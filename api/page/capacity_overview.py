@@ -3,7 +3,7 @@
 
 import datetime
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports import validation
 from tonnage.capacity.reports.pool_stats import PoolStats, StatsColumns
 from tonnage.ledger.db.database import Database
+from tonnage.ledger.history.last_forecasts import MadeForecast
 from tonnage.ledger.inventory import backends, scheduling_rules
 from tonnage.ledger.inventory.backends import BackendRow, PoolRow
 
@@ -43,21 +44,29 @@ class Overview:
     summary: CapacitySummary
 
 
-def shared_overview(database: Database, down_time: float, health: Callable[[], list[str]]) -> SharedResult[Overview]:
+def shared_overview(
+    database: Database,
+    down_time: float,
+    health: Callable[[], list[str]],
+    forecasts: SharedResult[Sequence[MadeForecast]],
+) -> SharedResult[Overview]:
     """Return a reading of the overview for all users.
 
-    A backend is down after ``down_time`` seconds of silence. ``health`` returns the reasons of the health check.
+    A backend is down after ``down_time`` seconds of silence. ``health`` returns the reasons of the health check, and
+    ``forecasts`` those of all pools, the soonest first.
     """
 
     def compute() -> Overview:
         reasons = health()
+        # Of the two bounds of a pool the first counts.
+        by_pool = {made.pool: made for made in reversed(forecasts.get())}
         with database.reading(snapshot=True, patient=False) as session:
-            return read(session, down_time, reasons)
+            return read(session, down_time, reasons, by_pool)
 
     return SharedResult(LIFETIME, compute)
 
 
-def read(session: orm.Session, down_time: float, reasons: list[str]) -> Overview:
+def read(session: orm.Session, down_time: float, reasons: list[str], forecasts: Mapping[str, MadeForecast]) -> Overview:
     """Return the overview by one session, whose statements all see the same state of the ledger."""
     by_id = {row.id: row for row in backends.load_backends(session)}
     rows = sorted(backends.load_pools(session), key=lambda row: row.name)
@@ -66,7 +75,7 @@ def read(session: orm.Session, down_time: float, reasons: list[str]) -> Overview
     backend_rows = [by_id[row.backend_id] for row in rows]
     stats = _stats(rows)
     states = [_State.of(row, backend, down_time) for row, backend in zip(rows, backend_rows, strict=True)]
-    pools = _pools(_table(rows, backend_rows, stats), calculation, states, stats.storage_id) if rows else []
+    pools = _pools(_table(rows, backend_rows, stats), calculation, states, stats.storage_id, forecasts) if rows else []
     is_partition = (~np.isnan(stats.storage_free)).tolist()
     return Overview(
         pools=pools,
@@ -148,7 +157,11 @@ def _table(rows: Sequence[PoolRow], backend_rows: Sequence[BackendRow], stats: S
 
 @elementwise.quiet
 def _pools(
-    table: PoolTable, calculation: Calculation, states: Sequence[_State], storage_ids: Sequence[str | None]
+    table: PoolTable,
+    calculation: Calculation,
+    states: Sequence[_State],
+    storage_ids: Sequence[str | None],
+    forecasts: Mapping[str, MadeForecast],
 ) -> list[PoolOverview]:
     """Return the pools of the table, in its order."""
     reserved, promised = arithmetic.reserve(table), arithmetic.promised(table)
@@ -190,6 +203,8 @@ def _pools(
             state_reason=state.reason,
             stale=state.stale,
             collected_at=state.collected_at,
+            forecast=forecasts[name].forecast.text() if name in forecasts else None,
+            full_in_days=_days_to_full(forecasts.get(name)),
             **dict(zip(columns, values, strict=True)),
         )
         for name, zone, storage_id, state, *values in rows
@@ -200,6 +215,13 @@ def _percent(part: Floats, whole: Floats) -> Any:
     """Return part / whole in percent, ``nan`` if one is unknown or infinite or ``whole`` is not positive."""
     is_divisor = elementwise.finite(whole) & (whole > 0)
     return np.where(is_divisor, part / np.where(is_divisor, whole, 1.0) * 100, math.nan)
+
+
+def _days_to_full(made: MadeForecast | None) -> float | None:
+    if made is None or made.forecast.time_to_full is None:
+        return None
+    days = made.forecast.time_to_full.p50
+    return round(days, 1) if math.isfinite(days) else None
 
 
 def _wire(column: Any) -> Sequence[Any]:

@@ -34,6 +34,7 @@ _SORT_KEYS = (
     "availability_zone",
     "state",
     "full_percent",
+    "full_in_days",
     "physical_percent",
     "promised_percent",
     "total_gb",
@@ -92,6 +93,25 @@ class Pools:
         )
         found = selection.of(self._reading.get().pools)
         send(req, resp, bodies.PoolOverviews(found[offset : offset + limit], len(found)))
+
+
+class Fill:
+    """``GET /capacity-overview/fill``."""
+
+    def __init__(self, context: ResourceContext, reading: SharedResult[Overview]) -> None:
+        self._context, self._reading = context, reading
+
+    @operation({200: bodies.PoolFill, 304: None})
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """Show the fullness of all pools, for a map of them."""
+        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        pools = self._reading.get().pools
+        found = bodies.PoolFill(
+            names=[pool.name for pool in pools],
+            full_percent=[pool.full_percent for pool in pools],
+            stale=[pool.stale for pool in pools],
+        )
+        send(req, resp, found)
 
 
 class Pool:

@@ -23,7 +23,8 @@ class PoolOverview(Struct, kw_only=True):
     ``in_flight_gb`` and is bounded by ``promise_limit_gb``, which is total times the over-subscription ratio (by the
     calculation of the installation) or, in a pool without thin volumes, total less the reserve. The percentages are
     those of total less the reserve and of ``promise_limit_gb``; ``full_percent`` is the larger of both. A headroom is
-    null if the pool does not take such volumes.
+    null if the pool does not take such volumes. ``forecast`` is that of the bound that is reached first, in words, and
+    ``full_in_days`` its median, null if that is beyond the horizon.
     """
 
     name: str
@@ -51,6 +52,8 @@ class PoolOverview(Struct, kw_only=True):
     physical_percent: float | None
     promised_percent: float | None
     full_percent: float | None
+    forecast: str | None
+    full_in_days: float | None
 
 
 class PoolOverviews(Struct):
@@ -58,6 +61,14 @@ class PoolOverviews(Struct):
 
     pools: list[PoolOverview]
     count: int
+
+
+class PoolFill(Struct, kw_only=True):
+    """All pools by name, with ``full_percent`` and ``stale`` of each as in :class:`PoolOverview`."""
+
+    names: list[str]
+    full_percent: list[float | None]
+    stale: list[bool]
 
 
 class PhysicalSums(Struct, kw_only=True):
@@ -270,3 +281,59 @@ class RefusalOverview(Struct, kw_only=True):
 
     counts: list[RefusalCount]
     refusals: list[RecordedRefusal]
+
+
+class PoolForecast(Struct, kw_only=True):
+    """The forecast for one bound of a pool, ``physical`` or ``promised``, see ``tonnage forecast``.
+
+    ``text`` says it in words. With a probability of 80 % the pool is full in ``p10_days`` to ``p90_days`` days, and
+    grows by ``low_gb`` to ``high_gb`` in ``growth_days`` days; null is more than the horizon or, if ``low_gb`` is null
+    too, that there is no forecast. ``hit_rate`` is the share of the ``checked`` earlier forecasts that held the growth.
+    """
+
+    pool: str
+    bound: str
+    made_on: str
+    text: str
+    p10_days: float | None
+    p50_days: float | None
+    p90_days: float | None
+    low_gb: float | None
+    high_gb: float | None
+    growth_days: int
+    hit_rate: float | None
+    checked: int
+
+
+class ForecastOverview(Struct, kw_only=True):
+    """The first of ``count`` forecasts; the soonest comes first."""
+
+    count: int
+    forecasts: list[PoolForecast]
+
+
+class HistorySlot(Struct, kw_only=True):
+    """The figures of a pool in an hour or a day that begins at ``slot``, at its end. Null is unknown or no limit.
+
+    ``created_gb``, ``deleted_gb`` and ``moved_gb`` are the flows of the slot, migrations apart.
+    """
+
+    slot: str
+    used_gb: float | None
+    used_min_gb: float | None
+    used_max_gb: float | None
+    physical_limit_gb: float | None
+    promised_gb: float | None
+    promise_limit_gb: float | None
+    in_flight_max_gb: int
+    created_gb: int
+    deleted_gb: int
+    moved_gb: int
+
+
+class PoolHistory(Struct, kw_only=True):
+    """The history of a pool, the oldest slot first, and the forecasts for its bounds. Missed slots are missing."""
+
+    name: str
+    slots: list[HistorySlot]
+    forecasts: list[PoolForecast]

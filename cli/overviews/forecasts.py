@@ -113,7 +113,7 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
         empty = f"No pool is expected to be full within {days} days"
     else:
         empty = "There is no forecast: the first one is made on the day after the first sample of the history"
-    formats.show(arguments, _COLUMNS, sorted(found, key=_soonest), empty)
+    formats.show(arguments, _COLUMNS, sorted(found, key=last_forecasts.soonest), empty)
     return FOUND if arguments.within is not None and found else 0
 
 
@@ -135,8 +135,3 @@ def _show_refusals(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int
     rows = [_TypeRow(names.get(each.type_id, ""), each) for each in found]
     formats.show(arguments, _REFUSALS, rows, "There is no history of volume types yet")
     return FOUND if any(row.of.refused for row in rows) else 0
-
-
-def _soonest(row: "MadeForecast") -> tuple[float, float, float]:
-    found = row.forecast.time_to_full
-    return (math.inf,) * 3 if found is None else (found.p50, found.p10, found.p90)

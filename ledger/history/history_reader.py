@@ -15,6 +15,7 @@ from tonnage.capacity.forecast import growth, growth_paths
 from tonnage.capacity.forecast.time_to_full import PHYSICAL, PROMISED
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
+from tonnage.ledger.history import history_writer
 from tonnage.ledger.history.history_writer import DAY
 
 Floats = npt.NDArray[np.float64]
@@ -125,3 +126,14 @@ def daily_figures(
             tables[pool_id][:, (slot - first).days] = [np.nan if value is None else value for value in values]
         for pool_id, table in tables.items():
             yield pool_id, DailyFigures(*table)
+
+
+def slots_of(session: orm.Session, pool_name: str, grain: str) -> list[models.PoolHistory] | None:
+    """Return the rows of a pool with one grain, the oldest first; None if the ledger does not know the pool."""
+    pool_id = session.scalar(sa.select(models.Pool.id).where(models.Pool.name == pool_name))
+    if pool_id is None:
+        return None
+    row = models.PoolHistory
+    slots = history_writer.kept_slots(history_writer.database_time(session), grain)
+    statement = sa.select(row).where(row.grain == grain, row.slot.in_(slots), row.pool_id == pool_id)
+    return list(session.scalars(statement.order_by(row.slot)))

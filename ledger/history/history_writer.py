@@ -167,14 +167,23 @@ def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
 def forget_pools(session: orm.Session, pool_ids: Sequence[int]) -> None:
     """Delete the history and forecasts of deleted pools: SQLite gives the id of the last pool to the next one."""
     now, row, forecast = database_time(session), models.PoolHistory, models.PoolForecast
-    days = _slots_since(now, FORECASTS_KEPT, DAY)
-    statements = [(sa.delete(forecast).where(forecast.made_on.in_(days)), forecast.pool_id)]
-    for grain, kept in KEPT.items():
-        slots = _slots_since(now, kept, grain)
+    statements = [(sa.delete(forecast).where(forecast.made_on.in_(forecast_days(now))), forecast.pool_id)]
+    for grain in KEPT:
+        slots = kept_slots(now, grain)
         statements.append((sa.delete(row).where(row.grain == grain, row.slot.in_(slots)), row.pool_id))
     for statement, of in statements:
         for chunk in dialects.in_chunks(sorted(pool_ids)):
             session.execute(statement.where(of.in_(chunk)).execution_options(synchronize_session=False))
+
+
+def kept_slots(now: datetime.datetime, grain: str) -> list[datetime.datetime]:
+    """Return all slots of a grain that may have rows, also of a clock that was wrong, the oldest first."""
+    return _slots_since(now, KEPT[grain], grain)
+
+
+def forecast_days(now: datetime.datetime) -> list[datetime.datetime]:
+    """Return all days on which forecasts that are kept may have been made, the oldest first."""
+    return _slots_since(now, FORECASTS_KEPT, DAY)
 
 
 def _purge(session: orm.Session, model: type[Any], key: str, now: datetime.datetime, limit: int) -> int:

@@ -10,6 +10,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity.forecast.time_to_full import BoundForecast, TimeToFull
 from tonnage.ledger import models
+from tonnage.ledger.history import history_writer
 
 #: A forecast that is older is not shown: its figures are too old.
 _LONGEST_AGE = datetime.timedelta(days=2)
@@ -37,10 +38,15 @@ class MadeForecast(NamedTuple):
         return self.hits / self.checked if self.checked else None
 
 
-def latest(session: orm.Session, *, backend: str | None = None, hits: bool = False) -> list[MadeForecast]:
-    """Return the last forecast for each bound of each pool that is reported, by pool and bound."""
+def latest(
+    session: orm.Session, *, backend: str | None = None, pool_name: str | None = None, hits: bool = False
+) -> list[MadeForecast]:
+    """Return the last forecast for each bound of each pool that is reported, by pool and bound.
+
+    With ``backend`` or ``pool_name`` only those of one backend or pool.
+    """
     row, pool, of = models.PoolForecast, models.Pool, models.Backend
-    now = session.execute(sa.select(models.utcnow())).scalar_one()
+    now = history_writer.database_time(session)
     statement = (
         sa.select(
             *(row.made_on, row.pool_id, pool.name, of.name, row.bound, row.known_days),
@@ -53,13 +59,21 @@ def latest(session: orm.Session, *, backend: str | None = None, hits: bool = Fal
     )
     if backend is not None:
         statement = statement.where(of.name == backend)
-    checked = _checked(session) if hits else {}
+    if pool_name is not None:
+        statement = statement.where(pool.name == pool_name)
+    checked = _checked(session, now, pool_name) if hits else {}
     found = {}
     for made_on, pool_id, name, owner, bound, known, *numbers in session.execute(statement):
         age = (now - made_on).total_seconds() / _DAY_SECONDS
         forecast = BoundForecast(bound, known, _time_to_full(numbers, age))
         found[name, bound] = MadeForecast(name, owner, made_on, forecast, *checked.get((pool_id, bound), (0, 0)))
     return [found[key] for key in sorted(found)]
+
+
+def soonest(made: MadeForecast) -> tuple[float, float, float]:
+    """Return a sort key: the pools that are full soonest come first, those without a forecast last."""
+    found = made.forecast.time_to_full
+    return (math.inf,) * 3 if found is None else (found.p50, found.p10, found.p90)
 
 
 def _time_to_full(numbers: list[float | None], age: float) -> TimeToFull | None:
@@ -70,12 +84,18 @@ def _time_to_full(numbers: list[float | None], age: float) -> TimeToFull | None:
     return TimeToFull(p10, p50, p90, low, high)
 
 
-def _checked(session: orm.Session) -> dict[tuple[int, str], tuple[int, int]]:
+def _checked(
+    session: orm.Session, now: datetime.datetime, pool_name: str | None
+) -> dict[tuple[int, str], tuple[int, int]]:
     """Return the numbers of hits and of checked forecasts, by pool id and bound."""
     row = models.PoolForecast
-    rows = session.execute(
+    statement = (
         sa.select(row.pool_id, row.bound, sa.func.sum(sa.case((row.hit.is_(True), 1), else_=0)), sa.func.count())
         .where(row.hit.is_not(None))
         .group_by(row.pool_id, row.bound)
     )
-    return {(pool_id, bound): (int(hit), int(number)) for pool_id, bound, hit, number in rows}
+    if pool_name is not None:
+        pool_id = sa.select(models.Pool.id).where(models.Pool.name == pool_name).scalar_subquery()
+        # Days and pool are the begin of the primary key.
+        statement = statement.where(row.made_on.in_(history_writer.forecast_days(now)), row.pool_id == pool_id)
+    return {(pool_id, bound): (int(hit), int(number)) for pool_id, bound, hit, number in session.execute(statement)}

@@ -5,9 +5,10 @@ import contextlib
 import datetime
 import os
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sa
 from sqlalchemy import orm
 
@@ -19,6 +20,9 @@ from tonnage.api.auth import authentication
 from tonnage.api.http.server import ApiServer
 from tonnage.ledger import models
 from tonnage.ledger.db import database
+from tonnage.ledger.history import history_writer
+from tonnage.ledger.history.daily_forecasts import Forecaster
+from tonnage.ledger.inventory import heartbeats
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 REPORT = {
@@ -30,6 +34,42 @@ REPORT = {
     "thin_provisioning_support": True,
     "thick_provisioning_support": True,
 }
+
+
+#: A row of the history of a pool with the figures of :data:`REPORT`.
+_HISTORY = {
+    "samples": 6,
+    "total_gb": 1000.0,
+    "physical_limit_gb": 950.0,
+    "virtual_limit_gb": 2000.0,
+    "in_flight_max_gb": 10,
+    "allocated_gb": 900,
+    "created_gb": 12,
+    "deleted_gb": 4,
+    "moved_gb": 0,
+    "deleted_sum_gb": 0,
+    "moved_sum_gb": 0,
+}
+
+
+def _used(used_gb: float) -> dict[str, float]:
+    """Return the figures of a slot that follow from the used capacity."""
+    return {
+        "used_gb": used_gb,
+        "used_min_gb": used_gb - 5,
+        "used_max_gb": used_gb + 5,
+        "provisioned_gb": 2 * used_gb,
+    }
+
+
+def _slots(
+    end: datetime.datetime, length: datetime.timedelta, growth_gb: Sequence[float]
+) -> Iterator[tuple[datetime.datetime, float]]:
+    """Yield the slots up to one, each with the used capacity, which ends at that of :data:`REPORT`."""
+    used = REPORT["total_capacity_gb"] - REPORT["free_capacity_gb"]
+    for number, grown in enumerate(reversed(growth_gb)):
+        yield end - number * length, float(used)
+        used -= grown
 
 
 class PageServer:
@@ -49,7 +89,8 @@ class PageServer:
             authenticator = authentication.local_noauth("127.0.0.1")
         else:
             conf.set_override("auth_strategy", "keystone")
-        self._server = ApiServer(conf, app.build(conf, self.ledger, SchedulerClient(bus), authenticator))
+        self._scheduler = SchedulerClient(bus)
+        self._server = ApiServer(conf, app.build(conf, self.ledger, self._scheduler, authenticator))
 
     @property
     def url(self) -> str:
@@ -105,6 +146,35 @@ class PageServer:
             if rows:
                 session.execute(sa.insert(models.Pool), rows)
             session.commit()
+
+    def add_scheduler(self) -> None:
+        """Add a scheduler that is up, and a message bus that takes messages."""
+        with orm.Session(self.ledger.engine) as session:
+            session.add(models.Service(binary=heartbeats.SCHEDULER, host="rack0", last_seen_at=models.utcnow()))
+            session.commit()
+        self._scheduler.bus_takes_messages = lambda: True  # type: ignore[method-assign]
+
+    def add_history(self, pool: str, growth_gb: Sequence[float], **figures: Any) -> None:
+        """Add the history of a pool up to now, in days and in hours, with the growth of each day; then make forecasts.
+
+        ``figures`` are columns of the history.
+        """
+        with orm.Session(self.ledger.engine) as session:
+            now = history_writer.database_time(session)
+            [pool_id] = session.scalars(sa.select(models.Pool.id).where(models.Pool.name == pool))
+            by_hour = np.repeat(growth_gb[-14:], 24) / 24
+            hour = now.replace(minute=0, second=0, microsecond=0)
+            rows = [
+                {**_HISTORY, "grain": grain, "slot": slot, "pool_id": pool_id, **_used(used), **figures}
+                for grain, end, length, growth in (
+                    ("day", hour.replace(hour=0), datetime.timedelta(days=1), growth_gb),
+                    ("hour", hour, datetime.timedelta(hours=1), by_hour),
+                )
+                for slot, used in _slots(end, length, growth)
+            ]
+            session.execute(sa.insert(models.PoolHistory), rows)
+            session.commit()
+        Forecaster(self.ledger).work(lambda: True)
 
     def add_volume(self, pool: str, **fields: Any) -> None:
         """Add a volume to a pool."""

@@ -3,6 +3,7 @@
 
 import json
 import pathlib
+import re
 import shlex
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +20,7 @@ from tests.functional.page_server import PageServer, page_server
 from tests.servers.base import wait_for
 from tonnage.api.auth import request_context
 from tonnage.api.http.http_request import Request
-from tonnage.api.page import capacity_overview
+from tonnage.api.page import capacity_overview, history_resources
 from tonnage.capacity import errors
 
 browser = browser_module.browser
@@ -44,6 +45,7 @@ def tonnage() -> Iterator[Deployment]:
 def server(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PageServer]:
     """A server with an empty ledger, which each request reads again."""
     monkeypatch.setattr(capacity_overview, "LIFETIME", 0.0)
+    monkeypatch.setattr(history_resources, "_LIFETIME", 0.0)
     with page_server(tmp_path) as running:
         yield running
 
@@ -53,6 +55,7 @@ def sections(deployment: Deployment) -> dict[str, str]:
     pool = deployment.pool("thin")
     return {
         "now": "Now",
+        "soon": "Soon",
         "pools": "Pools",
         f"pool?name={pool.replace('#', '%23')}": f"Pool {pool}",
         "types": "Types",
@@ -207,6 +210,18 @@ def test_types_have_their_headroom_and_the_reasons_of_other_pools(browser: Brows
 
 
 @pytest.mark.heavy
+def test_the_heat_map_has_a_cell_for_each_pool(browser: Browser, tonnage: Deployment) -> None:
+    with browser.tab(tonnage.rest.url) as tab:
+        tab.open("pools", "Pools")
+        tab.page.get_by_role("button", name="Heat map").click()
+        tab.page.locator("canvas").wait_for()
+        assert tab.breaches() == []
+        tab.wait_for_text("0 to 50 %: 2 pools")
+        tab.page.locator("canvas").click(position={"x": 30, "y": 5})
+        tab.wait_until_loaded(f"Pool {tonnage.pool('thin')}")
+
+
+@pytest.mark.heavy
 def test_the_ledger_is_checked(browser: Browser, tonnage: Deployment) -> None:
     with browser.tab(tonnage.rest.url) as tab:
         tab.open("ledger", "Ledger")
@@ -237,8 +252,8 @@ def test_everything_can_be_done_with_the_keyboard(browser: Browser, tonnage: Dep
         tab.wait_for("document.activeElement.tagName === 'H2' && document.activeElement.textContent === 'Pools'")
         press_until(tab, "Tab", "it.className === 'sort' && it.textContent.startsWith('Pool')")
         tab.page.keyboard.press("Enter")
-        tab.wait_for("document.querySelector('th').ariaSort === 'ascending'")
-        tab.wait_for(f"document.querySelector('tbody tr').innerText.startsWith('{tonnage.pool('thick')}')")
+        tab.wait_for("document.querySelector('th.name').ariaSort === 'ascending'")
+        tab.wait_for(f"document.querySelector('tbody td.name').innerText === '{tonnage.pool('thick')}'")
         press_until(tab, "Shift+Tab", "it.type === 'search'")
         tab.page.keyboard.type("thin")
         tab.wait_for("document.querySelectorAll('tbody tr').length === 1")
@@ -281,6 +296,29 @@ def test_old_unknown_and_infinite_figures(browser: Browser, server: PageServer) 
         assert "infinite" in rows.filter(has_text="box@odd#s").inner_text()
         assert "new disks" in rows.filter(has_text="box@off").inner_text()
         assert tab.breaches() == []
+
+
+@pytest.mark.heavy
+def test_history_and_forecasts_are_drawn_and_told(browser: Browser, server: PageServer) -> None:
+    server.add_backend("box@disk", {"p": {}})
+    server.add_history("box@disk#p", [4.0, 6.0] * 30)
+    with browser.tab(server.url) as tab:
+        tab.open("soon", "Soon")
+        row = tab.page.locator("tbody tr").filter(has_text="physical")
+        forecast = row.locator("td").nth(2).inner_text()
+        assert re.fullmatch(r"full in \d+ to \d+ days \(80 %\)", forecast)
+        assert re.fullmatch(r"\d+ GiB to \d+ GiB", row.locator("td").nth(3).inner_text())
+        tab.open("pool?name=box@disk%23p", "Pool box@disk#p")
+        tab.page.locator("canvas").first.wait_for()
+        tab.wait_for_text(f"Physical: {forecast}")
+        tab.page.get_by_text("The same as a table").click()
+        assert tab.page.get_by_role("table", name="History").locator("tbody tr").count() == 60
+        assert tab.breaches() == []
+        tab.page.get_by_role("button", name="14 days").click()
+        tab.wait_for_text("The last 60 of 336")
+        tab.open("pools", "Pools")
+        assert tab.page.locator("td.soon").inner_text() == forecast
+        assert tab.messages == []
 
 
 @pytest.mark.heavy

@@ -9,15 +9,17 @@ import { Pool } from "./pool.js";
 import { setPaused, useClock, usePolling } from "./polling.js";
 import { Pools } from "./pools.js";
 import { Refusals } from "./refusals.js";
+import { Soon } from "./soon.js";
 import { Types } from "./types.js";
 import { ForgetToken, TokenForm } from "./token.js";
 import { html, render, useEffect, useState } from "./vendor.js";
 import { WhatIf } from "./what_if.js";
 import { Why } from "./why.js";
 
-const SECTIONS = { pools: Pools, pool: Pool, types: Types, refusals: Refusals, why: Why, "what-if": WhatIf, ledger: Ledger };
+const SECTIONS = { soon: Soon, pools: Pools, pool: Pool, types: Types, refusals: Refusals, why: Why, "what-if": WhatIf, ledger: Ledger };
 const LINKS = [
   ["now", "Now"],
+  ["soon", "Soon"],
   ["pools", "Pools"],
   ["types", "Types"],
   ["refusals", "Refusals"],

@@ -2,6 +2,7 @@
 // The section Pool: everything about one pool.
 
 import { age, count, percent, size } from "./format.js";
+import { History } from "./history.js";
 import { Figures, PhysicalBar, PromisedBar, Section, State, Table, poolLink } from "./parts.js";
 import { usePolling } from "./polling.js";
 import { ratio } from "./pools.js";
@@ -61,6 +62,7 @@ function Detail({ detail, time }) {
         { title: "Evidence", cell: (row) => row.text },
         { title: "Seen", cell: (row) => `${age(row.seen_at, time)} ago` },
       ]} />`}
+    <${History} name=${pool.name} time=${time} />
     <p><a href=${`#refusals?${new URLSearchParams({ pool: pool.name })}`}>Refusals that it was nearest to</a></p>
     <h3>Operations in progress</h3>
     ${detail.claims.length === 0

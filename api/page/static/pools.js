@@ -3,17 +3,21 @@
 
 import { get } from "./api.js";
 import { age, count, percent, size } from "./format.js";
+import { HeatMap } from "./heat_map.js";
 import { Figures, PhysicalBar, PromisedBar, Section, State, Table, poolLink, was } from "./parts.js";
 import { usePolling } from "./polling.js";
 import { html, useEffect, useRef, useState } from "./vendor.js";
 
 const PAGE = 100;
 const FULLEST = 10;
+// Columns that are sorted upwards first.
+const ASCENDING = new Set(["name", "full_in_days"]);
 const STATES = ["up", "down", "disabled", "draining"];
 
 // Columns by the key that the server sorts by.
 const columns = (time) => [
   { key: "name", title: "Pool", class: "name", cell: (pool) => poolLink(pool.name) },
+  { key: "full_in_days", title: "Full in", class: "soon", cell: (pool) => pool.forecast ?? "no forecast" },
   { key: "availability_zone", title: "Zone", cell: (pool) => pool.availability_zone },
   {
     key: "physical_percent",
@@ -59,6 +63,7 @@ export function Fullest({ time }) {
 }
 
 export function Pools({ query, time, focus }) {
+  const [map, setMap] = useState(false);
   const wanted = {
     name: query.get("name") ?? "",
     state: query.get("state") ?? "",
@@ -78,7 +83,7 @@ export function Pools({ query, time, focus }) {
     sort: column.key === wanted.sort_key ? (wanted.sort_dir === "asc" ? "ascending" : "descending") : null,
   }));
   const sortBy = (column) =>
-    go({ sort_key: column.key, sort_dir: column.sort === "descending" || (column.sort === null && column.key === "name") ? "asc" : "desc" });
+    go({ sort_key: column.key, sort_dir: column.sort === "descending" || (column.sort === null && ASCENDING.has(column.key)) ? "asc" : "desc" });
   const head = (column) => html`<button type="button" class="sort" onClick=${() => sortBy(column)}>${column.title}
     <span aria-hidden="true">${column.sort === "ascending" ? " ▲" : column.sort === "descending" ? " ▼" : ""}</span></button>`;
   return html`<${Section} title="Pools" focus=${focus}>
@@ -96,7 +101,9 @@ export function Pools({ query, time, focus }) {
         <option value="desc">descending</option><option value="asc">ascending</option>
       </select></label>
       <${Csv} given=${given} />
+      <button type="button" aria-pressed=${map ? "true" : "false"} onClick=${() => setMap(!map)}>Heat map</button>
     </form>
+    ${map && html`<${HeatMap} time=${time} />`}
     <${Figures} answer=${answer} time=${time}>${(data) => html`
       <${Pages} offset=${wanted.offset} count=${data.count} go=${go} />
       ${data.count === 0

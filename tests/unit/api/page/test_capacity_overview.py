@@ -10,10 +10,11 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.servers import ledger_schema
-from tonnage.api.page import capacity_overview
+from tonnage.api.page import capacity_overview, history_resources
 from tonnage.api.schemas.overview_bodies import CapacitySummary, PoolOverview
 from tonnage.ledger import models
 from tonnage.ledger.db import database
+from tonnage.ledger.history import history_writer
 
 DOWN_TIME = 60.0
 
@@ -52,7 +53,9 @@ def add(
 
 
 def read(ledger: database.Database) -> tuple[dict[str, PoolOverview], CapacitySummary]:
-    overview = capacity_overview.shared_overview(ledger, DOWN_TIME, lambda: []).get()
+    overview = capacity_overview.shared_overview(
+        ledger, DOWN_TIME, lambda: [], history_resources.shared_forecasts(ledger)
+    ).get()
     return {pool.name.partition("#")[2]: pool for pool in overview.pools}, overview.summary
 
 
@@ -111,6 +114,25 @@ def test_unknown_and_infinite_are_words_and_not_part_of_sums(ledger: database.Da
     assert (found["p"].total_gb, found["p"].promise_limit_gb, found["p"].headroom_thin_gb) == ("infinite",) * 3
     assert (found["q"].total_gb, found["q"].used_gb, found["q"].physical_percent) == ("unknown", "unknown", None)
     assert (summary.physical.total_gb, summary.left_out.unknown) == (10, 2)
+
+
+def test_the_bound_that_is_reached_first_is_the_forecast(ledger: database.Database) -> None:
+    add(ledger, "box@a", {"p": thin(100, 60), "q": thin(100, 60), "r": thin(100, 60)})
+    with orm.Session(ledger.engine) as session:
+        ids = {row.name: row.id for row in session.scalars(sa.select(models.Pool))}
+        today = history_writer.database_time(session).replace(hour=0, minute=0, second=0, microsecond=0)
+        known = {"made_on": today, "known_days": 30, "low_gb": 1.0, "high_gb": 5.0}
+        for bound, days in (("physical", 30.0), ("promised", 12.5)):
+            ranges = {"p10_days": days - 3, "p50_days": days, "p90_days": days + 3}
+            session.add(models.PoolForecast(pool_id=ids["box@a#p"], bound=bound, **known, **ranges))
+        session.add(models.PoolForecast(pool_id=ids["box@a#q"], bound="physical", **known))
+        session.commit()
+    found, _ = read(ledger)
+    assert found["p"].forecast is not None
+    assert found["p"].forecast.startswith("full in ")
+    assert 11 < (found["p"].full_in_days or 0) <= 12.5
+    assert (found["q"].forecast, found["q"].full_in_days) == ("not within 90 days", None)
+    assert (found["r"].forecast, found["r"].full_in_days) == (None, None)
 
 
 def test_a_shared_storage_counts_once(ledger: database.Database) -> None:

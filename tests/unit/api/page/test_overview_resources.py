@@ -85,6 +85,12 @@ def test_an_unchanged_answer_is_not_sent_again(client: Client) -> None:
         assert (answer.status_code, answer.content) == (304, b"")
 
 
+def test_the_fullness_of_all_pools_is_short(client: Client) -> None:
+    found = client.simulate_get(f"{PATH}/fill").json
+    shown = {pool["name"]: (pool["full_percent"], pool["stale"]) for pool in pools(client)}
+    assert dict(zip(found["names"], zip(found["full_percent"], found["stale"], strict=True), strict=True)) == shown
+
+
 def test_one_pool_has_its_volumes(client: Client, volume: Any) -> None:
     name = volume["os-vol-host-attr:host"]
     detail = client.simulate_get(f"{PATH}/pool", params={"name": name}).json

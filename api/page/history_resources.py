@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of ``/capacity-overview`` about the past and the future: the history of pools, and forecasts."""
+
+import math
+from collections.abc import Sequence
+
+import falcon
+
+from tonnage.api.auth import policies
+from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
+from tonnage.api.openapi.annotations import operation
+from tonnage.api.page.page_answers import send, text_of_time
+from tonnage.api.page.shared_results import SharedResult
+from tonnage.api.resource_context import ResourceContext
+from tonnage.api.schemas import overview_bodies as bodies
+from tonnage.capacity import errors
+from tonnage.capacity.forecast.time_to_full import CHECKED_DAYS
+from tonnage.ledger.db.database import Database
+from tonnage.ledger.history import history_reader, history_writer, last_forecasts
+from tonnage.ledger.history.last_forecasts import MadeForecast
+
+#: Seconds for which forecasts are shown before they are read again; they are made once a day.
+_LIFETIME = 300.0
+
+#: The largest number of forecasts in one answer.
+_MAX_FORECASTS = 100
+
+_HISTORY = Query(required=("name",), words={"grain": (history_writer.DAY, history_writer.HOUR)})
+
+
+def shared_forecasts(database: Database) -> SharedResult[Sequence[MadeForecast]]:
+    """Return a reading of the last forecasts for all users, the soonest first."""
+
+    def read() -> Sequence[MadeForecast]:
+        with database.reading(patient=False) as session:
+            return sorted(last_forecasts.latest(session, hits=True), key=last_forecasts.soonest)
+
+    return SharedResult(_LIFETIME, read)
+
+
+class Forecasts:
+    """``GET /capacity-overview/forecasts``."""
+
+    def __init__(self, context: ResourceContext, forecasts: SharedResult[Sequence[MadeForecast]]) -> None:
+        self._context, self._forecasts = context, forecasts
+
+    @operation({200: bodies.ForecastOverview, 304: None})
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """Show the forecasts of the pools that are full soonest, physical and promised apart."""
+        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        found = self._forecasts.get()
+        shown = [_body(each) for each in found[:_MAX_FORECASTS]]
+        send(req, resp, bodies.ForecastOverview(count=len(found), forecasts=shown))
+
+
+class History:
+    """``GET /capacity-overview/history``."""
+
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
+
+    @operation({200: bodies.PoolHistory, 304: None}, query=_HISTORY, errors=(404,))
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """Show the history of the pool ``name``, 400 days or, with the grain ``hour``, 14 days, and its forecasts."""
+        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        given = _HISTORY.read(req)
+        name = given["name"]
+        with self._context.database.reading(patient=False) as session:
+            rows = history_reader.slots_of(session, name, given.get("grain", history_writer.DAY))
+            if rows is None:
+                raise errors.NotFound(f"pool {name} could not be found: no report has named it")
+            forecasts = last_forecasts.latest(session, pool_name=name, hits=True)
+        send(
+            req,
+            resp,
+            bodies.PoolHistory(
+                name=name,
+                slots=[
+                    bodies.HistorySlot(
+                        slot=text_of_time(row.slot) or "",
+                        used_gb=row.used_gb,
+                        used_min_gb=row.used_min_gb,
+                        used_max_gb=row.used_max_gb,
+                        physical_limit_gb=row.physical_limit_gb,
+                        promised_gb=row.provisioned_gb,
+                        promise_limit_gb=row.virtual_limit_gb,
+                        in_flight_max_gb=row.in_flight_max_gb,
+                        created_gb=row.created_gb,
+                        deleted_gb=row.deleted_gb,
+                        moved_gb=row.moved_gb,
+                    )
+                    for row in rows
+                ],
+                forecasts=[_body(each) for each in sorted(forecasts, key=last_forecasts.soonest)],
+            ),
+        )
+
+
+def _body(made: MadeForecast) -> bodies.PoolForecast:
+    found = made.forecast.time_to_full
+    days = (math.inf,) * 3 if found is None else (found.p10, found.p50, found.p90)
+    p10, p50, p90 = (round(each, 1) if math.isfinite(each) else None for each in days)
+    return bodies.PoolForecast(
+        pool=made.pool,
+        bound=made.forecast.bound,
+        made_on=text_of_time(made.made_on) or "",
+        text=made.forecast.text(),
+        p10_days=p10,
+        p50_days=p50,
+        p90_days=p90,
+        low_gb=None if found is None else round(found.low_gb, 2),
+        high_gb=None if found is None else round(found.high_gb, 2),
+        growth_days=CHECKED_DAYS,
+        hit_rate=None if made.hit_rate is None else round(made.hit_rate, 3),
+        checked=made.checked,
+    )

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// A chart over time: lines, and bands between two of them. The table next to it has the same figures.
+
+import { size } from "./format.js";
+import { UPlot, html, useEffect, useRef, useState } from "./vendor.js";
+
+const HEIGHT = 220;
+const DARK = matchMedia("(prefers-color-scheme: dark)");
+
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+// `times` are seconds. Each line has values in GiB (null is a hole), the name of a color, and may be dashed.
+// Each band is the numbers of its upper and its lower line, and the name of a color. `keys` explain the colors.
+export function Chart({ label, times, lines, bands, keys }) {
+  const place = useRef(null);
+  const [dark, setDark] = useState(DARK.matches);
+  useEffect(() => {
+    const change = () => setDark(DARK.matches);
+    DARK.addEventListener("change", change);
+    return () => DARK.removeEventListener("change", change);
+  }, []);
+  useEffect(() => {
+    const box = place.current;
+    const [text, grid] = [color("soft"), color("line")];
+    const axis = { stroke: text, grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 } };
+    const chart = new UPlot(
+      {
+        width: box.clientWidth,
+        height: HEIGHT,
+        tzDate: (seconds) => UPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"),
+        cursor: { drag: { x: false, y: false } },
+        legend: { show: false },
+        scales: { y: { range: (self, low, high) => [0, Math.max(high * 1.05, 1)] } },
+        axes: [axis, { ...axis, size: 80, values: (self, values) => values.map(size) }],
+        series: [
+          {},
+          ...lines.map(({ stroke, dashed }) => ({
+            stroke: color(stroke),
+            width: 2,
+            points: { show: false },
+            ...(dashed && { dash: [6, 4] }),
+          })),
+        ],
+        bands: bands.map(({ upper, lower, fill }) => ({ series: [upper + 1, lower + 1], fill: `${color(fill)}40` })),
+      },
+      [times, ...lines.map(({ values }) => values)],
+      box,
+    );
+    const watch = new ResizeObserver(() => chart.setSize({ width: box.clientWidth, height: HEIGHT }));
+    watch.observe(box);
+    return () => {
+      watch.disconnect();
+      chart.destroy();
+    };
+  }, [times, lines, bands, dark]);
+  return html`<div class="chart" role="img" aria-label=${label} ref=${place}></div>
+    <p class="keys">${keys.map(([kind, title]) => html`<span><svg class="key" viewBox="0 0 10 10" aria-hidden="true">
+      <rect class=${kind} width="10" height="10" /></svg>${title}</span>`)}</p>`;
+}
