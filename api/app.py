@@ -153,6 +153,7 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/capacity-overview/fill", overview_resources.Fill(context, overview), None),
         ("/capacity-overview/pool", overview_resources.Pool(context, overview), None),
         ("/capacity-overview/forecasts", history_resources.Forecasts(context, forecasts), None),
+        ("/capacity-overview/coming-refusals", history_resources.ComingRefusals(context), None),
         ("/capacity-overview/history", history_resources.History(context), None),
         ("/capacity-overview/types", ledger_resources.Types(context), None),
         ("/capacity-overview/type", ledger_resources.Type(context), None),

@@ -181,7 +181,7 @@ _TABLE: tuple[tuple[str, ...], ...] = (
     (WHAT_IF, ADMIN, "Simulate decisions under assumed changes.", "POST /scheduler-stats/what-if"),
     (CAPACITY_OVERVIEW, ADMIN, "See the figures of the web page.",
      "GET /capacity-overview", *(f"GET /capacity-overview/{part}" for part in (
-         "fill", "forecasts", "history", "ledger", "pool", "pools", "refusals", "type", "types"))),
+         "coming-refusals", "fill", "forecasts", "history", "ledger", "pool", "pools", "refusals", "type", "types"))),
     (SERVICES, ADMIN, "List schedulers and backends.", "GET /os-services"),
     (SERVICES_UPDATE, ADMIN, "Enable or disable a backend or a scheduler; drain a backend.",
      "PUT /os-services/enable", "PUT /os-services/disable", "PUT /os-services/disable-log-reason",

@@ -23,6 +23,9 @@ from tonnage.ledger.history.last_forecasts import MadeForecast
 #: Seconds for which forecasts are shown before they are read again; they are made once a day.
 _LIFETIME = 300.0
 
+#: The same for refusals to come. They take seconds of a scheduler.
+_REFUSALS_LIFETIME = 600.0
+
 #: The largest number of forecasts in one answer.
 _MAX_FORECASTS = 100
 
@@ -52,6 +55,35 @@ class Forecasts:
         found = self._forecasts.get()
         shown = [_body(each) for each in found[:_MAX_FORECASTS]]
         send(req, resp, bodies.ForecastOverview(count=len(found), forecasts=shown))
+
+
+class ComingRefusals:
+    """``GET /capacity-overview/coming-refusals``."""
+
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
+        self._result = SharedResult(_REFUSALS_LIFETIME, self._ask)
+
+    @operation({200: bodies.ComingRefusals, 304: None})
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """Show which volume types will be refused, by the requests of recorded days; some minutes old."""
+        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        send(req, resp, self._result.get())
+
+    def _ask(self) -> bodies.ComingRefusals:
+        return bodies.ComingRefusals(
+            [
+                bodies.TypeRefusals(
+                    volume_type=each.name,
+                    text=each.text,
+                    known_days=each.known_days,
+                    runs=each.runs,
+                    refused_runs=each.refused,
+                    filter=each.filter,
+                )
+                for each in self._context.scheduler.coming_refusals()
+            ]
+        )
 
 
 class History:

@@ -16,6 +16,7 @@ from tonnage.api.page.page_answers import send, text_of_time
 from tonnage.api.page.shared_results import SharedResult
 from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import overview_bodies as bodies
+from tonnage.api.schemas import views
 from tonnage.capacity import errors, units
 from tonnage.capacity.explanation import Explanation
 from tonnage.ledger.catalog import refusals
@@ -195,29 +196,7 @@ class Refusals:
         with self._context.database.reading(snapshot=True, patient=False) as session:
             counts = refusals.count(session, wanted)
             last = refusals.load(session, wanted, _MAX_REFUSALS)
-        send(
-            req,
-            resp,
-            bodies.RefusalOverview(
-                counts=[
-                    bodies.RefusalCount(day=row.day, verb=row.verb, filter=row.filter, code=row.code, number=row.number)
-                    for row in counts
-                ],
-                refusals=[
-                    bodies.RecordedRefusal(
-                        refused_at=text_of_time(row.refused_at) or "",
-                        request_id=row.request_id,
-                        volume_id=row.volume_id,
-                        project_id=row.project_id,
-                        verb=row.verb,
-                        what=row.what,
-                        filter=row.filter,
-                        code=row.code,
-                        pool=row.pool,
-                        largest_size_gb=row.largest_size_gb,
-                        message=row.message,
-                    )
-                    for row in last
-                ],
-            ),
+        shown = bodies.RefusalOverview(
+            counts=[views.refusal_count(row) for row in counts], refusals=[views.refusal(row) for row in last]
         )
+        send(req, resp, shown)

@@ -8,6 +8,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from tonnage.api.schemas.response_bodies import RecordedRefusal, RefusalCount
+
 Capacity: TypeAlias = float | str
 
 
@@ -250,32 +252,6 @@ class LedgerOverview(Struct, kw_only=True):
     backends: list[BackendListing]
 
 
-class RefusalCount(Struct, kw_only=True):
-    """The number of refusals of one day, in UTC, for one reason: the filter and the code of the nearest pool."""
-
-    day: str
-    verb: str
-    filter: str
-    code: str
-    number: int
-
-
-class RecordedRefusal(Struct, kw_only=True):
-    """A refused request with its whole message."""
-
-    refused_at: str
-    request_id: str
-    volume_id: str
-    project_id: str
-    verb: str
-    what: str
-    filter: str
-    code: str
-    pool: str | None
-    largest_size_gb: int | None
-    message: str
-
-
 class RefusalOverview(Struct, kw_only=True):
     """The numbers of refusals by day and reason, and the last 50."""
 
@@ -310,6 +286,27 @@ class ForecastOverview(Struct, kw_only=True):
 
     count: int
     forecasts: list[PoolForecast]
+
+
+class TypeRefusals(Struct, kw_only=True):
+    """The simulated future of a volume type, see ``tonnage forecast --refusals``.
+
+    It was refused in ``refused_runs`` of ``runs``, most often by ``filter`` first; ``text`` says it in words. Volumes
+    without a type have an empty name.
+    """
+
+    volume_type: str
+    text: str
+    known_days: int
+    runs: int
+    refused_runs: int
+    filter: str | None
+
+
+class ComingRefusals(Struct):
+    """The refusals to come of each volume type, the most refused first."""
+
+    types: list[TypeRefusals]
 
 
 class HistorySlot(Struct, kw_only=True):

@@ -119,19 +119,13 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
 
 def _show_refusals(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     from tonnage.cli.commands import ledger_access
-    from tonnage.ledger.history import history_reader, history_writer
-    from tonnage.ledger.inventory import volume_figures
     from tonnage.scheduler import settings
     from tonnage.scheduler.simulation import coming_refusals, ledger_snapshot
     from tonnage.scheduler.simulation.simulator import Simulator
 
     database = ledger_access.connect(conf)
-    with database.reading() as session:
-        last = history_reader.last_day(session, history_writer.database_time(session))
-        days = [] if last is None else history_reader.type_days(session, last, coming_refusals.HISTORY)
-        names = {row.id: row.name for row in volume_figures.types(session)}
     snapshot = ledger_snapshot.read(database, settings.from_conf(conf), settings.mutable(conf))
-    found = coming_refusals.expect(Simulator(database), snapshot, days)
-    rows = [_TypeRow(names.get(each.type_id, ""), each) for each in found]
+    found = coming_refusals.expect_by_name(database, Simulator(database), snapshot)
+    rows = [_TypeRow(name, each) for name, each in found]
     formats.show(arguments, _REFUSALS, rows, "There is no history of volume types yet")
     return FOUND if any(row.of.refused for row in rows) else 0

@@ -12,7 +12,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tonnage.capacity.forecast import growth_paths
+from tonnage.ledger.db.database import Database
+from tonnage.ledger.history import history_reader, history_writer
 from tonnage.ledger.history.history_reader import TypeDay
+from tonnage.ledger.inventory import volume_figures
 from tonnage.rpc.messages import Asked, CreateVolume, WhatIf
 from tonnage.scheduler.simulation import simulator
 from tonnage.scheduler.simulation.simulator import MAX_REQUESTS, Simulator, Snapshot
@@ -57,6 +60,18 @@ class _Wanted(NamedTuple):
 
     type_id: str
     size_gb: int
+
+
+def expect_by_name(database: Database, asker: Simulator, snapshot: Snapshot) -> list[tuple[str, ComingRefusals]]:
+    """Return the refusals to come with the names of the types, by the history in the ledger; see :func:`expect`.
+
+    Volumes without a type have an empty name. Raises :class:`~tonnage.capacity.errors.Unavailable`.
+    """
+    with database.reading() as session:
+        last = history_reader.last_day(session, history_writer.database_time(session))
+        days = [] if last is None else history_reader.type_days(session, last, HISTORY)
+        names = {row.id: row.name for row in volume_figures.types(session)}
+    return [(names.get(each.type_id, ""), each) for each in expect(asker, snapshot, days)]
 
 
 def expect(

@@ -23,6 +23,7 @@ from tonnage.ledger.db import database
 from tonnage.ledger.history import history_writer
 from tonnage.ledger.history.daily_forecasts import Forecaster
 from tonnage.ledger.inventory import heartbeats
+from tonnage.rpc.messages import TypeRefusals
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 REPORT = {
@@ -35,6 +36,21 @@ REPORT = {
     "thick_provisioning_support": True,
 }
 
+
+#: The answer of the scheduler about refusals to come.
+COMING = (
+    TypeRefusals(
+        name="gold",
+        text="refused in 12 of 20 runs within 14 days, CapacityFilter first",
+        known_days=60,
+        runs=20,
+        refused=12,
+        filter="CapacityFilter",
+    ),
+    TypeRefusals(
+        name="bronze", text="not refused in 20 runs of 14 days", known_days=60, runs=20, refused=0, filter=None
+    ),
+)
 
 #: A row of the history of a pool with the figures of :data:`REPORT`.
 _HISTORY = {
@@ -148,11 +164,12 @@ class PageServer:
             session.commit()
 
     def add_scheduler(self) -> None:
-        """Add a scheduler that is up, and a message bus that takes messages."""
+        """Add a scheduler that is up, a message bus that takes messages, and refusals to come."""
         with orm.Session(self.ledger.engine) as session:
             session.add(models.Service(binary=heartbeats.SCHEDULER, host="rack0", last_seen_at=models.utcnow()))
             session.commit()
         self._scheduler.bus_takes_messages = lambda: True  # type: ignore[method-assign]
+        self._scheduler.coming_refusals = lambda: list(COMING)  # type: ignore[method-assign]
 
     def add_history(self, pool: str, growth_gb: Sequence[float], **figures: Any) -> None:
         """Add the history of a pool up to now, in days and in hours, with the growth of each day; then make forecasts.

@@ -16,7 +16,7 @@ from playwright import sync_api
 from tests.functional import browser as browser_module
 from tests.functional.browser import Browser, Tab
 from tests.functional.deployment import Deployment, run_program, standalone
-from tests.functional.page_server import PageServer, page_server
+from tests.functional.page_server import COMING, PageServer, page_server
 from tests.servers.base import wait_for
 from tonnage.api.auth import request_context
 from tonnage.api.http.http_request import Request
@@ -302,8 +302,10 @@ def test_old_unknown_and_infinite_figures(browser: Browser, server: PageServer) 
 def test_history_and_forecasts_are_drawn_and_told(browser: Browser, server: PageServer) -> None:
     server.add_backend("box@disk", {"p": {}})
     server.add_history("box@disk#p", [4.0, 6.0] * 30)
+    server.add_scheduler()
     with browser.tab(server.url) as tab:
         tab.open("soon", "Soon")
+        tab.wait_for_text(COMING[0].text)
         row = tab.page.locator("tbody tr").filter(has_text="physical")
         forecast = row.locator("td").nth(2).inner_text()
         assert re.fullmatch(r"full in \d+ to \d+ days \(80 %\)", forecast)

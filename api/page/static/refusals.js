@@ -20,8 +20,8 @@ export function Refusals({ query, time, focus }) {
 
 function Overview({ overview, time }) {
   if (overview.refusals.length === 0) return html`<p class="answer">No request was refused in the last 30 days.</p>`;
-  const most = Math.max(...overview.counts.map(({ number }) => number));
-  const total = overview.counts.reduce((sum, { number }) => sum + number, 0);
+  const most = Math.max(...overview.counts.map(({ refusals }) => refusals));
+  const total = overview.counts.reduce((sum, { refusals }) => sum + refusals, 0);
   return html`
     <h3>${count(total, "refusal")} by day and reason</h3>
     <${Table} caption="Refusals by day and reason" rows=${overview.counts} keyOf=${(row) => `${row.day} ${row.verb} ${row.filter} ${row.code}`} columns=${[
@@ -29,7 +29,7 @@ function Overview({ overview, time }) {
       { title: "Request", cell: (row) => row.verb },
       { title: "Filter", cell: (row) => row.filter || "none" },
       { title: "Code", cell: (row) => row.code },
-      { title: "Number", class: "share", cell: (row) => html`<${Bar} label=${count(row.number, "refusal")} whole=${most} segments=${[["used", row.number]]} /><span>${row.number.toLocaleString("en")}</span>` },
+      { title: "Number", class: "share", cell: (row) => html`<${Bar} label=${count(row.refusals, "refusal")} whole=${most} segments=${[["used", row.refusals]]} /><span>${row.refusals.toLocaleString("en")}</span>` },
     ]} />
     <h3>The last ${overview.refusals.length}</h3>
     <${Table} caption="The last refusals" rows=${overview.refusals} keyOf=${(row) => `${row.request_id} ${row.volume_id} ${row.refused_at}`} columns=${[

@@ -11,8 +11,12 @@ const PERIOD = 60_000;
 
 export function Soon({ time, focus }) {
   const answer = usePolling("capacity-overview/forecasts", { period: PERIOD });
+  const refusals = usePolling("capacity-overview/coming-refusals", { period: PERIOD });
   return html`<${Section} title="Soon" focus=${focus}>
+    <h3>Pools</h3>
     <${Figures} answer=${answer} time=${time}>${(data) => html`<${Forecasts} overview=${data} time=${time} />`}</${Figures}>
+    <h3>Refusals to come</h3>
+    <${Figures} answer=${refusals} time=${time} loading="The schedulers are asked.">${(data) => html`<${Refused} types=${data.types} />`}</${Figures}>
   </${Section}>`;
 }
 
@@ -30,6 +34,17 @@ function Forecasts({ overview, time }) {
     ]} />
     ${overview.count > overview.forecasts.length && html`<p class="note">The first ${overview.forecasts.length} of
       ${count(overview.count, "forecast")}; <code>tonnage forecast</code> shows all.</p>`}`;
+}
+
+function Refused({ types }) {
+  if (types.length === 0) return html`<p class="note">There is no history of volume types yet.</p>`;
+  return html`<p class="note">The requests of recorded days are decided on the pools as they are now, by the code that
+      decides, in runs of 14 days.</p>
+    <${Table} caption="Refusals to come" rows=${types} keyOf=${(row) => row.volume_type} columns=${[
+      { title: "Type", class: "name", cell: (row) => row.volume_type || "none" },
+      { title: "Forecast", class: "why", cell: (row) => row.text },
+    ]} />
+    <p class="note">The same as a command: <code>tonnage forecast --refusals</code></p>`;
 }
 
 function growth({ low_gb, high_gb, growth_days }) {

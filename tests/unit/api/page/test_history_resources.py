@@ -26,6 +26,7 @@ COUNTERS = (
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read the forecasts for each request."""
     monkeypatch.setattr(history_resources, "_LIFETIME", 0.0)
+    monkeypatch.setattr(history_resources, "_REFUSALS_LIFETIME", 0.0)
 
 
 @pytest.fixture
@@ -87,11 +88,37 @@ def test_without_history_there_is_none(client: Client) -> None:
     assert show(client, "history", name=NAME) == {"name": NAME, "slots": [], "forecasts": []}
 
 
+def test_refusals_to_come_are_those_of_the_command(
+    cluster: Cluster, client: Client, history: datetime.datetime
+) -> None:
+    figures = {"samples": 6, "volumes": 3, "allocated_gb": 0, "creates": 3, "created_gb": 3000}
+    with orm.Session(cluster.database.engine) as session:
+        for age in range(1, 31):
+            slot = history - datetime.timedelta(days=age)
+            row = models.TypeHistory(grain="day", slot=slot, type_id="", deleted_gb=0, retyped_gb=0, **figures)
+            session.add(row)
+        session.commit()
+    try:
+        [found] = show(client, "coming-refusals")["types"]
+    finally:
+        with orm.Session(cluster.database.engine) as session:
+            session.execute(sa.delete(models.TypeHistory))
+            session.commit()
+    assert found == {
+        "volume_type": "",
+        "text": "refused in 20 of 20 runs within 14 days, CapacityFilter first",
+        "known_days": 30,
+        "runs": 20,
+        "refused_runs": 20,
+        "filter": "CapacityFilter",
+    }
+
+
 def test_only_the_history_of_a_pool_with_a_known_grain_is_shown(client: Client) -> None:
     assert client.simulate_get(f"{PATH}/history?name=none").status_code == 404
     assert client.simulate_get(f"{PATH}/history", params={"name": NAME, "grain": "week"}).status_code == 400
 
 
-@pytest.mark.parametrize("path", ["forecasts", "history?name=x"])
+@pytest.mark.parametrize("path", ["forecasts", "coming-refusals", "history?name=x"])
 def test_only_administrators_see_them(member: Client, path: str) -> None:
     assert member.simulate_get(f"{PATH}/{path}").status_code == 403
