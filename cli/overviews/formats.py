@@ -27,7 +27,7 @@ _LEAST_SECONDS, _MOST_SECONDS = 0.1, 86400
 _RED, _PLAIN = "\x1b[31m", "\x1b[0m"
 
 #: A spreadsheet takes a text that begins with one of these for a formula.
-_FORMULA = ("=", "+", "-", "@")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 @dataclass(frozen=True, slots=True)

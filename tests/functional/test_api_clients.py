@@ -142,6 +142,8 @@ def test_openstack_tells_why_a_volume_is_where_it_is_and_lists_refusals(
     clients.failing("create", "70000")
     [refusal] = clients.openstack("volume", "refusal", "list", "--code", "no_capacity", "--limit", "1")
     assert refusal["message"].startswith("No pool for 70000 GiB")
+    assert clients.openstack("volume", "forecast", "list") == []
+    assert clients.openstack("volume", "forecast", "list", "--refusals") == []
     with pytest.raises(subprocess.CalledProcessError) as unknown:
         clients.openstack("volume", "why", "nothing")
     assert "nothing could not be found: there is no volume with this id or name" in unknown.value.stderr

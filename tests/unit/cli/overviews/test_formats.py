@@ -81,7 +81,7 @@ def test_rows_are_sorted_with_unknown_values_last(shown: Any) -> None:
     assert shown("-f value -c name --sort-column public --sort-column name", ROWS) == "a\nb\nc\n"
 
 
-@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)"])
+@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\t=1", "\n=1"])
 def test_a_name_is_no_formula_of_a_spreadsheet(shown: Any, name: str) -> None:
     rows = list(csv.reader(io.StringIO(shown("-f csv -c name", [{**ROWS[0], "name": name}]))))
     assert rows[1] == [f"'{name}"]
