@@ -32,8 +32,8 @@ from tonnage.ledger.history.last_forecasts import MadeForecast
 from tonnage.ledger.inventory import backends, scheduling_rules
 from tonnage.ledger.inventory.backends import BackendRow, PoolRow
 
-#: Seconds for which an overview is shown before the ledger is read again.
-LIFETIME = 5.0
+#: Seconds for which an overview is shown before the ledger is read again: 10,000 pools take half a second of processor.
+LIFETIME = 15.0
 
 
 @dataclass(frozen=True, slots=True)

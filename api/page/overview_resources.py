@@ -28,6 +28,9 @@ from tonnage.ledger.inventory import audit_findings, volume_figures
 _MAX_PAGE = 1000
 _MAX_VOLUMES = 100
 
+#: The largest number of selections that are kept for one overview.
+_MAX_SELECTIONS = 50
+
 #: The values by which pools can be sorted.
 _SORT_KEYS = (
     "name",
@@ -74,6 +77,8 @@ class Pools:
 
     def __init__(self, context: ResourceContext, reading: SharedResult[Overview]) -> None:
         self._context, self._reading = context, reading
+        #: The last overview, with the pools of each selection.
+        self._selected: tuple[Overview | None, dict[_Selection, list[bodies.PoolOverview]]] = (None, {})
 
     @operation({200: bodies.PoolOverviews, 304: None}, query=_POOLS)
     def on_get(self, req: Request, resp: falcon.Response) -> None:
@@ -91,8 +96,21 @@ class Pools:
             given.get("sort_key", "full_percent"),
             given.get("sort_dir", "desc") == "desc",
         )
-        found = selection.of(self._reading.get().pools)
+        found = self._select(selection, self._reading.get())
         send(req, resp, bodies.PoolOverviews(found[offset : offset + limit], len(found)))
+
+    def _select(self, selection: "_Selection", overview: Overview) -> list[bodies.PoolOverview]:
+        """Return the selected pools. Open pages ask for the same selections of one overview again and again."""
+        seen, selected = self._selected
+        if seen is not overview:
+            selected = {}
+            self._selected = (overview, selected)
+        found = selected.get(selection)
+        if found is None:
+            found = selection.of(overview.pools)
+            if len(selected) < _MAX_SELECTIONS:
+                selected[selection] = found
+        return found
 
 
 class Fill:

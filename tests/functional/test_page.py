@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The web page in a real Chromium."""
 
+import datetime
 import json
 import pathlib
 import re
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 import requests
+import sqlalchemy as sa
 from oslo_context.context import RequestContext
 from playwright import sync_api
+from sqlalchemy import orm
 
 from tests.functional import browser as browser_module
 from tests.functional.browser import Browser, Tab
@@ -22,12 +25,22 @@ from tonnage.api.auth import request_context
 from tonnage.api.http.http_request import Request
 from tonnage.api.page import capacity_overview, history_resources
 from tonnage.capacity import errors
+from tonnage.ledger import models
+from tonnage.ledger.db import database
+from tonnage.ledger.history import history_writer
 
 browser = browser_module.browser
 
 #: Texts that would do something as HTML, as an attribute or as a line. A pool's name cannot have a line break.
 SCRIPT = "<img src=x onerror=\"console.error('ran')\"><script>console.error('ran')</script>"
 QUOTES = '"\'><b a="`${1}'
+
+#: Rows of the history without the flows of a day.
+TYPE = {"type_id": "", "volumes": 9, "allocated_gb": 9, "creates": 3, "retyped_gb": 0}
+POOL = {
+    **{"provisioned_gb": 1.0, "in_flight_max_gb": 0, "allocated_gb": 0},
+    **{"moved_gb": 0, "deleted_sum_gb": 0, "moved_sum_gb": 0},
+}
 
 
 @pytest.fixture(scope="module")
@@ -169,6 +182,33 @@ def test_the_sliders_say_what_the_command_says(browser: Browser, tonnage: Deploy
         assert tab.page.locator(".answer.refused").first.inner_text() == message
         assert tab.breaches() == []
         assert tab.messages == []
+
+
+@pytest.mark.heavy
+def test_refusals_to_come_are_those_of_the_command(browser: Browser) -> None:
+    with standalone() as deployment:
+        deployment.rest.wait_until_available(deployment.rest.create(1))
+        engine = database.create_engine(deployment.database_url)
+        with orm.Session(engine) as session:
+            today = history_writer.database_time(session).replace(hour=0, minute=0, second=0, microsecond=0)
+            pool_id = session.scalars(sa.select(models.Pool.id)).first()
+            for age in range(1, 31):
+                slot = {"grain": "day", "slot": today - datetime.timedelta(days=age), "samples": 6}
+                flows = {"created_gb": age % 7, "deleted_gb": 0}
+                session.add(models.TypeHistory(**slot, **TYPE, **flows))
+                session.add(models.PoolHistory(**slot, **POOL, **flows, pool_id=pool_id))
+            session.commit()
+        engine.dispose()
+        printed = run_program(
+            "tonnage", "forecast", "--refusals", "--config-file", deployment.conf, "-f", "json"
+        ).output
+        [said] = [row["forecast"] for row in json.loads(printed)]
+        assert re.fullmatch(r"refused in \d+ of 20 runs within 14 days, CapacityFilter first", said)
+        with browser.tab(deployment.rest.url) as tab:
+            tab.open("soon", "Soon")
+            table = tab.page.get_by_role("table", name="Refusals to come")
+            assert table.locator("td").all_inner_texts() == ["none", said]
+            assert tab.breaches() == []
 
 
 @pytest.mark.heavy

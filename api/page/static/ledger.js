@@ -26,8 +26,8 @@ function Overview({ overview, time }) {
       <p class="note"><code>tonnage-manage ledger repair</code> mends the differences marked so.</p>`}
     <h3>Orphans and explanations</h3>
     ${others.length === 0 ? html`<p class="note">None.</p>` : html`<${Findings} caption="Orphans and explanations" findings=${others} />`}
-    ${overview.finding_count > overview.findings.length && html`<p class="note">These are the first
-      ${overview.findings.length} of ${overview.finding_count.toLocaleString("en")}; <code>tonnage drift --all</code> shows all.</p>`}
+    ${overview.finding_count > overview.findings.length && html`<p class="note">These are
+      the first ${overview.findings.length} of ${overview.finding_count.toLocaleString("en")}; <code>tonnage drift --all</code> shows all.</p>`}
     <h3>Audit of drivers' reports</h3>
     ${overview.audits.length === 0
       ? html`<p class="note">The reports keep to the definitions.</p>`

@@ -22,8 +22,8 @@ export function Soon({ time, focus }) {
 
 function Forecasts({ overview, time }) {
   if (overview.count === 0) return html`<p class="note">There is no forecast: the first one is made on the day after the first sample of the history.</p>`;
-  return html`<p class="note">The range has the day with a probability of 80 %, and the growth of the next
-      ${overview.forecasts[0].growth_days} days. The hit rate is the share of earlier forecasts whose range had the growth.</p>
+  return html`<p class="note">The range has the day with a probability of 80 %, and the growth of
+      the next ${overview.forecasts[0].growth_days} days. The hit rate is the share of earlier forecasts whose range had the growth.</p>
     <${Table} caption="Forecasts" rows=${overview.forecasts} keyOf=${(row) => `${row.pool} ${row.bound}`} columns=${[
       { title: "Pool", class: "name", cell: (row) => poolLink(row.pool) },
       { title: "Bound", cell: (row) => row.bound },
@@ -32,8 +32,8 @@ function Forecasts({ overview, time }) {
       { title: "Hit rate", class: "number", cell: (row) => (row.hit_rate === null ? "not known yet" : `${percent(100 * row.hit_rate)} of ${row.checked}`) },
       { title: "Made", class: "number", cell: (row) => `${age(row.made_on, time)} ago` },
     ]} />
-    ${overview.count > overview.forecasts.length && html`<p class="note">The first ${overview.forecasts.length} of
-      ${count(overview.count, "forecast")}; <code>tonnage forecast</code> shows all.</p>`}`;
+    ${overview.count > overview.forecasts.length && html`<p class="note">The first ${overview.forecasts.length}
+      of ${count(overview.count, "forecast")}; <code>tonnage forecast</code> shows all.</p>`}`;
 }
 
 function Refused({ types }) {
