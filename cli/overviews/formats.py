@@ -27,7 +27,7 @@ _LEAST_SECONDS, _MOST_SECONDS = 0.1, 86400
 _RED, _PLAIN = "\x1b[31m", "\x1b[0m"
 
 #: A spreadsheet takes a text that begins with one of these for a formula.
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_FORMULA = ("=", "+", "-", "@")
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,7 +314,8 @@ def printable(text: str) -> str:
 
 
 def _inert(value: Any) -> Any:
-    """Return a value that no spreadsheet takes for a formula."""
-    if isinstance(value, str) and value.startswith(_FORMULA):
-        return f"'{value}"
+    """Return a value that commands no terminal, breaks no line, and that no spreadsheet takes for a formula."""
+    if isinstance(value, str):
+        text = printable(value)
+        return f"'{text}" if text.startswith(_FORMULA) else text
     return str(value).lower() if isinstance(value, bool) else value

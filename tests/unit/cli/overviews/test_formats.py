@@ -81,17 +81,17 @@ def test_rows_are_sorted_with_unknown_values_last(shown: Any) -> None:
     assert shown("-f value -c name --sort-column public --sort-column name", ROWS) == "a\nb\nc\n"
 
 
-@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)", "\t=1", "\n=1"])
+@pytest.mark.parametrize("name", ["=cmd|' /C calc'!A0", "+1", "-1", "@SUM(1)"])
 def test_a_name_is_no_formula_of_a_spreadsheet(shown: Any, name: str) -> None:
     rows = list(csv.reader(io.StringIO(shown("-f csv -c name", [{**ROWS[0], "name": name}]))))
     assert rows[1] == [f"'{name}"]
 
 
-@pytest.mark.parametrize("form", ["value", "table"])
+@pytest.mark.parametrize("form", ["value", "table", "csv"])
 def test_a_name_commands_no_terminal_and_breaks_no_line(shown: Any, form: str) -> None:
-    output = shown(f"-f {form} -c name", [{**ROWS[0], "name": 'x\x1b[2J\n"<script>'}])
+    output = shown(f"-f {form} -c name", [{**ROWS[0], "name": "x\x1b[2J\n'<script>\x9b"}])
     assert "\x1b" not in output
-    assert 'x\\x1b[2J\\n"<script>' in output
+    assert "x\\x1b[2J\\n'<script>\\x9b" in output
 
 
 def test_an_unknown_column_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
