@@ -2,6 +2,7 @@
 """``tonnage forecast``: the time until pools are full."""
 
 import argparse
+import json
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -52,12 +53,20 @@ _COLUMNS: Sequence[Column] = (
 )
 
 
+def _requests(row: "_TypeRow") -> str | None:
+    """Return the requests up to the refusal as JSON, which ``tonnage what-if --file`` reads; None without a refusal."""
+    volumes = [{"size": size, "volume_type": type_id or None} for type_id, size in row.of.requests]
+    return json.dumps([{"volume": volume} for volume in volumes]) if volumes else None
+
+
 _REFUSALS: Sequence[Column] = (
     Column("volume_type", lambda row: row.name, "type"),
     Column("forecast", lambda row: row.of.text(), "forecast"),
     Column("refused_runs", lambda row: row.of.refused),
     Column("runs", lambda row: row.of.runs),
     Column("filter", lambda row: row.of.filter),
+    Column("message", lambda row: row.of.message),
+    Column("requests", _requests),
     Column("known_days", lambda row: row.of.known_days),
 )
 

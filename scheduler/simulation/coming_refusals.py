@@ -28,11 +28,27 @@ RUNS = 20
 HISTORY = 60
 
 
+class WantedVolume(NamedTuple):
+    """A volume that a run asks for."""
+
+    type_id: str
+    size_gb: int
+
+
+class _Refusal(NamedTuple):
+    """The first refusal of a type in a run: its place among the requests, the filter, and the reason in words."""
+
+    place: int
+    filter: str
+    message: str
+
+
 @dataclass(slots=True)
 class ComingRefusals:
     """The runs in which a type was refused, and the filters that refused it first, with their numbers of runs.
 
-    ``known_days`` is the length of the history. With too few days there are no ``runs``.
+    ``known_days`` is the length of the history. With too few days there are no ``runs``. ``requests`` are those of the
+    first of these runs up to the refusal of the type, and ``message`` is its reason; both are empty without a refusal.
     """
 
     type_id: str
@@ -40,6 +56,8 @@ class ComingRefusals:
     runs: int = 0
     refused: int = 0
     first: Counter[str] = field(default_factory=Counter)
+    message: str | None = None
+    requests: Sequence[WantedVolume] = ()
 
     @property
     def filter(self) -> str | None:
@@ -53,13 +71,6 @@ class ComingRefusals:
         if not self.refused:
             return f"not refused in {self.runs} runs of {DAYS} days"
         return f"refused in {self.refused} of {self.runs} runs within {DAYS} days, {self.filter} first"
-
-
-class _Wanted(NamedTuple):
-    """A volume that a run asks for."""
-
-    type_id: str
-    size_gb: int
 
 
 def expect_by_name(database: Database, asker: Simulator, snapshot: Snapshot) -> list[tuple[str, ComingRefusals]]:
@@ -89,13 +100,16 @@ def expect(
     found = {type_id: ComingRefusals(type_id, len(days), RUNS) for type_id in types}
     for order in growth_paths.repeated_days(len(days), RUNS, DAYS).tolist():
         wanted = _merged(list(_requests([days[number] for number in order])), MAX_REQUESTS - len(types))
-        for type_id, reason in _play(asker, snapshot, wanted).items():
-            found[type_id].refused += 1
-            found[type_id].first[reason] += 1
+        for type_id, refusal in _play(asker, snapshot, wanted).items():
+            one = found[type_id]
+            one.refused += 1
+            one.first[refusal.filter] += 1
+            if one.message is None:
+                one.message, one.requests = refusal.message, wanted[: refusal.place + 1]
     return sorted(found.values(), key=lambda one: (-one.refused, one.type_id))
 
 
-def _requests(days: Sequence[Mapping[str, TypeDay]]) -> Iterator[_Wanted]:
+def _requests(days: Sequence[Mapping[str, TypeDay]]) -> Iterator[WantedVolume]:
     """Yield volumes of each type as large as its growth on some days, and at the end one more."""
     grown: Counter[str] = Counter()
     asked: Counter[str] = Counter()
@@ -108,12 +122,12 @@ def _requests(days: Sequence[Mapping[str, TypeDay]]) -> Iterator[_Wanted]:
             size = sizes.get(type_id)
             while size is not None and asked[type_id] + size <= grown[type_id]:
                 asked[type_id] += size
-                yield _Wanted(type_id, size)
+                yield WantedVolume(type_id, size)
     for type_id, size in sorted(sizes.items()):
-        yield _Wanted(type_id, size)
+        yield WantedVolume(type_id, size)
 
 
-def _merged(wanted: Sequence[_Wanted], most: int) -> Sequence[_Wanted]:
+def _merged(wanted: Sequence[WantedVolume], most: int) -> Sequence[WantedVolume]:
     """Return at most about ``most`` volumes: of more, several of a type are one, in the place of the last of them."""
     together = -(-len(wanted) // most)
     if together <= 1:
@@ -124,13 +138,13 @@ def _merged(wanted: Sequence[_Wanted], most: int) -> Sequence[_Wanted]:
         sizes = waiting.setdefault(each.type_id, [])
         sizes.append(each.size_gb)
         if len(sizes) == together:
-            merged.append(_Wanted(each.type_id, sum(sizes)))
+            merged.append(WantedVolume(each.type_id, sum(sizes)))
             sizes.clear()
-    return [*merged, *(_Wanted(type_id, sum(sizes)) for type_id, sizes in waiting.items() if sizes)]
+    return [*merged, *(WantedVolume(type_id, sum(sizes)) for type_id, sizes in waiting.items() if sizes)]
 
 
-def _play(asker: Simulator, snapshot: Snapshot, wanted: Sequence[_Wanted]) -> dict[str, str]:
-    """Return for each type that is refused the filter that refused it first."""
+def _play(asker: Simulator, snapshot: Snapshot, wanted: Sequence[WantedVolume]) -> dict[str, _Refusal]:
+    """Return for each type that is refused its first refusal."""
     if not wanted:
         return {}
     # A request without a project is about the pools alone, and not about quotas.
@@ -147,9 +161,10 @@ def _play(asker: Simulator, snapshot: Snapshot, wanted: Sequence[_Wanted]) -> di
         for number, each in enumerate(wanted)
     ]
     question = WhatIf(requests=requests, detail=False)
-    refused: dict[str, str] = {}
+    refused: dict[str, _Refusal] = {}
     outlooks = asker.what_if(question, simulator.requests_of(question), snapshot)
-    for each, outlook in zip(wanted, outlooks, strict=True):
-        if (refusal := outlook.volumes[0].refusal) is not None:
-            refused.setdefault(each.type_id, refusal.reason[0])
+    for place, (each, outlook) in enumerate(zip(wanted, outlooks, strict=True)):
+        [decided] = outlook.volumes
+        if decided.refusal is not None:
+            refused.setdefault(each.type_id, _Refusal(place, decided.refusal.reason[0], decided.message))
     return refused

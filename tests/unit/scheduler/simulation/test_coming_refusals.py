@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Refusals to come: recorded days are repeated on the pools as they are."""
 
+import json
 from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
 
 from tests.unit.scheduler.world import StoragePool, World
+from tonnage.cli.overviews import forecasts
+from tonnage.cli.simulation import scheduler_query
 from tonnage.ledger import models
 from tonnage.ledger.history.history_reader import TypeDay
-from tonnage.scheduler.simulation import coming_refusals
+from tonnage.scheduler.simulation import coming_refusals, simulator
 from tonnage.scheduler.simulation.coming_refusals import ComingRefusals
 from tonnage.scheduler.simulation.simulator import Simulator, Snapshot
 
@@ -24,10 +27,12 @@ def world() -> Iterator[World]:
     world.engine.dispose()
 
 
+def snapshot(world: World) -> Snapshot:
+    return Snapshot(world.hosts.table, world.rules.current, 20.0, dict(world.hosts.entries), "nova")
+
+
 def expected(world: World, *days: dict[str, TypeDay] | None) -> dict[str, ComingRefusals]:
-    current = world.rules.current
-    snapshot = Snapshot(world.hosts.table, current, 20.0, dict(world.hosts.entries), "nova")
-    return {each.type_id: each for each in coming_refusals.expect(Simulator(world.database), snapshot, days)}
+    return {each.type_id: each for each in coming_refusals.expect(Simulator(world.database), snapshot(world), days)}
 
 
 def test_the_filter_that_refuses_first_is_told(world: World) -> None:
@@ -63,3 +68,18 @@ def test_a_short_history_is_named(world: World) -> None:
 def test_the_same_history_has_the_same_result(world: World) -> None:
     days = [{"t1": TypeDay(1, number % 17, number % 17)} for number in range(40)]
     assert expected(world, *days)["t1"].text() == expected(world, *days)["t1"].text()
+
+
+def test_what_if_says_the_same_to_the_word(world: World) -> None:
+    found = expected(world, *[{"t1": TypeDay(2, 20, 20), "": TypeDay(1, 1, 1)}] * 30)["t1"]
+    text = forecasts._requests(forecasts._TypeRow("gold", found))
+    assert text is not None
+    question = {"requests": json.loads(text)}
+    message = scheduler_query.as_message(question, "demo", None)
+    outlooks = Simulator(world.database).what_if(message, simulator.requests_of(message), snapshot(world))
+    *placed, refused = [outlook.volumes[0] for outlook in outlooks]
+    assert all(each.pool is not None for each in placed)
+    assert refused.pool is None
+    assert refused.message == found.message
+    assert refused.refusal is not None
+    assert refused.refusal.reason[0] == found.filter == "CapacityFilter"
