@@ -35,6 +35,8 @@ browser = browser_module.browser
 SCRIPT = "<img src=x onerror=\"console.error('ran')\"><script>console.error('ran')</script>"
 QUOTES = '"\'><b a="`${1}'
 
+_SHARED = r"shared room [\d.]+"
+
 #: Rows of the history without the flows of a day.
 TYPE = {"type_id": "", "volumes": 9, "allocated_gb": 9, "creates": 3, "retyped_gb": 0}
 POOL = {
@@ -225,7 +227,8 @@ def test_the_explanation_is_that_of_the_command(browser: Browser, tonnage: Deplo
             assert tab.page.locator(".answer").inner_text() == lines[0]
             printed = [cells(line) for line in lines if line.startswith("|")][1:]
             shown = [row.locator("td").all_inner_texts() for row in tab.page.locator("tbody tr").all()]
-            assert shown == printed
+            # Others use the disk of the test too, so the room on it changes.
+            assert re.sub(_SHARED, "", str(shown)) == re.sub(_SHARED, "", str(printed))
 
 
 @pytest.mark.heavy
