@@ -138,6 +138,10 @@ def _added(raw: Mapping[str, Any], pools: PoolTable, default: float | str, zone:
     if checked.errors:
         raise errors.InvalidInput(f"added: {checked.errors[0]}")
     stats = checked.pools[0]
+    # A driver's report without a capacity counts as empty. Of a question it is a mistake.
+    for remark in stats.remarks:
+        if remark.code.startswith(("missing_", "negative_")):
+            raise errors.InvalidInput(f"added: {remark}")
     if given_zone is None:
         backend = backend_of(name)
         zones = (pools.zones[row] for row, other in enumerate(pools.names) if backend_of(other) == backend)

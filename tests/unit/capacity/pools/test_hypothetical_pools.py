@@ -113,6 +113,8 @@ def test_an_added_pool_on_a_shared_storage_counts_the_claims_of_the_others() -> 
         ({"added": ({**NEW, "pool_name": "new"},)}, "pool_name is 'new'; a new pool has a full name"),
         ({"added": ({**NEW, "pool_name": "h@a#1"},)}, "pool h@a#1 is there already"),
         ({"added": ({**NEW, "total_capacity_gb": "much"},)}, "total_capacity_gb is 'much'"),
+        ({"added": ({**NEW, "total_capacity_gb": -1},)}, "total_capacity_gb is negative: -1"),
+        ({"added": ({**NEW, "free_capacity_gb": None},)}, "free_capacity_gb is missing"),
     ],
 )
 def test_invalid_changes_raise_with_name_and_value(given_changes: dict[str, Any], said: str) -> None:

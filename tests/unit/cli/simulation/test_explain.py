@@ -62,7 +62,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
         (["what-if", "1", "--lose", "h@b#"], "argument --lose: 'h@b#': expected host@backend#pool or host@backend"),
         (["what-if", "1", "--add", "{"], "argument --add: { is no JSON: "),
         (["what-if", "1", "--add", "{}"], "argument --add: pool_name is None; a new pool has a full name"),
-        (["what-if", "1", "--add", '{"pool_name": "h@b#p"}'], "argument --add: pool 'p': total_capacity_gb is None"),
+        (["what-if", "1", "--add", '{"pool_name": "h@b#p"}'], "argument --add: pool 'p': total_capacity_gb is missing"),
         (["what-if", "--file", "/nowhere"], "argument --file: /nowhere: No such file or directory"),
     ],
 )
