@@ -135,6 +135,7 @@ def test_a_terminal_without_rich_is_told_how_to_install_it(made: Ledger, monkeyp
     def load(place: str) -> None:
         raise ImportError(place)
 
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
     monkeypatch.setattr(subcommands, "load", load)
     with pytest.raises(errors.ConfigurationError, match=r"needs rich; .*install"):
