@@ -435,8 +435,8 @@ class RefusalsQuery:
 class TypeRefusals:
     """The simulated future of a volume type: it was refused in some of the ``runs``, which ``text`` says in words.
 
-    ``filter`` refused it first in most of them. Volumes without a type have an empty ``name``. With too few
-    ``known_days`` of history there are no runs.
+    ``filter`` refused it first in most of them, and ``message`` is the reason of a refusal in the first of them.
+    Volumes without a type have an empty ``name``. With too few ``known_days`` of history there are no runs.
     """
 
     name: str
@@ -445,6 +445,7 @@ class TypeRefusals:
     runs: int
     refused: int
     filter: str | None
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

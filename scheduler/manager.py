@@ -332,6 +332,7 @@ class SchedulerManager:
                 runs=each.runs,
                 refused=each.refused,
                 filter=each.filter,
+                message=each.message,
             )
             for name, each in found
         ]

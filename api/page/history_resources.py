@@ -80,6 +80,7 @@ class ComingRefusals:
                     runs=each.runs,
                     refused_runs=each.refused,
                     filter=each.filter,
+                    message=each.message,
                 )
                 for each in self._context.scheduler.coming_refusals()
             ]

@@ -291,8 +291,8 @@ class ForecastOverview(Struct, kw_only=True):
 class TypeRefusals(Struct, kw_only=True):
     """The simulated future of a volume type, see ``tonnage forecast --refusals``.
 
-    It was refused in ``refused_runs`` of ``runs``, most often by ``filter`` first; ``text`` says it in words. Volumes
-    without a type have an empty name.
+    It was refused in ``refused_runs`` of ``runs``, most often by ``filter`` first; ``text`` says it in words.
+    ``message`` is the reason of a refusal in the first of these runs. Volumes without a type have an empty name.
     """
 
     volume_type: str
@@ -301,6 +301,7 @@ class TypeRefusals(Struct, kw_only=True):
     runs: int
     refused_runs: int
     filter: str | None
+    message: str | None
 
 
 class ComingRefusals(Struct):

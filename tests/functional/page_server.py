@@ -46,6 +46,7 @@ COMING = (
         runs=20,
         refused=12,
         filter="CapacityFilter",
+        message="No pool for 5 GiB 'gold': 1 pool; CapacityFilter refused 1",
     ),
     TypeRefusals(
         name="bronze", text="not refused in 20 runs of 14 days", known_days=60, runs=20, refused=0, filter=None
