@@ -36,15 +36,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     subcommands.describe(
         parser,
-        "Counters, claims, volumes and the last listings are compared; 'tonnage-manage ledger repair' corrects what it "
-        "can.",
+        "Counters, claims, volumes and the last listings are compared; 'tonnage-manage ledger repair' corrects the "
+        "drift that has a certain correction.",
         _STATUSES,
     )
     place = parser.add_mutually_exclusive_group()
     place.add_argument("--pool", metavar="NAME", help="only this pool")
     place.add_argument("--backend", metavar="HOST@BACKEND", help="only the pools of this backend")
     parser.add_argument(
-        "--all", action="store_true", help="also differences that are no drift, such as what is in flight"
+        "--all", action="store_true", help="also differences that are no drift, such as claims in flight"
     )
     formats.add_options(parser, COLUMNS)
     parser.set_defaults(run=_show)

@@ -20,7 +20,7 @@ from tonnage.ledger.inventory.volume_figures import ClaimFigures
 #: Most refusals of one volume.
 _MOST_REFUSALS = 100
 
-#: What a claim in the volume's pool has done, by its verb.
+#: The effect of a claim in the volume's pool, by its verb.
 _DONE = {
     bookings.CREATE: "placed here by request {0.request_id}",
     bookings.MIGRATE: "moved here by request {0.request_id}",

@@ -38,7 +38,7 @@ class DailyFigures:
     moved_sum: Floats
 
     def growth(self, bound: str) -> Floats:
-        """Return the growth of each day but the first of what a bound limits, without migrations."""
+        """Return the growth of the capacity that a bound limits, on each day but the first, without migrations."""
         if bound == PROMISED:
             # A step of the physical size is no break here: it changes the limit alone.
             return growth.daily_growth(self.provisioned, moved=self._moved(1.0))
@@ -57,7 +57,7 @@ class DailyFigures:
         return room if np.isfinite(room) else None
 
     def _moved(self, share: "Floats | float") -> Floats:
-        """Return what migrations have brought on each day, a part of it physically."""
+        """Return the capacity that migrations have brought on each day, a part of it physically."""
         known = np.flatnonzero(~np.isnan(self.moved_sum))
         moved = np.zeros(self.moved_sum.size)
         if known.size:

@@ -228,7 +228,7 @@ def _is_due(now: datetime.datetime, last: datetime.datetime) -> bool:
 
 
 def _types(session: orm.Session, turn: _Turn) -> list[_Row]:
-    """Return the volumes of each type, and what was created since the last sample."""
+    """Return the volumes of each type, and the volumes created since the last sample."""
     volume, claim = models.Volume, models.Claim
     since = max(turn.before, turn.now - datetime.timedelta(seconds=2 * INTERVAL))
     kind = sa.func.coalesce(volume.volume_type_id, "")

@@ -33,7 +33,7 @@ class PoolHistory(Base):
     those of the two. Except for ``used_min_gb``, ``used_max_gb`` and ``in_flight_max_gb`` figures are those of the last
     of ``samples``; null is unknown, and for a limit: no limit.
 
-    ``created_gb``, ``deleted_gb`` and ``moved_gb`` are what happened in the slot, as far as samples show it. The
+    ``created_gb``, ``deleted_gb`` and ``moved_gb`` are the changes in the slot, as far as samples show them. The
     ``_sum_gb`` are the pool's own counters, for differences of any two rows.
     """
 

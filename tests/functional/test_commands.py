@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands of ``docs/commands.rst`` print what the page shows, with the configuration of ``docs/refusals.rst``."""
+"""The commands of ``docs/commands.rst`` print the output on the page, configured as in ``docs/refusals.rst``."""
 
 import configparser
 import pathlib

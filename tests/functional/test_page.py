@@ -147,7 +147,7 @@ def cells(line: str) -> list[str]:
 
 
 def commanded(tab: Tab) -> tuple[str, list[str]]:
-    """Return what the command that the page shows prints, and its arguments."""
+    """Return the output of the command that the page shows, and its arguments."""
     program, *words = shlex.split(tab.page.locator(".command").inner_text())
     assert program == "tonnage"
     return run_program(program, *words).output, words

@@ -37,7 +37,7 @@ TYPE = bodies.TypeRefusals(
 
 
 def listed(answer: object, *arguments: str) -> list[dict[str, Any]]:
-    """Return what the command lists if the REST API answers with that body."""
+    """Return the rows that the command lists if the REST API answers with that body."""
 
     def get(path: str, params: dict[str, str]) -> Any:
         return SimpleNamespace(status_code=200, headers={}, json=lambda: msgspec.to_builtins(answer))

@@ -59,7 +59,7 @@ def test_everything_that_the_page_loads_is_there(client: testing.TestClient) -> 
     assert "vendor.js" in loaded
     for name in loaded:
         assert client.simulate_get(f"/page/{name}").status_code == 200, name
-    # What is loaded late makes the first view wait.
+    # A file that is loaded late makes the first view wait.
     assert {f"{each.stem}.js" for each in SCRIPTS} - {"app.js"} == set(
         re.findall(r'modulepreload" href="([^"]+)"', index)
     )

@@ -328,7 +328,7 @@ def world() -> Iterator[World]:
 
 
 def flows(world: World) -> list[tuple[int, int, int]]:
-    """Return what was created, deleted and moved in each pool in all, by name."""
+    """Return the created, deleted and moved capacity of each pool in all, by name."""
     return [
         (allocated + deleted - moved, deleted, moved)
         for allocated, deleted, moved in world.rows(

@@ -74,7 +74,7 @@ class Play:
         #: Volumes that were to take over a copy, which failed, and were deleted. The copy may have their name by now.
         self.in_vain: set[str] = set()
         self.contents: dict[str, str] = {}
-        #: What was answered for good: how to ask again at a scheduler, the answer, and the time.
+        #: Final answers: how to ask again at a scheduler, the answer, and the time.
         self.asked: list[tuple[Callable[[Scheduler], Any], Any, float]] = []
         pools = self._pools()
         self.world = World(pools, self.draw.choice(list(Calculation)), self.draw.randint(1, 3), engine, self)

@@ -9,7 +9,7 @@ from tonnage.scheduler.reports.history_thread import HistoryThread
 
 
 class Recorder:
-    """A writer, a forecaster and the turns of schedulers, who record their calls."""
+    """A writer, a forecaster and the turns of schedulers, which record their calls."""
 
     def __init__(self, has_turn: bool = True, away: bool = False) -> None:
         self.calls: list[str] = []
