@@ -24,6 +24,7 @@ have curl || packages+=(curl)
 have jq || packages+=(jq)
 have openssl || packages+=(openssl)
 have haproxy || packages+=(haproxy)
+have zsh || packages+=(zsh)
 have thin_check || packages+=(thin-provisioning-tools)
 guest=.lvm-guest
 unpack=()

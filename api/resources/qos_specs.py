@@ -135,9 +135,14 @@ class Association(_Resource):
         self._context.database.run(change, specs_id, _TYPE_QUERY.read(req)["vol_type_id"])
 
     def _require_request(self, req: Request, resp: falcon.Response) -> None:
-        """Check that the user may make a change and that this is no prefetch. Keep the response out of caches."""
+        """Check that the user may make a change and makes it deliberately. Keep the response out of caches."""
         self._context.policy.require(req.context.identity, policies.QOS_UPDATE)
         if any("prefetch" in (req.get_header(name) or "").lower() for name in _PURPOSES):
             raise errors.InvalidInput("This request changes QoS specs, so it is not answered to a prefetch.")
+        # Browsers send stored credentials with images and links of other sites too, without their origin.
+        if req.get_header("Sec-Fetch-Site") in ("cross-site", "same-site"):
+            raise errors.InvalidInput(
+                "This request changes QoS specs, so it is not answered to a page of another site."
+            )
         resp.status = falcon.HTTP_202
         resp.cache_control = ["no-store"]

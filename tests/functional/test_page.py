@@ -18,7 +18,8 @@ from sqlalchemy import orm
 
 from tests.functional import browser as browser_module
 from tests.functional.browser import Browser, Tab
-from tests.functional.deployment import Deployment, run_program, standalone
+from tests.functional.conftest import Deploy
+from tests.functional.deployment import Deployment, run_process, run_program, standalone
 from tests.functional.page_server import COMING, PageServer, page_server
 from tests.servers.base import wait_for
 from tonnage.api.auth import request_context
@@ -339,6 +340,36 @@ def test_old_unknown_and_infinite_figures(browser: Browser, server: PageServer) 
         assert "infinite" in rows.filter(has_text="box@odd#s").inner_text()
         assert "new disks" in rows.filter(has_text="box@off").inner_text()
         assert tab.breaches() == []
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("deploy", ["postgresql"], indirect=True, scope="module")
+def test_pools_of_a_stopped_agent_leave_the_sums_and_keep_the_age_of_their_figures(
+    browser: Browser, deploy: Deploy
+) -> None:
+    sized = {"filesystem_size_limit_gb": 10, "filesystem_provisioning": "thin"}
+    with deploy({"disk": sized}, service_down_time=10) as tonnage, browser.tab(tonnage.rest.url) as tab:
+        tonnage.start()
+        stops = {"DEFAULT": {"host": "stops"}, "disk": {"filesystem_path": tonnage.folder / "stops"}}
+
+        def pool_of_stopped_agent() -> dict[str, Any]:
+            printed = run_program("tonnage", "pools", "--config-file", tonnage.conf, "-f", "json").output
+            return next((pool for pool in json.loads(printed) if pool["pool"] == "stops@disk#disk"), {})
+
+        with run_process("agent", tonnage.conf_with(**stops)):
+            wait_for(lambda: pool_of_stopped_agent().get("total_bytes"), "the pool has figures")
+            tab.open("now", "Now")
+            tab.wait_for_text("Figures of 2 of 2 backends are current")
+            tab.wait_for_text("Sums of 2 pools")
+        # The page asks again by itself.
+        tab.wait_for_text("Figures of 1 of 2 backends are current")
+        tab.wait_for_text("Sums of 1 pool; left out: 1 with stale figures")
+        tab.open("pools", "Pools")
+        stopped = tab.page.locator("tbody tr").filter(has_text="stops@disk#disk")
+        wait_for(lambda: re.search(r"was 10(\.0+)? GiB, \d+ s ago", stopped.inner_text()), "the pool says its age")
+        assert pool_of_stopped_agent()["state"] == "down"
+        shown = run_program("tonnage", "pools", "--config-file", tonnage.conf).output
+        assert re.search(r"stops@disk#disk .*down, was 10(\.0+)? GiB, \d+ s ago", shown), shown
 
 
 @pytest.mark.heavy

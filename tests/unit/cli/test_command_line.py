@@ -4,13 +4,25 @@
 import os
 import pathlib
 import shlex
+import shutil
 import subprocess
 import sys
 
 import pytest
 
+from tests import suites
 from tonnage.cli import manage, tonnage
 from tonnage.cli.command_line import Program
+
+#: An interactive zsh in a terminal of its own, where somebody types a line and the tabulator key.
+ZSH = """
+zmodload zsh/zpty
+zpty terminal "TERM=dumb zsh -f -i"
+zpty -w terminal 'PS1=; fpath=({folder} $fpath); autoload -U compinit; compinit -u -d {folder}/dump; print rea""dy'
+zpty -r -m terminal shown '*ready*' || exit 1
+zpty -w -n terminal $'{typed}\\t'
+zpty -r -m terminal shown '*{completed}*' || exit 1
+"""
 
 FOLDER = pathlib.Path(sys.executable).parent
 
@@ -117,7 +129,23 @@ def test_bash_completes_commands_and_options(program: Program, complete: object)
     assert "--status" in complete("volumes --st")
 
 
-def test_zsh_has_a_completion(program: Program) -> None:
+@pytest.mark.heavy
+def test_zsh_completes_commands_and_options(program: Program, tmp_path: pathlib.Path) -> None:
+    if shutil.which("zsh") is None:
+        suites.cannot_run("zsh", "no zsh on this machine; install zsh")
+    script = tmp_path / f"_{program.name}"
     shown = run(FOLDER / program.name, "--print-completion", "zsh")
     assert (shown.returncode, shown.stderr) == (0, "")
-    assert shown.stdout.startswith(f"#compdef {program.name}")
+    script.write_text(shown.stdout)
+    keys = {
+        "tonnage": {
+            "tonnage fore": "forecast",
+            "tonnage pools --sort-column tot": "total_bytes",
+            "tonnage vol": "volumes",
+        },
+        "tonnage-manage": {"tonnage-manage led": "ledger", "tonnage-manage ledger ch": "check"},
+    }
+    for typed, completed in keys[program.name].items():
+        text = ZSH.format(folder=tmp_path, typed=typed, completed=completed)
+        done = run("zsh", "-f", "-c", text)
+        assert done.returncode == 0, f"{typed}: {done.stdout}{done.stderr}"

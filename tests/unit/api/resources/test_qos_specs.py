@@ -73,8 +73,13 @@ def test_qos_specs_are_associated_with_types(client: Client, member: Client, nam
     client.simulate_delete(f"/v3/types/{kind['id']}")
 
 
-@pytest.mark.parametrize(("header", "value"), [("Purpose", "prefetch"), ("Sec-Purpose", "prefetch;prerender")])
-def test_a_prefetch_changes_no_association(client: Client, name: str, header: str, value: str) -> None:
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [("Purpose", "prefetch"), ("Sec-Purpose", "prefetch;prerender"), ("Sec-Fetch-Site", "cross-site")],
+)
+def test_a_prefetch_or_a_page_of_another_site_changes_no_association(
+    client: Client, name: str, header: str, value: str
+) -> None:
     one = create(client, name)
     kind = client.simulate_post("/v3/types", json={"volume_type": {"name": name}}).json["volume_type"]["id"]
     path = f"/v3/qos-specs/{one}/associate?vol_type_id={kind}"

@@ -413,9 +413,11 @@ def test_a_call_that_was_never_sent_has_no_effect(plugin: CsiPlugin) -> None:
         direct_plugin(plugin).delete("vol-1", Deadline(0.5))
     assert caught.value.refused
     plugin.start()
+    client = direct_plugin(plugin)
+    client.delete("vol-1", Deadline(60))  # gRPC connects again
     plugin.settings.failing["DeleteVolume"] = grpc.StatusCode.UNAVAILABLE
     with pytest.raises(CallFailed, match="UNAVAILABLE") as caught:
-        direct_plugin(plugin).delete("vol-1", Deadline(0.5))
+        client.delete("vol-1", Deadline(0.5))
     assert not caught.value.refused
 
 
