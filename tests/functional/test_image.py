@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 
@@ -33,12 +34,14 @@ def files_of_pip() -> set[pathlib.Path]:
 
 
 @pytest.fixture
-def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+def folder(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A folder for the images, which take much space and are removed at the end."""
     for program in ("buildah", "mmdebstrap"):
         if shutil.which(program) is None:
             suites.cannot_run("image", f"no {program} on this machine; install the package {program}")
     (tmp_path / "policy.json").write_text('{"default": [{"type": "insecureAcceptAnything"}]}')
-    return tmp_path
+    yield tmp_path
+    shutil.rmtree(tmp_path)
 
 
 def test_the_image_is_built_and_runs_as_its_user(folder: pathlib.Path) -> None:
