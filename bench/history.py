@@ -8,11 +8,13 @@ it with the Python that Tonnage is installed in::
     python bench/history.py --pools 10000
 
 The first table has the processor time and the memory of each work. The second has the duration of decisions, asked for
-one at a time, alone and while another thread does that work; a scrape is one of the page /metrics/ledger every 15 s.
+one at a time, alone and while another thread does that work, with the rests that it has in a scheduler. A scrape is one
+of the page /metrics/ledger every 15 s.
 """
 
 import argparse
 import datetime
+import functools
 import resource
 import statistics
 import sys
@@ -30,7 +32,8 @@ from tonnage.ledger import models
 from tonnage.ledger.history import last_forecasts
 from tonnage.ledger.history.daily_forecasts import Forecaster
 from tonnage.ledger.history.history_writer import DAY, HistoryWriter
-from tonnage.scheduler.reports.history_thread import HistoryThread
+from tonnage.scheduler.reports.history_thread import Forecasts, HistoryThread
+from tonnage.scheduler.simulation.refusal_forecasts import RefusalForecaster
 
 _DAYS = 121
 _SCRAPES_EVERY = 15.0
@@ -75,7 +78,9 @@ def fill(engine: sa.Engine) -> None:
 
 def forget_forecasts(scheduler: Whole) -> None:
     """Delete all forecasts, so that they are made again."""
-    scheduler.ledger.run(lambda session: session.execute(sa.delete(models.PoolForecast)) and None)
+    with scheduler.ledger.engine.begin() as connection:
+        for table in (models.PoolForecast, models.ComingRefusals):
+            connection.execute(sa.delete(table))
 
 
 def read_forecasts(scheduler: Whole) -> None:
@@ -127,28 +132,28 @@ def main() -> int:
     print("filling the history", file=sys.stderr)
     fill(scheduler.ledger.engine)
     database = scheduler.ledger
-    history = HistoryThread(HistoryWriter(database, 3600.0), Forecaster(database), _Turns())
+    decisions = scheduler.core.decisions
     page = LedgerPage(database, 3600.0, given.pools, 0.0)
+
+    def new_refusals() -> RefusalForecaster:
+        return RefusalForecaster(database, decisions.simulator, decisions.snapshot)
+
     rows = [
         cost("sample", lambda: HistoryWriter(database, 3600.0).sample()),
         cost("forecasts", lambda: Forecaster(database).work(lambda: True)),
         cost("reading them", lambda: read_forecasts(scheduler)),
-        cost("refusals to come", scheduler.core.coming_refusals),
+        cost("refusals to come", lambda: new_refusals().work(lambda: True)),
         cost("scrape", page.compressed),
     ]
     print(comparison_runner.table(["work", "processor s", "seconds", "MiB more"], rows), flush=True)
 
-    def forecasts(end: threading.Event) -> None:
-        while not end.is_set():
-            worker = threading.Thread(target=history.work)
-            worker.start()
-            end.wait(given.seconds)
-            history.stop()
-            worker.join()
-
-    def refusals(end: threading.Event) -> None:
-        while not end.is_set():
-            scheduler.core.coming_refusals()
+    def forecasts(end: threading.Event, forecaster: Forecasts) -> None:
+        history = HistoryThread(HistoryWriter(database, 3600.0), [forecaster], _Turns())
+        worker = threading.Thread(target=history.work)
+        worker.start()
+        end.wait()
+        history.stop()
+        worker.join()
 
     def scrapes(end: threading.Event) -> None:
         while not end.is_set():
@@ -159,10 +164,10 @@ def main() -> int:
     for _ in range(given.rounds):
         rows.append(["nothing", *durations(scheduler, given.seconds, lambda end: None)])
         rows.append(["scrapes", *durations(scheduler, given.seconds, scrapes)])
-        rows.append(["refusals to come", *durations(scheduler, given.seconds, refusals)])
-        forget_forecasts(scheduler)
-        history = HistoryThread(HistoryWriter(database, 3600.0), Forecaster(database), _Turns())
-        rows.append(["forecasts", *durations(scheduler, given.seconds, forecasts)])
+        for name, new in (("refusals to come", new_refusals), ("forecasts", lambda: Forecaster(database))):
+            forget_forecasts(scheduler)
+            work = functools.partial(forecasts, forecaster=new())
+            rows.append([name, *durations(scheduler, given.seconds, work)])
     print(comparison_runner.table(["meanwhile", "decisions", "p50 ms", "p95 ms", "p99 ms"], rows))
     scheduler.stop()
     return 0

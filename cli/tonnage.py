@@ -24,7 +24,7 @@ COMMANDS = (
     LazyCommand("claims", "show the operations under way", f"{_OVERVIEWS}.volumes:add_claims", _LEDGER),
     LazyCommand("refusals", "show the refused requests", f"{_OVERVIEWS}.refusals:add_arguments", _LEDGER),
     LazyCommand("why", "tell why a volume is where it is", f"{_OVERVIEWS}.placement_reasons:add_arguments", _BOTH),
-    LazyCommand("forecast", "show when pools will be full", f"{_OVERVIEWS}.forecasts:add_arguments", _BOTH),
+    LazyCommand("forecast", "show when pools will be full", f"{_OVERVIEWS}.forecasts:add_arguments", _LEDGER),
     LazyCommand("drift", "show where the ledger is wrong, and why", f"{_OVERVIEWS}.drift:add_arguments", _LEDGER),
     LazyCommand(
         "top", "show the fullest pools, operations and refusals, live", f"{_OVERVIEWS}.top:add_arguments", _LEDGER

@@ -427,28 +427,6 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusalsQuery:
-    """A request for the refusals to come of all volume types."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TypeRefusals:
-    """The simulated future of a volume type: it was refused in some of the ``runs``, which ``text`` says in words.
-
-    ``filter`` refused it first in most of them, and ``message`` is the reason of a refusal in the first of them.
-    Volumes without a type have an empty ``name``. With too few ``known_days`` of history there are no runs.
-    """
-
-    name: str
-    text: str
-    known_days: int
-    runs: int
-    refused: int
-    filter: str | None
-    message: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """The decision on a create, extend, migrate or retype: a pool or a refusal."""
 

@@ -170,13 +170,6 @@ class SchedulerClient:
         """
         return self._peer.call("what_if", question, list[messages.Outlook], once=True)
 
-    def coming_refusals(self) -> list[messages.TypeRefusals]:
-        """Return which volume types will be refused, the most refused first, by recorded requests on today's pools.
-
-        It may take seconds.
-        """
-        return self._peer.call("coming_refusals", messages.RefusalsQuery(), list[messages.TypeRefusals], once=True)
-
     def fit_nodes(self, query: FitQuery) -> FitAnswer:
         """Return the nodes of a cluster that have room for volumes together, and reasons for the other nodes.
 

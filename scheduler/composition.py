@@ -2,7 +2,7 @@
 """The composition of a scheduler: its parts, built in two groups around one decision thread."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tonnage.filters.chain import FilterChain
@@ -37,6 +37,7 @@ from tonnage.scheduler.reports.registration import Registration
 from tonnage.scheduler.reports.report_handler import ReportHandler
 from tonnage.scheduler.settings import Settings
 from tonnage.scheduler.simulation.decision_log import DecisionLog, LogFile
+from tonnage.scheduler.simulation.refusal_forecasts import RefusalForecaster
 from tonnage.scheduler.simulation.simulator import Simulator, Snapshot
 
 Clock = Callable[[], float]
@@ -115,15 +116,19 @@ class DecisionParts:
         return Rules(filters, rules.weighers, rules.calculation)
 
     def snapshot(self) -> Snapshot:
-        """Return a copy of the pools with the rules in force. Belongs to the decision thread."""
+        """Return a copy of the pools with the rules in force, made by the decision thread between its other work."""
+        return self._thread.call(self._snapshots, None)
+
+    def _snapshots(self, items: Sequence[None]) -> list[Snapshot | Exception]:
         hosts = self._base.hosts
-        return Snapshot(
+        snapshot = Snapshot(
             hosts.table.snapshot(),
             self.rules.current,
             hosts.default_ratio,
             dict(hosts.entries),
             self._base.settings.availability_zone,
         )
+        return [snapshot] * len(items)
 
     def place_later(self, work: Retry | Move) -> None:
         """Have a volume placed or moved in a later batch, once the host of its instance is known."""
@@ -147,7 +152,8 @@ class ReportParts:
         settings, database, hosts, clock = base.settings, base.database, base.hosts, base.clock
         self.audit = AuditThread(DriverAudit(database), agents, clock)
         writer = HistoryWriter(database, settings.service_down_time)
-        self.history = HistoryThread(writer, Forecaster(database), base.membership)
+        refusals = RefusalForecaster(database, decisions.simulator, decisions.snapshot)
+        self.history = HistoryThread(writer, [Forecaster(database), refusals], base.membership)
         self.alerts = None if announcer is None else CapacityAlerts(hosts, announcer)
         self.registration = Registration(database, base.cache_refresh, dispatcher, agents, self.audit)
         self.outcome_handler = OutcomeHandler(self.registration, settings.max_attempts, decisions)

@@ -34,8 +34,6 @@ explain            CreateVolume ->     the decision that a create would get now,
                    Explanation
 what_if            WhatIf ->           the decisions that requests of any kind would get one after another, with
                    [Outlook]           or without hypothetical changes; no side effect
-coming_refusals    RefusalsQuery ->    the volume types that will be refused, by recorded requests; no side effect
-                   [TypeRefusals]
 fit_nodes          FitQuery ->         the nodes of a cluster with room for volumes together, and reasons for the
                    FitAnswer           others; no side effect
 =================  ==================  ======================================================================
@@ -150,10 +148,6 @@ class SchedulerEndpoint:
     def what_if(self, ctxt: Any, message: Any) -> Any:
         """Simulate decisions on requests."""
         return self._core.what_if(serialization.unpack(message, WhatIf))
-
-    def coming_refusals(self, ctxt: Any, message: Any) -> Any:
-        """Simulate the requests of recorded days."""
-        return self._core.coming_refusals()
 
     def fit_nodes(self, ctxt: Any, message: Any) -> Any:
         """Return the nodes with room for volumes together."""

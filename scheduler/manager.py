@@ -41,7 +41,6 @@ from tonnage.rpc.messages import (
     RetypeVolume,
     SetBackendState,
     StampQuery,
-    TypeRefusals,
     UnmanageVolume,
     Welcome,
     WhatIf,
@@ -54,10 +53,9 @@ from tonnage.scheduler.decisions.decision_thread import DecisionThread
 from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.settings import Mutable, Settings
-from tonnage.scheduler.simulation import coming_refusals, pool_views, simulator
+from tonnage.scheduler.simulation import pool_views, simulator
 from tonnage.scheduler.simulation.node_fit import NodeFit
 from tonnage.scheduler.simulation.pool_view_text import PoolListTextCache
-from tonnage.scheduler.simulation.simulator import Snapshot
 from tonnage.scheduler.unread_functions import UnreadFunctions
 
 LOG = logging.getLogger(__name__)
@@ -318,24 +316,7 @@ class SchedulerManager:
             asked = [each for one in question.requests for each in (one.create, one.group, one.extend)]
             self._read_usage(asked)
         work = self.decisions.instance_hosts.located(simulator.requests_of(question))
-        return self.decisions.simulator.what_if(question, work, self._thread.call(self._snapshots, None))
-
-    def coming_refusals(self) -> list[TypeRefusals]:
-        """Return which volume types will be refused, by the requests of recorded days on the pools of the moment."""
-        snapshot = self._thread.call(self._snapshots, None)
-        found = coming_refusals.expect_by_name(self.database, self.decisions.simulator, snapshot)
-        return [
-            TypeRefusals(
-                name=name,
-                text=each.text(),
-                known_days=each.known_days,
-                runs=each.runs,
-                refused=each.refused,
-                filter=each.filter,
-                message=each.message,
-            )
-            for name, each in found
-        ]
+        return self.decisions.simulator.what_if(question, work, self.decisions.snapshot())
 
     def fit_nodes(self, query: FitQuery) -> FitAnswer:
         """Return which nodes of a cluster take volumes together.
@@ -391,6 +372,3 @@ class SchedulerManager:
 
     def _pictures(self, items: Sequence[None]) -> list[pool_views.Picture | Exception]:
         return [pool_views.picture(self.hosts, self._clock(), self._audit.found)] * len(items)
-
-    def _snapshots(self, items: Sequence[None]) -> list[Snapshot | Exception]:
-        return [self.decisions.snapshot()] * len(items)

@@ -2,7 +2,8 @@
 """The parts of ``/capacity-overview`` about the past and the future: the history of pools, and forecasts."""
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 import falcon
 
@@ -17,14 +18,12 @@ from tonnage.api.schemas import overview_bodies as bodies
 from tonnage.capacity import errors
 from tonnage.capacity.forecast.time_to_full import CHECKED_DAYS
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.history import history_reader, history_writer, last_forecasts
+from tonnage.ledger.history import coming_refusals, history_reader, history_writer, last_forecasts
+from tonnage.ledger.history.coming_refusals import StoredRefusals
 from tonnage.ledger.history.last_forecasts import MadeForecast
 
 #: Seconds for which forecasts are shown before they are read again; they are made once a day.
 _LIFETIME = 300.0
-
-#: The same for refusals to come. They take seconds of a scheduler.
-_REFUSALS_LIFETIME = 600.0
 
 #: The largest number of forecasts in one answer.
 _MAX_FORECASTS = 100
@@ -62,29 +61,15 @@ class ComingRefusals:
 
     def __init__(self, context: ResourceContext) -> None:
         self._context = context
-        self._result = SharedResult(_REFUSALS_LIFETIME, self._ask)
 
     @operation({200: bodies.ComingRefusals, 304: None})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """Show which volume types will be refused, by the requests of recorded days; some minutes old."""
+        """Show which volume types will be refused, by the requests of recorded days; made once an hour."""
         self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
-        send(req, resp, self._result.get())
-
-    def _ask(self) -> bodies.ComingRefusals:
-        return bodies.ComingRefusals(
-            [
-                bodies.TypeRefusals(
-                    volume_type=each.name,
-                    text=each.text,
-                    known_days=each.known_days,
-                    runs=each.runs,
-                    refused_runs=each.refused,
-                    filter=each.filter,
-                    message=each.message,
-                )
-                for each in self._context.scheduler.coming_refusals()
-            ]
-        )
+        with self._context.database.reading(patient=False) as session:
+            found = coming_refusals.latest(session)
+        names = {each.of.type_id: each.volume_type for each in found}
+        send(req, resp, bodies.ComingRefusals([_type_body(each, names) for each in found]))
 
 
 class History:
@@ -147,4 +132,22 @@ def _body(made: MadeForecast) -> bodies.PoolForecast:
         growth_days=CHECKED_DAYS,
         hit_rate=None if made.hit_rate is None else round(made.hit_rate, 3),
         checked=made.checked,
+    )
+
+
+def _type_body(stored: StoredRefusals, names: Mapping[str, str]) -> bodies.TypeRefusals:
+    requests = Counter(stored.of.requests)
+    return bodies.TypeRefusals(
+        volume_type=stored.volume_type,
+        text=stored.of.text(),
+        known_days=stored.of.known_days,
+        runs=stored.of.runs,
+        refused_runs=stored.of.refused,
+        filter=stored.of.filter,
+        message=stored.of.message,
+        requests=[
+            bodies.WantedVolumes(volume_type=names.get(type_id, type_id), size_gb=size, number=number)
+            for (type_id, size), number in requests.items()
+        ],
+        made_at=text_of_time(stored.made_at) or "",
     )

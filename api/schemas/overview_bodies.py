@@ -288,11 +288,20 @@ class ForecastOverview(Struct, kw_only=True):
     forecasts: list[PoolForecast]
 
 
+class WantedVolumes(Struct, kw_only=True):
+    """A number of volumes of one size and type; an empty type has those without one."""
+
+    volume_type: str
+    size_gb: int
+    number: int
+
+
 class TypeRefusals(Struct, kw_only=True):
     """The simulated future of a volume type, see ``tonnage forecast --refusals``.
 
     It was refused in ``refused_runs`` of ``runs``, most often by ``filter`` first; ``text`` says it in words.
-    ``message`` is the reason of a refusal in the first of these runs. Volumes without a type have an empty name.
+    ``message`` is the reason of one of these refusals, and ``requests`` are those of its run up to the refused one.
+    Volumes without a type have an empty name.
     """
 
     volume_type: str
@@ -302,6 +311,8 @@ class TypeRefusals(Struct, kw_only=True):
     refused_runs: int
     filter: str | None
     message: str | None
+    requests: list[WantedVolumes]
+    made_at: str
 
 
 class ComingRefusals(Struct):

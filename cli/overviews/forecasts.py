@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage forecast``: the time until pools are full."""
+"""``tonnage forecast``: the time until pools are full, and the refusals to come of volume types."""
 
 import argparse
 import json
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from tonnage.cli.commands import subcommands
 from tonnage.cli.overviews import formats
@@ -15,8 +15,8 @@ from tonnage.cli.simulation import argument_types
 if TYPE_CHECKING:
     from oslo_config import cfg
 
+    from tonnage.ledger.history.coming_refusals import StoredRefusals
     from tonnage.ledger.history.last_forecasts import MadeForecast
-    from tonnage.scheduler.simulation.coming_refusals import ComingRefusals
 
 #: Exit status if something was found within the days that were asked for.
 FOUND = 3
@@ -53,14 +53,14 @@ _COLUMNS: Sequence[Column] = (
 )
 
 
-def _requests(row: "_TypeRow") -> str | None:
+def _requests(row: "StoredRefusals") -> str | None:
     """Return the requests up to the refusal as JSON, which ``tonnage what-if --file`` reads; None without a refusal."""
     volumes = [{"size": size, "volume_type": type_id or None} for type_id, size in row.of.requests]
     return json.dumps([{"volume": volume} for volume in volumes]) if volumes else None
 
 
 _REFUSALS: Sequence[Column] = (
-    Column("volume_type", lambda row: row.name, "type"),
+    Column("volume_type", lambda row: row.volume_type, "type"),
     Column("forecast", lambda row: row.of.text(), "forecast"),
     Column("refused_runs", lambda row: row.of.refused),
     Column("runs", lambda row: row.of.runs),
@@ -68,14 +68,8 @@ _REFUSALS: Sequence[Column] = (
     Column("message", lambda row: row.of.message),
     Column("requests", _requests),
     Column("known_days", lambda row: row.of.known_days),
+    Column("made_at", lambda row: row.made_at, "made at"),
 )
-
-
-class _TypeRow(NamedTuple):
-    """The refusals to come of a volume type."""
-
-    name: str
-    of: "ComingRefusals"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,8 +91,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--refusals",
         action="store_true",
-        help="show instead which volume types will be refused: the requests of recorded days are decided on the pools "
-        "as they are now, in 20 runs of 14 days, by the filters and weighers of this configuration",
+        help="show instead which volume types will be refused: each hour a scheduler decides the requests of recorded "
+        "days on a copy of the pools, in 20 runs of 14 days",
     )
     formats.add_options(parser, (*_COLUMNS, *_REFUSALS))
     parser.set_defaults(run=_show)
@@ -128,13 +122,10 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
 
 def _show_refusals(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     from tonnage.cli.commands import ledger_access
-    from tonnage.scheduler import settings
-    from tonnage.scheduler.simulation import coming_refusals, ledger_snapshot
-    from tonnage.scheduler.simulation.simulator import Simulator
+    from tonnage.ledger.history import coming_refusals
 
-    database = ledger_access.connect(conf)
-    snapshot = ledger_snapshot.read(database, settings.from_conf(conf), settings.mutable(conf))
-    found = coming_refusals.expect_by_name(database, Simulator(database), snapshot)
-    rows = [_TypeRow(name, each) for name, each in found]
-    formats.show(arguments, _REFUSALS, rows, "There is no history of volume types yet")
+    with ledger_access.connect(conf).reading() as session:
+        rows = coming_refusals.latest(session)
+    empty = "There is no forecast of refusals: a scheduler makes one each hour from the history of volume types"
+    formats.show(arguments, _REFUSALS, rows, empty)
     return FOUND if any(row.of.refused for row in rows) else 0

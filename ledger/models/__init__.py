@@ -10,7 +10,7 @@ from tonnage.ledger.models.backends import Backend, Discrepancy, Finding, Pool, 
 from tonnage.ledger.models.base import LONGEST_ID, Base, Json, Timestamp, Uuid, age, table, utcnow
 from tonnage.ledger.models.cluster_storage import CsiClaim, CsiDriver, CsiPool, CsiStorage
 from tonnage.ledger.models.groups import Group, GroupType, GroupVolumeType
-from tonnage.ledger.models.history import HistoryTurn, PoolForecast, PoolHistory, TypeHistory
+from tonnage.ledger.models.history import ComingRefusals, HistoryTurn, PoolForecast, PoolHistory, TypeHistory
 from tonnage.ledger.models.quota_limits import Allocation, QuotaLimit, QuotaUsage
 from tonnage.ledger.models.refusals import Refusal
 from tonnage.ledger.models.schedulers import LedgerIdentity, Rules, Service, WriterSlot
@@ -25,6 +25,7 @@ __all__ = [
     "Backend",
     "Base",
     "Claim",
+    "ComingRefusals",
     "CsiClaim",
     "CsiDriver",
     "CsiPool",

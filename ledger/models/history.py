@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The history of pools and volume types, and past forecasts.
+"""The history of pools and volume types, and forecasts.
 
 The rows have no foreign keys: an insert must not lock a pool. There are many, so they have no index but their key.
 It begins with the time: the rows of a pool are found by a list of times. SQLite keeps them in that index alone.
 """
 
 import datetime
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -104,3 +105,24 @@ class PoolForecast(Base):
     low_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     high_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     hit: orm.Mapped[bool | None] = orm.mapped_column(sa.Boolean)
+
+
+class ComingRefusals(Base):
+    """The last forecast of the refusals of a volume type; an empty ``type_id`` has the volumes without a type.
+
+    The requests of some days were played in ``runs``, 0 if the ``known_days`` of history were too few, and the type was
+    ``refused`` in some of them, mostly by ``filter`` first. ``requests`` are those of one of these runs up to the first
+    refusal: a list of pairs of a type and a size in GiB. ``message`` is the reason of that refusal. The three are null
+    if there was none.
+    """
+
+    __tablename__ = "coming_refusals"
+
+    type_id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    made_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp)
+    known_days: orm.Mapped[int] = orm.mapped_column(sa.SmallInteger)
+    runs: orm.Mapped[int] = orm.mapped_column(sa.SmallInteger)
+    refused: orm.Mapped[int] = orm.mapped_column(sa.SmallInteger)
+    filter: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    message: orm.Mapped[str | None] = orm.mapped_column(sa.Text)
+    requests: orm.Mapped[list[list[Any]] | None] = orm.mapped_column(sa.JSON(none_as_null=True))

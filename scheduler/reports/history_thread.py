@@ -3,11 +3,11 @@
 
 import logging
 import time
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tonnage.capacity import errors
 from tonnage.ledger.db.db_errors import log_level
-from tonnage.ledger.history.daily_forecasts import Forecaster
 from tonnage.ledger.history.history_writer import HistoryWriter
 from tonnage.worker import Worker
 
@@ -30,11 +30,18 @@ class Turns(Protocol):
         """Return whether some work is that of this scheduler."""
 
 
-class HistoryThread:
-    """Writes a sample when one is due, and makes the forecasts of a new day."""
+class Forecasts(Protocol):
+    """Makes forecasts."""
 
-    def __init__(self, writer: HistoryWriter, forecaster: Forecaster, turns: Turns) -> None:
-        self._writer, self._forecaster, self._turns = writer, forecaster, turns
+    def work(self, go_on: Callable[[], bool]) -> object:
+        """Make the forecasts that are due; call ``go_on`` now and then, and end if it returns False."""
+
+
+class HistoryThread:
+    """Writes a sample when one is due, and lets the scheduler whose turn it is make the forecasts that are due."""
+
+    def __init__(self, writer: HistoryWriter, forecasters: Sequence[Forecasts], turns: Turns) -> None:
+        self._writer, self._forecasters, self._turns = writer, forecasters, turns
         self._began = 0.0
         self._worker = Worker("history", self.work, _PERIOD)
 
@@ -47,15 +54,16 @@ class HistoryThread:
         self._worker.stop()
 
     def work(self) -> None:
-        """Write a sample if one is due, and make forecasts that are missing."""
+        """Write a sample if one is due, and make the forecasts that are due."""
         self._sample()
         if not self._turns.has_turn(_FORECASTS):
             return
-        self._began = time.monotonic()
-        try:
-            self._forecaster.work(self._rest)
-        except errors.Unavailable as error:
-            LOG.log(log_level(error), "The forecasts wait: %s", error.message)
+        for forecaster in self._forecasters:
+            self._began = time.monotonic()
+            try:
+                forecaster.work(self._rest)
+            except errors.TonnageError as error:
+                LOG.log(log_level(error), "The forecasts wait: %s", error.message)
 
     def _sample(self) -> None:
         try:

@@ -20,10 +20,10 @@ from tonnage.api.auth import authentication
 from tonnage.api.http.server import ApiServer
 from tonnage.ledger import models
 from tonnage.ledger.db import database
-from tonnage.ledger.history import history_writer
+from tonnage.ledger.history import coming_refusals, history_writer
+from tonnage.ledger.history.coming_refusals import ComingRefusals, WantedVolume
 from tonnage.ledger.history.daily_forecasts import Forecaster
 from tonnage.ledger.inventory import heartbeats
-from tonnage.rpc.messages import TypeRefusals
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 REPORT = {
@@ -37,20 +37,18 @@ REPORT = {
 }
 
 
-#: The answer of the scheduler about refusals to come.
+#: The refusals to come of the type ``t-gold`` and of volumes without a type.
 COMING = (
-    TypeRefusals(
-        name="gold",
-        text="refused in 12 of 20 runs within 14 days, CapacityFilter first",
+    ComingRefusals(
+        type_id="t-gold",
         known_days=60,
         runs=20,
         refused=12,
         filter="CapacityFilter",
         message="No pool for 5 GiB 'gold': 1 pool; CapacityFilter refused 1",
+        requests=[WantedVolume("", 20), *[WantedVolume("t-gold", 5)] * 41],
     ),
-    TypeRefusals(
-        name="bronze", text="not refused in 20 runs of 14 days", known_days=60, runs=20, refused=0, filter=None
-    ),
+    ComingRefusals(type_id="", known_days=60, runs=20),
 )
 
 #: A row of the history of a pool with the figures of :data:`REPORT`.
@@ -165,12 +163,18 @@ class PageServer:
             session.commit()
 
     def add_scheduler(self) -> None:
-        """Add a scheduler that is up, a message bus that takes messages, and refusals to come."""
+        """Add a scheduler that is up, and a message bus that takes messages."""
         with orm.Session(self.ledger.engine) as session:
             session.add(models.Service(binary=heartbeats.SCHEDULER, host="rack0", last_seen_at=models.utcnow()))
             session.commit()
         self._scheduler.bus_takes_messages = lambda: True  # type: ignore[method-assign]
-        self._scheduler.coming_refusals = lambda: list(COMING)  # type: ignore[method-assign]
+
+    def add_coming_refusals(self) -> None:
+        """Add the type gold, and :data:`COMING`."""
+        with orm.Session(self.ledger.engine) as session:
+            session.add(models.VolumeType(id="t-gold", name="gold"))
+            session.commit()
+        self.ledger.run(coming_refusals.store, COMING)
 
     def add_history(self, pool: str, growth_gb: Sequence[float], **figures: Any) -> None:
         """Add the history of a pool up to now, in days and in hours, with the growth of each day; then make forecasts.

@@ -188,8 +188,12 @@ def test_the_sliders_say_what_the_command_says(browser: Browser, tonnage: Deploy
 
 
 @pytest.mark.heavy
-def test_refusals_to_come_are_those_of_the_command(browser: Browser) -> None:
+def test_refusals_to_come_are_those_of_the_command_and_of_what_if(browser: Browser, tmp_path: pathlib.Path) -> None:
     with standalone() as deployment:
+
+        def printed(*arguments: str) -> str:
+            return run_program("tonnage", *arguments, "--config-file", deployment.conf).output
+
         deployment.rest.wait_until_available(deployment.rest.create(1))
         engine = database.create_engine(deployment.database_url)
         with orm.Session(engine) as session:
@@ -202,15 +206,20 @@ def test_refusals_to_come_are_those_of_the_command(browser: Browser) -> None:
                 session.add(models.PoolHistory(**slot, **POOL, **flows, pool_id=pool_id))
             session.commit()
         engine.dispose()
-        printed = run_program(
-            "tonnage", "forecast", "--refusals", "--config-file", deployment.conf, "-f", "json"
-        ).output
-        [said] = [row["forecast"] for row in json.loads(printed)]
-        assert re.fullmatch(r"refused in \d+ of 20 runs within 14 days, CapacityFilter first", said)
+        made = lambda: deployment.rest.get("capacity-overview/coming-refusals")["types"]  # noqa: E731
+        [shown] = wait_for(made, "a scheduler has made a forecast")
+        [told] = json.loads(printed("forecast", "--refusals", "-f", "json"))
+        assert re.fullmatch(r"refused in \d+ of 20 runs within 14 days, CapacityFilter first", told["forecast"])
+        assert (told["forecast"], told["message"]) == (shown["text"], shown["message"])
+        file = tmp_path / "requests.json"
+        file.write_text(told["requests"])
+        # Others use the disk of the test too, so the room on it changes.
+        last = re.sub(_SHARED, "", printed("what-if", "--file", str(file)).splitlines()[-1])
+        assert last.partition(": ")[2] == re.sub(_SHARED, "", told["message"])
         with browser.tab(deployment.rest.url) as tab:
             tab.open("soon", "Soon")
             table = tab.page.get_by_role("table", name="Refusals to come")
-            assert table.locator("td").all_inner_texts() == ["none", said]
+            assert table.locator("td").all_inner_texts()[:3] == ["none", shown["text"], shown["message"]]
             assert tab.breaches() == []
 
 
@@ -377,9 +386,13 @@ def test_history_and_forecasts_are_drawn_and_told(browser: Browser, server: Page
     server.add_backend("box@disk", {"p": {}})
     server.add_history("box@disk#p", [4.0, 6.0] * 30)
     server.add_scheduler()
+    server.add_coming_refusals()
     with browser.tab(server.url) as tab:
         tab.open("soon", "Soon")
-        tab.wait_for_text(COMING[0].text)
+        refused = tab.page.get_by_role("table", name="Refusals to come").locator("tbody tr").first
+        told = [COMING[0].text(), COMING[0].message, "20 GiB, 41 \u00d7 5 GiB gold"]
+        assert refused.locator("td").all_inner_texts()[:-1] == ["gold", *told]
+        assert refused.locator("td").last.inner_text().endswith(" ago")
         row = tab.page.locator("tbody tr").filter(has_text="physical")
         forecast = row.locator("td").nth(2).inner_text()
         assert re.fullmatch(r"full in \d+ to \d+ days \(80 %\)", forecast)

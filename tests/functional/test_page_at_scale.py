@@ -68,6 +68,7 @@ def fill(server: PageServer) -> None:
     server.add_history("rack1@ssd#fast", [draw.uniform(0, 8) for _ in range(120)])
     server.add_history("rack2@hdd#bulk", [draw.uniform(0, 3) for _ in range(60)])
     server.add_scheduler()
+    server.add_coming_refusals()
 
 
 def test_the_documentation_has_screenshots_of_the_page(browser: Browser, tmp_path: pathlib.Path) -> None:

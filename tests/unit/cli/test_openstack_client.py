@@ -33,6 +33,8 @@ TYPE = bodies.TypeRefusals(
     refused_runs=12,
     filter="CapacityFilter",
     message="No pool for 5 GiB",
+    requests=[bodies.WantedVolumes(volume_type="gold", size_gb=5, number=3)],
+    made_at="2030-01-02T03:04:05Z",
 )
 
 

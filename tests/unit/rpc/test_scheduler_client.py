@@ -45,7 +45,6 @@ METHODS = {
     "get_pool_list",
     "what_if",
     "fit_nodes",
-    "coming_refusals",
     "list_now",
 }
 CREATE = messages.CreateVolume(
@@ -272,13 +271,6 @@ def test_other_calls_carry_the_message_and_its_answer(
     seen, arrived = scheduler.seen.get_nowait()
     assert seen == on_the_wire
     assert serialization.unpack(arrived, type(message)) == message
-
-
-def test_refusals_to_come_are_asked_for_without_a_question(scheduler: Scheduler, client: SchedulerClient) -> None:
-    found = [messages.TypeRefusals(name="gold", text="t", known_days=30, runs=20, refused=2, filter="CapacityFilter")]
-    scheduler.answer = found
-    assert client.coming_refusals() == found
-    assert scheduler.seen.get_nowait() == ("coming_refusals", {})
 
 
 def test_each_request_of_a_batch_has_its_own_answer_or_error(scheduler: Scheduler, client: SchedulerClient) -> None:

@@ -12,7 +12,8 @@ from sqlalchemy import orm
 from tests.unit.api.cluster import BACKEND, Client, Cluster
 from tonnage.api.page import history_resources
 from tonnage.ledger import models
-from tonnage.ledger.history import history_writer
+from tonnage.ledger.history import coming_refusals, history_writer
+from tonnage.ledger.history.coming_refusals import ComingRefusals, WantedVolume
 
 PATH = "/v3/capacity-overview"
 NAME = f"{BACKEND}#thin"
@@ -26,7 +27,6 @@ COUNTERS = (
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read the forecasts for each request."""
     monkeypatch.setattr(history_resources, "_LIFETIME", 0.0)
-    monkeypatch.setattr(history_resources, "_REFUSALS_LIFETIME", 0.0)
 
 
 @pytest.fixture
@@ -88,31 +88,37 @@ def test_without_history_there_is_none(client: Client) -> None:
     assert show(client, "history", name=NAME) == {"name": NAME, "slots": [], "forecasts": []}
 
 
-def test_refusals_to_come_are_those_of_the_command(
-    cluster: Cluster, client: Client, history: datetime.datetime
-) -> None:
-    figures = {"samples": 6, "volumes": 3, "allocated_gb": 0, "creates": 3, "created_gb": 3000}
-    with orm.Session(cluster.database.engine) as session:
-        for age in range(1, 31):
-            slot = history - datetime.timedelta(days=age)
-            row = models.TypeHistory(grain="day", slot=slot, type_id="", deleted_gb=0, retyped_gb=0, **figures)
-            session.add(row)
-        session.commit()
+def test_refusals_to_come_have_their_time_and_the_numbers_of_their_requests(cluster: Cluster, client: Client) -> None:
+    refused = ComingRefusals(
+        type_id="",
+        known_days=30,
+        runs=20,
+        refused=12,
+        filter="CapacityFilter",
+        message="No pool for 10 GiB",
+        requests=[WantedVolume("", size) for size in (10, 5, 10)],
+    )
+    cluster.database.run(coming_refusals.store, [refused])
     try:
         [found] = show(client, "coming-refusals")["types"]
     finally:
-        with orm.Session(cluster.database.engine) as session:
-            session.execute(sa.delete(models.TypeHistory))
-            session.commit()
-    assert found.pop("message").startswith("No pool for 1000 GiB")
+        cluster.database.run(coming_refusals.store, [])
+    made_at = datetime.datetime.fromisoformat(found.pop("made_at"))
+    assert abs(datetime.datetime.now(datetime.UTC) - made_at) < datetime.timedelta(minutes=5)
     assert found == {
         "volume_type": "",
-        "text": "refused in 20 of 20 runs within 14 days, CapacityFilter first",
+        "text": "refused in 12 of 20 runs within 14 days, CapacityFilter first",
         "known_days": 30,
         "runs": 20,
-        "refused_runs": 20,
+        "refused_runs": 12,
         "filter": "CapacityFilter",
+        "message": "No pool for 10 GiB",
+        "requests": [
+            {"volume_type": "", "size_gb": 10, "number": 2},
+            {"volume_type": "", "size_gb": 5, "number": 1},
+        ],
     }
+    assert show(client, "coming-refusals") == {"types": []}
 
 
 def test_only_the_history_of_a_pool_with_a_known_grain_is_shown(client: Client) -> None:

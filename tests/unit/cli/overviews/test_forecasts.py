@@ -14,10 +14,12 @@ from sqlalchemy import orm
 
 from tests.servers import ledger_schema
 from tonnage.capacity.forecast import growth_paths
-from tonnage.cli import tonnage
+from tonnage.cli import setup, tonnage
 from tonnage.cli.overviews import forecasts
 from tonnage.ledger import models
 from tonnage.ledger.db import database
+from tonnage.ledger.history import coming_refusals
+from tonnage.ledger.history.coming_refusals import ComingRefusals, WantedVolume
 
 Run = Callable[[str], tuple[int, str]]
 
@@ -99,4 +101,64 @@ def test_without_a_forecast_the_reason_is_told(engine: sa.Engine, run: Run) -> N
     assert run("forecast") == (
         0,
         "There is no forecast: the first one is made on the day after the first sample of the history\n",
+    )
+
+
+@pytest.fixture
+def refusals(engine: sa.Engine) -> None:
+    """Add the refusals to come of two types."""
+    with orm.Session(engine) as session:
+        session.add(models.VolumeType(id="t1", name="gold"))
+        session.flush()
+        refused = ComingRefusals(
+            type_id="t1",
+            known_days=30,
+            runs=20,
+            refused=12,
+            filter="CapacityFilter",
+            message="No pool for 10 GiB 'gold'",
+            requests=[WantedVolume("", 5), WantedVolume("t1", 10)],
+        )
+        coming_refusals.store(session, [ComingRefusals(type_id="", known_days=30, runs=20), refused])
+        session.commit()
+
+
+@pytest.mark.usefixtures("refusals")
+def test_the_types_that_will_be_refused_come_first(run: Run) -> None:
+    status, text = run("forecast --refusals -f json")
+    gold, none = json.loads(text)
+    assert status == 3
+    assert gold["forecast"] == "refused in 12 of 20 runs within 14 days, CapacityFilter first"
+    assert (gold["volume_type"], gold["message"]) == ("gold", "No pool for 10 GiB 'gold'")
+    assert (none["volume_type"], none["forecast"]) == ("", "not refused in 20 runs of 14 days")
+    age = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(gold["made_at"])
+    assert abs(age) < datetime.timedelta(minutes=5)
+    table = run("forecast --refusals")[1]
+    assert "made at" in table
+    assert "message" not in table
+
+
+@pytest.mark.usefixtures("refusals")
+def test_the_requests_up_to_a_refusal_are_printed_for_what_if(run: Run) -> None:
+    first, second = run("forecast --refusals -f value -c requests")[1].splitlines()
+    assert json.loads(first) == [
+        {"volume": {"size": 5, "volume_type": None}},
+        {"volume": {"size": 10, "volume_type": "t1"}},
+    ]
+    assert second == "None"
+    with pytest.raises(setup.UsageError):
+        run("forecast --refusals --within 3")
+
+
+@pytest.mark.usefixtures("refusals")
+def test_a_deleted_type_is_not_shown(engine: sa.Engine, run: Run) -> None:
+    with engine.begin() as connection:
+        connection.execute(sa.delete(models.VolumeType))
+    assert [row["volume_type"] for row in json.loads(run("forecast --refusals -f json")[1])] == [""]
+
+
+def test_without_refusals_to_come_the_source_is_told(run: Run) -> None:
+    assert run("forecast --refusals") == (
+        0,
+        "There is no forecast of refusals: a scheduler makes one each hour from the history of volume types\n",
     )

@@ -30,7 +30,7 @@ class Recorder:
 
 
 def thread(recorder: Any) -> HistoryThread:
-    return HistoryThread(recorder, recorder, recorder)
+    return HistoryThread(recorder, [recorder], recorder)
 
 
 def test_the_scheduler_whose_turn_it_is_makes_the_forecasts() -> None:

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The refusals to come of each volume type, as a scheduler has last found them."""
+
+import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity.forecast.growth_paths import LEAST_HISTORY
+from tonnage.ledger import models
+from tonnage.ledger.history import history_writer
+
+#: Days that a run plays.
+DAYS = 14
+
+#: What is older is not shown: the pools were others then.
+_LONGEST_AGE = datetime.timedelta(days=1)
+
+_ROW = models.ComingRefusals
+
+
+class WantedVolume(NamedTuple):
+    """A volume that a run asks for: the id of its type, empty without one, and its size in GiB."""
+
+    type_id: str
+    size_gb: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComingRefusals:
+    """The number of runs in which a type was refused, and the filter that refused it first in most of them.
+
+    ``known_days`` is the length of the history. With too few days there are no ``runs``. ``requests`` are those of one
+    of the runs up to the first refusal, and ``message`` is its reason; both are empty without a refusal.
+    """
+
+    type_id: str
+    known_days: int
+    runs: int = 0
+    refused: int = 0
+    filter: str | None = None
+    message: str | None = None
+    requests: Sequence[WantedVolume] = ()
+
+    def text(self) -> str:
+        """Return the result in words."""
+        if not self.runs:
+            return f"no forecast: {self.known_days} of {LEAST_HISTORY} days of history"
+        if not self.refused:
+            return f"not refused in {self.runs} runs of {DAYS} days"
+        return f"refused in {self.refused} of {self.runs} runs within {DAYS} days, {self.filter} first"
+
+
+class StoredRefusals(NamedTuple):
+    """The refusals to come of a volume type by its name, which is empty for volumes without one, and their time."""
+
+    volume_type: str
+    made_at: datetime.datetime
+    of: ComingRefusals
+
+
+def store(session: orm.Session, found: Iterable[ComingRefusals]) -> None:
+    """Replace the refusals to come of all types."""
+    # In turns: each deletes the rows of the one before.
+    session.scalar(sa.select(models.HistoryTurn.number).with_for_update())
+    session.execute(sa.delete(_ROW))
+    now = history_writer.database_time(session)
+    rows = [
+        {
+            "type_id": each.type_id,
+            "made_at": now,
+            "known_days": each.known_days,
+            "runs": each.runs,
+            "refused": each.refused,
+            "filter": each.filter,
+            "message": each.message,
+            "requests": [list(one) for one in each.requests] or None,
+        }
+        for each in found
+    ]
+    if rows:
+        session.execute(sa.insert(_ROW), rows)
+
+
+def latest(session: orm.Session) -> list[StoredRefusals]:
+    """Return the refusals to come of all types, the most refused one first, if they are at most a day old."""
+    now, kind = history_writer.database_time(session), models.VolumeType
+    rows = session.execute(
+        sa.select(_ROW, kind.name)
+        .outerjoin(kind, kind.id == _ROW.type_id)
+        # A type may have been deleted since.
+        .where(_ROW.made_at > now - _LONGEST_AGE, _ROW.made_at <= now, sa.or_(_ROW.type_id == "", kind.id.is_not(None)))
+        .order_by(_ROW.refused.desc(), _ROW.type_id)
+    )
+    return [
+        StoredRefusals(
+            name or "",
+            row.made_at,
+            ComingRefusals(
+                type_id=row.type_id,
+                known_days=row.known_days,
+                runs=row.runs,
+                refused=row.refused,
+                filter=row.filter,
+                message=row.message,
+                requests=[WantedVolume(*one) for one in row.requests or ()],
+            ),
+        )
+        for row, name in rows
+    ]
+
+
+def age(session: orm.Session) -> float | None:
+    """Return the seconds since refusals to come were last stored; None without any."""
+    made_at = session.scalar(sa.select(sa.func.max(_ROW.made_at)))
+    return None if made_at is None else (history_writer.database_time(session) - made_at).total_seconds()
