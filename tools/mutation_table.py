@@ -5,6 +5,11 @@ import dataclasses
 from collections.abc import Sequence
 
 MODEL = "tests/unit/scheduler/test_model.py"
+CINDER_MODEL = "tests/unit/cinder_adapter/scheduler/test_cinder_model.py"
+CLAIM_ENDS = "tests/unit/cinder_adapter/scheduler/test_claim_ends.py"
+OBSERVED_CLAIMS = "tests/unit/ledger/claims/test_observed_claims.py"
+PLACING = "tests/unit/cinder_adapter/scheduler/test_placing.py"
+PROBES = "tests/unit/ledger/inventory/test_probes.py"
 AFFINITY_ORDER = "tests/unit/scheduler/decisions/test_affinity_order.py"
 BOOKINGS = "tests/unit/ledger/claims/test_bookings.py"
 PLACER = "tests/unit/scheduler/decisions/test_placer.py"
@@ -128,8 +133,8 @@ MUTATIONS = (
     Mutation(
         "The over-subscription ratio does not limit thick volumes.",
         "ledger/claims/bookings.py",
-        "            thick_sum = physical + booking.physical_gb\n",
-        "            thick_sum = physical + booking.physical_gb\n            thin_sum = size + booking.size_gb\n",
+        "            if all_bounded:\n",
+        "            if all_bounded or not all_bounded:\n",
         (BOOKINGS,),
     ),
     Mutation(
@@ -921,5 +926,196 @@ MUTATIONS = (
         "report = self._collect(epoch)\n"
         "        return dataclasses.replace(report, stamps=dict(self._request_stamps(shared) if shared else {}))",
         (BACKEND_AGENT,),
+    ),
+    Mutation(
+        "A probe has a number that no other has",
+        "ledger/inventory/probes.py",
+        ".values(last_probe=backend.last_probe + 1, probed_at=now)",
+        ".values(probed_at=now)",
+        (PROBES,),
+    ),
+    Mutation(
+        "A report that answers no later probe sets no figures",
+        "ledger/inventory/reports.py",
+        "if known and seq < report.seq and covers <= report.covers:",
+        "if known and covers <= report.covers:",
+        (PROBES,),
+    ),
+    Mutation(
+        "A number that was never allocated sets no figures",
+        "ledger/inventory/probes.py",
+        "if row is None or report.probe.number > row.last_probe:",
+        "if row is None:",
+        (PROBES,),
+    ),
+    Mutation(
+        "A lagging storage needs one more probe",
+        "ledger/inventory/probes.py",
+        "covers=max(0, report.probe.number - report.lag),",
+        "covers=report.probe.number,",
+        (PROBES,),
+    ),
+    Mutation(
+        "An end has the number of the last probe that was allocated before",
+        "ledger/claims/observed_claims.py",
+        "    last = _last_probes(session, work.locked.epochs.keys())\n",
+        "    last = dict.fromkeys(work.locked.epochs, 0)\n",
+        (
+            PROBES,
+            CINDER_MODEL,
+        ),
+    ),
+    Mutation(
+        "A report contains only claims with a lower number",
+        "ledger/claims/observed_claims.py",
+        "    return {row[0]: int(row[1]) for row in rows}\n",
+        "    return {row[0]: int(row[1]) - 1 for row in rows}\n",
+        (
+            PROBES,
+            CINDER_MODEL,
+        ),
+    ),
+    Mutation(
+        "A claim that was sent stays in flight after its end",
+        "ledger/claims/observed_claims.py",
+        "kept=False, clean=not row.sent)",
+        "kept=False, clean=True)",
+        (OBSERVED_CLAIMS,),
+    ),
+    Mutation(
+        "A claim takes effect only if its pool admits it",
+        "ledger/claims/observed_claims.py",
+        "    bookings.take(session, [booking], Calculation.STANDARD, generation, all_bounded=True)\n",
+        "    bookings.pool_counters.lock(session, [booking.pool_id])\n",
+        (
+            OBSERVED_CLAIMS,
+            CINDER_MODEL,
+        ),
+    ),
+    Mutation(
+        "Thick volumes of another system are within the limit for all",
+        "ledger/claims/observed_claims.py",
+        "generation, all_bounded=True)",
+        "generation)",
+        (OBSERVED_CLAIMS,),
+    ),
+    Mutation(
+        "An attempt claims once",
+        "ledger/claims/observed_claims.py",
+        "        raise Repeated(asked.volume_id)\n",
+        "        asked = key(asked.volume_id, asked.verb, booking.id)\n",
+        (OBSERVED_CLAIMS,),
+    ),
+    Mutation(
+        "A claim that was given up is not sent",
+        "ledger/claims/observed_claims.py",
+        ".where(claim.id == claim_id, claim.state == pool_counters.PENDING, claim.sent.is_(False))",
+        ".where(claim.id == claim_id, claim.sent.is_(False))",
+        (OBSERVED_CLAIMS,),
+    ),
+    Mutation(
+        "A claim that was sent since its row was read does not end",
+        "ledger/claims/observed_claims.py",
+        "row is None or row.sent != end.sent or row.state",
+        "row is None or row.state",
+        (OBSERVED_CLAIMS,),
+    ),
+    Mutation(
+        "A claim that was sent is not dropped",
+        "ledger/claims/observed_claims.py",
+        "        if not claim.sent and claim.state == pool_counters.PENDING:\n",
+        "        if claim.state == pool_counters.PENDING:\n",
+        (OBSERVED_CLAIMS,),
+    ),
+    Mutation(
+        "A volume that others make stays in flight until it is there",
+        "ledger/claims/observed_claims.py",
+        "    if volume.ended:\n",
+        "    if True:\n",
+        (OBSERVED_CLAIMS,),
+    ),
+    Mutation(
+        "A volume is adopted with what its claims lack",
+        "ledger/claims/observed_claims.py",
+        "    size = volume.size_gb - int(counted or 0)\n",
+        "    size = volume.size_gb\n",
+        (OBSERVED_CLAIMS,),
+    ),
+    Mutation(
+        "A volume in error ends no claim",
+        "cinder_adapter/scheduler/claim_ends.py",
+        ' and not row.status.startswith("error")',
+        "",
+        (CLAIM_ENDS,),
+    ),
+    Mutation(
+        "A volume that is creating ends no claim",
+        "cinder_adapter/scheduler/claim_ends.py",
+        '"creating"',
+        '"gone"',
+        (CLAIM_ENDS,),
+    ),
+    Mutation(
+        "A volume that is downloading ends no claim",
+        "cinder_adapter/scheduler/claim_ends.py",
+        '"downloading"',
+        '"gone"',
+        (CLAIM_ENDS,),
+    ),
+    Mutation(
+        "A volume that is extending ends no claim",
+        "cinder_adapter/scheduler/claim_ends.py",
+        '"extending"',
+        '"gone"',
+        (CLAIM_ENDS,),
+    ),
+    Mutation(
+        "A volume that is deleting ends no claim",
+        "cinder_adapter/scheduler/claim_ends.py",
+        '"deleting"',
+        '"gone"',
+        (CLAIM_ENDS,),
+    ),
+    Mutation(
+        "A volume without a row ends its claims",
+        "cinder_adapter/scheduler/claim_ends.py",
+        "kept=False, deleted=True) for claim in mine",
+        "kept=True) for claim in mine",
+        (CLAIM_ENDS,),
+    ),
+    Mutation(
+        "A volume in another pool, or in none, ends its claim",
+        "cinder_adapter/scheduler/claim_ends.py",
+        "    if row.pool != claim.pool:\n",
+        "    if row.pool is not None and row.pool != claim.pool:\n",
+        (CLAIM_ENDS,),
+    ),
+    Mutation(
+        "A migration holds both pools until it ends",
+        "cinder_adapter/scheduler/claim_ends.py",
+        "    if claim.verb == bookings.MIGRATE and not claim.ended and moving:\n        return None\n",
+        "",
+        (CLAIM_ENDS,),
+    ),
+    Mutation(
+        "A claim that is not sent is given up after its lease only",
+        "cinder_adapter/scheduler/claim_ends.py",
+        " and claim.age < lease",
+        " and claim.age < 0",
+        (CLAIM_ENDS,),
+    ),
+    Mutation(
+        "Nothing is sent unless the row waits for a pool",
+        "cinder_adapter/scheduler/placing.py",
+        "    if not row.take(booking.pool_name):\n",
+        "    if not row.take(booking.pool_name) and not booking.id:\n",
+        (PLACING,),
+    ),
+    Mutation(
+        "Nothing is sent unless the claim is recorded as sent",
+        "cinder_adapter/scheduler/placing.py",
+        "    if not database.run(observed_claims.record_sent, booking.id):\n",
+        "    if not database.run(observed_claims.record_sent, booking.id) and not booking.id:\n",
+        (PLACING,),
     ),
 )

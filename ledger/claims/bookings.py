@@ -154,6 +154,33 @@ def book(
         if bound:
             clone_sources.lock(session, {}, bound, others)
         return {}
+    touched = take(session, bookings, calculation, generation)
+    if joining := [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None]:
+        group_backends.lock_for_members(session, joining)
+    if (sources := _sources(bookings, seen)) or bound:
+        changed = {each.volume_id for each in bookings if each.volume is None}
+        clone_sources.lock(session, sources, bound, others, changed)
+    _write_volumes(session, bookings, seen)
+    if extended := [booking.volume_id for booking in bookings if booking.verb == EXTEND]:
+        clone_sources.require_not_cloning(session, extended)
+    insert_claims(session, bookings)
+    return pool_counters.read(session, touched)
+
+
+def take(
+    session: orm.Session,
+    bookings: Sequence[Booking],
+    calculation: Calculation,
+    generation: int,
+    *,
+    all_bounded: bool = False,
+) -> Collection[int]:
+    """Add claims to the counters of their pools and backends, if the current rows admit them; return these pools.
+
+    The ratio limits the thin claims; with ``all_bounded`` it limits the thick ones too.
+
+    Raises :class:`~tonnage.ledger.inventory.scheduling_rules.RulesChanged` and :class:`PoolsChanged` as :func:`book`.
+    """
     by_pool: dict[int, list[Booking]] = {}
     by_backend: dict[int, int] = {}
     for booking in bookings:
@@ -165,18 +192,14 @@ def book(
     if not pool_counters.claim_on_backends(session, by_backend, generation):
         scheduling_rules.require_generation(session, generation)
         raise PoolsChanged(by_pool)
-    if not _take(session, by_pool, calculation):
+    if not _take(session, [_terms(by_pool[pool_id], all_bounded) for pool_id in sorted(by_pool)], calculation):
         raise PoolsChanged(by_pool)
-    if joining := [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None]:
-        group_backends.lock_for_members(session, joining)
-    if (sources := _sources(bookings, seen)) or bound:
-        changed = {each.volume_id for each in bookings if each.volume is None}
-        clone_sources.lock(session, sources, bound, others, changed)
-    _write_volumes(session, bookings, seen)
-    if extended := [booking.volume_id for booking in bookings if booking.verb == EXTEND]:
-        clone_sources.require_not_cloning(session, extended)
-    session.connection().execute(_INSERT_CLAIM, [_claim(booking) for booking in bookings])
-    return pool_counters.read(session, sharing | by_pool.keys())
+    return sharing | by_pool.keys()
+
+
+def insert_claims(session: orm.Session, bookings: Sequence[Booking], *, sent: bool = True) -> None:
+    """Insert the claims of bookings; ``sent`` is false if their commands are recorded as sent later."""
+    session.connection().execute(_INSERT_CLAIM, [{**_claim(booking), "sent": sent} for booking in bookings])
 
 
 def _sources(bookings: Sequence[Booking], seen: Mapping[str, SeenVolume]) -> dict[str, tuple[int, int | None]]:
@@ -208,11 +231,10 @@ def _claim(booking: Booking) -> dict[str, Any]:
     }
 
 
-def _take(session: orm.Session, by_pool: Mapping[int, Sequence[Booking]], calculation: Calculation) -> bool:
+def _take(session: orm.Session, by_pool: Sequence["_Terms"], calculation: Calculation) -> bool:
     """Add claims to the counters of their pools if the current rows still admit them; return False if one does not."""
     together: list[_Terms] = []
-    for pool_id in sorted(by_pool):
-        terms = _terms(by_pool[pool_id])
+    for terms in by_pool:
         mixed = len(terms.largest) > 1
         shares = terms.storage_id is not None and any(each.storage_id == terms.storage_id for each in together)
         if mixed or shares:
@@ -261,9 +283,9 @@ def _execute(session: orm.Session, statement: sa.Update, rows: Sequence[Mapping[
 class _Terms:
     """The sums of the claims on one pool, applied in order: each claim needs room after the claims before it.
 
-    ``thin_sum`` is the sum of sizes up to the last thin claim, which the ratio limits; ``thick_sum`` is the physical
-    capacity taken up to the last thick claim. ``largest`` maps the physical capacity taken before thin claims to the
-    largest of their sizes. ``moved`` is the sum of the migrations.
+    ``thin_sum`` is the sum of sizes up to the last claim that the ratio limits: the last thin claim, or the last one of
+    all. ``thick_sum`` is the physical capacity taken up to the last thick claim. ``largest`` maps the physical capacity
+    taken before thin claims to the largest of their sizes. ``moved`` is the sum of the migrations.
     """
 
     pool_id: int
@@ -291,7 +313,7 @@ class _Terms:
         }
 
 
-def _terms(bookings: Sequence[Booking]) -> _Terms:
+def _terms(bookings: Sequence[Booking], all_bounded: bool) -> _Terms:
     thin_sum = thick_sum = size = physical = 0
     largest: dict[int, int] = {}
     for booking in bookings:
@@ -300,6 +322,8 @@ def _terms(bookings: Sequence[Booking]) -> _Terms:
             largest[physical] = max(largest.get(physical, 0), booking.size_gb)
         else:
             thick_sum = physical + booking.physical_gb
+            if all_bounded:
+                thin_sum = size + booking.size_gb
         size += booking.size_gb
         physical += booking.physical_gb
     first = bookings[0]

@@ -16,6 +16,10 @@ class Backend(Base):
     Nothing is placed on a backend that is not ``enabled``; volumes are migrated away from a backend that is
     ``draining``. ``rules_generation`` is the generation of the current rules, see :class:`Rules`. ``listing_epoch`` and
     ``listing_tick`` are those of the last listing that was recorded: older listings are ignored.
+
+    An ``observed`` backend has no agent: its volumes are those of another system, see
+    :mod:`tonnage.ledger.claims.observed_claims`. ``last_probe`` is the number of the last probe for it, allocated at
+    ``probed_at``.
     """
 
     __tablename__ = "backends"
@@ -38,6 +42,9 @@ class Backend(Base):
     last_report_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     report_age: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0, server_default="0")
     last_listing_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+    observed: orm.Mapped[bool] = orm.mapped_column(default=False, server_default=sa.false())
+    last_probe: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    probed_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
 
 

@@ -63,6 +63,8 @@ class Claim(Base):
     :class:`Storage`. ``target_size_gb`` is the absolute new size of the volume (for ``manage`` the listed size),
     ``size_gb`` the capacity that the claim adds, ``physical_gb`` the part of it that may be used at once.
 
+    ``sent`` is false for a claim on an observed backend until its command is about to be sent.
+
     ``source_pool_id`` is the pool with the source of a copy, ``reference`` the name on the storage of a copy to manage,
     ``volume_type_id`` the type of the volume after a migration (null: unchanged).
     """
@@ -89,6 +91,7 @@ class Claim(Base):
     end_tick: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
     everywhere: orm.Mapped[bool] = orm.mapped_column(default=True, server_default=sa.true())
     end_stamp: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
+    sent: orm.Mapped[bool] = orm.mapped_column(default=True, server_default=sa.true())
     source_pool_id: orm.Mapped[int | None] = orm.mapped_column()
     reference: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
     volume_type_id: orm.Mapped[str | None] = orm.mapped_column(Uuid)

@@ -183,8 +183,12 @@ def odd_volumes(session: orm.Session, volume_ids: Collection[str] | None = None)
 
 
 def leaks(session: orm.Session, pool_ids: Collection[int] | None = None) -> Iterator[Leak]:
-    """Yield claims that count a volume which is deleted or in another pool; on all pools, or on these."""
+    """Yield claims that count a volume which is deleted or in another pool; on all pools, or on these.
+
+    The volumes of observed backends are in another system.
+    """
     claim, volume = models.Claim, models.Volume
+    observed = sa.select(models.Backend.id).where(models.Backend.observed.is_(True))
     other = orm.aliased(claim)
     ending = sa.exists().where(
         other.volume_id == claim.volume_id,
@@ -204,6 +208,7 @@ def leaks(session: orm.Session, pool_ids: Collection[int] | None = None) -> Iter
             sa.or_(volume.id.is_(None), volume.pool_id.is_(None), volume.pool_id != claim.pool_id),
             ~moving,
             ~ending,
+            claim.backend_id.not_in(observed),
         )
         .order_by(claim.pool_id, claim.id)
     )

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ends of claims, as the rows of Cinder's volumes show them.
+
+cinder-volume writes the row of a volume after the driver has returned. So a row at rest shows that the operation of a
+claim has ended. A volume in error may still be made by a command that waits in a queue, so its claims stay in flight
+while its row lives.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from tonnage.ledger.claims import bookings
+from tonnage.ledger.claims.observed_claims import OpenClaim, SeenEnd, SeenVolume
+
+#: Statuses of a volume whose operation changes its size on the storage and has not ended.
+_IN_HAND = frozenset({"creating", "downloading", "extending", "deleting"})
+
+#: Values of ``migration_status`` of a volume that is being moved.
+_MOVING = frozenset({"starting", "migrating", "completing"})
+
+#: Begin of the ``migration_status`` of a volume that Cinder makes as the target of a migration; the id follows.
+_TARGET = "target:"
+
+
+class VolumeRow(Protocol):
+    """A live row of a volume in Cinder's database. ``pool`` is None while it has no host."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def pool(self) -> str | None: ...
+
+    @property
+    def size_gb(self) -> int: ...
+
+    @property
+    def status(self) -> str: ...
+
+    @property
+    def migration_status(self) -> str: ...
+
+
+class Seen(NamedTuple):
+    """What rows show: claims that have ended, and volumes with capacity that no claim counts."""
+
+    ends: list[SeenEnd]
+    found: list[SeenVolume]
+
+
+def judge(claims: Sequence[OpenClaim], rows: Iterable[VolumeRow], lease: float) -> Seen:
+    """Compare claims with the rows of their volumes, and rows with the claims of theirs.
+
+    The rows must be read after the claims. ``claims`` has all claims of each volume; a volume without a row is deleted.
+    A claim that was not sent is given up after ``lease`` seconds if its row has no host.
+    """
+    by_id = {row.id: row for row in rows}
+    of_volume: dict[str, list[OpenClaim]] = {volume_id: [] for volume_id in by_id}
+    for claim in claims:
+        of_volume.setdefault(claim.volume_id, []).append(claim)
+    targets = {
+        (row.migration_status.removeprefix(_TARGET), row.pool)
+        for row in by_id.values()
+        if row.migration_status.startswith(_TARGET)
+    }
+    seen = Seen([], [])
+    for volume_id, mine in of_volume.items():
+        row = by_id.get(volume_id)
+        if row is None:
+            seen.ends.extend(SeenEnd(claim.id, claim.sent, kept=False, deleted=True) for claim in mine)
+        else:
+            _judge_volume(seen, row, mine, targets, lease)
+    return seen
+
+
+def _judge_volume(
+    seen: Seen,
+    row: VolumeRow,
+    claims: Sequence[OpenClaim],
+    targets: set[tuple[str, str | None]],
+    lease: float,
+) -> None:
+    moving = row.migration_status in _MOVING or row.status == "retyping"
+    at_rest = row.status not in _IN_HAND and not row.status.startswith("error")
+    counted = 0
+    open_ends = False
+    ends = []
+    for claim in claims:
+        kept = _is_kept(claim, row, moving, at_rest)
+        if claim.verb == bookings.MIGRATE and moving and (row.id, claim.pool) in targets:
+            kept = False  # the row of the target counts instead
+        if kept is None or (kept is False and not claim.sent and row.pool is None and claim.age < lease):
+            open_ends = True
+        elif not kept or not claim.ended:
+            ends.append(SeenEnd(claim.id, claim.sent, kept=kept))
+        if kept is not False and claim.pool == row.pool:
+            counted += claim.size_gb
+    if counted > row.size_gb and at_rest and not open_ends:
+        # The volume has become smaller. Its claims are replaced by one of its size.
+        ends = [SeenEnd(claim.id, claim.sent, kept=False) for claim in claims]
+        counted = 0
+    seen.ends.extend(ends)
+    if row.pool is not None and counted < row.size_gb:
+        seen.found.append(
+            SeenVolume(volume_id=row.id, pool=row.pool, size_gb=row.size_gb, ended=at_rest and not moving)
+        )
+
+
+def _is_kept(claim: OpenClaim, row: VolumeRow, moving: bool, at_rest: bool) -> bool | None:
+    """Return whether a volume has the capacity of a claim, None while that is not known."""
+    if claim.verb == bookings.MIGRATE and not claim.ended and moving:
+        return None
+    if row.pool != claim.pool:
+        return False
+    if claim.ended:
+        return True
+    if not at_rest:
+        return None
+    return row.size_gb >= claim.target_size_gb

@@ -1,0 +1,258 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims on observed backends: promises of capacity for volumes of another system, such as Cinder.
+
+No agent confirms these claims. Their ends are seen in the rows of the other system, by any scheduler that polls them.
+An end has the number of the last probe that was allocated when the end was recorded, in place of an agent's tick: only
+the report of a later probe contains the claim (:mod:`tonnage.ledger.inventory.probes`).
+
+The scheduler claims first, then writes the row of the other system, then records the claim as sent, and only then sends
+the command. A claim that was ended meanwhile cannot be recorded as sent.
+"""
+
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.request import Provisioning
+from tonnage.ledger import models
+from tonnage.ledger.claims import bookings, pool_counters, request_keys, settlement
+from tonnage.ledger.db import database, dialects
+from tonnage.ledger.inventory import scheduling_rules
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenClaim:
+    """A live claim on an observed backend. ``ended`` is whether its end was seen; ``age`` is seconds."""
+
+    id: str
+    volume_id: str
+    pool: str
+    verb: str
+    size_gb: int
+    target_size_gb: int
+    ended: bool
+    sent: bool
+    age: float
+
+
+@dataclass(frozen=True, slots=True)
+class SeenEnd:
+    """The end of a claim, seen in the row of its volume.
+
+    ``sent`` is the claim's state that was read before the row. ``kept`` is whether the volume has the capacity;
+    otherwise the claim is released, and ``deleted`` is whether its volume was deleted.
+    """
+
+    claim_id: str
+    sent: bool
+    kept: bool
+    deleted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenVolume:
+    """A volume that a row of the other system shows in a pool, with a size in GiB that its claims lack.
+
+    ``ended`` is whether no operation of it is under way; ``physical`` is whether it uses all of its size at once.
+    """
+
+    volume_id: str
+    pool: str
+    size_gb: int
+    ended: bool
+    physical: bool = False
+
+
+class Repeated(Exception):
+    """The request was answered before, by another claim: its message was delivered again."""
+
+
+def key(volume_id: str, verb: str, occasion: str) -> request_keys.Key:
+    """Return the request key of an operation. ``occasion`` is the attempt, or the id of the request."""
+    return request_keys.Key(str(uuid.uuid5(uuid.UUID(volume_id), f"{verb} {occasion}")), volume_id, verb)
+
+
+def book(session: orm.Session, booking: bookings.Booking, asked: request_keys.Key) -> None:
+    """Book a claim that is not sent yet, and its request key.
+
+    Raises :class:`Repeated` for a known key, and :class:`~tonnage.ledger.claims.bookings.PoolsChanged` if the pool does
+    not admit the claim.
+    """
+    known = request_keys.find(session, {asked.request_id: None}).get(asked.request_id)
+    if known is not None:
+        if known.answer.get("claim_id") == booking.id:
+            return  # by an earlier try of this transaction, whose commit got no answer
+        raise Repeated(asked.volume_id)
+    request_keys.insert(session, [replace(asked, answer={"claim_id": booking.id})])
+    generation = scheduling_rules.read_generation(session)
+    # The limits in the pool's row are those of the other system's arithmetic, and hold for all of its volumes.
+    bookings.take(session, [booking], Calculation.STANDARD, generation, all_bounded=True)
+    bookings.insert_claims(session, [booking], sent=False)
+
+
+def record_sent(session: orm.Session, claim_id: str) -> bool:
+    """Record that the command of a claim is about to be sent; return False if the claim has ended: send nothing."""
+    claim = models.Claim
+    changed = session.connection().execute(
+        sa.update(models.table(claim))
+        .where(claim.id == claim_id, claim.state == pool_counters.PENDING, claim.sent.is_(False))
+        .values(sent=True)
+    )
+    if changed.rowcount or not database.may_be_committed(session):
+        return bool(changed.rowcount)
+    # An earlier try of this transaction may have recorded it.
+    pending = sa.select(claim.sent).where(claim.id == claim_id, claim.state == pool_counters.PENDING)
+    return bool(session.scalar(pending))
+
+
+def drop(session: orm.Session, claim_id: str) -> None:
+    """Release a claim whose command was never sent: nothing can be on the storage."""
+    row = session.execute(sa.select(models.Claim.pool_id).where(models.Claim.id == claim_id)).one_or_none()
+    if row is None:
+        return
+    work = settlement.lock(session, [row.pool_id], (), [claim_id], 0)
+    for claim in work.claims.values():
+        if not claim.sent and claim.state == pool_counters.PENDING:
+            work.release(claim, _ending(work, claim, 0, kept=False, clean=True))
+    work.finish()
+
+
+def open_claims(session: orm.Session, volume_ids: Collection[str] | None = None) -> list[OpenClaim]:
+    """Return the live claims on observed backends: those without an end, or all of these volumes."""
+    claim, pool, backend = models.Claim, models.Pool, models.Backend
+    statement = (
+        sa.select(claim, pool.name, models.utcnow())
+        .join(pool, pool.id == claim.pool_id)
+        .join(backend, backend.id == claim.backend_id)
+        .where(backend.observed.is_(True), claim.state.in_(pool_counters.LIVE))
+        .order_by(claim.created_at, claim.id)
+    )
+    statements = (
+        [statement.where(claim.state == pool_counters.PENDING)]
+        if volume_ids is None
+        else [statement.where(claim.volume_id.in_(some)) for some in dialects.in_chunks(sorted(volume_ids))]
+    )
+    return [
+        OpenClaim(
+            id=row.id,
+            volume_id=row.volume_id,
+            pool=name,
+            verb=row.verb,
+            size_gb=row.size_gb,
+            target_size_gb=row.target_size_gb,
+            ended=row.state != pool_counters.PENDING,
+            sent=row.sent,
+            age=models.age(now, row.created_at) or 0.0,
+        )
+        for one in statements
+        for row, name, now in session.execute(one.execution_options(populate_existing=True))
+    ]
+
+
+def volumes(session: orm.Session) -> set[str]:
+    """Return the ids of all volumes with a live claim on an observed backend."""
+    claim, backend = models.Claim, models.Backend
+    rows = session.scalars(
+        sa.select(claim.volume_id)
+        .join(backend, backend.id == claim.backend_id)
+        .where(backend.observed.is_(True), claim.state.in_(pool_counters.LIVE))
+        .distinct()
+    )
+    return set(rows)
+
+
+def settle(session: orm.Session, ends: Sequence[SeenEnd], found: Sequence[SeenVolume]) -> None:
+    """Record the ends of claims, and adopt volumes that other schedulers or other systems made.
+
+    A claim that has changed since its state was read stays as it is. Pools of found volumes must have rows, see
+    :func:`insert_pools`.
+    """
+    claim, pool = models.Claim, models.Pool
+    ids = [end.claim_id for end in ends]
+    of_claims = set(session.scalars(sa.select(claim.pool_id).where(claim.id.in_(ids))))
+    names = {each.pool for each in found}
+    by_name = {row[0]: row[1] for row in session.execute(sa.select(pool.name, pool.id).where(pool.name.in_(names)))}
+    work = settlement.lock(session, of_claims | set(by_name.values()), (), ids, 0)
+    # Under the locks of the backends: a probe that is allocated later is sent after the ends were seen.
+    last = _last_probes(session, work.locked.epochs.keys())
+    for end in ends:
+        row = work.claims.get(end.claim_id)
+        if row is None or row.sent != end.sent or row.state not in pool_counters.LIVE:
+            continue
+        if not end.kept:
+            ending = _ending(work, row, last[row.backend_id], kept=False, clean=not row.sent)
+            work.release(row, ending, deleted=end.deleted)
+        elif row.state == pool_counters.PENDING:
+            work.confirm(row, _ending(work, row, last[row.backend_id], kept=True))
+    session.flush()
+    for volume in found:
+        if volume.pool in by_name:
+            _adopt(work, volume, by_name[volume.pool], last)
+    work.finish()
+
+
+def insert_pools(session: orm.Session, names: Mapping[str, int]) -> None:
+    """Insert rows of pools that no report has shown yet; ``names`` maps them to their backends. Nothing fits there."""
+    pool = models.Pool
+    known = set(session.scalars(sa.select(pool.name).where(pool.name.in_(names))))
+    missing = [
+        {"backend_id": backend_id, "name": name, "present": False, "generation": 0, "stats": {}}
+        for name, backend_id in sorted(names.items())
+        if name not in known
+    ]
+    if missing:
+        session.execute(sa.insert(pool), missing)
+
+
+def _adopt(work: settlement.Settlement, volume: SeenVolume, pool_id: int, last: Mapping[int, int]) -> None:
+    """Claim the capacity of a volume that its claims lack. A claim made meanwhile is one of them."""
+    claim = models.Claim
+    counted = work.session.scalar(
+        sa.select(sa.func.coalesce(sa.func.sum(claim.size_gb), 0)).where(
+            claim.volume_id == volume.volume_id, claim.pool_id == pool_id, claim.state.in_(pool_counters.LIVE)
+        )
+    )
+    size = volume.size_gb - int(counted or 0)
+    if size <= 0:
+        return
+    backend_id = work.locked.backends[pool_id]
+    adopted = claim(
+        id=str(uuid.uuid4()),
+        volume_id=volume.volume_id,
+        backend_id=backend_id,
+        pool_id=pool_id,
+        verb=bookings.CREATE,
+        state=pool_counters.PENDING,
+        size_gb=size,
+        physical_gb=size if volume.physical else 0,
+        target_size_gb=volume.size_gb,
+        provisioning=(Provisioning.THICK if volume.physical else Provisioning.THIN).value,
+    )
+    work.session.add(adopted)
+    work.add_allocated(pool_id, size)
+    work.changed_pools.add(pool_id)
+    if volume.ended:
+        work.confirm(adopted, _ending(work, adopted, last[backend_id], kept=True))
+
+
+def _last_probes(session: orm.Session, backend_ids: Collection[int]) -> dict[int, int]:
+    backend = models.Backend
+    rows = session.execute(sa.select(backend.id, backend.last_probe).where(backend.id.in_(backend_ids)))
+    return {row[0]: int(row[1]) for row in rows}
+
+
+def _ending(
+    work: settlement.Settlement, claim: models.Claim, tick: int, *, kept: bool, clean: bool = False
+) -> settlement.EndedOperation:
+    return settlement.EndedOperation(
+        claim_id=claim.id,
+        ok=kept,
+        epoch=work.locked.epochs[claim.backend_id],
+        tick=tick,
+        size_gb=claim.target_size_gb if kept else 0,
+        clean=clean,
+    )
