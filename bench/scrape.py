@@ -8,7 +8,9 @@ The ledger is a file of SQLite with synthetic pools. Run it with the Python that
 """
 
 import argparse
+import datetime
 import gzip
+import itertools
 import pathlib
 import statistics
 import sys
@@ -29,8 +31,10 @@ from tests.servers import ledger_schema
 from tonnage.api.monitoring.cached_page import CachedPage
 from tonnage.api.monitoring.ledger_page import LedgerPage
 from tonnage.api.monitoring.openstack_page import OpenStackPage
+from tonnage.capacity.forecast.time_to_full import BOUNDS
 from tonnage.ledger import models
 from tonnage.ledger.db import database
+from tonnage.ledger.history import history_writer
 
 _ROUNDS = 3
 
@@ -46,9 +50,12 @@ class _Series(Collector):
         return self._families
 
 
-def ledger(folder: str, pools: int) -> database.Database:
-    """Return a ledger with a hundred pools for each backend."""
-    engine = database.create_engine(f"sqlite:///{folder}/{pools}.sqlite")
+def ledger(folder: str, pools: int, full_soon: int) -> database.Database:
+    """Return a ledger with a hundred pools for each backend and forecasts of two days for both bounds of each pool.
+
+    ``full_soon`` percent of the pools are expected to be full within 90 days.
+    """
+    engine = database.create_engine(f"sqlite:///{folder}/{pools}-{full_soon}.sqlite")
     ledger_schema.create(engine)
     with orm.Session(engine) as session:
         for number in range(-(-pools // 100)):
@@ -62,6 +69,15 @@ def ledger(folder: str, pools: int) -> database.Database:
             for number in range(pools)
         ]
         session.execute(sa.insert(models.Pool), values)
+        today = history_writer.database_time(session).replace(hour=0, minute=0, second=0, microsecond=0)
+        forecasts = []
+        for made_on in (today - datetime.timedelta(days=1), today):
+            for pool_id in session.scalars(sa.select(models.Pool.id)):
+                days = (9.25, 14.5, 20.75) if pool_id % 100 < full_soon else (None, None, None)
+                found = dict(zip(("p10_days", "p50_days", "p90_days"), days, strict=True))
+                row = {"made_on": made_on, "pool_id": pool_id, "known_days": 60, "low_gb": 1.0, "high_gb": 2.0, **found}
+                forecasts += [{**row, "bound": bound} for bound in BOUNDS]
+        session.execute(sa.insert(models.PoolForecast), forecasts)
         session.commit()
     return database.Database(engine)
 
@@ -81,11 +97,14 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--pools", type=int, nargs="+", default=[1_000, 10_000], help="numbers of pools")
     arguments.add_argument("--max-pools", type=int, default=10_000, help="as the option max_pools")
+    arguments.add_argument(
+        "--full-soon", type=int, nargs="+", default=[10, 100], help="percents of the pools with a time to full"
+    )
     given = arguments.parse_args()
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        for pools in given.pools:
-            database = ledger(folder, pools)
+        for pools, full_soon in itertools.product(given.pools, given.full_soon):
+            database = ledger(folder, pools, full_soon)
             pages: dict[str, CachedPage] = {
                 "ledger": LedgerPage(database, 60.0, given.max_pools, 0.0),
                 "openstack": OpenStackPage(database, 60.0, 0.0, given.max_pools, 1000, {}),
@@ -100,8 +119,17 @@ def main() -> int:
                     len(text) // 1000,
                     len(page.compressed()) // 1000,
                 ]
-                rows.append([name, pools, *sizes, f"{seconds(page.compressed):.3f}", f"{peer:.3f}"])
-    heads = ["page", "pools", "series", "kB", "kB compressed", "seconds", "seconds of the client's renderer alone"]
+                rows.append([name, pools, full_soon, *sizes, f"{seconds(page.compressed):.3f}", f"{peer:.3f}"])
+    heads = [
+        "page",
+        "pools",
+        "% full soon",
+        "series",
+        "kB",
+        "kB compressed",
+        "seconds",
+        "seconds of the client's renderer alone",
+    ]
     print(comparison_runner.table(heads, rows))
     return 0
 

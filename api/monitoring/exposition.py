@@ -2,12 +2,13 @@
 """The text format of Prometheus, for pages with a hundred thousand series.
 
 The client library takes 0.6 seconds for 10,000 pools, because it makes objects for each series. Here the labels of a
-pool are written once.
+pool are written once, and the values of a family together.
 """
 
 import datetime
 import math
-from collections.abc import Iterable
+import operator
+from collections.abc import Iterable, Sequence
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -32,9 +33,13 @@ def gib_in_bytes(gib: float | None) -> float:
     return number_or_nan(gib) * _GIB
 
 
-def limit_in_bytes(gib: float | None) -> float:
-    """Return a limit in bytes; None, which is no limit, becomes ``inf``."""
-    return math.inf if gib is None else gib * _GIB
+def all_in_bytes(gib: Iterable[float | None], none: float) -> list[float]:
+    """Return capacities in whole bytes, with ``none`` in the place of None."""
+    values = [none if each is None else each * _GIB for each in gib]
+    # All at once, if possible: whole numbers are written six times as fast as others.
+    if math.isfinite(sum(values)):
+        return list(map(round, values))
+    return [round(each) if math.isfinite(each) else each for each in values]
 
 
 def timestamp(time: datetime.datetime) -> float:
@@ -50,18 +55,23 @@ class Page:
 
     def add_gauge(self, name: str, description: str, series: Iterable[tuple[str, float]]) -> None:
         """Add a family. Each series is its labels, as :func:`labels` returns them, and its value."""
-        lines = [f"{name}{text} {_number(value)}" for text, value in series]
-        if lines:
-            self._lines += [f"# HELP {name} {description}", f"# TYPE {name} gauge", *lines]
+        found = list(series)
+        self.add_column(name, description, [text for text, _ in found], [value for _, value in found])
+
+    def add_column(self, name: str, description: str, texts: Sequence[str], values: Sequence[float]) -> None:
+        """Add a family of many series: their labels, and their values in the same order."""
+        if not texts:
+            return
+        # A flag becomes 0 or 1.
+        numbers: Iterable[str] = map(repr, map(operator.pos, values))
+        if not math.isfinite(sum(values)):
+            numbers = (_SPECIAL.get(number, number) for number in numbers)
+        self._lines += [f"# HELP {name} {description}", f"# TYPE {name} gauge"]
+        self._lines += [f"{name}{text} {number}" for text, number in zip(texts, numbers, strict=True)]
 
     def encode(self) -> bytes:
         """Return the text in UTF-8."""
         return ("\n".join(self._lines) + "\n").encode()
-
-
-def _number(value: float) -> str:
-    text = repr(+value)  # a flag becomes 0 or 1
-    return _SPECIAL.get(text, text)
 
 
 def _escaped(value: str) -> str:

@@ -4,19 +4,23 @@
 It is the same whichever process serves it, so Prometheus needs one target for it.
 """
 
+import functools
+import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from tonnage.api.monitoring.cached_page import CachedPage
-from tonnage.api.monitoring.exposition import Page, gib_in_bytes, labels, limit_in_bytes, timestamp
+from tonnage.api.monitoring.exposition import Page, all_in_bytes, gib_in_bytes, labels, timestamp
+from tonnage.capacity.forecast.time_to_full import BOUNDS
 from tonnage.capacity.reports.audit_rules import Breach
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.history import last_forecasts
-from tonnage.ledger.history.last_forecasts import MadeForecast
+from tonnage.ledger.history import coming_refusals, last_forecasts
+from tonnage.ledger.history.coming_refusals import StoredRefusals
+from tonnage.ledger.history.last_forecasts import SoonFull
 from tonnage.ledger.inventory import capacity_figures, heartbeats, listings
-from tonnage.ledger.inventory.capacity_figures import Counts, PoolFigures
+from tonnage.ledger.inventory.capacity_figures import BackendSums, Counts, PoolFigures
 from tonnage.ledger.inventory.heartbeats import ServiceRow
 from tonnage.rpc.messages import Verb
 
@@ -24,47 +28,31 @@ _DAY_SECONDS = 86400.0
 
 
 class _Capacity(NamedTuple):
-    """A capacity of a pool: the end of the metric's name, its description, and its value in bytes."""
+    """A capacity of a pool: the end of the metric's name, its description, and the value that stands for None."""
 
     name: str
     description: str
-    of: Callable[[PoolFigures], float]
+    none: float = math.nan
+
+    @property
+    def field(self) -> str:
+        """The field of the figures, in GiB."""
+        return f"{self.name}_gb"
 
 
 _CAPACITIES = (
-    _Capacity("total_bytes", "Physical size. NaN: unknown or infinite.", lambda pool: gib_in_bytes(pool.total_gb)),
-    _Capacity("free_bytes", "Physical free space. NaN: unknown or infinite.", lambda pool: gib_in_bytes(pool.free_gb)),
-    _Capacity(
-        "provisioned_bytes",
-        "Sum of the full sizes of all volumes, as reported. NaN: not reported.",
-        lambda pool: gib_in_bytes(pool.provisioned_gb),
-    ),
-    _Capacity("allocated_bytes", "Sum of the volumes placed.", lambda pool: gib_in_bytes(pool.allocated_gb)),
-    _Capacity(
-        "in_flight_bytes",
-        "Claims that the provisioned capacity does not contain yet.",
-        lambda pool: gib_in_bytes(pool.in_flight_gb),
-    ),
-    _Capacity(
-        "in_flight_physical_bytes",
-        "Claims that the free space does not contain yet.",
-        lambda pool: gib_in_bytes(pool.in_flight_physical_gb),
-    ),
+    _Capacity("total", "Physical size. NaN: unknown or infinite."),
+    _Capacity("free", "Physical free space. NaN: unknown or infinite."),
+    _Capacity("provisioned", "Sum of the full sizes of all volumes, as reported. NaN: not reported."),
+    _Capacity("allocated", "Sum of the volumes placed."),
+    _Capacity("in_flight", "Claims that the provisioned capacity does not contain yet."),
+    _Capacity("in_flight_physical", "Claims that the free space does not contain yet."),
 )
 
-#: Figures of a pool that have no meaning as sums of pools.
-_OWN = (
-    _Capacity(
-        "virtual_limit_bytes",
-        "Bound of provisioned and in-flight capacity of thin volumes. +Inf: none.",
-        lambda pool: limit_in_bytes(pool.virtual_limit_gb),
-    ),
-    _Capacity(
-        "physical_limit_bytes",
-        "Free space less the reserve. +Inf: none.",
-        lambda pool: limit_in_bytes(pool.physical_limit_gb),
-    ),
-    _Capacity("oversubscription_ratio", "Largest provisioned capacity by total.", lambda pool: pool.ratio),
+#: Capacities of a pool that have no meaning as sums of pools.
+_LIMITS = (
+    _Capacity("virtual_limit", "Bound of provisioned and in-flight capacity of thin volumes. +Inf: none.", math.inf),
+    _Capacity("physical_limit", "Free space less the reserve. +Inf: none.", math.inf),
 )
 
 
@@ -79,29 +67,32 @@ class LedgerPage(CachedPage):
     def __init__(self, database: Database, down_time: float, max_pools: int, cache_time: float) -> None:
         super().__init__(cache_time)
         self._database, self._down_time, self._max_pools = database, down_time, max_pools
+        # The labels of pools are the same at the next scrape.
+        self._labels = functools.lru_cache(max_pools)(_labels)
+        self._info_labels = functools.lru_cache(max_pools)(_info_labels)
+        self._forecast_labels = functools.lru_cache(len(BOUNDS) * max_pools)(_forecast_labels)
 
     def text(self, backend: str | None) -> bytes:
         """Return the page, or the part about one backend."""
         now = time.time()
-        with self._database.reading(snapshot=True, patient=False) as session:
-            pools = capacity_figures.pools(session, backend=backend)
-            services = heartbeats.load(session)
-            has_series = len(pools) <= self._max_pools
-            forecasts = last_forecasts.latest(session, backend=backend) if has_series else []
-            counts = None if backend is not None else capacity_figures.counts(session)
         page = Page()
-        self._add_services(page, [row for row in services if backend in (None, row.host)])
-        if has_series:
-            self._add_pools(page, pools)
-            up = {pool.name for pool in pools if pool.up(self._down_time)}
-            _add_forecasts(page, [forecast for forecast in forecasts if forecast.pool in up])
-        else:
-            self._add_sums(page, pools)
-        omitted = 0 if has_series else len(pools)
+        with self._database.reading(snapshot=True, patient=False) as session:
+            services = heartbeats.load(session)
+            self._add_services(page, [row for row in services if backend in (None, row.host)])
+            number = capacity_figures.number_of_pools(session, backend=backend)
+            has_series = number <= self._max_pools
+            if has_series:
+                pools = capacity_figures.pools(session, backend=backend)
+                current = self._add_pools(page, pools)
+                self._add_forecasts(page, last_forecasts.soon_full(session, backend=backend), current)
+            else:
+                _add_sums(page, capacity_figures.backend_sums(session, self._down_time, backend=backend))
+            if backend is None:
+                _add_coming_refusals(page, coming_refusals.latest(session, requests=False))
+                _add_counts(page, capacity_figures.counts(session))
+        omitted = 0 if has_series else number
         page.add_gauge("tonnage_metrics_pools_omitted", "Pools without series of their own.", [("", omitted)])
         page.add_gauge("tonnage_metrics_snapshot_timestamp_seconds", "Time at which the ledger was read.", [("", now)])
-        if counts is not None:
-            _add_counts(page, counts)
         return page.encode()
 
     def _add_services(self, page: Page, services: Iterable[ServiceRow]) -> None:
@@ -120,67 +111,83 @@ class LedgerPage(CachedPage):
             last = "report" if kind == heartbeats.AGENT else "heartbeat"
             page.add_gauge(f"{name}_{last}_timestamp_seconds", f"Time of the last {last}.", seen)
 
-    def _add_pools(self, page: Page, pools: Sequence[PoolFigures]) -> None:
-        named = [(labels(pool=pool.name), pool) for pool in pools]
-        page.add_gauge(
-            "tonnage_pool_info",
-            "Facts about the pool, as labels.",
-            [
-                (
-                    labels(
-                        pool=pool.name,
-                        backend=pool.backend,
-                        zone=pool.zone,
-                        driver=pool.driver,
-                        storage=pool.storage or "",
-                    ),
-                    1,
-                )
-                for pool in pools
-            ],
-        )
-        page.add_gauge(
-            "tonnage_pool_up",
-            "Whether the pool's backend is up.",
-            [(text, pool.up(self._down_time)) for text, pool in named],
-        )
+    def _add_pools(self, page: Page, pools: Sequence[PoolFigures]) -> Collection[str]:
+        """Add the pools, and return the names of those whose backend is up."""
+        if not pools:
+            return ()
+        texts = [self._labels(pool.name) for pool in pools]
+        info = [self._info_labels(pool.name, pool.backend, pool.zone, pool.driver, pool.storage) for pool in pools]
+        page.add_column("tonnage_pool_info", "Facts about the pool, as labels.", info, [1] * len(pools))
+        up = [pool.up(self._down_time) for pool in pools]
+        page.add_column("tonnage_pool_up", "Whether the pool's backend is up.", texts, up)
+        # The pools of a backend have the same time, mostly.
+        times = {each: timestamp(each) for each in {pool.collected_at for pool in pools} if each is not None}
         page.add_gauge(
             "tonnage_pool_figures_timestamp_seconds",
             "Time at which the driver collected the figures.",
-            [(text, timestamp(pool.collected_at)) for text, pool in named if pool.collected_at is not None],
+            [
+                (text, times[pool.collected_at])
+                for text, pool in zip(texts, pools, strict=True)
+                if pool.collected_at is not None
+            ],
         )
-        current = [(text, pool) for text, pool in named if pool.up(self._down_time)]
-        for capacity in (*_CAPACITIES, *_OWN):
-            series = ((text, capacity.of(pool)) for text, pool in current)
-            page.add_gauge(f"tonnage_pool_{capacity.name}", capacity.description, series)
+        current = list(itertools.compress(pools, up))
+        texts = list(itertools.compress(texts, up))
+        columns = dict(zip(PoolFigures._fields, zip(*current, strict=True), strict=bool(current)))
+        for capacity in (*_CAPACITIES, *_LIMITS):
+            values = all_in_bytes(columns.get(capacity.field, ()), capacity.none)
+            page.add_column(f"tonnage_pool_{capacity.name}_bytes", capacity.description, texts, values)
+        ratios = columns.get("ratio", ())
+        page.add_column("tonnage_pool_oversubscription_ratio", "Largest provisioned capacity by total.", texts, ratios)
+        return set(columns.get("name", ()))
 
-    def _add_sums(self, page: Page, pools: Sequence[PoolFigures]) -> None:
-        by_backend: dict[str, list[PoolFigures]] = {}
-        for pool in pools:
-            if pool.up(self._down_time):
-                by_backend.setdefault(pool.backend, []).append(pool)
-        named = [(labels(backend=backend), of) for backend, of in by_backend.items()]
-        page.add_gauge("tonnage_backend_pools", "Number of pools.", [(text, len(of)) for text, of in named])
-        for capacity in _CAPACITIES:
-            # A sum with an unknown capacity is unknown.
-            series = ((text, sum(map(capacity.of, of))) for text, of in named)
-            page.add_gauge(f"tonnage_backend_{capacity.name}", f"{capacity.description} Sum of its pools.", series)
+    def _add_forecasts(self, page: Page, forecasts: SoonFull, current: Collection[str]) -> None:
+        kept = list(map(self._forecast_labels, forecasts.pools, forecasts.bounds))
+        up = [pool in current for pool in forecasts.pools]
+        texts: list[str] = []
+        values: list[int] = []
+        for number, days in enumerate((forecasts.p10, forecasts.p50, forecasts.p90)):
+            shown = [is_up and each < math.inf for is_up, each in zip(up, days, strict=True)]
+            texts += [of_pool[number] for of_pool in itertools.compress(kept, shown)]
+            values += [round(each * _DAY_SECONDS) for each in itertools.compress(days, shown)]
+        page.add_column(
+            "tonnage_pool_time_to_full_seconds",
+            "Time until a bound is reached with a probability of 10, 50 or 90 %, if that is less than 90 days.",
+            texts,
+            values,
+        )
 
 
-def _add_forecasts(page: Page, forecasts: Iterable[MadeForecast]) -> None:
-    series = []
-    for made in forecasts:
-        found = made.forecast.time_to_full
-        for estimate in ("p10", "p50", "p90"):
-            days = math.inf if found is None else getattr(found, estimate)
-            if math.isfinite(days):
-                text = labels(pool=made.pool, bound=made.forecast.bound, estimate=estimate)
-                series.append((text, days * _DAY_SECONDS))
+def _labels(pool: str) -> str:
+    return labels(pool=pool)
+
+
+def _info_labels(pool: str, backend: str, zone: str, driver: str, storage: str | None) -> str:
+    return labels(pool=pool, backend=backend, zone=zone, driver=driver, storage=storage or "")
+
+
+def _forecast_labels(pool: str, bound: str) -> Sequence[str]:
+    return [labels(pool=pool, bound=bound, estimate=estimate) for estimate in ("p10", "p50", "p90")]
+
+
+def _add_sums(page: Page, sums: Sequence[BackendSums]) -> None:
+    texts = [labels(backend=each.backend) for each in sums]
+    page.add_column("tonnage_backend_pools", "Number of pools.", texts, [each.pools for each in sums])
+    for capacity in _CAPACITIES:
+        values = all_in_bytes((getattr(each, capacity.field) for each in sums), capacity.none)
+        page.add_column(
+            f"tonnage_backend_{capacity.name}_bytes", f"{capacity.description} Sum of its pools.", texts, values
+        )
+
+
+def _add_coming_refusals(page: Page, found: Sequence[StoredRefusals]) -> None:
     page.add_gauge(
-        "tonnage_pool_time_to_full_seconds",
-        "Time until a bound is reached with a probability of 10, 50 or 90 %, if that is less than 90 days.",
-        series,
+        "tonnage_volume_type_coming_refusals_ratio",
+        "Share of the simulated runs of 14 days in which the type was refused; an empty type has volumes without one.",
+        [(labels(type=each.volume_type), each.of.refused / each.of.runs) for each in found if each.of.runs],
     )
+    made_at = [("", timestamp(each.made_at)) for each in found[:1]]
+    page.add_gauge("tonnage_coming_refusals_timestamp_seconds", "Time of these runs.", made_at)
 
 
 def _add_counts(page: Page, counts: Counts) -> None:

@@ -85,16 +85,21 @@ def store(session: orm.Session, found: Iterable[ComingRefusals]) -> None:
         session.execute(sa.insert(_ROW), rows)
 
 
-def latest(session: orm.Session) -> list[StoredRefusals]:
-    """Return the refusals to come of all types, the most refused one first, if they are at most a day old."""
+def latest(session: orm.Session, *, requests: bool = True) -> list[StoredRefusals]:
+    """Return the refusals to come of all types, the most refused one first, if they are at most a day old.
+
+    Without ``requests``, which may be many, these are empty.
+    """
     now, kind = history_writer.database_time(session), models.VolumeType
-    rows = session.execute(
+    statement = (
         sa.select(_ROW, kind.name)
         .outerjoin(kind, kind.id == _ROW.type_id)
         # A type may have been deleted since.
         .where(_ROW.made_at > now - _LONGEST_AGE, _ROW.made_at <= now, sa.or_(_ROW.type_id == "", kind.id.is_not(None)))
         .order_by(_ROW.refused.desc(), _ROW.type_id)
     )
+    if not requests:
+        statement = statement.options(orm.defer(_ROW.requests))
     return [
         StoredRefusals(
             name or "",
@@ -106,10 +111,10 @@ def latest(session: orm.Session) -> list[StoredRefusals]:
                 refused=row.refused,
                 filter=row.filter,
                 message=row.message,
-                requests=[WantedVolume(*one) for one in row.requests or ()],
+                requests=[WantedVolume(*one) for one in row.requests or ()] if requests else (),
             ),
         )
-        for row, name in rows
+        for row, name in session.execute(statement)
     ]
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity.forecast.time_to_full import BoundForecast, TimeToFull
 from tonnage.ledger import models
+from tonnage.ledger.db import dialects
 from tonnage.ledger.history import history_writer
 
 #: A forecast that is older is not shown: its figures are too old.
@@ -38,6 +39,19 @@ class MadeForecast(NamedTuple):
         return self.hits / self.checked if self.checked else None
 
 
+class SoonFull(NamedTuple):
+    """Forecasts as columns: pools, bounds, and the days from now until these are reached with 10, 50 and 90 %.
+
+    A time beyond the horizon is infinite.
+    """
+
+    pools: list[str]
+    bounds: list[str]
+    p10: list[float]
+    p50: list[float]
+    p90: list[float]
+
+
 def latest(
     session: orm.Session, *, backend: str | None = None, pool_name: str | None = None, hits: bool = False
 ) -> list[MadeForecast]:
@@ -54,7 +68,7 @@ def latest(
         )
         .join(pool, pool.id == row.pool_id)
         .join(of, of.id == pool.backend_id)
-        .where(row.made_on > now - _LONGEST_AGE, row.made_on <= now, pool.present.is_(True))
+        .where(*_newest(session, now), pool.present.is_(True))
         .order_by(row.made_on)
     )
     if backend is not None:
@@ -70,6 +84,44 @@ def latest(
     return [found[key] for key in sorted(found)]
 
 
+def soon_full(session: orm.Session, *, backend: str | None = None) -> SoonFull:
+    """Return the last forecasts that reach their bound within the horizon, of all pools or those of one backend."""
+    row, pool = models.PoolForecast, models.Pool
+    now = history_writer.database_time(session)
+    # The first estimate is the soonest.
+    statement = (
+        sa.select(row.made_on, pool.name, row.bound, row.p10_days, row.p50_days, row.p90_days)
+        .join(pool, pool.id == row.pool_id)
+        .where(*_newest(session, now), row.p10_days.is_not(None), pool.present.is_(True))
+    )
+    if backend is not None:
+        statement = statement.join(models.Backend).where(models.Backend.name == backend)
+    found = SoonFull([], [], [], [], [])
+    # A part at a time: the garbage collector looks through rows that are kept.
+    rows = session.connection().execute(statement, execution_options={"yield_per": dialects.CHUNK_SIZE})
+    for part in rows.partitions():
+        made_on, pools, bounds, *estimates = zip(*part, strict=True)
+        ages = {day: (now - day).total_seconds() / _DAY_SECONDS for day in set(made_on)}
+        found.pools.extend(pools)
+        found.bounds.extend(bounds)
+        for column, days in zip(found[2:], estimates, strict=True):
+            column.extend([_days_left(each, ages[day]) for day, each in zip(made_on, days, strict=True)])
+    return found
+
+
+def _newest(session: orm.Session, now: datetime.datetime) -> list[sa.ColumnElement[bool]]:
+    """Return conditions for the last forecasts: those of the last day, and those of the day before of other pools."""
+    row = models.PoolForecast
+    current = (row.made_on > now - _LONGEST_AGE, row.made_on <= now)
+    day = session.scalar(sa.select(sa.func.max(row.made_on)).where(*current))
+    made = sa.select(row.pool_id).where(row.made_on == day)
+    return [*current, sa.or_(row.made_on == day, row.pool_id.not_in(made))]
+
+
+def _days_left(days: float | None, age: float) -> float:
+    return math.inf if days is None else max(0.0, days - age)
+
+
 def soonest(made: MadeForecast) -> tuple[float, float, float]:
     """Return a sort key: the pools that are full soonest come first, those without a forecast last."""
     found = made.forecast.time_to_full
@@ -80,7 +132,7 @@ def _time_to_full(numbers: list[float | None], age: float) -> TimeToFull | None:
     *days, low, high = numbers
     if low is None or high is None:
         return None
-    p10, p50, p90 = (math.inf if each is None else max(0.0, each - age) for each in days)
+    p10, p50, p90 = (_days_left(each, age) for each in days)
     return TimeToFull(p10, p50, p90, low, high)
 
 

@@ -12,6 +12,7 @@ from oslo_utils import strutils
 from sqlalchemy import orm
 
 from tonnage.ledger import models
+from tonnage.ledger.db import dialects
 from tonnage.ledger.inventory import backends
 
 #: States of claims whose operation has not ended.
@@ -51,7 +52,30 @@ class PoolFigures(NamedTuple):
 
     def up(self, down_time: float) -> bool:
         """Return whether the last report of the backend is at most ``down_time`` seconds old."""
-        return self.silence is not None and self.silence <= down_time
+        return is_up(self.silence, down_time)
+
+
+class BackendSums(NamedTuple):
+    """Sums of the figures of a backend's pools in GiB, None if one is unknown or infinite, and the number of pools."""
+
+    backend: str
+    pools: int
+    total_gb: float | None
+    free_gb: float | None
+    provisioned_gb: float | None
+    allocated_gb: float | None
+    in_flight_gb: float | None
+    in_flight_physical_gb: float | None
+
+
+class _Backend(NamedTuple):
+    """What the pools of a backend have in common: name, zone and driver, and times, see :class:`PoolFigures`."""
+
+    labels: tuple[str, str, str]
+    now: datetime.datetime
+    collected_at: datetime.datetime | None
+    age: float | None
+    silence: float | None
 
 
 class ReportedNames(NamedTuple):
@@ -93,19 +117,24 @@ class Counts:
     csi_claims: dict[str, CsiClaimCount]
 
 
+def is_up(silence: float | None, down_time: float) -> bool:
+    """Return whether a backend that has been silent for some seconds, None for ever, is up."""
+    return silence is not None and silence <= down_time
+
+
 def pools(session: orm.Session, *, backend: str | None = None) -> list[PoolFigures]:
     """Return the figures of all pools that were in the last reports, or of those of one backend, by name."""
     pool, of = models.Pool, models.Backend
     statement = (
         sa.select(
-            *(pool.name, of.name, of.availability_zone, of.driver, pool.storage_id),
+            *(of.id, pool.name, pool.storage_id),
             *(pool.total_capacity_gb, pool.free_capacity_gb, pool.provisioned_capacity_gb),
             pool.allocated_capacity_gb,
             pool.in_flight_gb + pool.shared_in_flight_gb,
             pool.in_flight_physical_gb + pool.shared_in_flight_physical_gb,
             *(pool.thin_limit_gb, pool.physical_limit_gb, pool.storage_free_gb, pool.ratio),
             pool.stats["thin_provisioning_support"].as_string(),
-            *(backends.FIGURES_KEPT_SINCE, of.last_report_at, of.report_age, models.utcnow()),
+            backends.FIGURES_KEPT_SINCE,
         )
         .join(of, of.id == pool.backend_id)
         .where(pool.present.is_(True))
@@ -113,7 +142,69 @@ def pools(session: orm.Session, *, backend: str | None = None) -> list[PoolFigur
     )
     if backend is not None:
         statement = statement.where(of.name == backend)
-    return [_pool(row) for row in session.execute(statement)]
+    # The columns of a backend are not read for each of its pools. Rows go as they come: the garbage collector looks
+    # through those that are kept.
+    by_id = _backends(session, backend)
+    rows = session.connection().execute(statement, execution_options={"yield_per": dialects.CHUNK_SIZE})
+    return [_pool(by_id[of_id], *row) for of_id, *row in rows if of_id in by_id]
+
+
+def number_of_pools(session: orm.Session, *, backend: str | None = None) -> int:
+    """Return the number of the pools that :func:`pools` returns."""
+    statement = sa.select(sa.func.count()).select_from(models.Pool).where(models.Pool.present.is_(True))
+    if backend is not None:
+        statement = statement.join(models.Backend).where(models.Backend.name == backend)
+    return session.execute(statement).scalar_one()
+
+
+def backend_sums(session: orm.Session, down_time: float, *, backend: str | None = None) -> list[BackendSums]:
+    """Return the sums of the pools of each backend that is up, as :meth:`PoolFigures.up` has it, by name."""
+    pool, of = models.Pool, models.Backend
+    columns = (
+        *(pool.total_capacity_gb, pool.free_capacity_gb, pool.provisioned_capacity_gb, pool.allocated_capacity_gb),
+        pool.in_flight_gb + pool.shared_in_flight_gb,
+        pool.in_flight_physical_gb + pool.shared_in_flight_physical_gb,
+    )
+    # A sum with an unknown capacity is unknown.
+    known = [sa.case((sa.func.count(each) == sa.func.count(), sa.func.sum(each))) for each in columns]
+    statement = (
+        sa.select(of.id, of.name, sa.func.count(), *known)
+        .join(of, of.id == pool.backend_id)
+        .where(pool.present.is_(True))
+        .group_by(of.id, of.name)
+        .order_by(of.name)
+    )
+    if backend is not None:
+        statement = statement.where(of.name == backend)
+    rows = session.execute(statement).all()
+    up = {of_id for of_id, of_backend in _backends(session, backend).items() if is_up(of_backend.silence, down_time)}
+    return [
+        BackendSums(name, number, *(None if each is None else float(each) for each in sums))
+        for of_id, name, number, *sums in rows
+        if of_id in up
+    ]
+
+
+def _backends(session: orm.Session, backend: str | None) -> dict[int, _Backend]:
+    of = models.Backend
+    statement = sa.select(
+        *(of.id, of.name, of.availability_zone, of.driver, of.last_report_at, of.report_age, models.utcnow())
+    )
+    if backend is not None:
+        statement = statement.where(of.name == backend)
+    found = {}
+    for of_id, name, zone, driver, reported_at, delay, now in session.execute(statement):
+        collected_at = None if reported_at is None else reported_at - datetime.timedelta(seconds=delay)
+        ages = (models.age(now, collected_at), models.age(now, reported_at))
+        found[of_id] = _Backend((name, zone, driver), now, collected_at, *ages)
+    return found
+
+
+def _pool(of: _Backend, name: str, storage: str | None, *row: Any) -> PoolFigures:
+    *figures, thin, kept_since = row
+    is_thin = thin is not None and strutils.bool_from_string(thin)
+    times = (of.collected_at, of.age) if kept_since is None else (kept_since, models.age(of.now, kept_since))
+    return PoolFigures._make((name, *of.labels, storage, *figures, is_thin, *times, of.silence))
 
 
 def reported_names(session: orm.Session) -> dict[str, ReportedNames]:
@@ -209,16 +300,6 @@ def counts(session: orm.Session) -> Counts:
         allocated_by_type={name: int(size) for name, size in session.execute(by_type)},
         csi_claims={name: CsiClaimCount(number, int(size)) for name, number, size in session.execute(by_driver)},
     )
-
-
-def _pool(row: Any) -> PoolFigures:
-    *figures, thin, kept_since, reported_at, report_age, now = row
-    collected_at = kept_since
-    if collected_at is None and reported_at is not None:
-        collected_at = reported_at - datetime.timedelta(seconds=report_age)
-    is_thin = thin is not None and strutils.bool_from_string(thin)
-    ages = (models.age(now, collected_at), models.age(now, reported_at))
-    return PoolFigures._make((*figures, is_thin, collected_at, *ages))
 
 
 def _numbers(session: orm.Session, column: orm.InstrumentedAttribute[str]) -> dict[str, int]:

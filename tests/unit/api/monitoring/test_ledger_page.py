@@ -3,7 +3,8 @@
 
 import datetime
 import gzip
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 
 import pytest
 import sqlalchemy as sa
@@ -14,6 +15,8 @@ from tests.unit.scheduler.world import StoragePool, World
 from tonnage.api.monitoring.ledger_page import LedgerPage
 from tonnage.k8s.fit import capacity_claims
 from tonnage.ledger import models
+from tonnage.ledger.history import coming_refusals, history_writer
+from tonnage.ledger.history.coming_refusals import ComingRefusals
 
 GIB = 2**30
 
@@ -75,26 +78,56 @@ def test_pools_have_their_figures_and_both_bounds(world: World) -> None:
     assert found["tonnage_volume_type_allocated_bytes", ""] == 7 * GIB
 
 
-def test_the_time_to_full_has_the_estimates_below_90_days_of_pools_that_are_up(world: World) -> None:
+def add_forecast(world: World, pool: str, bound: str, days: Sequence[float | None], age: float = 0.0) -> None:
+    """Add the forecast for a bound of a pool that was made some days ago."""
+
     def add(session: orm.Session) -> None:
         ids = dict(session.execute(sa.select(models.Pool.name, models.Pool.id)).all())
-        row = {"made_on": models.utcnow(), "known_days": 60, "low_gb": 1.0, "high_gb": 2.0}
-        for pool, bound, days in (("thin", "physical", (9.0, 14.0, None)), ("thick", "promised", (None, None, None))):
-            found = dict(zip(("p10_days", "p50_days", "p90_days"), days, strict=True))
-            pool_id = next(ids[name] for name in ids if name.endswith(f"#{pool}"))
-            session.execute(sa.insert(models.PoolForecast).values(**row, **found, pool_id=pool_id, bound=bound))
+        now = history_writer.database_time(session)
+        row = {"made_on": now - datetime.timedelta(days=age), "known_days": 60, "low_gb": 1.0, "high_gb": 2.0}
+        found = dict(zip(("p10_days", "p50_days", "p90_days"), days, strict=True))
+        pool_id = next(ids[name] for name in ids if name.endswith(f"#{pool}"))
+        session.execute(sa.insert(models.PoolForecast).values(**row, **found, pool_id=pool_id, bound=bound))
 
     world.database.run(add)
 
-    def times(down_time: float) -> dict[str, float]:
-        found = samples(page_of(world, down_time=down_time))
-        return {label: value for (name, label), value in found.items() if name == "tonnage_pool_time_to_full_seconds"}
 
-    assert times(60.0) == {
-        "host@backend#thin physical p10": pytest.approx(9 * 86400, abs=100),
-        "host@backend#thin physical p50": pytest.approx(14 * 86400, abs=100),
+def times_to_full(page: LedgerPage) -> dict[str, float]:
+    """Return the times to full in days."""
+    return {
+        label: value / 86400
+        for (name, label), value in samples(page).items()
+        if name == "tonnage_pool_time_to_full_seconds"
     }
-    assert times(-1.0) == {}
+
+
+def test_the_time_to_full_has_the_estimates_below_90_days_of_pools_that_are_up(world: World) -> None:
+    add_forecast(world, "thin", "physical", (9.0, 14.0, None))
+    add_forecast(world, "thick", "promised", (None, None, None))
+    assert times_to_full(page_of(world)) == {
+        "host@backend#thin physical p10": pytest.approx(9, abs=0.01),
+        "host@backend#thin physical p50": pytest.approx(14, abs=0.01),
+    }
+    assert times_to_full(page_of(world, down_time=-1.0)) == {}
+
+
+def test_the_forecast_of_the_day_before_counts_until_there_is_a_new_one(world: World) -> None:
+    for pool in ("thin", "thick"):
+        add_forecast(world, pool, "physical", (9.0, None, None), age=1)
+    add_forecast(world, "thick", "physical", (None, None, None))
+    assert times_to_full(page_of(world)) == {"host@backend#thin physical p10": pytest.approx(8, abs=0.01)}
+
+
+def test_refusals_to_come_are_shares_of_the_runs(world: World) -> None:
+    found = [
+        ComingRefusals(type_id="", known_days=30, runs=20, refused=12),
+        ComingRefusals(type_id="deleted", known_days=6),
+    ]
+    world.database.run(coming_refusals.store, found)
+    series = samples(page_of(world))
+    assert series["tonnage_volume_type_coming_refusals_ratio", ""] == 0.6
+    now = series["tonnage_metrics_snapshot_timestamp_seconds", ""]
+    assert series["tonnage_coming_refusals_timestamp_seconds", ""] == pytest.approx(now, abs=60)
 
 
 def test_claims_on_drivers_of_clusters_are_counted_until_they_end(world: World) -> None:
@@ -142,6 +175,26 @@ def test_above_the_limit_there_are_sums_of_backends(world: World) -> None:
     [total] = [value for (name, _), value in found.items() if name == "tonnage_backend_total_bytes"]
     assert total == 22 * GIB
     assert not [name for name, _ in found if name.startswith("tonnage_pool")]
+
+
+def test_a_sum_with_an_unknown_capacity_is_unknown(world: World) -> None:
+    with world.engine.begin() as connection:
+        one = models.Pool.name.endswith("#thin")
+        connection.execute(sa.update(models.Pool).where(one).values(total_capacity_gb=None))
+    found = {name: value for (name, _), value in samples(page_of(world, max_pools=1)).items()}
+    assert math.isnan(found["tonnage_backend_total_bytes"])
+    assert (found["tonnage_backend_pools"], found["tonnage_backend_allocated_bytes"]) == (2, 7 * GIB)
+    silent = samples(page_of(world, max_pools=1, down_time=-1))
+    assert not [name for name, _ in silent if name.startswith("tonnage_backend") and name.endswith("_bytes")]
+
+
+def test_changed_labels_are_those_of_the_next_page(world: World) -> None:
+    page = page_of(world)
+    assert any("nova" in label for name, label in samples(page) if name == "tonnage_pool_info")
+    with world.engine.begin() as connection:
+        connection.execute(sa.update(models.Backend).values(availability_zone="east"))
+    info = [label for name, label in samples(page) if name == "tonnage_pool_info"]
+    assert [label for label in info if "east" not in label] == []
 
 
 def test_one_backend_can_be_selected(world: World) -> None:
