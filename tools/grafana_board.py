@@ -94,14 +94,29 @@ def _pool_table() -> table.Panel:
         "age of the figures": (f"time() - {_of_pools('figures_timestamp_seconds')}", "s"),
     }
     description = "NaN is unknown or infinite, +Inf no limit. A pool of a silent backend has no capacities."
-    panel = _panel(table.Panel(), "Pools", 24, description).height(10)
-    panel.with_transformation(models.DataTransformerConfig("joinByField", options={"byField": "pool", "mode": "outer"}))
-    hidden = {f"Time {number + 1}": True for number in range(len(columns))}
-    panel.with_transformation(models.DataTransformerConfig("organize", options={"excludeByName": hidden}))
-    for number, (title, (expression, unit)) in enumerate(columns.items()):
+    joined = models.DataTransformerConfig("joinByField", options={"byField": "pool", "mode": "outer"})
+    hidden = [f"Time {number + 1}" for number in range(len(columns))]
+    return _table("Pools", 24, description, columns, joined, hidden)
+
+
+def _table(
+    title: str,
+    width: int,
+    description: str,
+    columns: dict[str, tuple[str, str]],
+    joined: models.DataTransformerConfig,
+    hidden: list[str],
+) -> table.Panel:
+    """Return a table of instant queries: their expressions and units by the titles of their columns."""
+    panel = _panel(table.Panel(), title, width, description).height(10)
+    panel.with_transformation(joined)
+    panel.with_transformation(
+        models.DataTransformerConfig("organize", options={"excludeByName": dict.fromkeys(hidden, True)})
+    )
+    for number, (heading, (expression, unit)) in enumerate(columns.items()):
         letter = chr(ord("A") + number)
         panel.with_target(_query(expression).instant().format(formats.PromQueryFormat.TABLE).ref_id(letter))
-        properties = [models.DynamicConfigValue("displayName", title), models.DynamicConfigValue("unit", unit)]
+        properties = [models.DynamicConfigValue("displayName", heading), models.DynamicConfigValue("unit", unit)]
         panel.override_by_name(f"Value #{letter}", properties)
     return panel
 
@@ -175,6 +190,34 @@ def _pools() -> list[Panel]:
         _over_time("Physical share over time", about_physical, physical),
         _over_time("Promised share over time", about_promised, promised),
         _pool_table(),
+    ]
+
+
+def _soon() -> list[Panel]:
+    times = 'tonnage_pool_time_to_full_seconds{pool=~"$backend#.+",estimate="%s"}'
+    # The range of the pools whose begin is the soonest.
+    soonest = f"bottomk({_MOST}, max by (pool, bound) ({times % 'p10'}))"
+    columns = {"from": (soonest, "s")}
+    for title, estimate in (("even chance", "p50"), ("to", "p90")):
+        columns[title] = f"max by (pool, bound) ({times % estimate}) and {soonest}", "s"
+    return [
+        _table(
+            "Full soonest",
+            12,
+            "Time until a pool is full, by its physical or its promised capacity: a range with a probability of 80 %."
+            " Without an end it is more than 90 days. tonnage forecast has the hit rates of earlier forecasts.",
+            columns,
+            models.DataTransformerConfig("merge", options={}),
+            ["Time"],
+        ),
+        _lines(
+            "Refusals to come",
+            12,
+            "Share of the simulated runs of 14 days in which a volume type was refused, made once an hour. An empty"
+            " type has the volumes without one.",
+            {"{{type}}": "max by (type) (tonnage_volume_type_coming_refusals_ratio)"},
+            "percentunit",
+        ).height(10),
     ]
 
 
@@ -327,6 +370,7 @@ def board() -> dashboard.Dashboard:
     for title, panels in (
         ("Now", _now()),
         ("Pools", _pools()),
+        ("Soon", _soon()),
         ("Volumes", _volumes()),
         ("Decisions", _decisions()),
         ("Operations and ledger", _operations()),

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 import bcrypt
 import pytest
 import requests
+import sqlalchemy as sa
+from sqlalchemy import orm
 
 from tests import suites
 from tests.functional.conftest import Deploy
@@ -18,6 +20,11 @@ from tests.functional.deployment import Deployment
 from tests.servers import base, prometheus
 from tests.servers.base import wait_for
 from tests.servers.prometheus import Prometheus
+from tonnage.capacity.forecast.time_to_full import BOUNDS
+from tonnage.ledger import models
+from tonnage.ledger.db import database
+from tonnage.ledger.history import coming_refusals, history_writer
+from tonnage.ledger.history.coming_refusals import ComingRefusals
 
 ETC = pathlib.Path(__file__).parents[2] / "etc"
 BOARD, RULES = ETC / "grafana" / "tonnage.json", ETC / "prometheus" / "tonnage.rules.yml"
@@ -113,6 +120,23 @@ def wait_for_data(server: Prometheus, queries: Sequence[str]) -> None:
         pytest.fail(f"without data: {waiting}")
 
 
+def add_forecasts(tonnage: Deployment) -> None:
+    """Add forecasts of both bounds of the pool for today, and of refusals, which need weeks of history."""
+    engine = database.create_engine(tonnage.database_url)
+    ledger = database.Database(engine)
+
+    def add(session: orm.Session) -> None:
+        today = history_writer.database_time(session).replace(hour=0, minute=0, second=0, microsecond=0)
+        pool_id = session.scalars(sa.select(models.Pool.id)).one()
+        days = {"p10_days": 5.0, "p50_days": 7.0, "p90_days": 9.0, "low_gb": 1.0, "high_gb": 2.0}
+        rows = [{"made_on": today, "pool_id": pool_id, "bound": each, "known_days": 60, **days} for each in BOUNDS]
+        session.execute(sa.insert(models.PoolForecast), rows)
+        coming_refusals.store(session, [ComingRefusals(type_id="", known_days=60, runs=20, refused=12)])
+
+    ledger.run(add)
+    engine.dispose()
+
+
 @pytest.mark.parametrize("deploy", ["standalone"], indirect=True, scope="module")
 def test_prometheus_scrapes_a_standalone(
     deploy: Deploy,
@@ -142,6 +166,7 @@ def test_every_query_has_data_until_the_agent_stops_and_its_pools_leave_all_figu
         deploy(BACKENDS, sections={"metrics": options}, service_down_time=15) as tonnage,
         scraped(tonnage, list(addresses.values()), start_prometheus) as server,
     ):
+        add_forecasts(tonnage)
         queries = [*queries_of_board(), *queries_of_rules(server)]
         under_way = [query for query in queries if "tonnage_claim_oldest_timestamp_seconds" in query]
         wait_for_data(server, [query for query in queries if query not in under_way])

@@ -17,7 +17,7 @@ ALERTS = [
     for rule in group["rules"]
     if "alert" in rule
 ]
-PREDICTIONS = r"predict_linear|deriv|double_exponential_smoothing|holt_winters|time_to_full"
+PREDICTIONS = r"predict_linear|deriv|double_exponential_smoothing|holt_winters|time_to_full|coming_refusals"
 
 
 def test_the_rules_give_their_alerts_and_ratios() -> None:
