@@ -1,13 +1,19 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Install the OpenStack services for the tests into .openstack, a separate environment, because their requirements must
-# not conflict with Tonnage's. An up-to-date environment stays unchanged.
-# This script never fails: tests without their service report it.
+# Install services of OpenStack for the tests into an environment of their own, because their requirements must not
+# conflict with Tonnage's: Placement and Keystone into .openstack, with the argument "cinder" Cinder into .cinder.
+# An up-to-date environment stays unchanged. This script never fails: tests without their service report it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-venv=.openstack
-packages=('openstack-placement>=13.0' 'keystone>=27.0')
+case ${1-} in
+'') venv=.openstack packages=('openstack-placement>=13.0' 'keystone>=27.0') ;;
+cinder) venv=.cinder packages=('cinder==29.0.0' 'PyMySQL>=1.1' 'psycopg2-binary>=2.9') ;;
+*)
+    echo "usage: $0 [cinder]" >&2
+    exit 2
+    ;;
+esac
 
 [[ -f $venv/complete && $(<"$venv/complete") == "$PWD ${packages[*]}" ]] && exit 0
 echo "==> Installing for the tests: ${packages[*]}"

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Survey the drivers of Cinder: which of the fields that decide does each report, and in which form?
 
-Run it with the Python of an environment that has Cinder (``tools/install-cinder.sh`` makes ``.cinder``)::
+Run it with the Python of an environment that has Cinder (``tools/install-openstack.sh cinder`` makes ``.cinder``)::
 
     .cinder/bin/python tools/survey_cinder_drivers.py
 
@@ -121,7 +121,9 @@ def main() -> None:
     """Write both files."""
     spec = importlib.util.find_spec("cinder")
     if spec is None or spec.origin is None:
-        raise SystemExit("this Python has no Cinder; run tools/install-cinder.sh, then use .cinder/bin/python")
+        raise SystemExit(
+            "this Python has no Cinder; run tools/install-openstack.sh cinder, then use .cinder/bin/python"
+        )
     found = survey(pathlib.Path(spec.origin).parent / "volume" / "drivers")
     release = importlib.metadata.version("cinder")
     _DATA.write_text(json.dumps({"release": release, "drivers": found}, indent=1) + "\n")

@@ -6,6 +6,7 @@ ended by its process id. :mod:`tests.servers.fixtures` has fixtures for them.
 """
 
 from tests.servers.base import Server
+from tests.servers.cinder import Cinder, Shape
 from tests.servers.galera import Galera
 from tests.servers.mariadb import MariaDB
 from tests.servers.patroni import Patroni
@@ -13,4 +14,14 @@ from tests.servers.postgresql import PostgreSQL
 from tests.servers.rabbitmq import RabbitMQ
 from tests.servers.rabbitmq_cluster import RabbitMQCluster
 
-__all__ = ["Galera", "MariaDB", "Patroni", "PostgreSQL", "RabbitMQ", "RabbitMQCluster", "Server"]
+__all__ = [
+    "Cinder",
+    "Galera",
+    "MariaDB",
+    "Patroni",
+    "PostgreSQL",
+    "RabbitMQ",
+    "RabbitMQCluster",
+    "Server",
+    "Shape",
+]
