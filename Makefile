@@ -24,12 +24,12 @@ ARGS ?=
 BIN := .venv/bin
 
 # Tests create volumes that use more space than a /tmp in memory should provide.
-test test-heavy test-kubernetes test-clusters test-tempest coverage: export TMPDIR ?= $(if $(filter tmpfs,$(shell PATH='$(PATH)' stat -f -c %T /tmp)),/var/tmp,/tmp)
+test test-heavy test-kubernetes test-clusters test-tempest test-cinder coverage: export TMPDIR ?= $(if $(filter tmpfs,$(shell PATH='$(PATH)' stat -f -c %T /tmp)),/var/tmp,/tmp)
 
 # Each of these runs one suite, so a suite that could not run is a failure.
-test-kubernetes test-clusters test-tempest: export CI := true
+test-kubernetes test-clusters test-tempest test-cinder: export CI := true
 
-.PHONY: help install run test test-heavy test-kubernetes test-clusters test-tempest lint format coverage docs sample-config board clean
+.PHONY: help install run test test-heavy test-kubernetes test-clusters test-tempest test-cinder lint format coverage docs sample-config board clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -75,6 +75,13 @@ test-tempest:  ## Install Tempest, then run its tests of the Block Storage API w
 	@echo "==> Running the tests of Tempest"
 	@exec $(BIN)/pytest tests/tempest -m tempest --timeout=1800 $(ARGS)
 
+test-cinder:  ## Install Cinder, then run the tests of the watch beside its services (minutes)
+	@tools/setup.sh test
+	@tools/install-servers.sh
+	@tools/install-openstack.sh cinder
+	@echo "==> Running the tests with Cinder"
+	@exec $(BIN)/pytest tests/cinder -m cinder --timeout=1800 $(ARGS)
+
 lint:  ## Check style, types and the imports between rooms
 	@tools/setup.sh test lint
 	@echo "==> Checking style (ruff)"
@@ -110,6 +117,6 @@ board:  ## Write etc/grafana/tonnage.json, the board for Grafana, from tools/gra
 	@said=$$($(BIN)/python tools/grafana_board.py) && cat <<<"$$said" >etc/grafana/tonnage.json
 
 clean:  ## Remove the files of the other targets, except ./var with its volumes
-	rm -rf .venv .tox .lvm-guest .openstack .tempest .kubernetes build dist docs/_build *.egg-info .coverage .coverage.* htmlcov
+	rm -rf .venv .tox .lvm-guest .openstack .cinder .tempest .kubernetes build dist docs/_build *.egg-info .coverage .coverage.* htmlcov
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -not -path './var/*' -exec rm -rf {} +

@@ -5,6 +5,7 @@ from oslo_config import cfg
 
 from tonnage.agent import options as agent_options
 from tonnage.api import options as api_options
+from tonnage.cinder_adapter.watch import shadow_options
 from tonnage.drivers import loader
 from tonnage.k8s.capacity import publisher_options
 from tonnage.ledger.db import database
@@ -31,6 +32,7 @@ def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
         *quota_options.list_opts(),
         *notification_options.list_opts(),
         *publisher_options.list_opts(),
+        *shadow_options.list_opts(),
         *database.options(),
         *loader.list_opts(),
     ):

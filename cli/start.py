@@ -45,6 +45,11 @@ def api() -> object:
     return run("tonnage.cli.daemons.api")
 
 
+def cinder_shadow() -> object:
+    """Start ``tonnage-cinder-shadow``."""
+    return run("tonnage.cli.daemons.cinder_shadow")
+
+
 def manage() -> object:
     """Start ``tonnage-manage``."""
     return run("tonnage.cli.manage")

@@ -29,6 +29,7 @@ COMMANDS = (
     LazyCommand(
         "top", "show the fullest pools, operations and refusals, live", f"{_OVERVIEWS}.top:add_arguments", _LEDGER
     ),
+    LazyCommand("cinder", "show how Cinder's schedulers decide", f"{_OVERVIEWS}.cinder:add_arguments", _LEDGER),
     LazyCommand("explain", "tell how a request would be decided now", f"{_SIMULATION}:add_explain", _SCHEDULER),
     LazyCommand("what-if", "tell the decisions if things were different", f"{_SIMULATION}:add_what_if", _SCHEDULER),
     LazyCommand("replay", "decide recorded requests again", f"{_SIMULATION}:add_replay", _SCHEDULER),

@@ -46,6 +46,24 @@ CONFLICTS = Counter(
 )
 REPORTS = Counter("tonnage_scheduler_reports", "Reports of backends, by result.", ["result"])
 OUTCOMES = Counter("tonnage_scheduler_outcomes", "Ended operations of agents, by result.", ["result"])
+CINDER_MESSAGES = Counter(
+    "tonnage_cinder_shadow_messages", "Messages on Cinder's bus that the shadow has seen, by kind.", ["kind"]
+)
+CINDER_DECISIONS = Counter(
+    "tonnage_cinder_shadow_decisions",
+    "Decisions of Cinder's schedulers, by verb and by their relation to Tonnage's decision.",
+    ["verb", "verdict"],
+)
+CINDER_DECISION_DURATION = Histogram(
+    "tonnage_cinder_shadow_decision_duration_seconds",
+    "Time of a decision: Cinder's from the request on the bus to its command, Tonnage's of the decision alone.",
+    ["scheduler"],
+    buckets=_BUCKETS,
+)
+CINDER_GAPS = Counter(
+    "tonnage_cinder_shadow_gaps", "Losses of messages or rows that the shadow has noticed, by cause.", ["cause"]
+)
+CINDER_FINDINGS = Counter("tonnage_cinder_shadow_findings", "Findings of the shadow about Cinder, by kind.", ["kind"])
 DATABASE_RETRIES = Counter(
     "tonnage_database_retries", "Transactions that were repeated after an error of the database, by cause.", ["cause"]
 )

@@ -16,6 +16,7 @@ OPTIONS = (
         "scheduler_listen_port", default=9776, help="Port of the metrics of tonnage-scheduler and tonnage-standalone."
     ),
     cfg.PortOpt("api_listen_port", default=9777, help="Port of the metrics of tonnage-api."),
+    cfg.PortOpt("cinder_shadow_listen_port", default=9778, help="Port of the metrics of tonnage-cinder-shadow."),
     cfg.StrOpt(
         "web_config_file",
         help="File with the certificate and the users of the metrics, in the format of Prometheus's exporter-toolkit "

@@ -8,6 +8,7 @@ UTC, by the database's clock. An operator may read all tables with plain SQL; on
 from tonnage.ledger.models.announcements import Announcement, AnnouncementLease
 from tonnage.ledger.models.backends import Backend, Discrepancy, Finding, Pool, Storage
 from tonnage.ledger.models.base import LONGEST_ID, Base, Json, Timestamp, Uuid, age, table, utcnow
+from tonnage.ledger.models.cinder_watch import CinderDecision, CinderFinding
 from tonnage.ledger.models.cluster_storage import CsiClaim, CsiDriver, CsiPool, CsiStorage
 from tonnage.ledger.models.groups import Group, GroupType, GroupVolumeType
 from tonnage.ledger.models.history import ComingRefusals, HistoryTurn, PoolForecast, PoolHistory, TypeHistory
@@ -24,6 +25,8 @@ __all__ = [
     "AnnouncementLease",
     "Backend",
     "Base",
+    "CinderDecision",
+    "CinderFinding",
     "Claim",
     "ComingRefusals",
     "CsiClaim",

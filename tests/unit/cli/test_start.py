@@ -82,12 +82,12 @@ def test_garbage_is_collected_after_the_import(folder: pathlib.Path) -> None:
 
 def test_every_command_has_an_entry_point_in_this_module() -> None:
     scripts = [each for each in metadata.distribution("tonnage").entry_points if each.group == "console_scripts"]
-    assert len(scripts) == 8
+    assert len(scripts) == 9
     started: list[str] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(start, "run", started.append)
         for script in scripts:
             assert script.module == start.__name__
             script.load()()
-    expected = {script.name.removeprefix("tonnage-") for script in scripts}
+    expected = {script.name.removeprefix("tonnage-").replace("-", "_") for script in scripts}
     assert {module.rpartition(".")[2] for module in started} == expected

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Over-commitments that Cinder made: pools over their limit by figures that contain the volumes, and the volumes.
+
+Only what is in a driver's own figures, or in the rows where it has none, counts. So a finding is never a matter of what
+is in flight. A pool that shrank, or in which somebody else made volumes, is not Cinder's over-commitment: the rows of
+Cinder's volumes, with what others held when the pool was last quiet, have to be more than the limit.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tonnage.capacity import arithmetic
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.pools.pool_table import Pool
+from tonnage.cinder_adapter.cinder_messages import Command
+from tonnage.cinder_adapter.watch.findings import Finding, Kind
+from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
+
+#: The largest difference that rounding to two decimals causes.
+_ROUNDING_GB = 0.011
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A pool. ``held`` and ``limit`` are its last figures within the limit; ``commands`` came since then.
+
+    ``others`` are the GiB that it held beside the volumes of Cinder when it was last quiet and within the limit.
+    """
+
+    held: float = math.nan
+    limit: float = math.nan
+    others: float = math.nan
+    commands: list[Command] = field(default_factory=list)
+    is_over: bool = False
+
+
+class OverCommitments:
+    """Follows the figures and the commands of each pool."""
+
+    def __init__(self, promised: PromisedCapacity, calculation: Calculation) -> None:
+        self._promised, self._calculation = promised, calculation
+        self._pools: dict[str, _Watched] = {}
+
+    def note(self, command: Command) -> None:
+        """Note a command that the scheduler sent."""
+        if command.size_gb > 0:
+            self._pools.setdefault(command.pool, _Watched()).commands.append(command)
+
+    def check(self, names: Iterable[str]) -> tuple[list[Finding], list[tuple[str, str, str]]]:
+        """Check pools with new figures; return the findings, and the keys of those that have ended."""
+        found, ended = [], []
+        for name in names:
+            pool = self._promised.table.get(name)
+            if pool is None:
+                continue
+            held, limit = self._figures(pool)
+            if not (math.isfinite(held) and math.isfinite(limit)):
+                continue
+            watched = self._pools.setdefault(name, _Watched())
+            is_within = held <= limit + _ROUNDING_GB
+            others = held - self._promised.row_sum(name)
+            if is_within and self._promised.is_quiet(name):
+                watched.others = others
+            elif math.isnan(watched.others) and self._promised.has_rows:
+                # The figures may lack volumes of the rows: it is at least this.
+                watched.others = max(0.0, others)
+            finding = self._judge(pool, watched, held, limit)
+            if finding is not None:
+                found.append(finding)
+            elif is_within:
+                if watched.is_over:
+                    ended.append((Kind.OVER_COMMITMENT.value, name, "limit"))
+                in_flight = {each.command.volume_id for each in self._promised.promises_of(name)}
+                kept = [command for command in watched.commands if command.volume_id in in_flight]
+                self._pools[name] = _Watched(held, limit, watched.others, kept)
+        return found, ended
+
+    def _figures(self, pool: Pool) -> tuple[float, float]:
+        """Return what a pool holds for certain, and its limit, in GiB."""
+        if pool.thick and not pool.thin:
+            return pool.total - pool.free, pool.total - float(arithmetic.reserve(pool))
+        held = self._promised.row_sum(pool.name) if math.isnan(pool.provisioned) else pool.provisioned
+        return held, float(arithmetic.provisioning_limit(pool, self._calculation))
+
+    def _judge(self, pool: Pool, watched: _Watched, held: float, limit: float) -> Finding | None:
+        """Return the over-commitment of a pool, None if it is within its limit or Cinder did not cause it."""
+        if held <= limit + _ROUNDING_GB or not watched.commands or math.isnan(watched.others):
+            return None
+        largest_limit = limit if math.isnan(watched.limit) else max(limit, watched.limit)
+        if watched.others + self._promised.row_sum(pool.name) <= largest_limit + _ROUNDING_GB:
+            return None
+        before = 0.0 if math.isnan(watched.held) else watched.held
+        sizes = {(each.verb, each.volume_id): each.size_gb for each in watched.commands}
+        watched.is_over = True
+        volumes = tuple(dict.fromkeys(each.volume_id for each in watched.commands))
+        return Finding(
+            kind=Kind.OVER_COMMITMENT,
+            subject=pool.name,
+            code="limit",
+            text=f"holds {held:g} GiB, {held - limit:g} more than its limit of {limit:g}; Cinder placed "
+            f"{sum(sizes.values()):g} GiB in {len(volumes)} volume(s) since it was within the limit with {before:g}",
+            numbers={"held": held, "limit": limit, "placed": float(sum(sizes.values())), "before": before},
+            volumes=volumes,
+        )

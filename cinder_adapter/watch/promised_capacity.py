@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The capacity that Cinder has promised: a table of its pools, with each promise in flight until a report contains it.
+
+The shadow sends no probes, so it knows from times alone when a report contains a volume. A periodic report contains
+every operation that had ended, by the clock of the volume service, before that service sent the periodic report before
+it: both are made one after the other by one timer. Times of rows have whole seconds, so one second is added.
+
+Where the driver reports no provisioned capacity, the sum of the rows replaces it; it has every promise at once.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tonnage.capacity import arithmetic
+from tonnage.capacity.over_subscription import AUTO
+from tonnage.capacity.pools.pool import backend_of, pool_name
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.reports import validation
+from tonnage.capacity.reports.backend_stats import pools_of
+from tonnage.capacity.reports.pool_stats import ALLOCATED, PoolStats
+from tonnage.cinder_adapter.cinder_messages import Command, Report, Verb
+from tonnage.cinder_adapter.cinder_rows import Changes, ServiceRow, VolumeRow
+
+#: Seconds that are added to the end of an operation, as rows have whole seconds.
+_ROUNDING = 1.0
+
+#: Seconds around a report in which a change of a volume may or may not be in it.
+_MARGIN = 2.0
+
+#: Seconds for which a volume may be missing in the figures, if the shadow did not see its command.
+_ADOPTED = 300.0
+
+
+@dataclass(slots=True)
+class Promise:
+    """The capacity of one command. ``ended_at`` is the end of its operation, None while it is under way."""
+
+    command: Command
+    ended_at: float | None = None
+
+
+@dataclass(slots=True)
+class ReportedPool:
+    """The last figures of a pool, and the allocated capacity that cinder-volume reported with them (None: none)."""
+
+    stats: PoolStats
+    raw: Mapping[str, Any]
+    allocated: float | None
+
+
+@dataclass(slots=True)
+class ObservedBackend:
+    """A backend as its reports show it. ``sent_at`` and ``before`` are the times of its last two periodic reports.
+
+    ``heard_at`` is when the shadow received the last report of any kind, by its own clock.
+    """
+
+    name: str
+    sent_at: float = -math.inf
+    before: float = -math.inf
+    heard_at: float = -math.inf
+    host: str = ""
+    pools: dict[str, ReportedPool] = field(default_factory=dict)
+
+
+class PromisedCapacity:
+    """The pools of one Cinder with all that it has promised in them. ``table`` is what decisions read."""
+
+    def __init__(self, default_ratio: float | str, down_time: float) -> None:
+        self.table = PoolTable()
+        self.backends: dict[str, ObservedBackend] = {}
+        self.volumes: dict[str, VolumeRow] = {}
+        self.services: dict[str, ServiceRow] = {}
+        #: Whether the rows have been read.
+        self.has_rows = False
+        self._default_ratio, self._down_time = default_ratio, down_time
+        self._promises: dict[str, dict[str, Promise]] = {}
+        self._rows: dict[str, set[str]] = {}
+        self._changed_at: dict[str, float] = {}
+
+    def apply_report(self, report: Report, now: float) -> tuple[validation.Report, bool]:
+        """Take over a report; return it validated, and whether its figures are used.
+
+        The figures of a report that is not periodic, or older than the last one, are not: looks overlap, so they may be
+        older than those of the report before.
+        """
+        checked = validation.validate(report.stats)
+        backend = self.backends.setdefault(report.backend, ObservedBackend(report.backend))
+        backend.heard_at = now
+        if backend.pools and (not report.periodic or report.sent_at <= backend.sent_at):
+            return checked, False
+        is_same_process = backend.host == report.host
+        backend.before = backend.sent_at if is_same_process and report.periodic else -math.inf
+        backend.sent_at, backend.host = report.sent_at, report.host
+        raw = {str(each.get("pool_name")): each for each in pools_of(report.stats) if isinstance(each, Mapping)}
+        before = set(backend.pools)
+        backend.pools = {
+            pool_name(report.backend, stats.name): ReportedPool(
+                stats, raw[stats.name], _number(raw[stats.name].get(ALLOCATED))
+            )
+            for stats in checked.pools
+        }
+        for name in backend.pools:
+            self._drop_contained(name, backend.before)
+        self._renew(before | set(backend.pools))
+        return checked, True
+
+    def promise(self, command: Command) -> None:
+        """Count a command of Cinder's scheduler. A repeated one replaces itself."""
+        if command.size_gb > 0:
+            key = f"{command.verb}:{command.volume_id}:{command.attempt}"
+            self._promises.setdefault(command.pool, {})[key] = Promise(command)
+            self._renew([command.pool])
+
+    def apply_rows(self, changes: Changes) -> None:
+        """Take over rows of volumes and services, and find the ends of operations in them."""
+        self.has_rows = True
+        touched = set()
+        gone = set(changes.gone)
+        if changes.complete:
+            gone |= self.volumes.keys() - {row.id for row in changes.live}
+        for volume_id in gone:
+            touched |= self._move_row(volume_id, None, changes.read_at)
+        for row in changes.live:
+            touched |= self._move_row(row.id, row, changes.read_at)
+        self._adopt(changes)
+        services = {service.backend: service for service in changes.services}
+        for name in self.services.keys() | services.keys():
+            if self._state(self.services.get(name)) != self._state(services.get(name)):
+                touched |= set(self.backends[name].pools) if name in self.backends else set()
+        self.services = services
+        for pool in self._promises:
+            if self._note_ends(pool, changes.read_at):
+                touched.add(pool)
+        self._renew(touched)
+
+    def row_sum(self, pool: str) -> float:
+        """Return the sum of the sizes of the volumes of a pool by their rows, in GiB."""
+        return float(sum(self.volumes[volume_id].size_gb for volume_id in self._rows.get(pool, ())))
+
+    def is_quiet(self, pool: str) -> bool:
+        """Return whether nothing is in flight in a pool, and no volume came, grew or went since the report before.
+
+        Volumes in error do not count here: nothing happens to them, though it is not known what the storage has.
+        """
+        backend = self.backends.get(backend_of(pool))
+        return (
+            backend is not None
+            and self.has_rows
+            and not any(self._may_change(promise) for promise in self._promises.get(pool, {}).values())
+            and self._changed_at.get(pool, -math.inf) < backend.before - _MARGIN
+            and not any(row.under_way for row in self.rows_of(pool))
+        )
+
+    def _may_change(self, promise: Promise) -> bool:
+        row = self.volumes.get(promise.command.volume_id)
+        return promise.ended_at is not None or row is None or not row.status.startswith("error")
+
+    def rows_of(self, pool: str) -> list[VolumeRow]:
+        """Return the rows of the volumes of a pool."""
+        return [self.volumes[volume_id] for volume_id in self._rows.get(pool, ())]
+
+    def reported(self, pool: str) -> ReportedPool | None:
+        """Return the last figures of a pool."""
+        backend = self.backends.get(backend_of(pool))
+        return None if backend is None else backend.pools.get(pool)
+
+    def in_flight(self, pool: str) -> float:
+        """Return the GiB that are promised in a pool and not known to be in its figures."""
+        return float(sum(each.command.size_gb for each in self._promises.get(pool, {}).values()))
+
+    def promises_of(self, pool: str) -> list[Promise]:
+        """Return the promises in flight in a pool."""
+        return list(self._promises.get(pool, {}).values())
+
+    def _move_row(self, volume_id: str, row: VolumeRow | None, read_at: float) -> set[str]:
+        """Replace the row of a volume; return the pools whose sums change."""
+        known = self.volumes.pop(volume_id, None)
+        if known is not None and known.pool is not None:
+            self._rows[known.pool].discard(volume_id)
+        if row is not None:
+            self.volumes[volume_id] = row
+            if row.pool is not None:
+                self._rows.setdefault(row.pool, set()).add(volume_id)
+        if known is not None and row is not None and (known.pool, known.size_gb) == (row.pool, row.size_gb):
+            return set()
+        changed = {each.pool for each in (known, row) if each is not None and each.pool is not None}
+        self._changed_at.update(dict.fromkeys(changed, read_at))
+        return changed
+
+    def _adopt(self, changes: Changes) -> None:
+        """Count recent volumes in flight whose commands the shadow did not see: Cinder makes some without a request."""
+        promised = {
+            (pool, each.command.volume_id) for pool, each_of in self._promises.items() for each in each_of.values()
+        }
+        for row in changes.live:
+            if row.pool is None or row.changed_at < changes.read_at - _ADOPTED or (row.pool, row.id) in promised:
+                continue
+            backend = self.backends.get(backend_of(row.pool))
+            if backend is not None and row.finished and row.changed_at + _ROUNDING < backend.before:
+                continue
+            command = Command(verb=Verb.CREATE, request_id="", volume_id=row.id, pool=row.pool, size_gb=row.size_gb)
+            self._promises.setdefault(row.pool, {})[f"row:{row.id}"] = Promise(command)
+
+    def _note_ends(self, pool: str, read_at: float) -> bool:
+        """Note the ends of promised operations that the rows show; return whether one is new.
+
+        The scheduler saves the pool in the row before it sends its command, so a volume that is not here has gone on.
+        A volume that is to come here is elsewhere until it has been moved.
+        """
+        found = False
+        for promise in self._promises[pool].values():
+            if promise.ended_at is not None:
+                continue
+            row, verb = self.volumes.get(promise.command.volume_id), promise.command.verb
+            if row is not None and row.pool == pool:
+                if _is_at_rest(row):
+                    promise.ended_at = _launch(row) if verb is Verb.CREATE else row.changed_at
+            elif row is None or verb in (Verb.CREATE, Verb.EXTEND) or _is_at_rest(row):
+                promise.ended_at = read_at
+            found = found or promise.ended_at is not None
+        return found
+
+    def _drop_contained(self, pool: str, before: float) -> None:
+        promises = self._promises.get(pool, {})
+        for key, promise in list(promises.items()):
+            if promise.ended_at is not None and promise.ended_at + _ROUNDING < before:
+                del promises[key]
+
+    def _is_beyond_rows(self, promise: Promise) -> bool:
+        """Return whether the rows do not have the capacity of a promise yet: growth, or a volume that is to come."""
+        row = self.volumes.get(promise.command.volume_id)
+        is_here = row is not None and row.pool == promise.command.pool and promise.command.verb is not Verb.EXTEND
+        return promise.ended_at is None and not is_here
+
+    def _state(self, service: ServiceRow | None) -> tuple[bool, bool, str] | None:
+        """Return whether a service is up and enabled, and its zone; None without its row."""
+        if service is None:
+            return None
+        return service.silent <= self._down_time, service.enabled, service.availability_zone
+
+    def _renew(self, names: Iterable[str]) -> None:
+        """Make rows of the table again. Like Cinder's, a pool is no candidate without the row of its service."""
+        pools = {name: self._pool(name) for name in names}
+        self.table.put_all([pool for pool in pools.values() if pool is not None])
+        for name, pool in pools.items():
+            if pool is None:
+                self.table.remove(name)
+
+    def _pool(self, name: str) -> Pool | None:
+        reported, state = self.reported(name), self._state(self.services.get(backend_of(name)))
+        if reported is None or state is None:
+            return None
+        stats = reported.stats
+        promises = self._promises.get(name, {}).values()
+        in_flight = self.in_flight(name)
+        allocated = self.row_sum(name) + sum(each.command.size_gb for each in promises if self._is_beyond_rows(each))
+        up, enabled, zone = state
+        wanted = self._default_ratio if stats.ratio is None else stats.ratio
+        ratio = (
+            float(arithmetic.auto_ratio(stats.total, stats.free, stats.provisioned, allocated))
+            if wanted == AUTO
+            else float(wanted)
+        )
+        return Pool(
+            name=name,
+            total=stats.total,
+            free=stats.free,
+            provisioned=stats.provisioned,
+            allocated=allocated,
+            claimed=in_flight,
+            claimed_physical=in_flight if stats.thick and not stats.thin else 0.0,
+            reserved_percentage=stats.reserved_percentage,
+            ratio=ratio,
+            thin=stats.thin,
+            thick=stats.thick,
+            up=up,
+            enabled=enabled,
+            availability_zone=zone,
+            capabilities=stats.capabilities,
+        )
+
+
+#: Values of ``migration_status`` of a volume that is being moved.
+_MOVING = frozenset({"starting", "migrating", "completing"})
+
+
+def _launch(row: VolumeRow) -> float:
+    return row.changed_at if row.launched_at is None else row.launched_at
+
+
+def _is_at_rest(row: VolumeRow) -> bool:
+    """Return whether no move of a volume is under way."""
+    return row.finished and row.migration_status not in _MOVING
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else None

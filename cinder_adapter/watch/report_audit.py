@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The audit of Cinder's reports: fields against definitions, figures against rows, and silent backends."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from tonnage.capacity.pools.pool import pool_name
+from tonnage.capacity.reports import audit_rules, validation
+from tonnage.capacity.reports.audit_rules import Auditor, Breach, Volumes
+from tonnage.cinder_adapter.cinder_messages import Report
+from tonnage.cinder_adapter.watch.findings import Finding, Kind
+from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
+
+#: Breaches that are no fault of a driver of Cinder: its manager adds the allocated capacity, texts and null are usual.
+_CINDERS_WAY = frozenset({Breach.NO_ALLOCATED, Breach.RATIO_RANGE, Breach.AUTO_UNDECLARED, Breach.RATIO_REQUIRED})
+
+#: Seconds by which a volume must have been at rest before the report before the last one.
+_ROUNDING = 1.0
+
+
+class ReportAudit:
+    """Audits reports in their order, and finds silent backends after ``stale_after`` seconds."""
+
+    def __init__(self, promised: PromisedCapacity, stale_after: float, down_time: float) -> None:
+        self._promised, self._stale_after, self._down_time = promised, stale_after, down_time
+        self._auditors: dict[str, Auditor] = {}
+        self._least: dict[str, float] = {}
+
+    def look(self, report: Report, checked: validation.Report) -> tuple[list[Finding], set[str]]:
+        """Return the findings of a report whose figures are used, and the pools that it has."""
+        found = [self._finding(report, error.pool, f"refused_{error.field}", str(error)) for error in checked.errors]
+        pools = self._promised.backends[report.backend].pools
+        raw: list[dict[str, Any]] = [dict(stats.raw) for stats in pools.values()]
+        volumes = {str(pool["pool_name"]): self._volumes(report.backend, str(pool["pool_name"])) for pool in raw}
+        auditor = self._auditors.setdefault(report.backend, Auditor(supports_auto=True))
+        by_volumes = auditor.check_volumes(raw, volumes)
+        for pool in raw:
+            name = audit_rules.reported_name(pool)
+            broken = audit_rules.check_report(pool, None) | by_volumes[name]
+            found += [
+                self._finding(report, name, breach.value, text)
+                for breach, text in broken.items()
+                if breach not in _CINDERS_WAY
+            ]
+        return found, set(pools)
+
+    def silent(self, now: float) -> tuple[list[Finding], list[tuple[str, str, str]]]:
+        """Return the backends that are up and silent, and the keys of findings about those that are not."""
+        found, ended = [], []
+        for backend in self._promised.backends.values():
+            service, silent = self._promised.services.get(backend.name), now - backend.heard_at
+            is_up = service is not None and service.silent <= self._down_time
+            if is_up and silent > self._stale_after:
+                text = f"its service is up and has sent no report for {silent:.0f} s; its figures are that old"
+                found.append(
+                    Finding(
+                        kind=Kind.STALE_REPORT,
+                        subject=backend.name,
+                        code="silent",
+                        text=text,
+                        numbers={"seconds": round(silent)},
+                    )
+                )
+            elif silent <= self._stale_after:
+                ended.append((Kind.STALE_REPORT.value, backend.name, "silent"))
+        return found, ended
+
+    def _volumes(self, backend: str, pool: str) -> Volumes:
+        """Return the sizes of the volumes that the last figures contain for certain."""
+        name = pool_name(backend, pool)
+        before = self._promised.backends[backend].before
+        least = sum(
+            row.size_gb
+            for row in self._promised.rows_of(name)
+            if row.finished and not row.migration_status.startswith("target:") and row.changed_at + _ROUNDING < before
+        )
+        moved = least - self._least.get(name, least)
+        self._least[name] = least
+        return Volumes(least_gb=float(least), moved_gb=float(moved))
+
+    @staticmethod
+    def _finding(report: Report, pool: str, code: str, text: str) -> Finding:
+        return Finding(kind=Kind.WRONG_REPORT, subject=pool_name(report.backend, pool), code=code, text=text)
+
+
+def mended(found: Iterable[Finding], open_keys: Iterable[tuple[str, str, str]], pools: set[str]) -> list[Any]:
+    """Return the keys of open findings about the reports of these pools that are not among the new ones."""
+    new = {finding.key for finding in found}
+    return [key for key in open_keys if key[0] == Kind.WRONG_REPORT and key[1] in pools and key not in new]

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shadow beside Cinder's schedulers: it watches, decides the same requests, and records what differs.
+
+One thread takes the messages from the tap, decodes them, counts reports and promises, judges, and records. It writes
+neither to Cinder's bus nor to its database.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from tonnage.capacity import errors
+from tonnage.cinder_adapter import cinder_messages
+from tonnage.cinder_adapter.cinder_messages import Command, Report, UnjudgedRequest
+from tonnage.cinder_adapter.cinder_rows import CinderRows
+from tonnage.cinder_adapter.watch import report_audit
+from tonnage.cinder_adapter.watch.allocated_drift import AllocatedDrift
+from tonnage.cinder_adapter.watch.bus_tap import BusTap, Delivery
+from tonnage.cinder_adapter.watch.findings import Cause, Finding, Gap, Kind
+from tonnage.cinder_adapter.watch.over_commitments import OverCommitments
+from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
+from tonnage.cinder_adapter.watch.report_audit import ReportAudit
+from tonnage.cinder_adapter.watch.shadow_record import Key, ShadowRecord
+from tonnage.cinder_adapter.watch.verdicts import Decided, Judge, Verdict
+from tonnage.metrics import instruments
+from tonnage.scheduler.decisions.pool_selection import Rules
+
+LOG = logging.getLogger(__name__)
+
+#: Most seconds without a look at the tap or at the end.
+_TURN = 0.5
+
+#: Seconds between two removals of old records.
+_PRUNE_INTERVAL = 3600.0
+
+#: The subject of findings about gaps.
+_WATCH = "watch"
+
+_GAPS = {
+    Cause.START: "the watch began, and earlier messages are not known",
+    Cause.CONNECTION: "the connection to the message bus is lost, and messages with it",
+    Cause.QUEUE: "the broker dropped messages, as the shadow was slower than the bus",
+    Cause.DATABASE: "Cinder's database could not be read",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """The settings of the shadow; times are seconds."""
+
+    rules: Rules
+    default_ratio: float | str
+    poll_interval: float = 2.0
+    full_poll_interval: float = 60.0
+    service_down_time: float = 60.0
+    stale_after: float = 180.0
+    keep_days: int = 30
+
+
+class Observations:
+    """The observers of one Cinder: all that is known of it in memory. Each message and each read gives results.
+
+    The results are decisions with verdicts, findings, and the keys of findings that have ended.
+    """
+
+    def __init__(self, settings: Settings, open_findings: Collection[Key] = ()) -> None:
+        self.promised = PromisedCapacity(settings.default_ratio, settings.service_down_time)
+        self.judge = Judge(self.promised, settings.rules)
+        self.over_commitments = OverCommitments(self.promised, settings.rules.calculation)
+        self.drift = AllocatedDrift(self.promised)
+        self.audit = ReportAudit(self.promised, settings.stale_after, settings.service_down_time)
+        self._open_findings = open_findings
+        self.decided: list[Decided] = []
+        self.found: list[Finding] = []
+        self.ended: list[Key] = []
+
+    def take_results(self) -> tuple[list[Decided], list[Finding], list[Key]]:
+        """Return the results since the last call."""
+        results = self.decided, self.found, self.ended
+        self.decided, self.found, self.ended = [], [], []
+        return results
+
+    def message(self, message: cinder_messages.Message, now: float) -> None:
+        """Take a message that arrived at ``now``, a monotonic time."""
+        if isinstance(message, Report):
+            self._report(message, now)
+        elif isinstance(message, Command):
+            self._command(message, now)
+        elif isinstance(message, UnjudgedRequest):
+            self.decided.append(self.judge.unjudged(message))
+        else:
+            self.judge.request(message, now)
+
+    def gap(self, gap: Gap, now: float) -> None:
+        """Take the loss of messages or rows: no decision is judged until all rows have been read again."""
+        for backend in self.promised.backends.values():
+            backend.heard_at = now
+        instruments.CINDER_GAPS.labels(gap.cause.value).inc()
+        text = f"{_GAPS[gap.cause]}; no decision is judged until all rows have been read again"
+        numbers = {"dropped_at_least": float(gap.dropped)} if gap.dropped else {}
+        self.found.append(Finding(kind=Kind.GAP, subject=_WATCH, code=gap.cause.value, text=text, numbers=numbers))
+        self.decided += self.judge.pause(_GAPS[gap.cause])
+
+    def rows(self, rows: CinderRows, now: float, *, complete: bool) -> None:
+        """Read the rows of Cinder's database, and take all that they show."""
+        changes = rows.read(complete=complete)
+        before = self.promised.volumes.copy()
+        self.promised.apply_rows(changes)
+        for volume_id in before.keys() - self.promised.volumes.keys():
+            self.drift.note_gone(before[volume_id])
+        self.decided += self.judge.settle(self.promised.volumes, now)
+        if changes.complete:
+            self.judge.resume()
+            self.ended += [(Kind.GAP.value, _WATCH, cause.value) for cause in Cause]
+        counted_by_rows = [name for name in self.promised.table.names if self._has_no_provisioned(name)]
+        for found, ended in (
+            self.over_commitments.check(counted_by_rows),
+            self.drift.compare(changes.read_at),
+            self.audit.silent(now),
+        ):
+            self.found += found
+            self.ended += ended
+
+    def _report(self, report: Report, now: float) -> None:
+        checked, is_used = self.promised.apply_report(report, now)
+        if not is_used:
+            return
+        found, pools = self.audit.look(report, checked)
+        self.found += found
+        self.ended += report_audit.mended(found, self._open_findings, pools)
+        found, ended = self.over_commitments.check(name for name in pools if not self._has_no_provisioned(name))
+        self.found += found
+        self.ended += ended
+        self.drift.note_report(pools, self.promised.backends[report.backend].sent_at)
+
+    def _command(self, command: Command, now: float) -> None:
+        decided = self.judge.command(command, now)
+        if decided is not None:
+            self.decided.append(decided)
+        row = self.promised.volumes.get(command.volume_id)
+        self.drift.note_command(command, None if row is None else row.pool)
+        self.promised.promise(command)
+        self.over_commitments.note(command)
+
+    def _has_no_provisioned(self, name: str) -> bool:
+        pool = self.promised.table.get(name)
+        return pool is not None and pool.provisioned != pool.provisioned and pool.thin
+
+
+class Shadow:
+    """The pipeline: tap, messages, observations, record."""
+
+    def __init__(self, tap: BusTap, rows: CinderRows, record: ShadowRecord, settings: Settings) -> None:
+        self._tap, self._rows, self._record, self._settings = tap, rows, record, settings
+        self._ending = threading.Event()
+        self._complete_at = self._pruned_at = float("-inf")
+        self._problem = ""
+        self._decided: list[Decided] = []
+        self._found: list[Finding] = []
+        self._ended: list[Key] = []
+
+    def run(self) -> None:
+        """Watch until :meth:`end` is called."""
+        self._record.load_open()
+        observations = Observations(self._settings, self._record.open_findings)
+        read_at = float("-inf")
+        try:
+            while not self._ending.is_set():
+                for delivery in self._tap.receive(min(_TURN, self._settings.poll_interval)):
+                    self._take(observations, delivery)
+                now = time.monotonic()
+                if self._tap.is_connected and now - read_at >= self._settings.poll_interval:
+                    read_at = now
+                    self._read(observations, now)
+                self._write(observations)
+        finally:
+            self._tap.close()
+
+    def end(self) -> None:
+        """Let :meth:`run` return."""
+        self._ending.set()
+
+    def _take(self, observations: Observations, delivery: Delivery | Gap) -> None:
+        if isinstance(delivery, Gap):
+            observations.gap(delivery, time.monotonic())
+            self._complete_at = float("-inf")
+            return
+        try:
+            message = cinder_messages.decode(delivery.exchange, delivery.routing_key, delivery.body)
+        except ValueError as error:
+            instruments.CINDER_MESSAGES.labels("unknown").inc()
+            LOG.warning("%s", error)
+            return
+        if message is not None:
+            instruments.CINDER_MESSAGES.labels(type(message).__name__.lower()).inc()
+            observations.message(message, time.monotonic())
+
+    def _read(self, observations: Observations, now: float) -> None:
+        complete = now - self._complete_at >= self._settings.full_poll_interval
+        try:
+            observations.rows(self._rows, now, complete=complete)
+        except errors.TonnageError as error:
+            if error.message != self._problem:
+                LOG.warning("Cinder's database cannot be read: %s", error.message)
+            self._problem = error.message
+            observations.gap(Gap(Cause.DATABASE), now)
+            self._complete_at = float("-inf")
+        else:
+            self._problem = ""
+            if complete:
+                self._complete_at = now
+
+    def _write(self, observations: Observations) -> None:
+        """Record the results. If the record cannot be written they are kept for the next turn."""
+        decided, found, ended = observations.take_results()
+        for each in decided:
+            _count(each)
+        for finding in found:
+            if finding.key not in self._record.open_findings:
+                LOG.warning("%s %s: %s", finding.kind, finding.subject, finding.text)
+                instruments.CINDER_FINDINGS.labels(finding.kind.value).inc()
+        self._decided += decided
+        self._found += found
+        self._ended += ended
+        try:
+            self._record.write(self._decided, self._found, self._ended)
+            self._decided, self._found, self._ended = [], [], []
+            if time.monotonic() - self._pruned_at >= _PRUNE_INTERVAL:
+                self._pruned_at = time.monotonic()
+                self._record.prune(self._settings.keep_days)
+        except errors.Unavailable as error:
+            LOG.warning("%d decision(s) are not recorded yet: %s", len(self._decided), error.message)
+
+
+def _count(decided: Decided) -> None:
+    instruments.CINDER_DECISIONS.labels(decided.verb, decided.verdict.value).inc()
+    instruments.CINDER_DECISION_DURATION.labels("tonnage").observe(decided.tonnage_seconds)
+    if decided.cinder_seconds is not None:
+        instruments.CINDER_DECISION_DURATION.labels("cinder").observe(decided.cinder_seconds)
+    if decided.verdict in (Verdict.WRONG_PLACEMENT, Verdict.WRONG_REFUSAL, Verdict.OTHER_POOL):
+        LOG.info(
+            "%s of volume %s, %d GiB: %s; Cinder: %s, Tonnage: %s",
+            decided.verb,
+            decided.volume_id,
+            decided.size_gb,
+            decided.verdict,
+            decided.pool or "refused",
+            decided.tonnage_pool or decided.reason,
+        )

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of the shadow, in the ledger's database: Cinder's decisions with the verdicts, and the findings."""
+
+import datetime
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.cinder_adapter.watch.findings import Finding, Kind
+from tonnage.cinder_adapter.watch.verdicts import Decided, Verdict
+from tonnage.ledger import models
+from tonnage.ledger.db.database import Database
+from tonnage.ledger.models import utcnow
+
+_DECISIONS = models.table(models.CinderDecision)
+_FINDINGS = models.table(models.CinderFinding)
+
+#: Most ids of volumes that a finding keeps.
+_MOST_VOLUMES = 1000
+
+Key = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """The number of decisions with a verdict, and their durations in seconds."""
+
+    verdict: str
+    decisions: int
+    cinder_mean: float | None
+    cinder_most: float | None
+    tonnage_mean: float
+    tonnage_most: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unjudged:
+    """The number of requests with one verb that were not judged for one reason."""
+
+    verb: str
+    reason: str
+    requests: int
+
+
+class ShadowRecord:
+    """Writes and reads the record. Raises :class:`~tonnage.capacity.errors.Unavailable` while the database is away."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._open: dict[Key, int] = {}
+
+    def load_open(self) -> None:
+        """Load the open findings."""
+        with self._database.reading() as session:
+            columns = (_FINDINGS.c.id, _FINDINGS.c.kind, _FINDINGS.c.subject, _FINDINGS.c.code)
+            rows = session.execute(sa.select(*columns).where(_FINDINGS.c.ended_at.is_(None)))
+            self._open = {(row.kind, row.subject, row.code): row.id for row in rows}
+
+    @property
+    def open_findings(self) -> Collection[Key]:
+        """The keys of the findings that have not ended."""
+        return self._open.keys()
+
+    def write(self, decided: Sequence[Decided], found: Sequence[Finding], ended: Collection[Key]) -> None:
+        """Add decisions and findings, and end findings, in one transaction."""
+        finished = {key for key in ended if key in self._open} - {finding.key for finding in found}
+        if decided or found or finished:
+            self._open = self._database.run(self._write, decided, found, finished)
+
+    def _write(
+        self, session: orm.Session, decided: Sequence[Decided], found: Sequence[Finding], finished: Collection[Key]
+    ) -> dict[Key, int]:
+        now = session.execute(sa.select(utcnow())).scalar_one()
+        if decided:
+            session.execute(sa.insert(_DECISIONS), [_decision(each, now) for each in decided])
+        known = dict(self._open)
+        for finding in found:
+            values = {
+                "text": finding.text,
+                "numbers": dict(finding.numbers),
+                "volumes": list(finding.volumes[:_MOST_VOLUMES]),
+                "seen_at": now,
+            }
+            if finding.key in known:
+                session.execute(sa.update(_FINDINGS).where(_FINDINGS.c.id == known[finding.key]).values(values))
+                continue
+            kind, subject, code = finding.key
+            done = session.execute(
+                sa.insert(_FINDINGS).values(**values, kind=kind, subject=subject, code=code, found_at=now)
+            )
+            known[finding.key] = done.inserted_primary_key[0]  # type: ignore[attr-defined]
+        if finished:
+            ids = [known.pop(key) for key in finished]
+            session.execute(sa.update(_FINDINGS).where(_FINDINGS.c.id.in_(ids)).values(ended_at=now))
+        return known
+
+    def prune(self, days: int) -> None:
+        """Remove decisions and ended findings that are older than so many days."""
+        self._database.run(_prune, days)
+
+    def totals(self, since: datetime.datetime | None = None) -> list[Total]:
+        """Return the decisions by verdict, since a time in UTC."""
+        columns = _DECISIONS.c
+        query = (
+            sa.select(
+                columns.verdict,
+                sa.func.count(),
+                sa.func.avg(columns.cinder_seconds),
+                sa.func.max(columns.cinder_seconds),
+                sa.func.avg(columns.tonnage_seconds),
+                sa.func.max(columns.tonnage_seconds),
+            )
+            .where(_since(columns.decided_at, since))
+            .group_by(columns.verdict)
+            .order_by(columns.verdict)
+        )
+        with self._database.reading() as session:
+            return [
+                Total(
+                    verdict=row[0],
+                    decisions=row[1],
+                    cinder_mean=row[2],
+                    cinder_most=row[3],
+                    tonnage_mean=row[4],
+                    tonnage_most=row[5],
+                )
+                for row in session.execute(query)
+            ]
+
+    def decisions(
+        self, verdicts: Collection[str], since: datetime.datetime | None = None, most: int | None = None
+    ) -> list[Mapping[str, Any]]:
+        """Return the decisions with these verdicts, the newest first."""
+        query = (
+            sa.select(_DECISIONS)
+            .where(_DECISIONS.c.verdict.in_(verdicts), _since(_DECISIONS.c.decided_at, since))
+            .order_by(_DECISIONS.c.id.desc())
+            .limit(most)
+        )
+        with self._database.reading() as session:
+            return [dict(row._mapping) for row in session.execute(query)]
+
+    def unjudged(self, since: datetime.datetime | None = None) -> list[Unjudged]:
+        """Return the requests that were not judged, by verb and reason, the most frequent first."""
+        columns = _DECISIONS.c
+        query = (
+            sa.select(columns.verb, columns.reason, sa.func.count())
+            .where(columns.verdict == Verdict.NOT_JUDGED.value, _since(columns.decided_at, since))
+            .group_by(columns.verb, columns.reason)
+            .order_by(sa.func.count().desc(), columns.verb)
+        )
+        with self._database.reading() as session:
+            return [Unjudged(verb=row[0], reason=row[1], requests=row[2]) for row in session.execute(query)]
+
+    def findings(self, kind: Kind, since: datetime.datetime | None = None) -> list[Mapping[str, Any]]:
+        """Return the findings of a kind that were seen since a time in UTC, the newest first."""
+        query = (
+            sa.select(_FINDINGS)
+            .where(_FINDINGS.c.kind == kind.value, _since(_FINDINGS.c.seen_at, since))
+            .order_by(_FINDINGS.c.id.desc())
+        )
+        with self._database.reading() as session:
+            return [dict(row._mapping) for row in session.execute(query)]
+
+
+def _since(column: Any, since: datetime.datetime | None) -> sa.ColumnElement[bool]:
+    return sa.true() if since is None else column >= since
+
+
+def _decision(decided: Decided, now: datetime.datetime) -> dict[str, Any]:
+    return {
+        "decided_at": now,
+        "verb": decided.verb,
+        "request_id": decided.request_id[:64],
+        "volume_id": decided.volume_id,
+        "size_gb": decided.size_gb,
+        "pool": decided.pool,
+        "verdict": decided.verdict.value,
+        "tonnage_pool": decided.tonnage_pool,
+        "reason": decided.reason,
+        "cinder_seconds": decided.cinder_seconds,
+        "tonnage_seconds": decided.tonnage_seconds,
+    }
+
+
+def _prune(session: orm.Session, days: int) -> None:
+    now = session.execute(sa.select(utcnow())).scalar_one()
+    oldest = now - datetime.timedelta(days=days)
+    session.execute(sa.delete(_DECISIONS).where(_DECISIONS.c.decided_at < oldest))
+    session.execute(sa.delete(_FINDINGS).where(_FINDINGS.c.ended_at < oldest))

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage cinder``: the record of the shadow beside Cinder's schedulers."""
+
+import argparse
+import datetime
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+from tonnage.cli.commands import subcommands
+from tonnage.cli.overviews import formats
+from tonnage.cli.overviews.formats import Column, Part, capacity
+
+if TYPE_CHECKING:
+    from oslo_config import cfg
+
+#: Exit status if there is an over-commitment, a wrong decision or drift.
+FOUND = 3
+
+_STATUSES = f"Exit status: 0 if nothing was found, {FOUND} if something was, 1 after an error, 2 for a usage error."
+
+
+def _milliseconds(key: str, of: str) -> Column:
+    def value(row: Any) -> float | None:
+        found = getattr(row, of)
+        return None if found is None else round(found * 1000, 2)
+
+    return Column(key, value, key.replace("_", " "))
+
+
+_TOTALS: Sequence[Column] = (
+    Column("verdict", lambda row: row.verdict, "verdict"),
+    Column("decisions", lambda row: row.decisions, "decisions"),
+    _milliseconds("cinder_mean_ms", "cinder_mean"),
+    _milliseconds("cinder_most_ms", "cinder_most"),
+    _milliseconds("tonnage_mean_ms", "tonnage_mean"),
+    _milliseconds("tonnage_most_ms", "tonnage_most"),
+)
+
+_DECISIONS: Sequence[Column] = (
+    Column("decided_at", itemgetter("decided_at"), "at"),
+    Column("verb", itemgetter("verb"), "verb"),
+    Column("volume_id", itemgetter("volume_id"), "volume"),
+    capacity("size", itemgetter("size_gb"), "size"),
+    Column("pool", itemgetter("pool"), "cinder's pool"),
+    Column("tonnage_pool", itemgetter("tonnage_pool"), "tonnage's pool"),
+    Column("request_id", itemgetter("request_id")),
+    Column("reason", itemgetter("reason"), "reason", width=70),
+)
+
+_FINDINGS: Sequence[Column] = (
+    Column("subject", itemgetter("subject"), "where"),
+    Column("code", itemgetter("code"), "what"),
+    Column("text", itemgetter("text"), "because", width=80),
+    Column("found_at", itemgetter("found_at"), "since"),
+    Column("seen_at", itemgetter("seen_at"), "last seen"),
+    Column("ended_at", itemgetter("ended_at"), "ended"),
+    Column("numbers", itemgetter("numbers")),
+    Column("volumes", itemgetter("volumes")),
+)
+
+_UNJUDGED: Sequence[Column] = (
+    Column("verb", lambda row: row.verb, "verb"),
+    Column("requests", lambda row: row.requests, "requests"),
+    Column("reason", lambda row: row.reason, "because", width=80),
+)
+
+_SUMMARY: Sequence[Column] = (
+    Column("since", itemgetter("since")),
+    Column("decisions", itemgetter("decisions")),
+    Column("over_commitments_number", itemgetter("over_commitments_number"), None),
+    capacity("over_committed", itemgetter("over_committed_gb")),
+)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of the command."""
+    subcommands.describe(
+        parser,
+        "tonnage-cinder-shadow makes the record, in the database of its configuration file: name that file.",
+        _STATUSES,
+    )
+    parser.add_argument("--days", type=float, default=14.0, metavar="N", help="of the last N days (default: 14)")
+    parser.add_argument("--rows", type=int, default=20, metavar="N", help="most rows of a list, 0: all (default: 20)")
+    formats.add_options_of_one(parser, _SUMMARY)
+    parser.set_defaults(run=_show)
+
+
+def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
+    from tonnage.cinder_adapter.watch.findings import Kind
+    from tonnage.cinder_adapter.watch.shadow_record import ShadowRecord
+    from tonnage.cinder_adapter.watch.verdicts import Verdict
+    from tonnage.cli.commands import ledger_access
+
+    record = ShadowRecord(ledger_access.connect(conf))
+    since = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(days=arguments.days)
+    totals = record.totals(since)
+    most = arguments.rows if arguments.rows > 0 else None
+    found = {kind: record.findings(kind, since) for kind in Kind}
+    decided = {
+        verdict: record.decisions([verdict.value], since)
+        for verdict in (Verdict.WRONG_REFUSAL, Verdict.WRONG_PLACEMENT, Verdict.OTHER_POOL)
+    }
+    over = found[Kind.OVER_COMMITMENT]
+    summary = {
+        "since": since,
+        "decisions": sum(each.decisions for each in totals),
+        "over_commitments_number": len(over),
+        "over_committed_gb": sum(each["numbers"]["held"] - each["numbers"]["limit"] for each in over),
+    }
+    parts = [
+        Part("totals", "Decisions of Cinder by verdict", _TOTALS, totals, "none"),
+        Part("over_commitments", "Over-commitments that Cinder made", _FINDINGS, over, "none", most),
+        *(
+            Part(f"{verdict.value}s", _TITLES[verdict.value], _DECISIONS, rows, "none", most)
+            for verdict, rows in decided.items()
+        ),
+        Part("drift", "Drift of allocated_capacity_gb", _FINDINGS, found[Kind.ALLOCATED_DRIFT], "none", most),
+        Part("stale_reports", "Stale reports", _FINDINGS, found[Kind.STALE_REPORT], "none", most),
+        Part("wrong_reports", "Wrong reports", _FINDINGS, found[Kind.WRONG_REPORT], "none", most),
+        Part("not_judged", "Requests that are not judged", _UNJUDGED, record.unjudged(since), "none", most),
+        Part("gaps", "Gaps in the watch", _FINDINGS, found[Kind.GAP], "none", most),
+    ]
+    formats.show_one(arguments, _SUMMARY, summary, parts)
+    is_wrong = over or found[Kind.ALLOCATED_DRIFT] or any(decided.values())
+    return FOUND if is_wrong else 0
+
+
+_TITLES = {
+    "wrong_refusal": "Requests that Cinder refused though there was room",
+    "wrong_placement": "Requests that Cinder placed and Tonnage refuses",
+    "other_pool": "Requests that Cinder placed in a pool that Tonnage refuses",
+}

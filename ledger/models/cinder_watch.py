@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of the shadow beside Cinder's schedulers. No other table refers to these two."""
+
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.ledger.models.base import Base, Json, Timestamp, Uuid, exact_text
+
+
+class CinderDecision(Base):
+    """A decision of Cinder's scheduler with the verdict on it. ``pool`` is Cinder's pool, null for a refusal.
+
+    ``tonnage_pool`` is Tonnage's pool. ``reason`` is Tonnage's refusal, or the reason why there is no verdict.
+    """
+
+    __tablename__ = "cinder_decisions"
+
+    id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
+    decided_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, index=True)
+    verb: orm.Mapped[str] = orm.mapped_column(sa.String(32))
+    request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64))
+    volume_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
+    size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
+    pool: orm.Mapped[str | None] = orm.mapped_column(exact_text(511))
+    verdict: orm.Mapped[str] = orm.mapped_column(sa.String(32), index=True)
+    tonnage_pool: orm.Mapped[str | None] = orm.mapped_column(exact_text(511))
+    reason: orm.Mapped[str] = orm.mapped_column(sa.Text)
+    cinder_seconds: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
+    tonnage_seconds: orm.Mapped[float] = orm.mapped_column(sa.Double)
+
+
+class CinderFinding(Base):
+    """A finding of the shadow; it is open while ``ended_at`` is null. ``volumes`` are ids of volumes in Cinder."""
+
+    __tablename__ = "cinder_findings"
+
+    id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
+    kind: orm.Mapped[str] = orm.mapped_column(sa.String(32))
+    subject: orm.Mapped[str] = orm.mapped_column(exact_text(511))
+    code: orm.Mapped[str] = orm.mapped_column(sa.String(64))
+    text: orm.Mapped[str] = orm.mapped_column(sa.Text)
+    numbers: orm.Mapped[dict[str, float]] = orm.mapped_column(Json)
+    volumes: orm.Mapped[list[Any]] = orm.mapped_column(Json)
+    found_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp)
+    seen_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp)
+    ended_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)

@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shadow beside stock cinder-api, cinder-scheduler and cinder-volume, on MariaDB and RabbitMQ."""
+
+import contextlib
+import itertools
+import os
+import pathlib
+import random
+import re
+import secrets
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+import sqlalchemy as sa
+
+from tests import suites
+from tests.cinder.watching import Watch
+from tests.servers import Cinder, MariaDB, RabbitMQ, Shape
+from tests.servers.base import wait_for
+
+#: Seconds between two reports of a backend.
+INTERVAL = 4
+
+#: Seconds of a slow look: two requests reach the scheduler meanwhile.
+LOOK = 5
+
+#: The size and the limit of the only pool, in GiB.
+TOTAL, LIMIT = 1000, 2000
+
+POOL = "real@b1#a"
+
+#: Decisions of the mixed run, and the volumes that are created at a time.
+DECISIONS = int(os.environ.get("TONNAGE_CINDER_DECISIONS", "300"))
+BATCH = max(30, min(300, DECISIONS // 30))
+
+
+@dataclass(frozen=True)
+class Site:
+    """A Cinder with the addresses of its database and bus for the shadow, and the name of its virtual host."""
+
+    cinder: Cinder
+    database: str
+    bus: str
+    virtual_host: str
+
+
+def _grants(user: str) -> list[str]:
+    """Return the statements of the documentation for MariaDB, which let an account read some columns."""
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "cinder-watch.rst").read_text(encoding="utf-8")
+    found = re.findall(
+        r"^   (GRANT SELECT [^;]*`binary`[^;]*|GRANT SELECT [^;]* ON cinder\.volumes[^;]*);$", page, re.M
+    )
+    return [statement.replace("'tonnage_shadow'@'%'", user) for statement in found]
+
+
+def _database_account(server: MariaDB, url: str) -> str:
+    """Return the URL with an account that may do what the documentation says."""
+    name, user = sa.make_url(url).database, "'tonnage_shadow'@'localhost'"
+    grants = _grants(user)
+    assert len(grants) == 2
+    create = f"CREATE USER IF NOT EXISTS {user} IDENTIFIED BY 'secret'"
+    server.execute(create, *(grant.replace("ON cinder.", f"ON {name}.") for grant in grants))
+    account = sa.make_url(url).set(username="tonnage_shadow", password="secret")  # noqa: S106
+    return account.render_as_string(hide_password=False)
+
+
+def _bus_account(server: RabbitMQ, url: str) -> str:
+    """Return the URL with an account that may do what the documentation says."""
+    page = (pathlib.Path(__file__).parents[2] / "docs" / "cinder-watch.rst").read_text(encoding="utf-8")
+    permissions = re.findall(r"'(\^[^']*)'", page)
+    assert len(permissions) == 3
+    user = f"shadow_{secrets.token_hex(4)}"
+    server.control("add_user", user, "secret")
+    server.control("set_permissions", "-p", url.rpartition("/")[2], user, *permissions)
+    return url.replace("guest:guest@", f"{user}:secret@")
+
+
+@contextlib.contextmanager
+def _site(mariadb: MariaDB, rabbitmq: RabbitMQ, shape: Shape) -> Iterator[Site]:
+    if not Cinder.installed():
+        suites.cannot_run("Cinder", f"Cinder is not installed; install {Cinder.packages}")
+    with (
+        mariadb.database() as url,
+        rabbitmq.virtual_host() as bus,
+        Cinder(url.replace("charset=utf8mb4", "charset=utf8"), bus, shape) as cinder,
+    ):
+        yield Site(cinder, _database_account(mariadb, url), _bus_account(rabbitmq, bus), bus.rpartition("/")[2])
+
+
+@pytest.fixture(scope="module")
+def site(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> Iterator[Site]:
+    """A Cinder with one pool of 1000 GiB, ratio 2."""
+    shape = Shape(backends=["b1"], pools=["a"], total_gb=TOTAL, ratio="2.0", interval=INTERVAL)
+    with _site(mariadb_server, rabbitmq_server, shape) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def watch(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
+    with Watch(tmp_path_factory.mktemp("shadow"), site.database, site.bus) as found:
+        _reports(site.cinder, 3)
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def empty(site: Site) -> Iterator[None]:
+    """Remove the volumes of a test, and let the reports contain that."""
+    yield
+    site.cinder.control("b1")
+    _clear(site.cinder)
+
+
+def _clear(cinder: Cinder) -> None:
+    for volume_id in cinder.volumes():
+        cinder.request("POST", f"/volumes/{volume_id}/action", {"os-force_delete": {}})
+    wait_for(lambda: not cinder.volumes(), "all volumes are gone")
+    _reports(cinder, 3)
+
+
+def _reports(cinder: Cinder, number: int) -> None:
+    """Wait until so many further looks have been reported: each ends before the next begins."""
+    before = {name: cinder.looks(name) for name in cinder.shape.backends}
+    wait_for(
+        lambda: all(cinder.looks(name) > before[name] + number for name in before), f"{number} reports of each backend"
+    )
+
+
+def _over_commit(cinder: Cinder) -> list[str]:
+    """Let Cinder place 150 GiB more than fit: the first volume is made during a slow look, which does not see it."""
+    cinder.control("b1", look_seconds=LOOK)
+    before = cinder.looks("b1")
+    wait_for(lambda: cinder.looks("b1") > before, "a look has begun")
+    first = cinder.create(300)
+    cinder.settled([first])
+    # The look ends with a report that says nothing of the volume; the next look begins an interval after this one.
+    looks = cinder.looks("b1")
+    wait_for(lambda: cinder.looks("b1") > looks, "the look has ended and been reported")
+    second = cinder.create(1850)
+    cinder.control("b1")
+    assert {each["status"] for each in cinder.settled([first, second]).values()} == {"available"}
+    return [first, second]
+
+
+def _wrong_refusal(cinder: Cinder) -> str:
+    """Let Cinder refuse a volume although the pool is empty: its scheduler starts, and no backend reports meanwhile."""
+    cinder.end_service("scheduler0")
+    cinder.signal_service("volume", signal.SIGSTOP)
+    try:
+        cinder.start_scheduler(0)
+        refused = cinder.create(600)
+        assert cinder.settled([refused])[refused]["status"] == "error"
+    finally:
+        cinder.signal_service("volume", signal.SIGCONT)
+    _reports(cinder, 2)
+    return refused
+
+
+def test_each_over_commitment_of_a_slow_look_is_found(site: Site, watch: Watch) -> None:
+    volumes = _over_commit(site.cinder)
+    found = wait_for(lambda: watch.report()["over_commitments"], "the over-commitment is found")
+    assert [each["subject"] for each in found] == [POOL]
+    assert volumes[1] in found[0]["volumes"], "the first one may be in the figures already, and it alone fits"
+    assert (found[0]["numbers"]["held"], found[0]["numbers"]["limit"]) == (2150.0, 2000.0)
+
+
+def test_a_wrong_refusal_is_found_and_a_right_one_is_none(site: Site, watch: Watch) -> None:
+    before = {each["volume_id"] for each in watch.report()["wrong_refusals"]}
+    too_large = site.cinder.create(LIMIT + 1)
+    assert site.cinder.settled([too_large])[too_large]["status"] == "error"
+    refused = _wrong_refusal(site.cinder)
+    wait_for(
+        lambda: {each["volume_id"] for each in watch.report()["wrong_refusals"]} - before == {refused},
+        "the wrong refusal is found, and it alone",
+    )
+    assert watch.decisions()["refused"] >= 1
+
+
+def test_cinder_notices_nothing_of_a_killed_or_frozen_shadow(
+    site: Site, rabbitmq_server: RabbitMQ, tmp_path: pathlib.Path
+) -> None:
+    def queues() -> dict[str, int]:
+        lines = rabbitmq_server.control("list_queues", "-p", site.virtual_host, "name", "messages_ready").splitlines()
+        rows = [re.split(r"\s+", line) for line in lines if "tonnage" in line]
+        return {name: int(number) for name, number in rows}
+
+    others = queues().keys()
+    with Watch(tmp_path, site.database, site.bus, messages=100) as second:
+        second.signal(signal.SIGSTOP)
+        volumes = [site.cinder.create(1) for _ in range(40)]
+        assert {each["status"] for each in site.cinder.settled(volumes).values()} == {"available"}
+        assert max(queues().values()) <= 100
+        second.signal(signal.SIGCONT)
+        volumes = [site.cinder.create(1) for _ in range(10)]
+        second.kill()
+        volumes += [site.cinder.create(1) for _ in range(10)]
+        assert {each["status"] for each in site.cinder.settled(volumes).values()} == {"available"}
+        wait_for(lambda: queues().keys() == others, "the queues are gone with the shadow")
+        second.start()
+        volumes = [site.cinder.create(1) for _ in range(5)]
+        site.cinder.settled(volumes)
+        wait_for(lambda: second.decisions().get("agreed", 0) >= 5, "the new shadow judges")
+
+
+@pytest.mark.timeout(4 * 3600)
+def test_mixed_decisions_are_judged_and_nothing_is_invented(site: Site, tmp_path: pathlib.Path) -> None:
+    """Among ordinary requests there are over-commitments and wrong refusals; each is found, and nothing else."""
+    chance = random.Random(22)
+    cinder = site.cinder
+    over, refused, requests = 0, set(), 0
+    kinds = itertools.cycle(("over", "refused", "neither"))
+    with Watch(tmp_path, site.database, site.bus) as own:
+        _reports(cinder, 3)
+        while requests < DECISIONS:
+            volumes = [cinder.create(chance.choice((1, 2, 5))) for _ in range(BATCH)]
+            found = cinder.settled(volumes, BATCH * 2.0)
+            assert {each["status"] for each in found.values()} == {"available"}
+            grown = chance.sample(volumes, BATCH // 6)
+            for volume_id in grown:
+                size = found[volume_id]["size"] + 1
+                cinder.request("POST", f"/volumes/{volume_id}/action", {"os-extend": {"new_size": size}})
+            requests += len(volumes) + len(grown)
+            cinder.settled(volumes, BATCH * 2.0)
+            _clear(cinder)
+            match next(kinds):
+                case "over":
+                    _over_commit(cinder)
+                    over, requests = over + 1, requests + 2
+                    wait_for(partial(_has_over_commitments, own, over), f"over-commitment {over} is found")
+                case "refused":
+                    refused.add(_wrong_refusal(cinder))
+                    requests += 1
+            _clear(cinder)
+        wait_for(lambda: sum(own.decisions().values()) == requests, "all decisions are judged")
+        report = own.report()
+    print(f"{requests} decisions, {over} over-commitments, {len(refused)} wrong refusals: {report['totals']}")
+    assert len(report["over_commitments"]) == over
+    assert {each["volume_id"] for each in report["wrong_refusals"]} == refused
+    assert report["wrong_placements"] == report["other_pools"] == report["not_judged"] == []
+    assert report["drift"] == report["stale_reports"] == report["wrong_reports"] == []
+    assert [each["code"] for each in report["gaps"]] == ["start"]
+
+
+def _has_over_commitments(watch: Watch, number: int) -> bool:
+    return len(watch.report()["over_commitments"]) >= number

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pipeline of the shadow: tap, messages, rows, record."""
+
+import json
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from tests.servers import ledger_schema
+from tests.unit.cinder_adapter.watch.scenes import POOL, command, report, request, rows, rules, volume
+from tonnage.capacity import errors
+from tonnage.cinder_adapter.cinder_rows import Changes, ServiceRow
+from tonnage.cinder_adapter.watch import shadow as shadow_module
+from tonnage.cinder_adapter.watch.bus_tap import Delivery
+from tonnage.cinder_adapter.watch.findings import Cause, Gap, Kind
+from tonnage.cinder_adapter.watch.shadow import Observations, Settings, Shadow
+from tonnage.cinder_adapter.watch.shadow_record import ShadowRecord
+from tonnage.cinder_adapter.watch.verdicts import Verdict
+from tonnage.ledger.db import database
+
+SETTINGS = Settings(rules=rules(), default_ratio=20.0, poll_interval=0.0, full_poll_interval=0.0)
+
+_RECORDED = pathlib.Path(__file__).parents[2] / "capacity" / "reports" / "cinder_messages.jsonl"
+
+
+class Rows:
+    """Rows of Cinder as the test sets them; None: the database is away."""
+
+    def __init__(self, changes: Changes | None = None) -> None:
+        self.changes = changes
+
+    def read(self, *, complete: bool) -> Changes:
+        if self.changes is None:
+            raise errors.Unavailable("it is away")
+        return self.changes
+
+
+class Tap:
+    """A tap with the deliveries of the test; the shadow ends after the last turn."""
+
+    def __init__(self, *turns: Sequence[Delivery | Gap]) -> None:
+        self._turns = list(turns)
+        self.shadow: Shadow | None = None
+        self.is_connected = True
+        self.closed = False
+
+    def receive(self, _seconds: float) -> Sequence[Delivery | Gap]:
+        if not self._turns:
+            assert self.shadow is not None
+            self.shadow.end()
+            return []
+        return self._turns.pop(0)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def _real_rows() -> Changes:
+    """Return the rows of the services at the time of the recorded messages."""
+    services = [
+        ServiceRow(backend=f"real@{name}", enabled=True, availability_zone="nova", silent=0.0) for name in ("b1", "b2")
+    ]
+    return rows(1795645600.0, services=tuple(services))
+
+
+def recorded() -> list[Delivery]:
+    """Return the recorded messages of a real Cinder."""
+    found = [json.loads(line) for line in _RECORDED.read_text().splitlines()]
+    return [
+        Delivery(exchange=each["exchange"], routing_key=each["routing_key"], body=json.dumps(each["body"]))
+        for each in found
+    ]
+
+
+@pytest.fixture
+def own() -> Iterator[database.Database]:
+    engine = database.create_engine("sqlite://")
+    ledger_schema.create(engine)
+    found = database.Database(engine, 2)
+    yield found
+    found.close()
+
+
+def run(own: database.Database, tap: Tap, read: Any) -> ShadowRecord:
+    """Run a shadow over the turns of a tap, and return its record."""
+    record = ShadowRecord(own)
+    tap.shadow = Shadow(tap, read, record, SETTINGS)  # type: ignore[arg-type]
+    tap.shadow.run()
+    assert tap.closed
+    return record
+
+
+def observations() -> Observations:
+    found = Observations(SETTINGS)
+    found.gap(Gap(Cause.START), 0.0)
+    found.message(report(1000, 0), 0.0)
+    found.rows(Rows(rows(1001)), 0.0, complete=True)  # type: ignore[arg-type]
+    found.take_results()
+    return found
+
+
+def test_the_messages_of_a_real_cinder_are_judged_and_recorded(own: database.Database) -> None:
+    """Each request has its command, or no decision: the volumes are not in the rows of this test."""
+    record = run(own, Tap([Gap(Cause.START)], recorded()), Rows(_real_rows()))
+    decisions = {each.verdict: each.decisions for each in record.totals()}
+    assert decisions == {"agreed": 4, "not_judged": 1}
+    assert [(each.verb, each.requests) for each in record.unjudged()] == [("create_snapshot", 1)]
+    for kind in (Kind.OVER_COMMITMENT, Kind.ALLOCATED_DRIFT, Kind.STALE_REPORT, Kind.WRONG_REPORT):
+        assert record.findings(kind) == []
+    [gap] = record.findings(Kind.GAP)
+    assert gap["code"] == "start"
+    assert gap["ended_at"] is not None
+
+
+def test_a_message_that_is_not_understood_stops_nothing(
+    own: database.Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    broken = Delivery(exchange="openstack", routing_key="cinder-scheduler", body="{")
+    record = run(own, Tap([], [broken, *recorded()]), Rows(_real_rows()))
+    assert sum(each.decisions for each in record.totals()) == 5
+    assert "a message to cinder-scheduler is not understood" in caplog.text
+
+
+def test_a_database_that_is_away_is_one_gap_and_one_line(
+    own: database.Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    read = Rows(None)
+    record = run(own, Tap([], [], recorded()), read)
+    [gap] = record.findings(Kind.GAP)
+    assert (gap["code"], gap["ended_at"]) == ("database", None)
+    assert caplog.text.count("Cinder's database cannot be read: it is away") == 1
+    assert {each.verdict for each in record.totals()} == {"not_judged"}
+    read.changes = _real_rows()
+    [gap] = run(own, Tap([]), read).findings(Kind.GAP)
+    assert gap["ended_at"] is not None
+
+
+def test_nothing_is_read_while_the_bus_is_away(own: database.Database) -> None:
+    """The refusal of an extend looks in the rows as its end; its command would have told."""
+    tap = Tap([Gap(Cause.CONNECTION)], [])
+    tap.is_connected = False
+    record = run(own, tap, Rows(rows(1001)))
+    [gap] = record.findings(Kind.GAP)
+    assert gap["ended_at"] is None
+
+
+def test_decisions_are_kept_until_the_record_can_be_written(
+    own: database.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, failures = ShadowRecord.write, iter([True, True])
+
+    def fail_twice(record: ShadowRecord, *results: Any) -> None:
+        if next(failures, False):
+            raise errors.Unavailable("the disk is slow")
+        write(record, *results)
+
+    monkeypatch.setattr(ShadowRecord, "write", fail_twice)
+    record = run(own, Tap([], recorded(), []), Rows(_real_rows()))
+    assert sum(each.decisions for each in record.totals()) == 5
+
+
+def test_old_records_go(own: database.Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    pruned: list[int] = []
+    monkeypatch.setattr(ShadowRecord, "prune", lambda _record, days: pruned.append(days))
+    monkeypatch.setattr(shadow_module, "_PRUNE_INTERVAL", 0.0)
+    run(own, Tap([]), Rows(rows(1001)))
+    assert set(pruned) == {30}
+
+
+def test_a_lost_message_makes_the_open_requests_unjudged() -> None:
+    seen = observations()
+    seen.message(request("v", 10), 1.0)
+    seen.gap(Gap(Cause.QUEUE, 7), 2.0)
+    [decided], [gap], _ = seen.take_results()
+    assert (decided.volume_id, decided.verdict) == ("v", Verdict.NOT_JUDGED)
+    assert (gap.code, gap.numbers) == ("queue", {"dropped_at_least": 7.0})
+    assert "the broker dropped messages" in gap.text
+    seen.message(request("w", 10), 3.0)
+    seen.message(command("w", 10), 3.1)
+    assert [each.verdict for each in seen.take_results()[0]] == [Verdict.NOT_JUDGED]
+    seen.rows(Rows(rows(1002)), 4.0, complete=True)  # type: ignore[arg-type]
+    seen.message(request("x", 10), 5.0)
+    seen.message(command("x", 10), 5.1)
+    decided_later, _, ended = seen.take_results()
+    assert [each.verdict for each in decided_later] == [Verdict.AGREED]
+    assert ("gap", "watch", "queue") in ended
+
+
+def test_a_gap_makes_no_report_stale() -> None:
+    seen = observations()
+    seen.gap(Gap(Cause.CONNECTION), 1000.0)
+    seen.rows(Rows(rows(1002)), 1001.0, complete=True)  # type: ignore[arg-type]
+    assert {each.kind for each in seen.take_results()[1]} == {Kind.GAP}
+
+
+def test_a_slow_look_makes_an_over_commitment_that_is_found() -> None:
+    """The look began before the first volume was there; Cinder takes its report as the truth, and places another."""
+    seen = observations()
+    for name, size in (("v", 30), ("w", 80)):
+        seen.message(request(name, size), 1.0)
+        seen.message(command(name, size), 1.1)
+        if name == "v":
+            seen.message(report(1010, 0), 2.0)
+    live = (volume("v", 30, "available", 1005), volume("w", 80, "available", 1012))
+    seen.rows(Rows(rows(1013, *live)), 3.0, complete=True)  # type: ignore[arg-type]
+    seen.message(report(1020, 110), 4.0)
+    decided, found, _ = seen.take_results()
+    assert [each.verdict for each in decided] == [Verdict.AGREED, Verdict.WRONG_PLACEMENT]
+    [over] = [each for each in found if each.kind is Kind.OVER_COMMITMENT]
+    assert (over.subject, over.volumes, over.numbers["held"]) == (POOL, ("v", "w"), 110)

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The construction of the shadow from its options."""
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from oslo_config import cfg
+
+from tonnage.capacity import errors
+from tonnage.cinder_adapter.watch import shadow_composition, shadow_options
+from tonnage.cinder_adapter.watch.shadow import Shadow
+from tonnage.ledger.db import database
+from tonnage.rpc import options as rpc_options
+from tonnage.scheduler import settings
+
+
+@pytest.fixture
+def conf() -> cfg.ConfigOpts:
+    found = cfg.ConfigOpts()
+    for register in (rpc_options.register, settings.register, database.register, shadow_options.register):
+        register(found)
+    found([])
+    found.set_override("transport_url", "rabbit://u:p@bus:5673/", "cinder_shadow")
+    found.set_override("cinder_connection", "mysql+pymysql://u:p@db/cinder", "cinder_shadow")
+    return found
+
+
+@pytest.fixture
+def own() -> Iterator[database.Database]:
+    found = database.Database(database.create_engine("sqlite://"), 2)
+    yield found
+    found.close()
+
+
+def build(conf: cfg.ConfigOpts, own: Any) -> Shadow:
+    with contextlib.ExitStack() as cleanup:
+        return shadow_composition.build(conf, own, cleanup)
+
+
+def test_a_shadow_is_built_without_a_connection(conf: cfg.ConfigOpts, own: database.Database) -> None:
+    """Cinder may be away: the shadow starts, and waits."""
+    assert isinstance(build(conf, own), Shadow)
+
+
+@pytest.mark.parametrize("name", ["transport_url", "cinder_connection"])
+def test_the_two_addresses_are_required(conf: cfg.ConfigOpts, own: database.Database, name: str) -> None:
+    conf.clear_override(name, "cinder_shadow")
+    with pytest.raises(errors.ConfigurationError, match=rf"option \[cinder_shadow\] {name} is not set"):
+        build(conf, own)
+
+
+def test_a_wrong_database_address_is_named(conf: cfg.ConfigOpts, own: database.Database) -> None:
+    conf.set_override("cinder_connection", "paper://drawer", "cinder_shadow")
+    with pytest.raises(errors.ConfigurationError, match=r"\[cinder_shadow\] cinder_connection"):
+        build(conf, own)
+
+
+@pytest.mark.parametrize(
+    ("url", "wanted"),
+    [
+        ("rabbit://u:p@bus:5673/", ["amqp://u:p@bus:5673/%2F"]),
+        ("rabbit://bus/", ["amqp://guest:guest@bus:5672/%2F"]),
+        ("rabbit://u:a%2Fb@one,u:p@two:5673/cloud", ["amqp://u:a%2Fb@one:5672/cloud", "amqp://u:p@two:5673/cloud"]),
+    ],
+)
+def test_addresses_of_the_bus(conf: cfg.ConfigOpts, url: str, wanted: list[str]) -> None:
+    assert shadow_composition.addresses(conf, url) == wanted
+
+
+@pytest.mark.parametrize("url", ["kafka://u:p@bus:9092/", "fake://", "rabbit://u:p@bus:many/", "nonsense"])
+def test_other_buses_are_refused(conf: cfg.ConfigOpts, url: str) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"option \[cinder_shadow\] transport_url"):
+        shadow_composition.addresses(conf, url)
