@@ -111,7 +111,7 @@ def _migrate(driver: Driver, command: Command, before: float) -> float:
 
 def _manage(driver: Driver, command: Command, before: float) -> float:
     if not command.reference:
-        raise errors.DriverError("a manage has to name what is to be taken over", clean=True)
+        raise errors.DriverError("a manage has to name the volume on the storage", clean=True)
     return float(driver.manage(_volume(command, command.size_gb), command.reference))
 
 
@@ -176,10 +176,10 @@ def _size_after(driver: Driver, command: Command, before: float) -> float:
         return _stored_size(driver, command) or 0.0
     except plugin_errors.CAUGHT as error:
         LOG.warning(
-            "Backend %s cannot tell what %s left of volume %s: %s",
+            "Backend %s cannot tell the size of volume %s after %s: %s",
             driver.backend,
-            command.verb,
             command.volume_id,
+            command.verb,
             error,
         )
         return float(command.size_gb) if command.verb in REMOVING else before

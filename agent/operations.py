@@ -32,7 +32,7 @@ _BACKOFF = BackOff()
 class Epoch:
     """The clock of one epoch: ticks and numbers of reports. Each is given once and they only grow. Thread-safe.
 
-    No wall clock orders what happens on a backend. Within an epoch, which the ledger gives, the agent counts ticks: a
+    No wall clock orders the operations of a backend. Within an epoch, which the ledger gives, the agent counts ticks: a
     report takes one before the driver looks, an operation takes one after it has ended. So an operation with a lower
     tick than a report's had ended before the driver looked, and is contained in its figures.
     """

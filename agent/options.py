@@ -29,8 +29,8 @@ OPTIONS = (
         default=300,
         min=0,
         mutable=True,
-        help="Seconds between two lists of all volumes on a backend, which show the schedulers what is there that they "
-        "do not know of, and the other way round. 0: only at start and when a scheduler asks.",
+        help="Seconds between two lists of all volumes on a backend, in which the schedulers find volumes that are "
+        "not in the ledger, and miss those that are only there. 0: only at start and when a scheduler asks.",
     ),
     cfg.IntOpt(
         "backend_threads",

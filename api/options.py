@@ -57,8 +57,8 @@ OPTIONS = (
         "noauth_on_any_address",
         default=False,
         help="Allow auth_strategy = noauth on an address that other machines reach, and accept requests to any name of "
-        "this machine, not only to localhost and 127.0.0.1. Everybody who reaches it is an administrator, and so are "
-        "the pages of any site in a browser that reaches it.",
+        "this machine, not only to localhost and 127.0.0.1. Everybody with access to it is an administrator, and so "
+        "are the pages of any site in a browser that reaches it.",
     ),
     cfg.BoolOpt(
         "cinder_service_names",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The errors that cross rooms.
 
-One root and few leaves. The message is written for the person who reads it: it names the thing, the value and the way
+One root and few leaves. The message is written for its reader: it names the thing, the value and the way
 out. A refusal of a request for lack of room is no error but a decision (:mod:`tonnage.capacity.decision`).
 """
 
@@ -34,11 +34,11 @@ class NotFound(TonnageError):
 
 
 class Conflict(TonnageError):
-    """The state of the thing does not permit what was asked."""
+    """The state of the resource does not permit the request."""
 
 
 class OverQuota(TonnageError):
-    """What was asked for goes beyond what the project may have."""
+    """The request exceeds the limits of the project."""
 
 
 class CapacityExceeded(TonnageError):
@@ -46,7 +46,7 @@ class CapacityExceeded(TonnageError):
 
 
 class DriverError(TonnageError):
-    """The storage could not do what was asked.
+    """The storage could not complete the operation.
 
     ``clean`` tells that the driver made sure that nothing was left behind on the storage.
     """

@@ -214,7 +214,7 @@ class Driver(abc.ABC):
         exist raises :class:`~tonnage.capacity.errors.DriverError` with ``clean``; a size that has to be rounded up and
         does not fit raises :class:`~tonnage.capacity.errors.CapacityExceeded`.
         """
-        raise self._unsupported("manage what is on the storage")
+        raise self._unsupported("manage volumes on the storage")
 
     def has_news(self) -> bool:
         """Return whether a change since the last report is urgent enough for an early report.

@@ -241,4 +241,6 @@ def _checked(mask: object, rows: int) -> Mask:
 @functools.lru_cache(maxsize=1000)
 def _log_failure(name: str, failure: str) -> None:
     """Log a failure once for each message: the cache suppresses repetitions in later decisions."""
-    LOG.error("Filter %s failed, and what it cannot judge is refused: %s", name, failure, exc_info=sys.exception())
+    LOG.error(
+        "Filter %s failed, and refuses the pools that it cannot judge: %s", name, failure, exc_info=sys.exception()
+    )

@@ -47,7 +47,7 @@ OPTIONS: list[cfg.Opt] = [
         min=0,
         max=100,
         help="capacity.pool.recovered is sent when the share in use is by so many percentage points less than "
-        "capacity_exceeded_percent, and what is provisioned by so many percent less than what is permitted. Has to be "
+        "capacity_exceeded_percent, and the provisioned capacity by so many percent less than its limit. Has to be "
         "less than capacity_exceeded_percent.",
     ),
     cfg.MultiStrOpt(

@@ -200,7 +200,7 @@ def _decoded(content: bytes, kind: type[_Body]) -> _Body:
     try:
         return type_conversion.decode(content, kind)
     except msgspec.DecodeError as error:
-        raise PlacementUnavailable(f"what answers is not OpenStack Placement: {error}") from error
+        raise PlacementUnavailable(f"the server is not OpenStack Placement: {error}") from error
 
 
 def _detail(content: bytes) -> str:

@@ -56,7 +56,7 @@ def required(conf: cfg.ConfigOpts) -> PlacementClient:
     if found is None:
         raise errors.ConfigurationError(
             f"[quota] usage_source is placement (or count_usage_from_placement is set), and the section [{GROUP}] "
-            "names no account to ask OpenStack Placement as: set auth_type and what goes with it, as for Nova"
+            "names no account to ask OpenStack Placement as: set auth_type and its options, as for Nova"
         )
     return found
 

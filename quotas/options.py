@@ -59,7 +59,7 @@ QUOTA_OPTIONS = [
         choices=[
             (
                 Source.COUNTERS.value,
-                "counters, set to what the volumes say each minute and before anybody is refused",
+                "counters, set to the sums of the volumes each minute and before a refusal",
             ),
             (Source.LEDGER.value, "the volumes, counted for each request that a limit is set for"),
             (
@@ -68,7 +68,7 @@ QUOTA_OPTIONS = [
                 "[placement] says how to reach it",
             ),
         ],
-        help="What the usage of a project that has a limit is known by. It has to be the same for the API and all "
+        help="The source of the usage of a project that has a limit. It has to be the same for the API and all "
         "schedulers. Between counters and ledger only the work differs, for projects with very many volumes.",
     ),
     cfg.BoolOpt(

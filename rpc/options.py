@@ -20,7 +20,7 @@ OPTIONS = (
     cfg.StrOpt(
         "state_path",
         default="/var/lib/tonnage",
-        help="Folder for what an agent keeps on this machine: its lock files, in $state_path/locks.",
+        help="Folder for the files of an agent on this machine: its lock files, in $state_path/locks.",
     ),
     cfg.StrOpt(
         "storage_availability_zone",

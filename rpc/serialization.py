@@ -109,5 +109,5 @@ def result(answer: Any, kind: type[T]) -> T:
             try:
                 return unpack(value, kind)
             except errors.InvalidInput as error:
-                raise errors.Unavailable(f"what was answered cannot be read: {error.message}") from None
-    raise errors.Unavailable(f"what was answered cannot be read: it is {type(answer).__name__} of no known form")
+                raise errors.Unavailable(f"the answer cannot be read: {error.message}") from None
+    raise errors.Unavailable(f"the answer cannot be read: it is {type(answer).__name__} of no known form")

@@ -50,7 +50,7 @@ _SHORTEST_POLL = 1.0
 
 #: The form of ``transport_url``.
 _ADDRESS = (
-    "it takes rabbit://user:password@host:port/, with what is special in user and password (such as '/' and '@') "
+    "it takes rabbit://user:password@host:port/, with special characters of user and password (such as '/' and '@') "
     "written as %2F, %40"
 )
 

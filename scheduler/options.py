@@ -34,7 +34,7 @@ OPTIONS = [
         min=1,
         help="Seconds after which a command that an agent has neither finished nor named in a report is sent to it "
         "again. The agent runs it at most once. A create or migration moves on to another pool when its backend has "
-        "been down for so long; what it claimed stays counted until the backend's agent is back and has cleaned up.",
+        "been down for so long; its claim stays counted until the backend's agent is back and has cleaned up.",
     ),
     cfg.IntOpt(
         "drain_concurrency",
@@ -45,7 +45,7 @@ OPTIONS = [
     cfg.StrOpt(
         "decision_log",
         sample_default="/var/log/tonnage/decisions-${host}.jsonl",
-        help="File that each decision is appended to as a line, with what it was made of, for 'tonnage replay'. Each "
+        help="File that each decision is appended to as a line, with its inputs, for 'tonnage replay'. Each "
         "scheduler needs one of its own. It can be moved away at any time; another is begun then. Without this option "
         "decisions are not recorded.",
     ),

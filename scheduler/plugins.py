@@ -29,7 +29,10 @@ OPTIONS = [
         default=Calculation.CINDER.value,
         mutable=True,
         choices=[
-            (Calculation.CINDER.value, "Compares the provisioned capacity with total, and the size with what is free"),
+            (
+                Calculation.CINDER.value,
+                "Compares the provisioned capacity with total, and the size with the free capacity",
+            ),
             (Calculation.STANDARD.value, "Compares the provisioned capacity with total less the reserve"),
         ],
         help="How the room for thin volumes is calculated. It has to be the same for all "

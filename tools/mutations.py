@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def _unfit(mutation: Mutation) -> list[str]:
-    """Say what of a mutation does not fit the code any more."""
+    """Return the part of a mutation that does not match the code any more."""
     problems = [f"{mutation.rule}: there is no {test}" for test in mutation.tests if not _file(test).exists()]
     if (ROOT / mutation.file).read_text(encoding="utf-8").count(mutation.old) != 1:
         problems.append(f"{mutation.rule}: {mutation.file} does not have, exactly once, what keeps it: mend the table")
@@ -109,7 +109,7 @@ def _try_all(chosen: Sequence[Mutation], folder: pathlib.Path, jobs: int, trust:
 
 
 def _copy(to: pathlib.Path) -> pathlib.Path:
-    """Copy what git knows or would take in."""
+    """Copy the files that git has or would add."""
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,

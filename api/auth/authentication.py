@@ -53,7 +53,7 @@ def local_noauth(listens_on: str) -> Authenticator:
         if host is not None and not _is_of_this_machine(host, listens_on):
             raise enforcement.Forbidden(
                 f"This was sent to {host[:_SHOWN]!r}. Everybody here is an administrator (auth_strategy = noauth), so "
-                "only what is sent to localhost or 127.0.0.1 is believed, which pages of other sites cannot do: send "
+                "only requests to localhost or 127.0.0.1 are accepted, which pages of other sites cannot send: send "
                 "it there, or set noauth_on_any_address = true."
             )
         return noauth(req, project_id)
@@ -100,7 +100,7 @@ def select(conf: cfg.ConfigOpts, address: str | None) -> Authenticator:
         return noauth
     if address is not None and is_loopback(address):
         return local_noauth(address)
-    where = "what this server listens on" if address is None else f"osapi_volume_listen = {address}"
+    where = "the address of this server" if address is None else f"osapi_volume_listen = {address}"
     remedy = "have tonnage-api listen on" if address is None else "set osapi_volume_listen ="
     raise errors.ConfigurationError(
         f"auth_strategy = noauth makes everybody an administrator, and {where} may be reached from other machines: "

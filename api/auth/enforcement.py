@@ -110,7 +110,7 @@ class Policy:
         if self.allows(identity, policies.IS_ADMIN):
             return None
         if identity.project_id is None:
-            raise Forbidden("Whoever asks has to ask for a project: get a token for one.")
+            raise Forbidden("This request needs a project: get a token for one.")
         return identity.project_id
 
     def _credentials(self, identity: RequestContext) -> dict[str, Any]:

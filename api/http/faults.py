@@ -60,7 +60,7 @@ INTERNAL = (
 )
 _UNAVAILABLE = (
     "A part of Tonnage that this request needs (the database, the message bus, a scheduler or Keystone) does not "
-    "answer. Try again later; what was asked for may have been accepted."
+    "answer. Try again later; the request may have been accepted."
 )
 
 App: TypeAlias = "falcon.App[Request, falcon.Response]"

@@ -49,7 +49,7 @@ class ManageableVolumes:
         kind = self._reader.type_for(sent.volume_type, identity)
         if kind is not None and not context.scheduler.get_pools(PoolQuery(name=pool, volume_type=kind)):
             raise errors.InvalidInput(
-                f"volume_type is {sent.volume_type or 'the default'!r}: pool {pool} has not what its extra specs want"
+                f"volume_type is {sent.volume_type or 'the default'!r}: pool {pool} does not match its extra specs"
             )
         request = ManageVolume(
             request_id=identity.request_id,

@@ -114,7 +114,7 @@ class QuotaSets(_Quotas):
                     used = self._group_usage(project_id, user_id, value)
                 if 0 <= value < used.in_use + used.reserved:
                     raise errors.InvalidInput(
-                        f"Quota limit {value} for {limits.name(item, names)} is below what is in use, "
+                        f"Quota limit {value} for {limits.name(item, names)} is below the usage of "
                         f"{used.in_use + used.reserved}: have something deleted, or send skip_validation=True."
                     )
         self._put(place, values)

@@ -210,14 +210,16 @@ class Auditor:
             start = f"provisioned_capacity_gb is {provisioned:g} and there are volumes of {known:g}"
             if abs(provisioned - used) <= _ROUNDING_GB:
                 found[Breach.PROVISIONED_IS_PHYSICAL] = (
-                    f"{start}: it is the sum of their full sizes, not what they take up, which is total less free"
+                    f"{start}: it is the sum of their full sizes, not of the space that they occupy (total less free)"
                 )
             else:
-                found[Breach.PROVISIONED_TOO_SMALL] = f"{start}: it is the sum of all of them, whoever made them"
+                found[Breach.PROVISIONED_TOO_SMALL] = (
+                    f"{start}: it is the sum of all of them, also of those that other programs made"
+                )
         if volumes.all_gb is not None and provisioned > volumes.all_gb + _ROUNDING_GB:
             found[Breach.PROVISIONED_TOO_LARGE] = (
                 f"provisioned_capacity_gb is {provisioned:g} and the volumes there are have {volumes.all_gb:g}: "
-                "snapshots, and whatever else is no volume, do not count"
+                "snapshots and other objects that are no volumes do not count"
             )
         is_unchanged = abs(volumes.moved_gb) > _ROUNDING_GB and provisioned == before
         if is_unchanged or volumes.moved_gb:

@@ -119,7 +119,7 @@ def _add_remarks(remarks: dict[str, str], stats: PoolStats, raw: Mapping[str, An
             f"free_capacity_gb {reported_free} is more than total_capacity_gb {stats.total}; taken as {stats.total}"
         )
     if raw.get(ALLOCATED) is not None:
-        remarks["allocated_reported"] = f"{ALLOCATED} is kept by the ledger; what a driver reports is ignored"
+        remarks["allocated_reported"] = f"{ALLOCATED} is kept by the ledger; the value of a driver is ignored"
     if not (stats.thin or stats.thick):
         remarks["no_provisioning_support"] = (
             "reports neither thin_provisioning_support nor thick_provisioning_support; judged as thick"

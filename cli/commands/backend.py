@@ -16,7 +16,7 @@ _MAX_REASON_LENGTH = 255
 
 def register(subparsers: Any) -> None:
     """Add the commands."""
-    actions = subcommands.group(subparsers, "backend", "show backends, and say what may happen on them")
+    actions = subcommands.group(subparsers, "backend", "show backends, and disable, drain or enable them")
     parser = subcommands.add(actions, "list", "show all backends")
     parser.add_argument("--json", action="store_true", help=subcommands.JSON)
     parser.set_defaults(run=_list)
@@ -28,7 +28,7 @@ def register(subparsers: Any) -> None:
         parser = subcommands.add(actions, action, text)
         parser.add_argument("backend", metavar="host@backend", help="full name of the backend")
         if action != "enable":
-            parser.add_argument("--reason", type=_reason, metavar="TEXT", help="what users of the API are told")
+            parser.add_argument("--reason", type=_reason, metavar="TEXT", help="the reason for users of the API")
         parser.set_defaults(run=_set_state)
     parser = subcommands.add(actions, "remove", "forget a backend that never comes back")
     parser.add_argument("backend", metavar="host@backend", help="full name of the backend")

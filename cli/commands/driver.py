@@ -23,8 +23,10 @@ _STATUSES = (
 
 def register(subparsers: Any) -> None:
     """Add the commands."""
-    actions = subcommands.group(subparsers, "driver", "see whether drivers report what they should")
-    text = "show which definitions of what they report drivers break, by their last reports and the volumes there are"
+    actions = subcommands.group(subparsers, "driver", "check the reports of drivers against the definitions")
+    text = (
+        "show the definitions of reported figures that drivers break, by their last reports and the volumes there are"
+    )
     parser = subcommands.add(actions, "audit", text, epilog=_STATUSES)
     parser.add_argument("--backend", metavar="host@backend", help="look at one backend")
     parser.add_argument("--json", action="store_true", help=subcommands.JSON)
@@ -56,7 +58,7 @@ def _audit(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
         tables.show(columns, rows_found, as_json=False, empty="")
     tables.show(("backend", "reported_s_ago"), ages, as_json=False, empty="No agent has introduced a backend yet")
     if not found:
-        print(f"{len(rows)} backend(s) audited: what they report keeps to the definitions")
+        print(f"{len(rows)} backend(s) audited: their reports keep to the definitions")
     else:
         print(
             f"{len(rows)} backend(s) audited: {len(found)} definition(s) broken; see 'What drivers report' in the docs"

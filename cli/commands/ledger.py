@@ -37,9 +37,9 @@ def register(subparsers: Any) -> None:
     )
     parser.add_argument("--json", action="store_true", help=subcommands.JSON)
     parser.set_defaults(run=_check)
-    text = "make what is counted agree with the claims; schedulers may run"
+    text = "make the counters agree with the claims; schedulers may run"
     parser = subcommands.add(actions, "repair", text, epilog=_STATUSES)
-    parser.add_argument("--dry-run", action="store_true", help="only show what would be changed")
+    parser.add_argument("--dry-run", action="store_true", help="only show the changes")
     parser.add_argument("--json", action="store_true", help=subcommands.JSON)
     parser.set_defaults(run=_repair)
     text = "end all operations that were under way, after an older state of the database was restored"
@@ -102,7 +102,7 @@ def _show(found: consistency_check.Checked) -> None:
         _table(drift)
     explained = [one for one in found.findings if not one.drift]
     if explained:
-        print("Not wrong, but what makes figures differ:")
+        print("Not wrong, but reasons for differences of figures:")
         _table(explained)
     tables.show(
         ("backend", "reported_s_ago", "listed_s_ago"),

@@ -26,7 +26,7 @@ def register(subparsers: Any) -> None:
     parser = subcommands.add(actions, "purge", "have one deleted by its agent")
     parser.add_argument("pool", metavar="host@backend#pool", help="full name of the pool that it is in")
     parser.add_argument("volume", metavar="NAME", help="its name on the storage")
-    parser.add_argument("--yes", action="store_true", required=True, help="say that what it holds may go")
+    parser.add_argument("--yes", action="store_true", required=True, help="confirm that its content may be deleted")
     parser.add_argument("--force", action="store_true", help="also if the ledger may be the wrong one for the pool")
     parser.set_defaults(run=_purge)
 

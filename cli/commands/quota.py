@@ -22,9 +22,9 @@ from tonnage.placement.client import PlacementClient
 from tonnage.quotas import usage_audit
 
 _STATUSES = (
-    f"Exit status: 0 if no counter is below what the volumes say, {DRIFT} if one is, {MENDED} if one was and sync has "
-    "mended it, 1 if nobody could look (configuration, database, Placement), 2 for a wrong command line. Where usage "
-    "is counted from OpenStack Placement, an allocation that it has lost is like a counter that is below."
+    f"Exit status: 0 if no counter is below the sum of the volumes, {DRIFT} if one is, {MENDED} if one was and sync "
+    "has mended it, 1 if nobody could look (configuration, database, Placement), 2 for a wrong command line. Where "
+    "usage is counted from OpenStack Placement, an allocation that it has lost is like a counter that is below."
 )
 
 
@@ -33,7 +33,7 @@ def register(subparsers: Any) -> None:
     actions = subcommands.group(subparsers, "quota", "see whether usage is counted right, and mend it")
     for name, text, run in (
         ("check", "hold the counters of usage against the volumes", _check),
-        ("sync", "set the counters of usage to what the volumes say; schedulers may run", _sync),
+        ("sync", "set the counters of usage to the sums of the volumes; schedulers may run", _sync),
     ):
         parser = subcommands.add(actions, name, text, epilog=_STATUSES)
         parser.add_argument("--project", metavar="ID", help="look at one project")
@@ -91,7 +91,9 @@ def _show(
     if ahead := [one for one in found.findings if not one.drift]:
         print("Not wrong, and counted anew before anybody is turned away:")
         _table(ahead, names)
-    verdict = f"{len(found.drift)} counter(s) {outcome}" if found.drift else "no counter is below what the volumes say"
+    verdict = (
+        f"{len(found.drift)} counter(s) {outcome}" if found.drift else "no counter is below the sum of the volumes"
+    )
     print(f"{found.projects} project(s) with counters checked: {verdict}")
     if allocations is not None:
         _show_allocations(allocations, outcome)
@@ -102,7 +104,7 @@ def _show_allocations(found: allocation_check.AllocationCheck, outcome: str) -> 
         rows = [tuple(dataclasses.asdict(one).values()) for one in found.differences]
         tables.show(tuple(dataclasses.asdict(found.differences[0])), rows, as_json=False, empty="")
     if found.refused:
-        outcome = f"lost; it does not take {found.refused} of what it was told again, the log says why"
+        outcome = f"lost; it refused {found.refused} of the repeated allocations, the log says why"
     verdict = f"{len(found.drift)} allocation(s) {outcome}" if found.drift else "it holds all that it was told"
     untold = f"; it has still to be told of {found.pending} volume(s)" if found.pending else ""
     print(f"OpenStack Placement: {verdict}{untold}")

@@ -34,7 +34,7 @@ def headers(challenge: str, cloud: str | None) -> dict[str, str]:
     except (exceptions.ClientException, OSError) as error:
         where = "OS_ variables" if cloud is None else f"cloud {cloud}"
         raise errors.ConfigurationError(
-            f"the {where} cannot be used to say who asks: {output.one_line(error)}"
+            f"the {where} cannot be used for authentication: {output.one_line(error)}"
         ) from None
 
 
@@ -46,7 +46,7 @@ def _of_environment(challenge: str) -> Session:
     if kind is None and not os.environ.get("OS_USERNAME" if basic else "OS_AUTH_URL"):
         usual = "OS_USERNAME" if basic else "OS_AUTH_URL, OS_USERNAME, OS_PROJECT_NAME"
         raise errors.ConfigurationError(
-            "the REST API asks who you are: set OS_CLOUD, or what the command openstack takes from the environment, "
+            "the REST API needs authentication: set OS_CLOUD, or the variables that the command openstack reads, "
             f"{usual} and OS_PASSWORD"
         )
     loader: Any = loading.get_plugin_loader(kind or ("http_basic" if basic else "password"))

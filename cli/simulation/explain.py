@@ -135,7 +135,7 @@ def _requests(arguments: Any) -> list[Any]:
     if arguments.migrate is not None or arguments.retype is not None:
         return [_move(arguments)]
     if arguments.size is None:
-        raise setup.UsageError("what is asked for? Name a SIZE, or requests with --file")
+        raise setup.UsageError("no request: name a SIZE, or requests with --file")
     if arguments.extend is not None:
         return [{"extend": {"volume_id": arguments.extend, "new_size": arguments.size}}]
     volume = {

@@ -46,8 +46,8 @@ def replay(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     if play.broken:
         first, *others = play.broken
         print(
-            f"tonnage: line {first} cannot be read{f', nor {len(others)} other(s)' if others else ''}; what follows is "
-            "left out until the log begins anew",
+            f"tonnage: line {first} cannot be read{f', nor {len(others)} other(s)' if others else ''}; the lines "
+            "after it are left out until the log begins anew",
             file=sys.stderr,
         )
     if play.lacks_volumes:

@@ -53,10 +53,10 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``tonnage replay``."""
     subcommands.describe(
         parser,
-        "What is in a decision log (option decision_log) is decided again by the filters, weighers, default ratio and "
-        "calculation of this one. Nothing is asked of a scheduler.",
+        "The decisions of a decision log (option decision_log) are made again by the filters, weighers, default ratio "
+        "and calculation of this configuration. No scheduler takes part.",
         f"Exit status: 0 if nothing differs, {FOUND} if something does, 1 for a configuration that cannot be used, 2 "
-        "for a wrong command line or what is no decision log.",
+        "for a wrong command line or a file that is no decision log.",
     )
     parser.add_argument("files", nargs="+", metavar="FILE", help="decision logs, the oldest first; - is standard input")
     parser.add_argument("--all", action="store_true", help="show also the decisions that would be the same")
@@ -140,13 +140,13 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         "--os-cloud",
         metavar="NAME",
         default=os.environ.get("OS_CLOUD") or None,
-        help="entry of clouds.yaml that says who asks, where the REST API wants to know (default: OS_CLOUD, else the "
+        help="entry of clouds.yaml for authentication, where the REST API needs it (default: OS_CLOUD, else the "
         "other OS_ variables that the command openstack knows)",
     )
 
 
 def _add_changes(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("what would be different")
+    group = parser.add_argument_group("changes to simulate")
     group.add_argument(
         "--ratio",
         action="append",

@@ -149,4 +149,4 @@ class ClusterReader:
         try:
             return objects.decode(answer.data, kind)
         except errors.InvalidInput as error:
-            raise ClusterUnavailable(f"the API server of Kubernetes sent what is no {error.message}") from error
+            raise ClusterUnavailable(f"the API server of Kubernetes sent no valid {error.message}") from error

@@ -163,7 +163,7 @@ class Extender:
         if node_claim is not None and node_claim.placements:
             chosen = sent_nodes.names.index(node_claim.node)
             failed |= {
-                sent_nodes.names[row]: f"what the pod needs is held for it on {node_claim.node}"
+                sent_nodes.names[row]: f"the capacity for the pod is claimed on {node_claim.node}"
                 for row in rows
                 if row != chosen
             }

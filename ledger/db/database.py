@@ -454,7 +454,7 @@ def create_engine(
         # The text of this error may contain a part of the password.
         raise errors.ConfigurationError(
             f"{name} is no URL that can be used: it takes DIALECT://USER:PASSWORD@HOST:PORT/NAME, "
-            "with what is special in user and password (such as '/' and '@') written as %2F, %40, and numbers where "
+            "with special characters of user and password (such as '/' and '@') written as %2F, %40, and numbers where "
             "numbers are due"
         ) from None
     _prepare_connections(engine, prepare, timeouts)

@@ -160,7 +160,7 @@ def unavailable(error: BaseException) -> errors.Unavailable | None:
     if _SQLITE_LOCKED in first:
         return errors.Unavailable(
             "the ledger is busy: another process has held the write lock of its SQLite file for longer than "
-            "[database] sqlite_busy_timeout; try again, and see who has the file open if that goes on"
+            "[database] sqlite_busy_timeout; try again, and look for the process that has the file open if that goes on"
         )
     if _is_full(error):
         return errors.Unavailable(

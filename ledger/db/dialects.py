@@ -106,8 +106,8 @@ def require_writable(connection: sa.Connection) -> datetime.datetime:
 def prepare_postgresql(connection: Any, timeouts: Timeouts) -> object:
     """Limit the times for which a session waits for locks, and holds them without a sign of life.
 
-    A commit waits for the disk and for synchronous standbys, whatever the server's default is. Return the identity of
-    the server.
+    A commit waits for the disk and for synchronous standbys, independent of the server's default. Return the identity
+    of the server.
     """
     with connection.cursor() as cursor:
         cursor.execute(

@@ -21,7 +21,7 @@ _MAX_BATCH = 64
 
 
 class AgentClient:
-    """Casts to the agent of one backend, ``host@backend``. Nothing is answered; agents send what they have to say.
+    """Casts to the agent of one backend, ``host@backend``. There is no answer; agents send outcomes and reports.
 
     Each may raise :class:`~tonnage.capacity.errors.Unavailable` if the message bus cannot be reached. Only its silence
     shows that an agent is gone.

@@ -58,4 +58,4 @@ def _unpacked(text: str) -> list[bytes]:
     try:
         return packed_reports.unpacked(text).split(_MARK)
     except (ValueError, zlib.error) as error:
-        raise errors.Unavailable(f"what the scheduler says of its pools cannot be read: {error}") from None
+        raise errors.Unavailable(f"the scheduler's list of pools cannot be read: {error}") from None

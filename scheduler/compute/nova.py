@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Asking Nova, the compute service, where instances run.
 
-Its options are those of Cinder's section ``[nova]``. Only who has that section waits for keystoneauth1 to be imported,
-which takes a quarter of a second.
+Its options are those of Cinder's section ``[nova]``. Only a configuration with that section waits for keystoneauth1
+to be imported, which takes a quarter of a second.
 """
 
 import logging

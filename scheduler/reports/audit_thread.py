@@ -143,9 +143,9 @@ class AuditThread:
         try:
             self.work()
         except errors.Unavailable as error:
-            LOG.log(log_level(error), "What drivers have reported is not audited: %s", error.message)
+            LOG.log(log_level(error), "The reports of drivers are not audited: %s", error.message)
         except Exception:
-            LOG.exception("What drivers report could not be audited")
+            LOG.exception("The reports of drivers could not be audited")
         self._worker.pause(_PAUSE)
         return _SOON if self._again else None
 
@@ -158,4 +158,4 @@ def _alone(backend: str) -> Iterator[None]:
     except errors.Unavailable:
         raise
     except Exception:
-        LOG.exception("What the driver of %s reports could not be audited", backend)
+        LOG.exception("The reports of the driver of %s could not be audited", backend)

@@ -140,7 +140,7 @@ class DriverAudit:
         self._show()
         _tell(backend, {key: found[key].text for key in settled.new})
         for pool, breach in settled.mended:
-            LOG.info("Pool %s: what is reported breaks %s no more", pool_name(backend, pool), breach)
+            LOG.info("Pool %s: its report breaks %s no more", pool_name(backend, pool), breach)
 
     def _show(self) -> None:
         found: dict[str, dict[str, str]] = {}
@@ -166,7 +166,7 @@ def _tell(backend: str, new: Mapping[Key, str]) -> None:
         by_breach.setdefault(key[1], []).append(key)
     for breach, keys in by_breach.items():
         for key in keys[:_NAMED]:
-            LOG.warning("Pool %s: what is reported breaks %s: %s", pool_name(backend, key[0]), breach, new[key])
+            LOG.warning("Pool %s: its report breaks %s: %s", pool_name(backend, key[0]), breach, new[key])
         if len(keys) > _NAMED:
             LOG.warning(
                 "Backend %s: %d pool(s) more break %s; see 'tonnage-manage driver audit'",

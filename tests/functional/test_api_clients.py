@@ -419,7 +419,7 @@ def test_cinder_sets_quotas(tonnage: Deployment, clients: Clients, name: str) ->
         volume = clients.cinder("create", "3", "--name", name)
         assert settled(tonnage, volume["id"])["status"] == "available"
         assert "Requested 1G" in clients.failing("extend", name, "4")
-        assert "below what is in use" in clients.failing("quota-update", "demo", "--gigabytes", "2")
+        assert "below the usage of" in clients.failing("quota-update", "demo", "--gigabytes", "2")
         shown = clients.cinder_text("quota-usage", "demo")
         assert ["gigabytes", str(there + 3), "0", str(there + 3)] in [
             [cell.strip() for cell in row.split("|")][1:5] for row in shown.splitlines()

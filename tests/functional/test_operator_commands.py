@@ -182,7 +182,7 @@ def test_the_audit_command_shows_wrong_reports(run: Run, world: World) -> None:
     told = json.loads(run("tonnage-manage", "driver", "audit", "--json").output)
     assert (told["clean"], told["findings"]) == (True, [])
     assert told["backends"][0]["name"] == BACKEND
-    assert "1 backend(s) audited: what they report keeps" in run("tonnage-manage", "driver", "audit").output
+    assert "1 backend(s) audited: their reports keep" in run("tonnage-manage", "driver", "audit").output
     look(allocated_capacity_gb=3, provisioned_capacity_gb=1)
     [found] = json.loads(run("tonnage-manage", "driver", "audit", "--json", status=3).output)["findings"]
     assert (found["pool"], found["breach"]) == (f"{BACKEND}#p0", "no_allocated")

@@ -132,7 +132,7 @@ def check_audit(tonnage: Deployment) -> None:
     told = tonnage.run_command("manage", None, "driver", "audit", "--json")
     assert told.code == 3
     assert [(one["pool"], one["because"]) for one in json.loads(told.output)["findings"]] == [(pool, found[0]["text"])]
-    assert tonnage.logs().count(f"Pool {pool}: what is reported breaks no_allocated") == 1
+    assert tonnage.logs().count(f"Pool {pool}: its report breaks no_allocated") == 1
 
 
 @pytest.mark.parametrize("program", ["agent", "standalone"])

@@ -93,7 +93,7 @@ def test_explain_of_an_existing_volume(run: Run, tonnage: Deployment) -> None:
 @pytest.mark.parametrize(
     ("arguments", "status", "said"),
     [
-        (["explain"], 2, "tonnage: what is asked for? Name a SIZE"),
+        (["explain"], 2, "tonnage: no request: name a SIZE"),
         (["explain", "1", "--type", "moon"], 1, "tonnage: Volume type moon could not be found"),
         (
             ["what-if", "1", "--lose", "box@moon"],

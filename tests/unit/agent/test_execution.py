@@ -71,7 +71,7 @@ def test_a_manage_tells_the_size(able: fakes.CapableDriver) -> None:
     ("verb", "words"),
     [
         (Verb.MIGRATE, "a migrate has to name where the volume is"),
-        (Verb.MANAGE, "a manage has to name what is to be taken over"),
+        (Verb.MANAGE, "a manage has to name the volume on the storage"),
     ],
 )
 def test_what_is_missing_in_a_command(driver: fakes.GatedDriver, verb: Verb, words: str) -> None:
@@ -83,7 +83,7 @@ def test_what_is_missing_in_a_command(driver: fakes.GatedDriver, verb: Verb, wor
     [
         (Verb.CREATE, "clone volumes"),
         (Verb.MIGRATE, "take over volumes from elsewhere"),
-        (Verb.MANAGE, "manage what is on the storage"),
+        (Verb.MANAGE, "manage volumes on the storage"),
     ],
 )
 def test_what_the_driver_cannot_do(driver: fakes.GatedDriver, verb: Verb, words: str) -> None:

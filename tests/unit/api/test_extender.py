@@ -406,7 +406,7 @@ def test_with_a_lease_one_node_is_returned_and_claimed(ledger: database.Database
     tester = client(ledger, cluster, lease=60)
     first = send(tester, claim("six"), uid="a")
     assert first["NodeNames"] == ["n2"]
-    assert first["FailedNodes"]["n1"] == "what the pod needs is held for it on n2"
+    assert first["FailedNodes"]["n1"] == "the capacity for the pod is claimed on n2"
     assert send(tester, claim("six"), uid="b")["NodeNames"] == ["n1"]
     assert send(tester, claim("six"), uid="c")["NodeNames"] == ["n2"]
     assert send(tester, claim("six"), uid="a")["NodeNames"] == ["n2"]
@@ -454,9 +454,7 @@ def test_lookup_failures_are_reported(
 ) -> None:
     kube.add_claim("strange", "6 Gi", "fast")
     strange = send(client(ledger, cluster), claim("strange"))["Error"]
-    assert strange.startswith(
-        "the API server of Kubernetes sent what is no PersistentVolumeClaim: '6 Gi' is no quantity"
-    )
+    assert strange.startswith("the API server of Kubernetes sent no valid PersistentVolumeClaim: '6 Gi' is no quantity")
     answer = send(client(ledger, cluster), claim("nobody"))
     assert (answer["NodeNames"], answer["Error"]) == (None, "claim default/nobody is not there")
     with KubeApi() as gone:

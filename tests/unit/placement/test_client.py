@@ -45,7 +45,7 @@ def test_a_refusal_has_the_error_message() -> None:
 
 @pytest.mark.parametrize("body", [b"<html>It works!</html>", {"usages": 3}, b"\xff"])
 def test_an_unexpected_body_means_unavailable(body: object) -> None:
-    with pytest.raises(PlacementUnavailable, match="what answers is not OpenStack Placement"):
+    with pytest.raises(PlacementUnavailable, match="the server is not OpenStack Placement"):
         client_answering(200, body).usage("p")
     with pytest.raises(PlacementRefused, match="answered 404"):
         client_answering(404, body).usage("p")

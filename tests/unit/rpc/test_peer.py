@@ -147,7 +147,7 @@ def test_a_malformed_answer_is_not_an_invalid_request() -> None:
     with memory_bus.memory_transport(response_timeout=60) as bus:
         server = transport.server(bus, transport.TOPIC_SCHEDULER, "other", Rubbish())
         server.start()
-        said = "what was answered cannot be read"
+        said = "the answer cannot be read"
         with pytest.raises(errors.Unavailable, match=said):
             SchedulerClient(bus).create(request)
         with pytest.raises(errors.Unavailable, match=said):

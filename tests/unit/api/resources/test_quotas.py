@@ -107,7 +107,7 @@ def test_a_limit_below_the_usage_is_rejected_if_validation_is_requested(
     path = f"os-quota-sets/{project}?skip_validation=False"
     answer = put(client, path, gigabytes=2)
     assert answer.status_code == 400
-    assert "below what is in use, 3" in answer.json["badRequest"]["message"]
+    assert "below the usage of 3" in answer.json["badRequest"]["message"]
     assert put(client, path, gigabytes=3).status_code == 200
     assert put(client, path, gigabytes=-1).status_code == 200
     assert put(client, f"os-quota-sets/{project}", gigabytes=2).status_code == 200

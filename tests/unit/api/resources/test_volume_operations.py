@@ -276,7 +276,7 @@ class TestManage:
         kind = new_type(client, storage_protocol="block")
         body = {"volume": {"host": THIN, "ref": {"source-name": "c"}, "volume_type": kind}}
         answer = client.simulate_post("/v3/manageable_volumes", json=body)
-        assert f"volume_type is '{kind}': pool {THIN} has not" in fault(answer, 400)
+        assert f"volume_type is '{kind}': pool {THIN} does not match" in fault(answer, 400)
 
     @pytest.mark.parametrize(
         ("volume", "message"),

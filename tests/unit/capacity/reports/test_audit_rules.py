@@ -114,7 +114,7 @@ def test_the_finding_has_the_figures() -> None:
     assert finding.breach is Breach.PROVISIONED_IS_PHYSICAL
     assert str(finding) == (
         "pool 'gold': provisioned_capacity_gb is 524 and there are volumes of 924: it is the sum of their full sizes, "
-        "not what they take up, which is total less free"
+        "not of the space that they occupy (total less free)"
     )
     honest = {**pool, "provisioned_capacity_gb": 924}
     assert Auditor(supports_auto=True).look([honest], {"gold": Volumes(least_gb=800, all_gb=924)}) == ()

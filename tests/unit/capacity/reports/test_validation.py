@@ -154,7 +154,7 @@ def test_reported_allocated_capacity_is_ignored_with_a_remark() -> None:
     checked = of(allocated_capacity_gb="anything at all")
     (remark,) = checked.remarks
     assert (remark.pool, remark.code) == ("gold", "allocated_reported")
-    assert str(remark) == "pool 'gold': allocated_capacity_gb is kept by the ledger; what a driver reports is ignored"
+    assert str(remark) == "pool 'gold': allocated_capacity_gb is kept by the ledger; the value of a driver is ignored"
     assert "allocated_capacity_gb" not in checked.pools[0].capabilities
 
 

@@ -34,7 +34,7 @@ def test_exit_statuses_of_check_and_sync(tmp_path: pathlib.Path, capsys: pytest.
     limit(world, PROJECT, {GIGABYTES: 50})
     world.create(5, 7)
     assert run("quota check", url) == 0
-    assert capsys.readouterr().out == "1 project(s) with counters checked: no counter is below what the volumes say\n"
+    assert capsys.readouterr().out == "1 project(s) with counters checked: no counter is below the sum of the volumes\n"
     with engine.begin() as connection:
         connection.execute(sa.update(models.QuotaUsage).values(gigabytes=4))
     assert run("quota check", url) == 3

@@ -27,7 +27,7 @@ def _nothing_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> 
     [(BASIC, "OS_USERNAME and OS_PASSWORD"), (KEYSTONE, "OS_AUTH_URL, OS_USERNAME, OS_PROJECT_NAME and OS_PASSWORD")],
 )
 def test_missing_variables_are_named(challenge: str, missing: str) -> None:
-    with pytest.raises(errors.ConfigurationError, match=f"asks who you are: set OS_CLOUD, or .* {missing}$"):
+    with pytest.raises(errors.ConfigurationError, match=f"needs authentication: set OS_CLOUD, or .* {missing}$"):
         credentials.headers(challenge, None)
 
 

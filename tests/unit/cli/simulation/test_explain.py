@@ -78,7 +78,7 @@ def test_an_invalid_value_is_reported_with_its_option(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["explain"], "what is asked for? Name a SIZE, or requests with --file"),
+        (["explain"], "no request: name a SIZE, or requests with --file"),
         (["explain", "1", "--type", "x" * 300], "--type: "),
         (["explain", "1", "--count", "2", "--zone", "x" * 300], "--zone: "),
         (["explain", "1", "--extend", ""], "--extend: "),

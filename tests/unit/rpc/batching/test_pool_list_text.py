@@ -37,5 +37,5 @@ def test_what_comes_again_is_not_unpacked_again(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("text", ["no base64!", base64.b64encode(zlib.compress(b"{}")[:-3]).decode()])
 def test_what_cannot_be_read_is_an_error_of_the_other_side(text: str) -> None:
-    with pytest.raises(errors.Unavailable, match="what the scheduler says of its pools cannot be read"):
+    with pytest.raises(errors.Unavailable, match="the scheduler's list of pools cannot be read"):
         pool_list_text.PoolListReader().parts([PoolListText(text=text)])

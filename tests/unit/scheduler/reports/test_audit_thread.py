@@ -118,7 +118,7 @@ def test_each_lie_is_found_out_told_once_and_forgotten_when_it_is_mended(
     assert found == {"pool": {breach.value}}
     told = [record.getMessage() for record in caplog.records if record.name.endswith("driver_audit")]
     assert len(told) == 1
-    assert told[0].startswith(f"Pool host@backend#pool: what is reported breaks {breach}: ")
+    assert told[0].startswith(f"Pool host@backend#pool: its report breaks {breach}: ")
     # Another scheduler, or this one after a restart, knows it from the ledger and says no more.
     caplog.clear()
     site.start_scheduler()
@@ -322,7 +322,7 @@ def test_an_error_in_one_backend_does_not_keep_others_from_being_audited(
         mine.report(number, BackendReport(backend=name, epoch=1, seq=1, covers=1, pools=[]))
     mine.work()
     assert [call.args[1].backend for call in driver_audit.inspect.call_args_list] == ["h@gone", "h@here"]
-    assert "What the driver of h@gone reports could not be audited" in caplog.text
+    assert "The reports of the driver of h@gone could not be audited" in caplog.text
     driver_audit.inspect.side_effect = errors.Unavailable("the database is away")
     mine.report(0, BackendReport(backend="h@here", epoch=1, seq=2, covers=2, pools=[]))
     with pytest.raises(errors.Unavailable):
