@@ -63,6 +63,7 @@ class BusTap:
         self._dropped = 0
         self._gap: Cause | None = Cause.START
         self._retry_at = 0.0
+        self._problem = ""
 
     def receive(self, seconds: float) -> list[Delivery | Gap]:
         """Return the messages that arrive within so many seconds, soon after the first of them, with the gaps."""
@@ -137,11 +138,13 @@ class BusTap:
                 channel.queue_bind(queue, exchange, routing_key=key)
             channel.basic_consume(queue, callback=self._take)
         except _FAILURES as error:
-            LOG.info("The message bus of Cinder cannot be tapped yet: %s", error)
+            if str(error) != self._problem:
+                LOG.warning("The message bus of Cinder cannot be tapped yet: %s", error)
+            self._problem = str(error)
             with contextlib.suppress(*_FAILURES):
                 connection.close()
             return False
-        self._connection = connected
+        self._connection, self._problem = connected, ""
         LOG.info("The message bus of Cinder is tapped")
         return True
 

@@ -35,10 +35,14 @@ _ADOPTED = 300.0
 
 @dataclass(slots=True)
 class Promise:
-    """The capacity of one command. ``ended_at`` is the end of its operation, None while it is under way."""
+    """The capacity of one command. ``ended_at`` is the end of its operation, None while it is under way.
+
+    ``received_at`` is the time at which the shadow received it, by its own clock.
+    """
 
     command: Command
     ended_at: float | None = None
+    received_at: float = -math.inf
 
 
 @dataclass(slots=True)
@@ -107,15 +111,19 @@ class PromisedCapacity:
         self._renew(before | set(backend.pools))
         return checked, True
 
-    def promise(self, command: Command) -> None:
-        """Count a command of Cinder's scheduler. A repeated one replaces itself."""
+    def promise(self, command: Command, now: float = -math.inf) -> None:
+        """Count a command of Cinder's scheduler that arrives at ``now``. A repeated one replaces itself."""
         if command.size_gb > 0:
             key = f"{command.verb}:{command.volume_id}:{command.attempt}"
-            self._promises.setdefault(command.pool, {})[key] = Promise(command)
+            self._promises.setdefault(command.pool, {})[key] = Promise(command, received_at=now)
             self._renew([command.pool])
 
-    def apply_rows(self, changes: Changes) -> None:
-        """Take over rows of volumes and services, and find the ends of operations in them."""
+    def apply_rows(self, changes: Changes, began: float = math.inf) -> None:
+        """Take over rows of volumes and services, and find the ends of operations in them.
+
+        All messages that were sent before the read have to be known, and commands that arrived after ``began``, the
+        beginning of the read, are not judged by it.
+        """
         self.has_rows = True
         touched = set()
         gone = set(changes.gone)
@@ -123,16 +131,20 @@ class PromisedCapacity:
             gone |= self.volumes.keys() - {row.id for row in changes.live}
         for volume_id in gone:
             touched |= self._move_row(volume_id, None, changes.read_at)
+        promised = {
+            (pool, each.command.volume_id) for pool, each_of in self._promises.items() for each in each_of.values()
+        }
         for row in changes.live:
+            if row.pool is not None and (row.pool, row.id) not in promised:
+                self._adopt(row, row.pool, changes.read_at)
             touched |= self._move_row(row.id, row, changes.read_at)
-        self._adopt(changes)
         services = {service.backend: service for service in changes.services}
         for name in self.services.keys() | services.keys():
             if self._state(self.services.get(name)) != self._state(services.get(name)):
                 touched |= set(self.backends[name].pools) if name in self.backends else set()
         self.services = services
         for pool in self._promises:
-            if self._note_ends(pool, changes.read_at):
+            if self._note_ends(pool, changes.read_at, began):
                 touched.add(pool)
         self._renew(touched)
 
@@ -190,21 +202,20 @@ class PromisedCapacity:
         self._changed_at.update(dict.fromkeys(changed, read_at))
         return changed
 
-    def _adopt(self, changes: Changes) -> None:
-        """Count recent volumes in flight whose commands the shadow did not see: Cinder makes some without a request."""
-        promised = {
-            (pool, each.command.volume_id) for pool, each_of in self._promises.items() for each in each_of.values()
-        }
-        for row in changes.live:
-            if row.pool is None or row.changed_at < changes.read_at - _ADOPTED or (row.pool, row.id) in promised:
-                continue
-            backend = self.backends.get(backend_of(row.pool))
-            if backend is not None and row.finished and row.changed_at + _ROUNDING < backend.before:
-                continue
-            command = Command(verb=Verb.CREATE, request_id="", volume_id=row.id, pool=row.pool, size_gb=row.size_gb)
-            self._promises.setdefault(row.pool, {})[f"row:{row.id}"] = Promise(command)
+    def _adopt(self, row: VolumeRow, pool: str, read_at: float) -> None:
+        """Count a volume that came or grew without a command in flight: Cinder makes some without a request."""
+        known = self.volumes.get(row.id)
+        size_gb = row.size_gb
+        if known is not None and known.pool == pool:
+            size_gb -= known.size_gb
+        ended_at = _launch(row) if row.finished else row.changed_at
+        backend = self.backends.get(backend_of(pool))
+        is_contained = backend is not None and row.finished and ended_at + _ROUNDING < backend.before
+        if size_gb > 0 and ended_at >= read_at - _ADOPTED and not is_contained:
+            command = Command(verb=Verb.CREATE, request_id="", volume_id=row.id, pool=pool, size_gb=size_gb)
+            self._promises.setdefault(pool, {})[f"row:{row.id}"] = Promise(command)
 
-    def _note_ends(self, pool: str, read_at: float) -> bool:
+    def _note_ends(self, pool: str, read_at: float, began: float) -> bool:
         """Note the ends of promised operations that the rows show; return whether one is new.
 
         The scheduler saves the pool in the row before it sends its command, so a volume that is not here has gone on.
@@ -212,7 +223,7 @@ class PromisedCapacity:
         """
         found = False
         for promise in self._promises[pool].values():
-            if promise.ended_at is not None:
+            if promise.ended_at is not None or promise.received_at >= began:
                 continue
             row, verb = self.volumes.get(promise.command.volume_id), promise.command.verb
             if row is not None and row.pool == pool:

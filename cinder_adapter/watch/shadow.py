@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tonnage.capacity import errors
 from tonnage.cinder_adapter import cinder_messages
 from tonnage.cinder_adapter.cinder_messages import Command, Report, UnjudgedRequest
-from tonnage.cinder_adapter.cinder_rows import CinderRows
+from tonnage.cinder_adapter.cinder_rows import Changes, CinderRows
 from tonnage.cinder_adapter.watch import report_audit
 from tonnage.cinder_adapter.watch.allocated_drift import AllocatedDrift
 from tonnage.cinder_adapter.watch.bus_tap import BusTap, Delivery
@@ -31,6 +31,9 @@ LOG = logging.getLogger(__name__)
 
 #: Most seconds without a look at the tap or at the end.
 _TURN = 0.5
+
+#: Seconds without a message after which those that were sent before have arrived, and most seconds of waiting for that.
+_QUIET, _BUSY = 0.05, 2.0
 
 #: Seconds between two removals of old records.
 _PRUNE_INTERVAL = 3600.0
@@ -72,6 +75,7 @@ class Observations:
         self.drift = AllocatedDrift(self.promised)
         self.audit = ReportAudit(self.promised, settings.stale_after, settings.service_down_time)
         self._open_findings = open_findings
+        self._gap_at = float("-inf")
         self.decided: list[Decided] = []
         self.found: list[Finding] = []
         self.ended: list[Key] = []
@@ -95,6 +99,7 @@ class Observations:
 
     def gap(self, gap: Gap, now: float) -> None:
         """Take the loss of messages or rows: no decision is judged until all rows have been read again."""
+        self._gap_at = now
         for backend in self.promised.backends.values():
             backend.heard_at = now
         instruments.CINDER_GAPS.labels(gap.cause.value).inc()
@@ -103,15 +108,14 @@ class Observations:
         self.found.append(Finding(kind=Kind.GAP, subject=_WATCH, code=gap.cause.value, text=text, numbers=numbers))
         self.decided += self.judge.pause(_GAPS[gap.cause])
 
-    def rows(self, rows: CinderRows, now: float, *, complete: bool) -> None:
-        """Read the rows of Cinder's database, and take all that they show."""
-        changes = rows.read(complete=complete)
+    def rows(self, changes: Changes, began: float, now: float) -> None:
+        """Take all that rows show. Their read began at ``began``; messages that were sent before have been taken."""
         before = self.promised.volumes.copy()
-        self.promised.apply_rows(changes)
+        self.promised.apply_rows(changes, began)
         for volume_id in before.keys() - self.promised.volumes.keys():
             self.drift.note_gone(before[volume_id])
-        self.decided += self.judge.settle(self.promised.volumes, now)
-        if changes.complete:
+        self.decided += self.judge.settle(self.promised.volumes, began)
+        if changes.complete and self._gap_at < began:
             self.judge.resume()
             self.ended += [(Kind.GAP.value, _WATCH, cause.value) for cause in Cause]
         counted_by_rows = [name for name in self.promised.table.names if self._has_no_provisioned(name)]
@@ -141,7 +145,7 @@ class Observations:
             self.decided.append(decided)
         row = self.promised.volumes.get(command.volume_id)
         self.drift.note_command(command, None if row is None else row.pool)
-        self.promised.promise(command)
+        self.promised.promise(command, now)
         self.over_commitments.note(command)
 
     def _has_no_provisioned(self, name: str) -> bool:
@@ -154,6 +158,11 @@ class Shadow:
 
     def __init__(self, tap: BusTap, rows: CinderRows, record: ShadowRecord, settings: Settings) -> None:
         self._tap, self._rows, self._record, self._settings = tap, rows, record, settings
+        # Counters begin at 0, so that the first event is an increase.
+        for cause in Cause:
+            instruments.CINDER_GAPS.labels(cause.value)
+        for kind in Kind:
+            instruments.CINDER_FINDINGS.labels(kind.value)
         self._ending = threading.Event()
         self._complete_at = self._pruned_at = float("-inf")
         self._problem = ""
@@ -198,9 +207,13 @@ class Shadow:
             observations.message(message, time.monotonic())
 
     def _read(self, observations: Observations, now: float) -> None:
+        """Read the rows, then take the messages that were sent before that, then take over the rows.
+
+        Otherwise rows would show the end of an operation whose command has not been taken.
+        """
         complete = now - self._complete_at >= self._settings.full_poll_interval
         try:
-            observations.rows(self._rows, now, complete=complete)
+            changes = self._rows.read(complete=complete)
         except errors.TonnageError as error:
             if error.message != self._problem:
                 LOG.warning("Cinder's database cannot be read: %s", error.message)
@@ -211,6 +224,15 @@ class Shadow:
             self._problem = ""
             if complete:
                 self._complete_at = now
+            self._catch_up(observations)
+            observations.rows(changes, now, time.monotonic())
+
+    def _catch_up(self, observations: Observations) -> None:
+        """Take messages until the bus is quiet for a moment; a busy one is followed for some seconds."""
+        until = time.monotonic() + _BUSY
+        while time.monotonic() < until and (deliveries := self._tap.receive(_QUIET)):
+            for delivery in deliveries:
+                self._take(observations, delivery)
 
     def _write(self, observations: Observations) -> None:
         """Record the results. If the record cannot be written they are kept for the next turn."""

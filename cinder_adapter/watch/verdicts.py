@@ -142,15 +142,20 @@ class Judge:
             tonnage_seconds=waiting.first.seconds,
         )
 
-    def settle(self, volumes: Mapping[str, VolumeRow], now: float) -> list[Decided]:
-        """Judge the requests that Cinder has refused, as the rows of their volumes show, and give up old ones."""
+    def settle(self, volumes: Mapping[str, VolumeRow], began: float) -> list[Decided]:
+        """Judge the requests that Cinder has refused, as the rows of their volumes show, and give up old ones.
+
+        The read of the rows began at ``began``, and all messages that were sent before are known.
+        """
         found = []
         for key, waiting in list(self._waiting.items()):
+            if waiting.arrived >= began:
+                continue
             row = volumes.get(waiting.message.volume_id)
             if row is not None and _is_refused(waiting.message.verb, row):
                 del self._waiting[key]
                 found.append(self._refused(waiting))
-            elif now - waiting.arrived > _FORGOTTEN:
+            elif began - waiting.arrived > _FORGOTTEN:
                 del self._waiting[key]
                 reason = f"neither a command nor a refusal followed within {_FORGOTTEN:.0f} s"
                 found.append(_unjudged(waiting.message, waiting.message.size_gb, reason))

@@ -9,32 +9,40 @@ import random
 import re
 import secrets
 import signal
+import time
 from collections.abc import Iterator
+from concurrent import futures
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from tests import suites
 from tests.cinder.watching import Watch
-from tests.servers import Cinder, MariaDB, RabbitMQ, Shape
+from tests.servers import Cinder, MariaDB, PostgreSQL, RabbitMQ, Shape
 from tests.servers.base import wait_for
 
 #: Seconds between two reports of a backend.
 INTERVAL = 4
-
-#: Seconds of a slow look: two requests reach the scheduler meanwhile.
-LOOK = 5
 
 #: The size and the limit of the only pool, in GiB.
 TOTAL, LIMIT = 1000, 2000
 
 POOL = "real@b1#a"
 
-#: Decisions of the mixed run, and the volumes that are created at a time.
+#: Decisions of the mixed run; the volumes that are created at a time, and the times that half of them are extended.
 DECISIONS = int(os.environ.get("TONNAGE_CINDER_DECISIONS", "300"))
-BATCH = max(30, min(300, DECISIONS // 30))
+BATCH = max(30, min(100, DECISIONS // 30))
+GROWTHS = max(1, DECISIONS // 1000)
+
+#: Requests to the API at a time.
+CLIENTS = 4
+
+
+#: The documentation, which has the accounts of the shadow.
+_PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "cinder-watch.rst").read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -47,30 +55,24 @@ class Site:
     virtual_host: str
 
 
-def _grants(user: str) -> list[str]:
-    """Return the statements of the documentation for MariaDB, which let an account read some columns."""
-    page = (pathlib.Path(__file__).parents[2] / "docs" / "cinder-watch.rst").read_text(encoding="utf-8")
-    found = re.findall(
-        r"^   (GRANT SELECT [^;]*`binary`[^;]*|GRANT SELECT [^;]* ON cinder\.volumes[^;]*);$", page, re.M
-    )
-    return [statement.replace("'tonnage_shadow'@'%'", user) for statement in found]
-
-
-def _database_account(server: MariaDB, url: str) -> str:
-    """Return the URL with an account that may do what the documentation says."""
-    name, user = sa.make_url(url).database, "'tonnage_shadow'@'localhost'"
-    grants = _grants(user)
-    assert len(grants) == 2
-    create = f"CREATE USER IF NOT EXISTS {user} IDENTIFIED BY 'secret'"
-    server.execute(create, *(grant.replace("ON cinder.", f"ON {name}.") for grant in grants))
-    account = sa.make_url(url).set(username="tonnage_shadow", password="secret")  # noqa: S106
-    return account.render_as_string(hide_password=False)
+def _database_account(url: str) -> str:
+    """Return the URL with an account that the statements of the documentation for this database make."""
+    parsed = sa.make_url(url)
+    block = _PAGE.split(".. code-block:: sql\n")[2 if parsed.get_backend_name() == "postgresql" else 1]
+    statements = re.findall(r"^   ((?:CREATE|GRANT) [^;]*);", block, re.M)
+    assert len(statements) >= 3
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection:
+        for statement in statements:
+            local = statement.replace("'%'", "'localhost'").replace("cinder.", f"{parsed.database}.")
+            connection.exec_driver_sql(local.replace("DATABASE cinder", f"DATABASE {parsed.database}"))
+    engine.dispose()
+    return parsed.set(username="tonnage_shadow", password="SECRET").render_as_string(hide_password=False)  # noqa: S106
 
 
 def _bus_account(server: RabbitMQ, url: str) -> str:
     """Return the URL with an account that may do what the documentation says."""
-    page = (pathlib.Path(__file__).parents[2] / "docs" / "cinder-watch.rst").read_text(encoding="utf-8")
-    permissions = re.findall(r"'(\^[^']*)'", page)
+    permissions = re.findall(r"'(\^[^']*)'", _PAGE)
     assert len(permissions) == 3
     user = f"shadow_{secrets.token_hex(4)}"
     server.control("add_user", user, "secret")
@@ -79,15 +81,16 @@ def _bus_account(server: RabbitMQ, url: str) -> str:
 
 
 @contextlib.contextmanager
-def _site(mariadb: MariaDB, rabbitmq: RabbitMQ, shape: Shape) -> Iterator[Site]:
+def _site(server: MariaDB | PostgreSQL, rabbitmq: RabbitMQ, shape: Shape) -> Iterator[Site]:
     if not Cinder.installed():
         suites.cannot_run("Cinder", f"Cinder is not installed; install {Cinder.packages}")
     with (
-        mariadb.database() as url,
+        server.database() as url,
         rabbitmq.virtual_host() as bus,
-        Cinder(url.replace("charset=utf8mb4", "charset=utf8"), bus, shape) as cinder,
+        # Cinder has the older driver for PostgreSQL, and its migrations need the older character set of MariaDB.
+        Cinder(url.replace("+psycopg:", "+psycopg2:").replace("=utf8mb4", "=utf8"), bus, shape) as cinder,
     ):
-        yield Site(cinder, _database_account(mariadb, url), _bus_account(rabbitmq, bus), bus.rpartition("/")[2])
+        yield Site(cinder, _database_account(url), _bus_account(rabbitmq, bus), bus.rpartition("/")[2])
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +108,7 @@ def watch(site: Site, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watc
         yield found
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def empty(site: Site) -> Iterator[None]:
     """Remove the volumes of a test, and let the reports contain that."""
     yield
@@ -114,10 +117,14 @@ def empty(site: Site) -> Iterator[None]:
 
 
 def _clear(cinder: Cinder) -> None:
-    for volume_id in cinder.volumes():
-        cinder.request("POST", f"/volumes/{volume_id}/action", {"os-force_delete": {}})
+    with futures.ThreadPoolExecutor(CLIENTS) as clients:
+        list(clients.map(partial(_delete, cinder), cinder.volumes()))
     wait_for(lambda: not cinder.volumes(), "all volumes are gone")
     _reports(cinder, 3)
+
+
+def _delete(cinder: Cinder, volume_id: str) -> None:
+    cinder.request("POST", f"/volumes/{volume_id}/action", {"os-force_delete": {}})
 
 
 def _reports(cinder: Cinder, number: int) -> None:
@@ -129,18 +136,17 @@ def _reports(cinder: Cinder, number: int) -> None:
 
 
 def _over_commit(cinder: Cinder) -> list[str]:
-    """Let Cinder place 150 GiB more than fit: the first volume is made during a slow look, which does not see it."""
-    cinder.control("b1", look_seconds=LOOK)
-    before = cinder.looks("b1")
-    wait_for(lambda: cinder.looks("b1") > before, "a look has begun")
+    """Let Cinder place 150 GiB more than fit: the first volume is made during a look, which does not see it."""
+    before = cinder.held("b1")
+    cinder.control("b1", looks=0)
+    look = wait_for(lambda: max(0, cinder.held("b1") - before) and cinder.held("b1"), "a look has begun, and waits")
     first = cinder.create(300)
     cinder.settled([first])
-    # The look ends with a report that says nothing of the volume; the next look begins an interval after this one.
-    looks = cinder.looks("b1")
-    wait_for(lambda: cinder.looks("b1") > looks, "the look has ended and been reported")
+    cinder.control("b1", looks=look)
+    wait_for(lambda: cinder.held("b1") > look, "the look has been reported, and the next one waits")
     second = cinder.create(1850)
-    cinder.control("b1")
     assert {each["status"] for each in cinder.settled([first, second]).values()} == {"available"}
+    cinder.control("b1")
     return [first, second]
 
 
@@ -158,6 +164,7 @@ def _wrong_refusal(cinder: Cinder) -> str:
     return refused
 
 
+@pytest.mark.usefixtures("empty")
 def test_each_over_commitment_of_a_slow_look_is_found(site: Site, watch: Watch) -> None:
     volumes = _over_commit(site.cinder)
     found = wait_for(lambda: watch.report()["over_commitments"], "the over-commitment is found")
@@ -166,6 +173,7 @@ def test_each_over_commitment_of_a_slow_look_is_found(site: Site, watch: Watch) 
     assert (found[0]["numbers"]["held"], found[0]["numbers"]["limit"]) == (2150.0, 2000.0)
 
 
+@pytest.mark.usefixtures("empty")
 def test_a_wrong_refusal_is_found_and_a_right_one_is_none(site: Site, watch: Watch) -> None:
     before = {each["volume_id"] for each in watch.report()["wrong_refusals"]}
     too_large = site.cinder.create(LIMIT + 1)
@@ -178,6 +186,7 @@ def test_a_wrong_refusal_is_found_and_a_right_one_is_none(site: Site, watch: Wat
     assert watch.decisions()["refused"] >= 1
 
 
+@pytest.mark.usefixtures("empty")
 def test_cinder_notices_nothing_of_a_killed_or_frozen_shadow(
     site: Site, rabbitmq_server: RabbitMQ, tmp_path: pathlib.Path
 ) -> None:
@@ -205,43 +214,75 @@ def test_cinder_notices_nothing_of_a_killed_or_frozen_shadow(
 
 
 @pytest.mark.timeout(4 * 3600)
+@pytest.mark.usefixtures("empty")
 def test_mixed_decisions_are_judged_and_nothing_is_invented(site: Site, tmp_path: pathlib.Path) -> None:
     """Among ordinary requests there are over-commitments and wrong refusals; each is found, and nothing else."""
     chance = random.Random(22)
     cinder = site.cinder
-    over, refused, requests = 0, set(), 0
+    over: set[str] = set()
+    refused: set[str] = set()
+    requests = 0
     kinds = itertools.cycle(("over", "refused", "neither"))
-    with Watch(tmp_path, site.database, site.bus) as own:
+    with Watch(tmp_path, site.database, site.bus) as own, futures.ThreadPoolExecutor(CLIENTS) as clients:
         _reports(cinder, 3)
+        began = time.monotonic()
         while requests < DECISIONS:
-            volumes = [cinder.create(chance.choice((1, 2, 5))) for _ in range(BATCH)]
-            found = cinder.settled(volumes, BATCH * 2.0)
+            volumes = list(clients.map(cinder.create, chance.choices((1, 2, 5), k=BATCH)))
+            requests += len(volumes)
+            found = cinder.settled(volumes)
             assert {each["status"] for each in found.values()} == {"available"}
-            grown = chance.sample(volumes, BATCH // 6)
-            for volume_id in grown:
-                size = found[volume_id]["size"] + 1
-                cinder.request("POST", f"/volumes/{volume_id}/action", {"os-extend": {"new_size": size}})
-            requests += len(volumes) + len(grown)
-            cinder.settled(volumes, BATCH * 2.0)
+            for _ in range(GROWTHS):
+                grown = chance.sample(volumes, BATCH // 2)
+                requests += len(grown)
+                list(clients.map(partial(_extend, cinder), (found[volume_id] for volume_id in grown)))
+                found = cinder.settled(volumes)
             _clear(cinder)
             match next(kinds):
                 case "over":
-                    _over_commit(cinder)
-                    over, requests = over + 1, requests + 2
-                    wait_for(partial(_has_over_commitments, own, over), f"over-commitment {over} is found")
+                    over.add(_over_commit(cinder)[1])
+                    requests += 2
+                    wait_for(partial(_has_over_commitments, own, len(over)), f"over-commitment {len(over)} is found")
                 case "refused":
                     refused.add(_wrong_refusal(cinder))
                     requests += 1
             _clear(cinder)
         wait_for(lambda: sum(own.decisions().values()) == requests, "all decisions are judged")
         report = own.report()
-    print(f"{requests} decisions, {over} over-commitments, {len(refused)} wrong refusals: {report['totals']}")
-    assert len(report["over_commitments"]) == over
+    print(f"{requests} decisions in {time.monotonic() - began:.0f} s; {len(over)} over-commitments and {len(refused)}")
+    print(f"wrong refusals were made: {report['totals']}")
+    assert len(report["over_commitments"]) == len(over)
+    assert {each["volume_id"] for each in report["wrong_placements"]} == over
     assert {each["volume_id"] for each in report["wrong_refusals"]} == refused
-    assert report["wrong_placements"] == report["other_pools"] == report["not_judged"] == []
+    assert report["other_pools"] == report["not_judged"] == []
     assert report["drift"] == report["stale_reports"] == report["wrong_reports"] == []
     assert [each["code"] for each in report["gaps"]] == ["start"]
 
 
+def _extend(cinder: Cinder, volume: dict[str, Any]) -> None:
+    """Let a volume grow by 1 GiB."""
+    cinder.request("POST", f"/volumes/{volume['id']}/action", {"os-extend": {"new_size": volume["size"] + 1}})
+
+
 def _has_over_commitments(watch: Watch, number: int) -> bool:
     return len(watch.report()["over_commitments"]) >= number
+
+
+def test_a_cinder_on_postgresql_is_watched(
+    postgresql_server: PostgreSQL, rabbitmq_server: RabbitMQ, tmp_path: pathlib.Path
+) -> None:
+    shape = Shape(backends=["b1"], pools=["a"], total_gb=TOTAL, ratio="2.0", interval=INTERVAL)
+    with (
+        _site(postgresql_server, rabbitmq_server, shape) as site,
+        Watch(tmp_path, site.database, site.bus) as watch,
+    ):
+        cinder = site.cinder
+        _reports(cinder, 3)
+        placed, too_large = cinder.create(10), cinder.create(LIMIT)
+        found = cinder.settled([placed, too_large])
+        assert (found[placed]["status"], found[too_large]["status"]) == ("available", "error")
+        cinder.request("POST", f"/volumes/{placed}/action", {"os-extend": {"new_size": 11}})
+        wait_for(lambda: watch.decisions() == {"agreed": 2, "refused": 1}, "all decisions are judged")
+        _reports(cinder, 3)
+        report = watch.report()
+    assert report["over_commitments"] == report["drift"] == report["wrong_reports"] == []
+    assert [each["code"] for each in report["gaps"]] == ["start"]

@@ -222,6 +222,11 @@ class Cinder(base.Server):
         file = self.folder / "storage" / backend / "looks"
         return len(file.read_text().splitlines()) if file.exists() else 0
 
+    def held(self, backend: str) -> int:
+        """Return the number of the last look that the order ``looks`` has held, 0 without one."""
+        file = self.folder / "storage" / backend / "held"
+        return int(file.read_text() or 0) if file.exists() else 0
+
     def control(self, backend: str, **orders: Any) -> None:
         """Give orders to the driver of a backend, see ``controlled_file_driver``."""
         file = self.folder / "storage" / backend / "control.json"

@@ -2,8 +2,9 @@
 """A driver of Cinder whose volumes are sparse files in the folders of two pools. Runs with Cinder's Python.
 
 ``control.json`` in its folder holds orders for the tests: ``look_seconds`` is the time between its look at the files
-and its report, ``create_seconds`` the time of each creation, ``fail`` lets creations fail, and ``stats`` has fields for
-the report of each pool instead of the true ones. The file ``looks`` beside it gets a line with each look.
+and its report, ``looks`` the number of the last look that may end, ``create_seconds`` the time of each creation,
+``fail`` lets creations fail, and ``stats`` has fields for the report of each pool instead of the true ones. The file
+``looks`` beside it gets a line with each look, and ``held`` has the number of the look that waits.
 """
 
 import json
@@ -63,6 +64,10 @@ class ControlledFileDriver(driver.VolumeDriver):  # type: ignore[misc]
         seen = {pool: self._provisioned(pool) for pool in self.configuration.files_pools}
         (self._folder / "looks").open("a").write("look\n")
         time.sleep(self._ordered("look_seconds", 0))
+        number = len((self._folder / "looks").read_text().splitlines())
+        while number > self._ordered("looks", number):
+            (self._folder / "held").write_text(str(number))
+            time.sleep(0.05)
         total = self.configuration.files_total_gb
         self._stats = {
             "volume_backend_name": self.configuration.safe_get("volume_backend_name"),

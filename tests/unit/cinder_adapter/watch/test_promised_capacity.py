@@ -92,6 +92,30 @@ def test_a_recent_row_without_a_command_is_in_flight(promised: PromisedCapacity)
     assert promised.in_flight(POOL) == 10
 
 
+def test_a_volume_that_is_attached_is_not_in_flight(promised: PromisedCapacity) -> None:
+    """The status of a volume changes the time of its row, and no capacity."""
+    promised.apply_rows(rows(1004, volume("v", 10, "available", 500)))
+    promised.apply_rows(rows(1006, volume("v", 10, "in-use", 1005, launched_at=500)))
+    assert promised.in_flight(POOL) == 0
+    again = promised_by(report(1000, 0))
+    again.apply_rows(rows(1006, volume("v", 10, "in-use", 1005, launched_at=500)))
+    assert again.in_flight(POOL) == 0, "nor when the watch begins after that"
+
+
+def test_growth_without_a_command_is_in_flight(promised: PromisedCapacity) -> None:
+    promised.apply_rows(rows(1004, volume("v", 10, "available", 500)))
+    promised.apply_rows(rows(1006, volume("v", 15, "available", 1005)))
+    assert promised.in_flight(POOL) == 5
+
+
+def test_rows_that_were_read_before_a_command_came_are_no_end_of_it(promised: PromisedCapacity) -> None:
+    promised.promise(command("v", 10), now=50.0)
+    promised.apply_rows(rows(1004), began=49.0)
+    for sent_at in (1010, 1020, 1030):
+        promised.apply_report(report(sent_at, 0), 0.0)
+    assert promised.in_flight(POOL) == 10
+
+
 def test_figures_of_a_report_between_two_periodic_ones_are_not_used(promised: PromisedCapacity) -> None:
     _, used = promised.apply_report(report(1005, 50, periodic=False), 5.0)
     assert not used

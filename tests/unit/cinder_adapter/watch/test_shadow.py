@@ -4,6 +4,7 @@
 import json
 import pathlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -96,14 +97,14 @@ def observations() -> Observations:
     found = Observations(SETTINGS)
     found.gap(Gap(Cause.START), 0.0)
     found.message(report(1000, 0), 0.0)
-    found.rows(Rows(rows(1001)), 0.0, complete=True)  # type: ignore[arg-type]
+    found.rows(rows(1001), 0.5, 0.5)
     found.take_results()
     return found
 
 
 def test_the_messages_of_a_real_cinder_are_judged_and_recorded(own: database.Database) -> None:
     """Each request has its command, or no decision: the volumes are not in the rows of this test."""
-    record = run(own, Tap([Gap(Cause.START)], recorded()), Rows(_real_rows()))
+    record = run(own, Tap([Gap(Cause.START)], [], recorded()), Rows(_real_rows()))
     decisions = {each.verdict: each.decisions for each in record.totals()}
     assert decisions == {"agreed": 4, "not_judged": 1}
     assert [(each.verb, each.requests) for each in record.unjudged()] == [("create_snapshot", 1)]
@@ -118,7 +119,7 @@ def test_a_message_that_is_not_understood_stops_nothing(
     own: database.Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     broken = Delivery(exchange="openstack", routing_key="cinder-scheduler", body="{")
-    record = run(own, Tap([], [broken, *recorded()]), Rows(_real_rows()))
+    record = run(own, Tap([], [], [broken, *recorded()]), Rows(_real_rows()))
     assert sum(each.decisions for each in record.totals()) == 5
     assert "a message to cinder-scheduler is not understood" in caplog.text
 
@@ -157,7 +158,7 @@ def test_decisions_are_kept_until_the_record_can_be_written(
         write(record, *results)
 
     monkeypatch.setattr(ShadowRecord, "write", fail_twice)
-    record = run(own, Tap([], recorded(), []), Rows(_real_rows()))
+    record = run(own, Tap([], recorded(), [], [], [], []), Rows(_real_rows()))
     assert sum(each.decisions for each in record.totals()) == 5
 
 
@@ -180,7 +181,7 @@ def test_a_lost_message_makes_the_open_requests_unjudged() -> None:
     seen.message(request("w", 10), 3.0)
     seen.message(command("w", 10), 3.1)
     assert [each.verdict for each in seen.take_results()[0]] == [Verdict.NOT_JUDGED]
-    seen.rows(Rows(rows(1002)), 4.0, complete=True)  # type: ignore[arg-type]
+    seen.rows(rows(1002), 4.0, 4.0)
     seen.message(request("x", 10), 5.0)
     seen.message(command("x", 10), 5.1)
     decided_later, _, ended = seen.take_results()
@@ -188,10 +189,38 @@ def test_a_lost_message_makes_the_open_requests_unjudged() -> None:
     assert ("gap", "watch", "queue") in ended
 
 
+def test_a_loss_during_a_read_is_no_part_of_it() -> None:
+    seen = observations()
+    seen.gap(Gap(Cause.QUEUE), 5.0)
+    seen.rows(rows(1002), 4.0, 6.0)
+    assert ("gap", "watch", "queue") not in seen.take_results()[2]
+    seen.rows(rows(1003), 7.0, 8.0)
+    assert ("gap", "watch", "queue") in seen.take_results()[2]
+
+
+def test_messages_that_were_sent_before_a_read_come_before_its_rows(own: database.Database) -> None:
+    """The read shows the extended volume; its command is still on its way to the shadow."""
+    extend = [each for each in recorded() if "extend_volume" in str(each.body)]
+    assert len(extend) == 2
+    grown = volume("e8c61342-0d17-418c-ad55-cfa00b5ab883", 12, "available", 1795645606, "real@b2#a")
+    read = Rows(_real_rows())
+    before = [each for each in recorded() if each.exchange == "cinder-scheduler_fanout"][:2]
+
+    class Late(Tap):
+        def receive(self, seconds: float) -> Sequence[Delivery | Gap]:
+            received = super().receive(seconds)
+            if extend[0] in received:
+                read.changes = replace(_real_rows(), live=(grown,))
+            return received
+
+    record = run(own, Late([], [], before, [], [extend[0]], [extend[1]], [], []), read)
+    assert {each.verdict: each.decisions for each in record.totals()} == {"agreed": 1}
+
+
 def test_a_gap_makes_no_report_stale() -> None:
     seen = observations()
     seen.gap(Gap(Cause.CONNECTION), 1000.0)
-    seen.rows(Rows(rows(1002)), 1001.0, complete=True)  # type: ignore[arg-type]
+    seen.rows(rows(1002), 1001.0, 1001.0)
     assert {each.kind for each in seen.take_results()[1]} == {Kind.GAP}
 
 
@@ -204,7 +233,7 @@ def test_a_slow_look_makes_an_over_commitment_that_is_found() -> None:
         if name == "v":
             seen.message(report(1010, 0), 2.0)
     live = (volume("v", 30, "available", 1005), volume("w", 80, "available", 1012))
-    seen.rows(Rows(rows(1013, *live)), 3.0, complete=True)  # type: ignore[arg-type]
+    seen.rows(rows(1013, *live), 3.0, 3.0)
     seen.message(report(1020, 110), 4.0)
     decided, found, _ = seen.take_results()
     assert [each.verdict for each in decided] == [Verdict.AGREED, Verdict.WRONG_PLACEMENT]

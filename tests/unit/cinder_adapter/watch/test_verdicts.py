@@ -131,6 +131,13 @@ def test_the_refusal_of_an_extend_is_seen_in_the_status(scene: Scene) -> None:
     assert decided.verdict is Verdict.WRONG_REFUSAL
 
 
+def test_rows_that_were_read_before_a_request_came_are_no_refusal_of_it(scene: Scene) -> None:
+    """They show the volume before the request."""
+    scene.judge.request(request("v", 10, verb=Verb.EXTEND, pool=POOL), 3.0)
+    scene.promised.apply_rows(rows(1002, volume("v", 20, "available", 900)))
+    assert scene.judge.settle(scene.promised.volumes, 2.0) == []
+
+
 def test_a_migration_goes_to_the_pool_or_the_backend_that_it_names(scene: Scene) -> None:
     for target in (OTHER, BACKEND):
         moved = request("v", 10, verb=Verb.MIGRATE, pool=POOL, target=target)
