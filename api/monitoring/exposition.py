@@ -8,11 +8,15 @@ pool are written once, and the values of a family together.
 import datetime
 import math
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, TypeVar
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _GIB = 2**30
+
+K = TypeVar("K")
+T = TypeVar("T")
 
 _SPECIAL = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
 
@@ -45,6 +49,21 @@ def all_in_bytes(gib: Iterable[float | None], none: float) -> list[float]:
 def timestamp(time: datetime.datetime) -> float:
     """Return a time in UTC as seconds since 1970."""
     return time.replace(tzinfo=datetime.UTC).timestamp()
+
+
+class KeptTexts(Generic[K, T]):
+    """Labels that are the same on the next page. About ``most`` of them are kept; many may be those of former pools."""
+
+    def __init__(self, make: Callable[[K], T], most: int) -> None:
+        self._make, self._most = make, most
+        self._kept: dict[K, T] = {}
+
+    def of(self, keys: Iterable[K]) -> list[T]:
+        """Return the labels for each key, which are never empty."""
+        if len(self._kept) > self._most:
+            self._kept.clear()
+        get, kept, make = self._kept.get, self._kept, self._make
+        return [get(key) or kept.setdefault(key, make(key)) for key in keys]
 
 
 class Page:

@@ -4,7 +4,6 @@
 It is the same whichever process serves it, so Prometheus needs one target for it.
 """
 
-import functools
 import itertools
 import math
 import time
@@ -12,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from tonnage.api.monitoring.cached_page import CachedPage
-from tonnage.api.monitoring.exposition import Page, all_in_bytes, gib_in_bytes, labels, timestamp
+from tonnage.api.monitoring.exposition import KeptTexts, Page, all_in_bytes, gib_in_bytes, labels, timestamp
 from tonnage.capacity.forecast.time_to_full import BOUNDS
 from tonnage.capacity.reports.audit_rules import Breach
 from tonnage.ledger.db.database import Database
@@ -67,10 +66,9 @@ class LedgerPage(CachedPage):
     def __init__(self, database: Database, down_time: float, max_pools: int, cache_time: float) -> None:
         super().__init__(cache_time)
         self._database, self._down_time, self._max_pools = database, down_time, max_pools
-        # The labels of pools are the same at the next scrape.
-        self._labels = functools.lru_cache(max_pools)(_labels)
-        self._info_labels = functools.lru_cache(max_pools)(_info_labels)
-        self._forecast_labels = functools.lru_cache(len(BOUNDS) * max_pools)(_forecast_labels)
+        self._labels = KeptTexts(_labels, 2 * max_pools)
+        self._info_labels = KeptTexts(_info_labels, 2 * max_pools)
+        self._forecast_labels = KeptTexts(_forecast_labels, 2 * len(BOUNDS) * max_pools)
 
     def text(self, backend: str | None) -> bytes:
         """Return the page, or the part about one backend."""
@@ -115,21 +113,19 @@ class LedgerPage(CachedPage):
         """Add the pools, and return the names of those whose backend is up."""
         if not pools:
             return ()
-        texts = [self._labels(pool.name) for pool in pools]
-        info = [self._info_labels(pool.name, pool.backend, pool.zone, pool.driver, pool.storage) for pool in pools]
+        texts = self._labels.of(pool.name for pool in pools)
+        info = self._info_labels.of((pool.name, pool.backend, pool.zone, pool.driver, pool.storage) for pool in pools)
         page.add_column("tonnage_pool_info", "Facts about the pool, as labels.", info, [1] * len(pools))
         up = [pool.up(self._down_time) for pool in pools]
         page.add_column("tonnage_pool_up", "Whether the pool's backend is up.", texts, up)
+        collected = [pool.collected_at for pool in pools]
         # The pools of a backend have the same time, mostly.
-        times = {each: timestamp(each) for each in {pool.collected_at for pool in pools} if each is not None}
-        page.add_gauge(
+        times = {each: timestamp(each) for each in set(collected) if each is not None}
+        page.add_column(
             "tonnage_pool_figures_timestamp_seconds",
             "Time at which the driver collected the figures.",
-            [
-                (text, times[pool.collected_at])
-                for text, pool in zip(texts, pools, strict=True)
-                if pool.collected_at is not None
-            ],
+            [text for text, each in zip(texts, collected, strict=True) if each is not None],
+            [times[each] for each in collected if each is not None],
         )
         current = list(itertools.compress(pools, up))
         texts = list(itertools.compress(texts, up))
@@ -142,7 +138,7 @@ class LedgerPage(CachedPage):
         return set(columns.get("name", ()))
 
     def _add_forecasts(self, page: Page, forecasts: SoonFull, current: Collection[str]) -> None:
-        kept = list(map(self._forecast_labels, forecasts.pools, forecasts.bounds))
+        kept = self._forecast_labels.of(zip(forecasts.pools, forecasts.bounds, strict=True))
         up = [pool in current for pool in forecasts.pools]
         texts: list[str] = []
         values: list[int] = []
@@ -162,12 +158,14 @@ def _labels(pool: str) -> str:
     return labels(pool=pool)
 
 
-def _info_labels(pool: str, backend: str, zone: str, driver: str, storage: str | None) -> str:
+def _info_labels(key: tuple[str, str, str, str, str | None]) -> str:
+    pool, backend, zone, driver, storage = key
     return labels(pool=pool, backend=backend, zone=zone, driver=driver, storage=storage or "")
 
 
-def _forecast_labels(pool: str, bound: str) -> Sequence[str]:
-    return [labels(pool=pool, bound=bound, estimate=estimate) for estimate in ("p10", "p50", "p90")]
+def _forecast_labels(key: tuple[str, str]) -> tuple[str, ...]:
+    pool, bound = key
+    return tuple(labels(pool=pool, bound=bound, estimate=estimate) for estimate in ("p10", "p50", "p90"))
 
 
 def _add_sums(page: Page, sums: Sequence[BackendSums]) -> None:

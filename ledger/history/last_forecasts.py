@@ -3,6 +3,7 @@
 
 import datetime
 import math
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import sqlalchemy as sa
@@ -63,13 +64,12 @@ def latest(
     now = history_writer.database_time(session)
     statement = (
         sa.select(
-            *(row.made_on, row.pool_id, pool.name, of.name, row.bound, row.known_days),
+            *(row.pool_id, pool.name, of.name, row.bound, row.known_days),
             *(row.p10_days, row.p50_days, row.p90_days, row.low_gb, row.high_gb),
         )
         .join(pool, pool.id == row.pool_id)
         .join(of, of.id == pool.backend_id)
-        .where(*_newest(session, now), pool.present.is_(True))
-        .order_by(row.made_on)
+        .where(pool.present.is_(True))
     )
     if backend is not None:
         statement = statement.where(of.name == backend)
@@ -77,49 +77,57 @@ def latest(
         statement = statement.where(pool.name == pool_name)
     checked = _checked(session, now, pool_name) if hits else {}
     found = {}
-    for made_on, pool_id, name, owner, bound, known, *numbers in session.execute(statement):
-        age = (now - made_on).total_seconds() / _DAY_SECONDS
-        forecast = BoundForecast(bound, known, _time_to_full(numbers, age))
-        found[name, bound] = MadeForecast(name, owner, made_on, forecast, *checked.get((pool_id, bound), (0, 0)))
+    for made_on, age, of_day in _days(session, now):
+        for pool_id, name, owner, bound, known, *numbers in session.execute(statement.where(*of_day)):
+            forecast = BoundForecast(bound, known, _time_to_full(numbers, age))
+            found[name, bound] = MadeForecast(name, owner, made_on, forecast, *checked.get((pool_id, bound), (0, 0)))
     return [found[key] for key in sorted(found)]
 
 
 def soon_full(session: orm.Session, *, backend: str | None = None) -> SoonFull:
     """Return the last forecasts that reach their bound within the horizon, of all pools or those of one backend."""
     row, pool = models.PoolForecast, models.Pool
-    now = history_writer.database_time(session)
     # The first estimate is the soonest.
     statement = (
-        sa.select(row.made_on, pool.name, row.bound, row.p10_days, row.p50_days, row.p90_days)
+        sa.select(pool.name, row.bound, row.p10_days, row.p50_days, row.p90_days)
         .join(pool, pool.id == row.pool_id)
-        .where(*_newest(session, now), row.p10_days.is_not(None), pool.present.is_(True))
+        .where(row.p10_days.is_not(None), pool.present.is_(True))
     )
     if backend is not None:
         statement = statement.join(models.Backend).where(models.Backend.name == backend)
     found = SoonFull([], [], [], [], [])
-    # A part at a time: the garbage collector looks through rows that are kept.
-    rows = session.connection().execute(statement, execution_options={"yield_per": dialects.CHUNK_SIZE})
-    for part in rows.partitions():
-        made_on, pools, bounds, *estimates = zip(*part, strict=True)
-        ages = {day: (now - day).total_seconds() / _DAY_SECONDS for day in set(made_on)}
-        found.pools.extend(pools)
-        found.bounds.extend(bounds)
-        for column, days in zip(found[2:], estimates, strict=True):
-            column.extend([_days_left(each, ages[day]) for day, each in zip(made_on, days, strict=True)])
+    for _, age, of_day in _days(session, history_writer.database_time(session)):
+        # A part at a time: the garbage collector looks through rows that are kept.
+        rows = session.connection().execute(
+            statement.where(*of_day), execution_options={"yield_per": dialects.CHUNK_SIZE}
+        )
+        for part in rows.partitions():
+            pools, bounds, *estimates = zip(*part, strict=True)
+            found.pools.extend(pools)
+            found.bounds.extend(bounds)
+            for column, days in zip(found[2:], estimates, strict=True):
+                column.extend([math.inf if each is None else each - age if each > age else 0.0 for each in days])
     return found
 
 
-def _newest(session: orm.Session, now: datetime.datetime) -> list[sa.ColumnElement[bool]]:
-    """Return conditions for the last forecasts: those of the last day, and those of the day before of other pools."""
+def _days(
+    session: orm.Session, now: datetime.datetime
+) -> Iterator[tuple[datetime.datetime, float, list[sa.ColumnElement[bool]]]]:
+    """Yield the days of the last forecasts, the last one first, their ages in days, and conditions for their rows.
+
+    Those of an earlier day are of pools without a later one.
+    """
     row = models.PoolForecast
-    current = (row.made_on > now - _LONGEST_AGE, row.made_on <= now)
-    day = session.scalar(sa.select(sa.func.max(row.made_on)).where(*current))
-    made = sa.select(row.pool_id).where(row.made_on == day)
-    return [*current, sa.or_(row.made_on == day, row.pool_id.not_in(made))]
-
-
-def _days_left(days: float | None, age: float) -> float:
-    return math.inf if days is None else max(0.0, days - age)
+    later: list[datetime.datetime] = []
+    while True:
+        before = row.made_on < later[-1] if later else row.made_on <= now
+        day = session.scalar(sa.select(sa.func.max(row.made_on)).where(row.made_on > now - _LONGEST_AGE, before))
+        if day is None:
+            return
+        made = sa.select(row.pool_id).where(row.made_on.in_(later))
+        age = (now - day).total_seconds() / _DAY_SECONDS
+        yield day, age, [row.made_on == day, *([row.pool_id.not_in(made)] if later else [])]
+        later.append(day)
 
 
 def soonest(made: MadeForecast) -> tuple[float, float, float]:
@@ -132,7 +140,7 @@ def _time_to_full(numbers: list[float | None], age: float) -> TimeToFull | None:
     *days, low, high = numbers
     if low is None or high is None:
         return None
-    p10, p50, p90 = (_days_left(each, age) for each in days)
+    p10, p50, p90 = (math.inf if each is None else max(0.0, each - age) for each in days)
     return TimeToFull(p10, p50, p90, low, high)
 
 

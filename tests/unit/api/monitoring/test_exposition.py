@@ -5,7 +5,7 @@ import math
 
 from prometheus_client import parser
 
-from tonnage.api.monitoring.exposition import Page, labels
+from tonnage.api.monitoring.exposition import KeptTexts, Page, all_in_bytes, labels
 
 
 def test_a_parser_reads_the_page_as_it_was_written() -> None:
@@ -20,3 +20,21 @@ def test_a_parser_reads_the_page_as_it_was_written() -> None:
     assert [repr(float(sample.value)) for sample in one.samples] == [repr(float(value)) for value in values]
     assert [(sample.labels, sample.value) for sample in two.samples] == [({}, 7.0)]
     assert (one.type, one.documentation) == ("gauge", "A gauge.")
+
+
+def test_labels_are_made_once_and_those_of_many_former_pools_are_forgotten() -> None:
+    made: list[str] = []
+
+    def make(name: str) -> str:
+        made.append(name)
+        return labels(pool=name)
+
+    kept = KeptTexts(make, 2)
+    for names in ("ab", "ab", "c", "abc"):
+        assert kept.of(names) == [labels(pool=name) for name in names]
+    assert "".join(made) == "abcabc"
+
+
+def test_capacities_are_whole_bytes() -> None:
+    assert all_in_bytes([1.5, 0.1], math.inf) == [1.5 * 2**30, 107374182]
+    assert all_in_bytes([1, None, math.inf], -math.inf) == [2**30, -math.inf, math.inf]
