@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.cinder_adapter.cinder_messages import Command, Verb
 from tonnage.cinder_adapter.cinder_rows import VolumeRow
-from tonnage.cinder_adapter.watch.findings import Finding, Kind
+from tonnage.cinder_adapter.watch.findings import Finding, Key, Kind
 from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
 
 _CODE = "allocated"
@@ -54,7 +54,7 @@ class AllocatedDrift:
         for pool in pools:
             self._pending[pool] = sent_at
 
-    def compare(self, read_at: float) -> tuple[list[Finding], list[tuple[str, str, str]]]:
+    def compare(self, read_at: float) -> tuple[list[Finding], list[Key]]:
         """Compare the pending pools with rows read at ``read_at``; return the findings, and the keys of ended ones."""
         found, ended = [], []
         for pool, sent_at in list(self._pending.items()):

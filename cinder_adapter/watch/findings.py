@@ -5,6 +5,9 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+#: The identity of a finding: kind, subject, code.
+Key = tuple[str, str, str]
+
 
 class Kind(enum.StrEnum):
     """The kinds of findings."""
@@ -57,6 +60,6 @@ class Finding:
     volumes: tuple[str, ...] = ()
 
     @property
-    def key(self) -> tuple[str, str, str]:
+    def key(self) -> Key:
         """The finding's identity."""
         return self.kind.value, self.subject, self.code

@@ -14,7 +14,7 @@ from tonnage.capacity import arithmetic
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool_table import Pool
 from tonnage.cinder_adapter.cinder_messages import Command
-from tonnage.cinder_adapter.watch.findings import Finding, Kind
+from tonnage.cinder_adapter.watch.findings import Finding, Key, Kind
 from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
 
 #: The largest difference that rounding to two decimals causes.
@@ -47,7 +47,7 @@ class OverCommitments:
         if command.size_gb > 0:
             self._pools.setdefault(command.pool, _Watched()).commands.append(command)
 
-    def check(self, names: Iterable[str]) -> tuple[list[Finding], list[tuple[str, str, str]]]:
+    def check(self, names: Iterable[str]) -> tuple[list[Finding], list[Key]]:
         """Check pools with new figures; return the findings, and the keys of those that have ended."""
         found, ended = [], []
         for name in names:

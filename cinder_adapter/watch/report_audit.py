@@ -8,7 +8,7 @@ from tonnage.capacity.pools.pool import pool_name
 from tonnage.capacity.reports import audit_rules, validation
 from tonnage.capacity.reports.audit_rules import Auditor, Breach, Volumes
 from tonnage.cinder_adapter.cinder_messages import Report
-from tonnage.cinder_adapter.watch.findings import Finding, Kind
+from tonnage.cinder_adapter.watch.findings import Finding, Key, Kind
 from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
 
 #: Breaches that are no fault of a driver of Cinder: its manager adds the allocated capacity, texts and null are usual.
@@ -25,9 +25,31 @@ class ReportAudit:
         self._promised, self._stale_after, self._down_time = promised, stale_after, down_time
         self._auditors: dict[str, Auditor] = {}
         self._least: dict[str, float] = {}
+        self._pending: dict[str, tuple[Report, validation.Report, float]] = {}
 
-    def look(self, report: Report, checked: validation.Report) -> tuple[list[Finding], set[str]]:
-        """Return the findings of a report whose figures are used, and the pools that it has."""
+    def note_report(self, report: Report, checked: validation.Report, now: float) -> None:
+        """Note a report whose figures are used. It is audited with rows that are read after ``now``.
+
+        Volumes that rows still show then were there when the driver looked.
+        """
+        self._pending[report.backend] = (report, checked, now)
+
+    def audit(self, began: float, open_keys: Iterable[Key]) -> tuple[list[Finding], list[Key]]:
+        """Audit the reports that came before the read of the rows began; return the findings, and the mended keys."""
+        found: list[Finding] = []
+        ended: list[Key] = []
+        for name, (report, checked, arrived) in list(self._pending.items()):
+            if arrived < began:
+                del self._pending[name]
+                broken = self._look(report, checked)
+                new, pools = {finding.key for finding in broken}, self._promised.backends[name].pools
+                ended += [
+                    key for key in open_keys if key[0] == Kind.WRONG_REPORT and key[1] in pools and key not in new
+                ]
+                found += broken
+        return found, ended
+
+    def _look(self, report: Report, checked: validation.Report) -> list[Finding]:
         found = [self._finding(report, error.pool, f"refused_{error.field}", str(error)) for error in checked.errors]
         pools = self._promised.backends[report.backend].pools
         raw: list[dict[str, Any]] = [dict(stats.raw) for stats in pools.values()]
@@ -42,9 +64,9 @@ class ReportAudit:
                 for breach, text in broken.items()
                 if breach not in _CINDERS_WAY
             ]
-        return found, set(pools)
+        return found
 
-    def silent(self, now: float) -> tuple[list[Finding], list[tuple[str, str, str]]]:
+    def silent(self, now: float) -> tuple[list[Finding], list[Key]]:
         """Return the backends that are up and silent, and the keys of findings about those that are not."""
         found, ended = [], []
         for backend in self._promised.backends.values():
@@ -81,9 +103,3 @@ class ReportAudit:
     @staticmethod
     def _finding(report: Report, pool: str, code: str, text: str) -> Finding:
         return Finding(kind=Kind.WRONG_REPORT, subject=pool_name(report.backend, pool), code=code, text=text)
-
-
-def mended(found: Iterable[Finding], open_keys: Iterable[tuple[str, str, str]], pools: set[str]) -> list[Any]:
-    """Return the keys of open findings about the reports of these pools that are not among the new ones."""
-    new = {finding.key for finding in found}
-    return [key for key in open_keys if key[0] == Kind.WRONG_REPORT and key[1] in pools and key not in new]

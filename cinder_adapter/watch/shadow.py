@@ -15,14 +15,13 @@ from tonnage.capacity import errors
 from tonnage.cinder_adapter import cinder_messages
 from tonnage.cinder_adapter.cinder_messages import Command, Report, UnjudgedRequest
 from tonnage.cinder_adapter.cinder_rows import Changes, CinderRows
-from tonnage.cinder_adapter.watch import report_audit
 from tonnage.cinder_adapter.watch.allocated_drift import AllocatedDrift
 from tonnage.cinder_adapter.watch.bus_tap import BusTap, Delivery
-from tonnage.cinder_adapter.watch.findings import Cause, Finding, Gap, Kind
+from tonnage.cinder_adapter.watch.findings import Cause, Finding, Gap, Key, Kind
 from tonnage.cinder_adapter.watch.over_commitments import OverCommitments
 from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
 from tonnage.cinder_adapter.watch.report_audit import ReportAudit
-from tonnage.cinder_adapter.watch.shadow_record import Key, ShadowRecord
+from tonnage.cinder_adapter.watch.shadow_record import ShadowRecord
 from tonnage.cinder_adapter.watch.verdicts import Decided, Judge, Verdict
 from tonnage.metrics import instruments
 from tonnage.scheduler.decisions.pool_selection import Rules
@@ -122,6 +121,7 @@ class Observations:
         for found, ended in (
             self.over_commitments.check(counted_by_rows),
             self.drift.compare(changes.read_at),
+            self.audit.audit(began, self._open_findings),
             self.audit.silent(now),
         ):
             self.found += found
@@ -131,9 +131,8 @@ class Observations:
         checked, is_used = self.promised.apply_report(report, now)
         if not is_used:
             return
-        found, pools = self.audit.look(report, checked)
-        self.found += found
-        self.ended += report_audit.mended(found, self._open_findings, pools)
+        pools = self.promised.backends[report.backend].pools
+        self.audit.note_report(report, checked, now)
         found, ended = self.over_commitments.check(name for name in pools if not self._has_no_provisioned(name))
         self.found += found
         self.ended += ended

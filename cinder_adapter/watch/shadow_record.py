@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.cinder_adapter.watch.findings import Finding, Kind
+from tonnage.cinder_adapter.watch.findings import Finding, Key, Kind
 from tonnage.cinder_adapter.watch.verdicts import Decided, Verdict
 from tonnage.ledger import models
 from tonnage.ledger.db.database import Database
@@ -20,8 +20,6 @@ _FINDINGS = models.table(models.CinderFinding)
 
 #: Most ids of volumes that a finding keeps.
 _MOST_VOLUMES = 1000
-
-Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ import pytest
 
 from tests.unit.cinder_adapter.watch.scenes import BACKEND, POOL, report, rows, service, volume
 from tonnage.cinder_adapter.cinder_messages import Report
-from tonnage.cinder_adapter.watch import report_audit
 from tonnage.cinder_adapter.watch.findings import Finding, Kind
 from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
 from tonnage.cinder_adapter.watch.report_audit import ReportAudit
@@ -22,7 +21,8 @@ class Scene:
 
     def look(self, sent: Report, now: float = 0.0) -> list[Finding]:
         checked, _ = self.promised.apply_report(sent, now)
-        return self.audit.look(sent, checked)[0]
+        self.audit.note_report(sent, checked, now)
+        return self.audit.audit(now + 1, [])[0]
 
 
 @pytest.fixture
@@ -65,11 +65,26 @@ def test_a_volume_that_may_not_be_in_the_figures_yet_is_no_finding(scene: Scene)
 
 
 def test_a_mended_report_ends_its_findings(scene: Scene) -> None:
-    found = scene.look(report(1000, 0, free_capacity_gb=200))
-    open_keys = [each.key for each in found]
-    assert report_audit.mended(found, open_keys, {POOL}) == []
-    assert report_audit.mended(scene.look(report(1010, 0)), open_keys, {POOL}) == open_keys
-    assert report_audit.mended([], open_keys, {"other@b#p"}) == []
+    open_keys = [each.key for each in scene.look(report(1000, 0, free_capacity_gb=200))]
+    elsewhere = (Kind.WRONG_REPORT.value, "other@b#p", "free_within_total")
+    for sent_at, wanted in ((1010, []), (1020, open_keys)):
+        sent = report(sent_at, 0, free_capacity_gb=100 if wanted else 200)
+        checked, _ = scene.promised.apply_report(sent, 0.0)
+        scene.audit.note_report(sent, checked, 0.0)
+        assert scene.audit.audit(1.0, [*open_keys, elsewhere])[1] == wanted
+
+
+def test_a_volume_that_was_deleted_before_the_look_is_no_finding(scene: Scene) -> None:
+    """The last read still shows it."""
+    scene.promised.apply_rows(rows(900, volume("v", 50, "available", 500)))
+    for sent_at in (1000, 1010, 1020):
+        assert scene.look(report(sent_at, 50)) == []
+    sent = report(1030, 0)
+    checked, _ = scene.promised.apply_report(sent, 30.0)
+    scene.audit.note_report(sent, checked, 30.0)
+    assert scene.audit.audit(29.0, []) == ([], [])
+    scene.promised.apply_rows(rows(1031))
+    assert scene.audit.audit(31.0, []) == ([], [])
 
 
 def test_a_backend_that_is_up_and_silent_is_stale(scene: Scene) -> None:
