@@ -24,10 +24,16 @@ class Verb(enum.StrEnum):
     RETYPE = "retype"
 
 
+#: The operations that may take a volume to another pool.
+MOVES = frozenset({Verb.MIGRATE, Verb.RETYPE})
+
+#: The request to take over a volume from the storage.
+MANAGE = "manage_existing"
+
 #: The other requests to schedulers that are about pools, with the reasons for which their decisions are not judged.
 UNJUDGED = {
     "create_snapshot": "a snapshot: its driver decides how much room it takes",
-    "manage_existing": "a volume that the storage has already",
+    MANAGE: "a volume that the storage has already",
     "manage_existing_snapshot": "a snapshot that the storage has already",
     "create_group": "an empty group: each of its volumes is a request of its own",
     "validate_host_capacity": "a group from a source: Cinder asks for all its volumes at once, and sends no command",
@@ -177,7 +183,7 @@ def _command(verb: Verb, request_id: str, arguments: Mapping[str, Any]) -> Comma
     pool, size_gb = place_of(volume), int(volume["size"])
     if verb is Verb.EXTEND:
         size_gb = int(arguments["new_size"]) - size_gb
-    elif verb in (Verb.MIGRATE, Verb.RETYPE):
+    elif verb in MOVES:
         host = arguments["host"]
         target = place_of(host)
         if target == pool:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tonnage.capacity.pools.pool import backend_of
-from tonnage.cinder_adapter.cinder_messages import Command, Verb
+from tonnage.cinder_adapter.cinder_messages import MOVES, Command
 from tonnage.cinder_adapter.cinder_rows import VolumeRow
 from tonnage.cinder_adapter.watch.findings import Finding, Key, Kind
 from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
@@ -40,7 +40,7 @@ class AllocatedDrift:
 
     def note_command(self, command: Command, source: str | None) -> None:
         """Note the move of a volume from its pool ``source``."""
-        if command.verb in (Verb.MIGRATE, Verb.RETYPE) and source not in (None, command.pool):
+        if command.verb in MOVES and source not in (None, command.pool):
             self._moves_of(str(source)).left[command.volume_id] = command.size_gb
             self._moves_of(command.pool).came[command.volume_id] = command.size_gb
 

@@ -20,7 +20,7 @@ from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.reports import validation
 from tonnage.capacity.reports.backend_stats import pools_of
 from tonnage.capacity.reports.pool_stats import ALLOCATED, PoolStats
-from tonnage.cinder_adapter.cinder_messages import Command, Report, Verb
+from tonnage.cinder_adapter.cinder_messages import MOVES, Command, Report, Verb
 from tonnage.cinder_adapter.cinder_rows import Changes, ServiceRow, VolumeRow
 
 #: Seconds that are added to the end of an operation, as rows have whole seconds.
@@ -83,6 +83,7 @@ class PromisedCapacity:
         self._promises: dict[str, dict[str, Promise]] = {}
         self._rows: dict[str, set[str]] = {}
         self._changed_at: dict[str, float] = {}
+        self._managed: set[str] = set()
 
     def apply_report(self, report: Report, now: float) -> tuple[validation.Report, bool]:
         """Take over a report; return it validated, and whether its figures are used.
@@ -112,11 +113,24 @@ class PromisedCapacity:
         return checked, True
 
     def promise(self, command: Command, now: float = -math.inf) -> None:
-        """Count a command of Cinder's scheduler that arrives at ``now``. A repeated one replaces itself."""
-        if command.size_gb > 0:
-            key = f"{command.verb}:{command.volume_id}:{command.attempt}"
-            self._promises.setdefault(command.pool, {})[key] = Promise(command, received_at=now)
-            self._renew([command.pool])
+        """Count a command of Cinder's scheduler that arrives at ``now``. A repeated one replaces itself.
+
+        A volume that moves is often created anew by its volume service, which sends that command itself, on behalf of
+        the same request: it replaces the move.
+        """
+        if command.size_gb <= 0:
+            return
+        promises = self._promises.setdefault(command.pool, {})
+        if command.verb is Verb.CREATE:
+            for key, promise in list(promises.items()):
+                if promise.command.verb in MOVES and promise.command.request_id == command.request_id:
+                    del promises[key]
+        promises[f"{command.verb}:{command.volume_id}:{command.attempt}"] = Promise(command, received_at=now)
+        self._renew([command.pool])
+
+    def manage(self, volume_id: str) -> None:
+        """Note a volume that Cinder takes over from the storage: it is in the figures before it has a row."""
+        self._managed.add(volume_id)
 
     def apply_rows(self, changes: Changes, began: float = math.inf) -> None:
         """Take over rows of volumes and services, and find the ends of operations in them.
@@ -192,7 +206,9 @@ class PromisedCapacity:
         known = self.volumes.pop(volume_id, None)
         if known is not None and known.pool is not None:
             self._rows[known.pool].discard(volume_id)
-        if row is not None:
+        if row is None:
+            self._managed.discard(volume_id)
+        else:
             self.volumes[volume_id] = row
             if row.pool is not None:
                 self._rows.setdefault(row.pool, set()).add(volume_id)
@@ -211,7 +227,7 @@ class PromisedCapacity:
         ended_at = _launch(row) if row.finished else row.changed_at
         backend = self.backends.get(backend_of(pool))
         is_contained = backend is not None and row.finished and ended_at + _ROUNDING < backend.before
-        if size_gb > 0 and ended_at >= read_at - _ADOPTED and not is_contained:
+        if size_gb > 0 and row.id not in self._managed and ended_at >= read_at - _ADOPTED and not is_contained:
             command = Command(verb=Verb.CREATE, request_id="", volume_id=row.id, pool=pool, size_gb=size_gb)
             self._promises.setdefault(pool, {})[f"row:{row.id}"] = Promise(command)
 

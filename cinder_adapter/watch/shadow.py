@@ -93,6 +93,8 @@ class Observations:
             self._command(message, now)
         elif isinstance(message, UnjudgedRequest):
             self.decided.append(self.judge.unjudged(message))
+            if message.verb == cinder_messages.MANAGE:
+                self.promised.manage(message.volume_id)
         else:
             self.judge.request(message, now)
 

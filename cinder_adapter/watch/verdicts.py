@@ -12,7 +12,7 @@ from tonnage.capacity.decision import Placement, Refusal
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.request import Operation, Request, asked_provisioning
 from tonnage.cinder_adapter import cinder_messages
-from tonnage.cinder_adapter.cinder_messages import UNJUDGED, Command, UnjudgedRequest, Verb
+from tonnage.cinder_adapter.cinder_messages import MOVES, UNJUDGED, Command, UnjudgedRequest, Verb
 from tonnage.cinder_adapter.cinder_rows import VolumeRow
 from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
 from tonnage.scheduler.decisions.pool_selection import Rules
@@ -222,7 +222,7 @@ class Judge:
         target = message.pool if message.verb is Verb.EXTEND else message.target
         chosen = pool or (target if target is not None and "#" in target else None)
         attempted = set(message.attempted)
-        if message.verb in (Verb.MIGRATE, Verb.RETYPE) and message.pool is not None and pool != message.pool:
+        if message.verb in MOVES and message.pool is not None and pool != message.pool:
             attempted.add(message.pool)
         return Request(
             request_id=message.request_id or message.volume_id,

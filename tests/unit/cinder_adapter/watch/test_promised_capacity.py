@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The capacity that Cinder has promised."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.cinder_adapter.watch.scenes import OTHER, POOL, command, promised_by, report, rows, service, volume
@@ -100,6 +102,23 @@ def test_a_volume_that_is_attached_is_not_in_flight(promised: PromisedCapacity) 
     again = promised_by(report(1000, 0))
     again.apply_rows(rows(1006, volume("v", 10, "in-use", 1005, launched_at=500)))
     assert again.in_flight(POOL) == 0, "nor when the watch begins after that"
+
+
+def test_a_volume_that_moves_counts_once_when_its_service_creates_it_anew(promised: PromisedCapacity) -> None:
+    promised.promise(command("v", 10, verb=Verb.MIGRATE))
+    promised.promise(replace(command("copy", 10), request_id="req-v"))
+    assert promised.in_flight(POOL) == 10
+    live = volume("copy", 10, "available", 1003, migration_status="target:v")
+    promised.apply_rows(rows(1004, live, volume("v", 10, "available", 500, OTHER, migration_status="migrating")))
+    for sent_at in (1010, 1020):
+        promised.apply_report(report(sent_at, 10), 0.0)
+    assert promised.in_flight(POOL) == 0
+
+
+def test_a_managed_volume_is_not_in_flight(promised: PromisedCapacity) -> None:
+    promised.manage("v")
+    promised.apply_rows(rows(1004, volume("v", 10, "available", 1003)))
+    assert promised.in_flight(POOL) == 0
 
 
 def test_growth_without_a_command_is_in_flight(promised: PromisedCapacity) -> None:
