@@ -152,6 +152,7 @@ def _over_commit(cinder: Cinder) -> list[str]:
 
 def _wrong_refusal(cinder: Cinder) -> str:
     """Let Cinder refuse a volume although the pool is empty: its scheduler starts, and no backend reports meanwhile."""
+    cinder.signal_service("scheduler0", signal.SIGKILL)
     cinder.end_service("scheduler0")
     cinder.signal_service("volume", signal.SIGSTOP)
     try:
@@ -267,22 +268,37 @@ def _has_over_commitments(watch: Watch, number: int) -> bool:
     return len(watch.report()["over_commitments"]) >= number
 
 
-def test_a_cinder_on_postgresql_is_watched(
+def test_the_drift_after_a_migration_is_found_with_its_cause(
     postgresql_server: PostgreSQL, rabbitmq_server: RabbitMQ, tmp_path: pathlib.Path
 ) -> None:
-    shape = Shape(backends=["b1"], pools=["a"], total_gb=TOTAL, ratio="2.0", interval=INTERVAL)
+    """On PostgreSQL. cinder-volume counts the volume where it was."""
+    shape = Shape(backends=["b1", "b2"], pools=["a"], total_gb=TOTAL, ratio="2.0", interval=INTERVAL)
     with (
         _site(postgresql_server, rabbitmq_server, shape) as site,
         Watch(tmp_path, site.database, site.bus) as watch,
     ):
         cinder = site.cinder
         _reports(cinder, 3)
-        placed, too_large = cinder.create(10), cinder.create(LIMIT)
+        placed, too_large = cinder.create(10), cinder.create(LIMIT + 1)
         found = cinder.settled([placed, too_large])
         assert (found[placed]["status"], found[too_large]["status"]) == ("available", "error")
-        cinder.request("POST", f"/volumes/{placed}/action", {"os-extend": {"new_size": 11}})
+        _extend(cinder, found[placed])
         wait_for(lambda: watch.decisions() == {"agreed": 2, "refused": 1}, "all decisions are judged")
-        _reports(cinder, 3)
+        source = _host(cinder, placed)
+        [target] = set(cinder.pools) - {source}
+        cinder.request("POST", f"/volumes/{placed}/action", {"os-migrate_volume": {"host": target}})
+        wait_for(lambda: _host(cinder, placed) == target, "the volume has been migrated")
+        wait_for(lambda: len(watch.report()["drift"]) == 2, "drift is found at both pools")
         report = watch.report()
-    assert report["over_commitments"] == report["drift"] == report["wrong_reports"] == []
+    causes = {each["subject"]: each["text"].partition(": ")[2] for each in report["drift"]}
+    assert causes == {
+        source: "1 volume(s) that were moved away still count there",
+        target: "1 volume(s) that were moved here are not counted",
+    }
+    assert watch.decisions() == {"agreed": 3, "refused": 1}
+    assert report["over_commitments"] == report["wrong_reports"] == []
     assert [each["code"] for each in report["gaps"]] == ["start"]
+
+
+def _host(cinder: Cinder, volume_id: str) -> str:
+    return str(cinder.volumes()[volume_id]["os-vol-host-attr:host"])

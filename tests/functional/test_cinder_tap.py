@@ -116,6 +116,7 @@ def test_a_full_queue_drops_its_oldest_messages_and_tells(bus: Bus, make_tap: Ta
     assert 1 <= sum(each.dropped for each in gaps) <= 401 - delivered
 
 
+@pytest.mark.heavy
 def test_a_lost_connection_is_a_gap_and_a_new_one_follows(
     bus: Bus, make_tap: Tap, fresh_rabbitmq_url: str, rabbitmq_server: RabbitMQ
 ) -> None:
