@@ -75,7 +75,7 @@ test-tempest:  ## Install Tempest, then run its tests of the Block Storage API w
 	@echo "==> Running the tests of Tempest"
 	@exec $(BIN)/pytest tests/tempest -m tempest --timeout=1800 $(ARGS)
 
-test-cinder:  ## Install Cinder, then run the tests of the watch beside its services (minutes)
+test-cinder:  ## Install Cinder, then run the tests beside, and in place of, its scheduler (minutes)
 	@tools/setup.sh test
 	@tools/install-servers.sh
 	@tools/install-openstack.sh cinder

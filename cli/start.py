@@ -45,6 +45,11 @@ def api() -> object:
     return run("tonnage.cli.daemons.api")
 
 
+def cinder_scheduler() -> object:
+    """Start ``tonnage-cinder-scheduler``."""
+    return run("tonnage.cli.daemons.cinder_scheduler")
+
+
 def cinder_shadow() -> object:
     """Start ``tonnage-cinder-shadow``."""
     return run("tonnage.cli.daemons.cinder_shadow")

@@ -1037,8 +1037,8 @@ MUTATIONS = (
     Mutation(
         "A volume is adopted with what its claims lack",
         "ledger/claims/observed_claims.py",
-        "    size = volume.size_gb - int(counted or 0)\n",
-        "    size = volume.size_gb\n",
+        "volume.size_gb - counted.get((volume.volume_id, pool_id), 0)",
+        "volume.size_gb",
         (OBSERVED_CLAIMS,),
     ),
     Mutation(

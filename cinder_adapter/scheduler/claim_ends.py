@@ -6,11 +6,11 @@ claim has ended. A volume in error may still be made by a command that waits in 
 while its row lives.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from tonnage.ledger.claims import bookings
-from tonnage.ledger.claims.observed_claims import OpenClaim, SeenEnd, SeenVolume
+from tonnage.ledger.claims.observed_claims import SNAPSHOT, OpenClaim, SeenEnd, SeenVolume
 
 #: Statuses of a volume whose operation changes its size on the storage and has not ended.
 _IN_HAND = frozenset({"creating", "downloading", "extending", "deleting"})
@@ -48,22 +48,32 @@ class Seen(NamedTuple):
     found: list[SeenVolume]
 
 
-def judge(claims: Sequence[OpenClaim], rows: Iterable[VolumeRow], lease: float) -> Seen:
+def judge(
+    claims: Sequence[OpenClaim],
+    rows: Iterable[VolumeRow],
+    lease: float,
+    snapshots_in_hand: Collection[str] = (),
+) -> Seen:
     """Compare claims with the rows of their volumes, and rows with the claims of theirs.
 
     The rows must be read after the claims. ``claims`` has all claims of each volume; a volume without a row is deleted.
-    A claim that was not sent is given up after ``lease`` seconds if its row has no host.
+    A claim that was not sent is given up after ``lease`` seconds if its row has no host. The claim of a snapshot ends
+    when the snapshot is not in hand any more; it counts for no volume.
     """
     by_id = {row.id: row for row in rows}
     of_volume: dict[str, list[OpenClaim]] = {volume_id: [] for volume_id in by_id}
+    seen = Seen([], [])
     for claim in claims:
+        if claim.verb == SNAPSHOT:
+            if claim.volume_id not in snapshots_in_hand:
+                seen.ends.append(SeenEnd(claim.id, claim.sent, kept=False))
+            continue
         of_volume.setdefault(claim.volume_id, []).append(claim)
     targets = {
         (row.migration_status.removeprefix(_TARGET), row.pool)
         for row in by_id.values()
         if row.migration_status.startswith(_TARGET)
     }
-    seen = Seen([], [])
     for volume_id, mine in of_volume.items():
         row = by_id.get(volume_id)
         if row is None:

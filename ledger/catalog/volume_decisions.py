@@ -13,7 +13,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import refusals
 from tonnage.ledger.catalog.refusals import RecordedRefusal, RefusalFilter
-from tonnage.ledger.claims import bookings
+from tonnage.ledger.claims import bookings, pool_counters
 from tonnage.ledger.inventory import volume_figures
 from tonnage.ledger.inventory.volume_figures import ClaimFigures
 
@@ -33,7 +33,8 @@ class VolumeDecisions:
     """A volume with the request for it, its claims, the oldest first, and its refusals, the newest first.
 
     Of a request that was refused there are only refusals: ``id`` is the volume that it was for, and the other fields
-    are None or empty. ``pool`` and ``volume_type`` are names; ``attempted_pools`` are those that failed to create it.
+    are None or empty. Of a volume of another system there are claims and refusals. ``pool``
+    and ``volume_type`` are names; ``attempted_pools`` are those that failed to create it.
     """
 
     id: str
@@ -104,6 +105,18 @@ def find(session: orm.Session, name: str) -> VolumeDecisions:
             created_at=volume.created_at,
             claims=volume_figures.claims_of(session, volume.id),
             refusals=refusals.load(session, RefusalFilter(volume_id=volume.id), _MOST_REFUSALS),
+        )
+    if claims := volume_figures.claims_of(session, name):
+        # A volume of another system: the ledger has its claims.
+        live = [claim for claim in claims if claim.state in pool_counters.LIVE]
+        refused = refusals.load(session, RefusalFilter(volume_id=name), _MOST_REFUSALS)
+        return VolumeDecisions(
+            id=name,
+            request_id=claims[0].request_id,
+            project_id=refused[0].project_id if refused else "",
+            pool=live[-1].pool if live else None,
+            claims=claims,
+            refusals=refused,
         )
     for wanted in (RefusalFilter(request_id=name), RefusalFilter(volume_id=name)):
         if found := refusals.load(session, wanted, _MOST_REFUSALS):

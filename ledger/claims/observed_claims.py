@@ -67,6 +67,10 @@ class SeenVolume:
     physical: bool = False
 
 
+#: The verb of the claim for a snapshot, which is released as soon as the snapshot is made.
+SNAPSHOT = "snapshot"
+
+
 class Repeated(Exception):
     """The request was answered before, by another claim: its message was delivered again."""
 
@@ -189,9 +193,11 @@ def settle(session: orm.Session, ends: Sequence[SeenEnd], found: Sequence[SeenVo
         elif row.state == pool_counters.PENDING:
             work.confirm(row, _ending(work, row, last[row.backend_id], kept=True))
     session.flush()
+    counted = _counted(session, [volume.volume_id for volume in found])
     for volume in found:
         if volume.pool in by_name:
-            _adopt(work, volume, by_name[volume.pool], last)
+            pool_id = by_name[volume.pool]
+            _adopt(work, volume, pool_id, volume.size_gb - counted.get((volume.volume_id, pool_id), 0), last)
     work.finish()
 
 
@@ -208,15 +214,22 @@ def insert_pools(session: orm.Session, names: Mapping[str, int]) -> None:
         session.execute(sa.insert(pool), missing)
 
 
-def _adopt(work: settlement.Settlement, volume: SeenVolume, pool_id: int, last: Mapping[int, int]) -> None:
-    """Claim the capacity of a volume that its claims lack. A claim made meanwhile is one of them."""
+def _counted(session: orm.Session, volume_ids: Collection[str]) -> dict[tuple[str, int], int]:
+    """Return the sums of the live claims of volumes, by volume and pool, with those that were made meanwhile."""
     claim = models.Claim
-    counted = work.session.scalar(
-        sa.select(sa.func.coalesce(sa.func.sum(claim.size_gb), 0)).where(
-            claim.volume_id == volume.volume_id, claim.pool_id == pool_id, claim.state.in_(pool_counters.LIVE)
-        )
+    sums = sa.select(claim.volume_id, claim.pool_id, sa.func.sum(claim.size_gb)).group_by(
+        claim.volume_id, claim.pool_id
     )
-    size = volume.size_gb - int(counted or 0)
+    return {
+        (row[0], row[1]): int(row[2])
+        for some in dialects.in_chunks(sorted(volume_ids))
+        for row in session.execute(sums.where(claim.volume_id.in_(some), claim.state.in_(pool_counters.LIVE)))
+    }
+
+
+def _adopt(work: settlement.Settlement, volume: SeenVolume, pool_id: int, size: int, last: Mapping[int, int]) -> None:
+    """Claim ``size`` GiB of a volume that its claims lack."""
+    claim = models.Claim
     if size <= 0:
         return
     backend_id = work.locked.backends[pool_id]

@@ -69,7 +69,10 @@ max_over_subscription_ratio = {ratio}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """The size of an installation. ``total_gb`` is that of each pool, ``interval`` the seconds between two reports."""
+    """The size of an installation. ``total_gb`` is that of each pool, ``interval`` the seconds between two reports.
+
+    ``ledger`` has the options of the group ``[tonnage]``: with it, the schedulers are Tonnage's.
+    """
 
     backends: Sequence[str] = ("b1", "b2")
     pools: Sequence[str] = ("a", "b")
@@ -78,6 +81,7 @@ class Shape:
     interval: int = 5
     schedulers: int = 1
     more: Mapping[str, str] = field(default_factory=dict)
+    ledger: Mapping[str, str] = field(default_factory=dict)
 
 
 class Cinder(base.Server):
@@ -127,6 +131,8 @@ class Cinder(base.Server):
             )
             for name in self.shape.backends
         )
+        if self.shape.ledger:
+            text += "[tonnage]\n" + "".join(f"{key} = {value}\n" for key, value in self.shape.ledger.items())
         (self.folder / "cinder.conf").write_text(text)
         self._run(self._command("cinder-manage", "db", "sync"), env=self._environment(True))
 
@@ -149,8 +155,9 @@ class Cinder(base.Server):
         return self.start_service("api", "cinder-api", patched=True)
 
     def start_scheduler(self, number: int = 0) -> None:
-        """Start a scheduler."""
-        self.start_service(f"scheduler{number}", "cinder-scheduler", patched=False)
+        """Start a scheduler: Tonnage's if there is a ledger, else Cinder's own."""
+        program = "tonnage-cinder-scheduler" if self.shape.ledger else "cinder-scheduler"
+        self.start_service(f"scheduler{number}", program, patched=False)
 
     def start_service(self, name: str, program: str, *, patched: bool) -> "subprocess.Popen[bytes]":
         """Start a service, with native threads unless ``patched``."""

@@ -12,8 +12,8 @@ import pathlib
 import time
 from typing import Any
 
-from cinder import exception, interface  # type: ignore[import-not-found]
-from cinder.volume import configuration, driver, volume_utils  # type: ignore[import-not-found]
+from cinder import exception, interface
+from cinder.volume import configuration, driver, volume_utils
 from oslo_config import cfg
 
 _OPTS = [

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from tonnage.cinder_adapter.scheduler import claim_ends
-from tonnage.ledger.claims.observed_claims import OpenClaim, SeenEnd, SeenVolume
+from tonnage.ledger.claims.observed_claims import SNAPSHOT, OpenClaim, SeenEnd, SeenVolume
 
 A, B = "real@b1#a", "real@b2#b"
 LEASE = 60.0
@@ -112,3 +112,9 @@ def test_a_volume_that_has_become_smaller_is_claimed_anew() -> None:
 
 def test_a_volume_without_a_host_is_not_found() -> None:
     assert claim_ends.judge([], [Row(pool=None, status="error")], LEASE) == ([], [])
+
+
+def test_the_claim_of_a_snapshot_ends_when_it_is_made() -> None:
+    mine = [claim(SNAPSHOT, volume_id="s")]
+    assert claim_ends.judge(mine, [], LEASE, {"s"}) == ([], [])
+    assert claim_ends.judge(mine, [], LEASE, ()).ends == [SeenEnd(SNAPSHOT, True, kept=False)]

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The numbers in the refusal of a pool by Cinder's CapacityFilter."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tonnage.capacity.decision import NO_CAPACITY, NearestMiss, Rejection
+from tonnage.cinder_adapter.scheduler import reported_figures
+
+CAPACITY = "CapacityFilter"
+
+
+def nearest(filter_name: str, states: Sequence[Any], properties: Mapping[str, Any]) -> NearestMiss:
+    """Return the pool that came closest to a request among those that a filter refused; there is at least one."""
+    if filter_name != CAPACITY:
+        return NearestMiss(states[0].backend_id, filter_name, Rejection("refused", "is refused", {}))
+    state = max(states, key=lambda each: headroom(each, properties))
+    room = headroom(state, properties)
+    row = getattr(state, "row", None)
+    in_flight = 0 if row is None else row.counters.in_flight
+    numbers = {
+        "headroom": room,
+        "total": _number(state.total_capacity_gb),
+        "free": _number(state.free_capacity_gb),
+        "provisioned": _number(state.provisioned_capacity_gb),
+        "in_flight": float(in_flight),
+        "reserved_percentage": _number(state.reserved_percentage),
+        "ratio": _number(state.max_over_subscription_ratio),
+    }
+    text = (
+        f"has headroom {room:.2f} GiB (total {_text(state.total_capacity_gb)}, free {_text(state.free_capacity_gb)}, "
+        f"provisioned {_text(state.provisioned_capacity_gb)} with {in_flight} in flight, "
+        f"reserved {_text(state.reserved_percentage)} %, ratio {_text(state.max_over_subscription_ratio)})"
+    )
+    return NearestMiss(state.backend_id, filter_name, Rejection(NO_CAPACITY, text, numbers))
+
+
+def headroom(state: Any, properties: Mapping[str, Any]) -> float:
+    """Return the largest size in GiB that Cinder's CapacityFilter accepts, 0 if none."""
+    if not reported_figures.has_numbers(state):
+        return 0.0
+    left = reported_figures.thin_limit(state) - float(state.provisioned_capacity_gb)
+    if not is_thin(state, properties):
+        ratio = float(state.max_over_subscription_ratio) if state.thin_provisioning_support else 1.0
+        bound = reported_figures.thin_limit(state) / ratio if ratio else 0.0
+        left = min(bound - float(state.provisioned_capacity_gb), float(state.free_capacity_gb))
+    return float(max(0, math.floor(left)))
+
+
+def may_be_counted_twice(states: Sequence[Any], properties: Mapping[str, Any]) -> bool:
+    """Return whether a pool would take the volume if its figures contained what is in flight.
+
+    Figures may show a volume before its row is seen to be at rest. Until the next report it counts twice.
+    """
+    wanted = int(properties.get("new_size") or 0) - int(properties.get("size") or 0)
+    size = wanted if properties.get("new_size") else int(properties.get("size") or 0)
+    return any(size <= headroom(each, properties) + _doubled(each) for each in states)
+
+
+def _doubled(state: Any) -> float:
+    """Return the most that a pool may count twice, in GiB."""
+    row = getattr(state, "row", None)
+    if row is None or row.counters.in_flight == 0:
+        return 0.0
+    beyond_claims = float(state.provisioned_capacity_gb) - row.counters.allocated
+    return float(min(max(0.0, beyond_claims), row.counters.in_flight))
+
+
+def is_thin(state: Any, properties: Mapping[str, Any]) -> bool:
+    """Return whether Cinder judges a volume as thin in a pool."""
+    specs = (properties.get("volume_type") or {}).get("extra_specs") or {}
+    return bool(state.thin_provisioning_support) and specs.get("provisioning:type") != "thick"
+
+
+def _number(value: Any) -> float | str | None:
+    return float(value) if isinstance(value, (int, float)) else None if value is None else str(value)
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, (int, float)) else str(value)

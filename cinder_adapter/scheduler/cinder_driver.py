@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cinder's filter scheduler, exact by the ledger: each decision is a claim before its command is sent."""
+
+import copy
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NoReturn
+
+from cinder import exception, objects
+from cinder.scheduler import filter_scheduler
+from oslo_utils import timeutils
+
+from tonnage.capacity import errors
+from tonnage.capacity.decision import Refusal
+from tonnage.capacity.request import Provisioning
+from tonnage.cinder_adapter.scheduler import capacity_rejection, placing
+from tonnage.cinder_adapter.scheduler.cinder_host_manager import LedgerHostManager
+from tonnage.cinder_adapter.scheduler.cinder_ledger import CinderLedger
+from tonnage.ledger.claims import bookings, observed_claims
+
+LOG = logging.getLogger(__name__)
+
+#: How often a request is decided again, because other schedulers took the room of all its pools meanwhile.
+_ROUNDS = 10
+
+#: Seconds between two decisions of a request whose refusal is doubtful.
+_PAUSE = 0.5
+
+#: The verbs of claims and refusals for Cinder's operations on what exists; the others take no capacity.
+_VERBS = {
+    "extend_volume": bookings.EXTEND,
+    "migrate_volume": bookings.MIGRATE,
+    "retype_volume": bookings.MIGRATE,
+    "create_snapshot": observed_claims.SNAPSHOT,
+}
+
+
+class NoEffect(BaseException):
+    """A message was delivered again, or too late. Its volume must stay as it is.
+
+    No ``Exception``: for these Cinder's manager takes the operation back, which another message has begun.
+    """
+
+
+class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
+    """Cinder's scheduler with claims. By option it decides as Cinder's own while the ledger is away."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.host_manager = LedgerHostManager()
+        self.ledger: CinderLedger
+        self._stock_if_away = False
+        self._patience = 0.0
+
+    def use(self, ledger: CinderLedger, *, stock_if_away: bool, patience: float) -> None:
+        """Decide by a ledger from now on. A doubtful refusal waits for ``patience`` seconds."""
+        self.ledger = self.host_manager.ledger = ledger
+        self._stock_if_away = stock_if_away
+        self._patience = patience
+
+    def is_ready(self) -> bool:
+        return bool(super().is_ready()) and self._has_all_figures()
+
+    def is_first_receive(self) -> bool:
+        return bool(super().is_first_receive()) and self._has_all_figures()
+
+    def schedule_create_volume(self, context: Any, request_spec: Any, filter_properties: Any) -> None:
+        asked = copy.deepcopy(filter_properties)
+        self._decide(
+            lambda: self._place(context, request_spec, filter_properties),
+            lambda: super(LedgerScheduler, self).schedule_create_volume(context, request_spec, asked),
+        )
+
+    def schedule_create_group(self, context: Any, group: Any, *args: Any, **kwargs: Any) -> None:
+        def place() -> None:
+            try:
+                super(LedgerScheduler, self).schedule_create_group(context, group, *args, **kwargs)
+            except exception.NoValidBackend:
+                # A group takes no capacity: its volumes are placed one by one.
+                self._refuse(context, f"group {group.id}", group.id, "group")
+
+        self._decide(place, place)
+
+    def backend_passes_filters(self, context: Any, backend: str, request_spec: Any, filter_properties: Any) -> Any:
+        """Return a pool of ``backend`` that takes the volume, with a claim for operations that need capacity."""
+
+        def choose(properties: Any) -> Any:
+            chosen = super(LedgerScheduler, self).backend_passes_filters(context, backend, request_spec, properties)
+            self._claim(context, request_spec, properties, chosen)
+            return chosen
+
+        with self.host_manager.only(backend):
+            return self._choose(context, request_spec, filter_properties, choose, backend)
+
+    def find_retype_backend(
+        self, context: Any, request_spec: Any, filter_properties: Any = None, migration_policy: str = "never"
+    ) -> Any:
+        """Return the pool of a volume if it takes the new type, else another one with a claim in it."""
+        present = request_spec["volume_properties"].get("cluster_name") or request_spec["volume_properties"]["host"]
+
+        def choose(properties: Any) -> Any:
+            chosen = super(LedgerScheduler, self).find_retype_backend(
+                context, request_spec, properties, migration_policy
+            )
+            if chosen.backend_id != present:
+                self._claim(context, request_spec, properties, chosen)
+            return chosen
+
+        return self._choose(context, request_spec, filter_properties, choose)
+
+    def _choose(
+        self,
+        context: Any,
+        request_spec: Any,
+        filter_properties: Any,
+        choose: Callable[[Any], Any],
+        place: str | None = None,
+    ) -> Any:
+        """Return the pool that ``choose`` claims, by its filter properties."""
+        operation = request_spec.get("operation") or ""
+        subject = request_spec.get("volume_id") or request_spec.get("snapshot_id") or request_spec.get("group_id")
+
+        def by_ledger() -> Any:
+            for is_last in self._rounds():
+                try:
+                    return choose(copy.deepcopy(filter_properties) or {})
+                except bookings.PoolsChanged:
+                    continue  # another scheduler was faster; the figures show it now
+                except exception.NoValidBackend:
+                    if is_last():
+                        break
+            return self._refuse(
+                context, _what(request_spec), subject or "", _VERBS.get(operation, bookings.MANAGE), place
+            )
+
+        def stock() -> Any:
+            return choose(filter_properties or {})
+
+        return self._decide(by_ledger, stock)
+
+    def _decide(self, by_ledger: Callable[[], Any], stock: Callable[[], Any]) -> Any:
+        """Return the decision by the ledger; while it is away that of Cinder's own scheduler, or refuse, by option."""
+        try:
+            return by_ledger()
+        except errors.Unavailable as error:
+            if not self._stock_if_away:
+                raise exception.NoValidBackend(reason=f"the ledger is away: {error}") from error
+            LOG.warning("A request is decided without the ledger, which is away")
+            with self.host_manager.without_ledger():
+                return stock()
+
+    def _rounds(self) -> Iterator[Callable[[], bool]]:
+        """Yield for each time that a request may be decided.
+
+        After a refusal the yielded function tells whether it is final; if not, it has waited for figures.
+        """
+        deadline = time.monotonic() + self._patience
+        left = _ROUNDS
+
+        def is_last() -> bool:
+            nonlocal left
+            if not self.host_manager.decision.doubtful or time.monotonic() >= deadline:
+                return True
+            time.sleep(_PAUSE)
+            left += 1
+            return False
+
+        while left > 0:
+            left -= 1
+            yield is_last
+
+    def _has_all_figures(self) -> bool:
+        try:
+            return self.host_manager.has_all_figures()
+        except errors.Unavailable:
+            return False
+
+    def _claim(self, context: Any, request_spec: Any, properties: Mapping[str, Any], pool: Any) -> None:
+        """Claim the capacity that an operation on an existing volume needs, and record it as sent."""
+        row = getattr(pool, "row", None)
+        verb = _VERBS.get(request_spec.get("operation") or "")
+        if row is None or verb is None:
+            return
+        size = int(request_spec["volume_properties"]["size"])
+        target = size
+        if verb == bookings.EXTEND:
+            target = int(properties["new_size"])
+            size = target - size
+        subject = request_spec.get("snapshot_id") if verb == observed_claims.SNAPSHOT else request_spec.get("volume_id")
+        if size <= 0 or not subject:
+            return
+        booking = _booking(context, pool, subject, verb, size, properties, target)
+        key = observed_claims.key(subject, verb, context.request_id or booking.id)
+        try:
+            placing.claim(self.ledger.database, booking, key)
+            placing.confirm_sent(self.ledger.database, booking)
+        except (placing.Superseded, observed_claims.Repeated) as error:
+            raise NoEffect(f"Request {context.request_id} for {subject} has no effect: {error}") from error
+
+    def _place(self, context: Any, request_spec: Any, filter_properties: Any) -> None:
+        """Place a volume in the best pool that the ledger admits, or raise ``NoValidBackend`` with the reason."""
+        volume = request_spec.get("volume") or objects.Volume.get_by_id(context, request_spec["volume_id"])
+        place = request_spec.get("resource_backend")
+        for is_last in self._rounds():
+            properties = copy.deepcopy(filter_properties)
+            with self.host_manager.only(place):
+                candidates = self._get_weighted_candidates(context, request_spec, properties)
+            attempt = str((properties.get("retry") or {}).get("num_attempts", 1))
+            for candidate in candidates:
+                pool = candidate.obj
+                booking = _booking(context, pool, volume.id, bookings.CREATE, int(volume.size), properties)
+                key = observed_claims.key(volume.id, bookings.CREATE, attempt)
+                row = _Row(volume, pool)
+                send = self._create_command(context, volume, request_spec, properties, pool)
+                try:
+                    placing.place(self.ledger.database, booking, key, row, send)
+                except bookings.PoolsChanged:
+                    continue
+                except (placing.Superseded, observed_claims.Repeated) as error:
+                    LOG.warning("A request for volume %s has no effect: %s", volume.id, error)
+                return
+            if not candidates and is_last():
+                break
+        self._refuse(context, _what(request_spec), volume.id, bookings.CREATE, place)
+
+    def _create_command(
+        self, context: Any, volume: Any, request_spec: Any, properties: Any, pool: Any
+    ) -> Callable[[], None]:
+        """Return the sending of the command to create a volume, which Cinder's own scheduler sends."""
+
+        def send() -> None:
+            self._post_select_populate_filter_properties(properties, pool)
+            properties.pop("context", None)  # it cannot be sent
+            LOG.info("Volume %s is placed in %s", volume.id, pool.backend_id)
+            self.volume_rpcapi.create_volume(context, volume, request_spec, properties, allow_reschedule=True)
+
+        return send
+
+    def _refuse(self, context: Any, what: str, subject: str, verb: str, place: str | None = None) -> NoReturn:
+        """Record the refusal of the request that this thread has decided, and raise it with its numbers."""
+        refusal = self.host_manager.decision.refusal(what, place)
+        LOG.warning("Request %s of %s is refused: %s", context.request_id, subject, refusal.message)
+        self._record(context, subject, verb, refusal)
+        raise exception.NoValidBackend(reason=refusal.message)
+
+    def _record(self, context: Any, volume_id: str, verb: str, refusal: Refusal) -> None:
+        try:
+            self.ledger.refuse(context.request_id or "", volume_id, context.project_id or "", verb, refusal)
+        except errors.Unavailable as error:
+            LOG.warning("The refusal could not be recorded for 'tonnage why': %s", error)
+
+
+class _Row:
+    """The row of a volume that waits for a pool."""
+
+    def __init__(self, volume: Any, pool: Any) -> None:
+        self._volume, self._pool = volume, pool
+
+    def take(self, _pool: str) -> bool:
+        """Write the pool, unless the volume has one or is not being created any more."""
+        values = {
+            "host": self._pool.host,
+            "cluster_name": self._pool.cluster_name,
+            "scheduled_at": timeutils.utcnow(),
+            "availability_zone": self._pool.service["availability_zone"],
+        }
+        return bool(self._volume.conditional_update(values, {"status": "creating", "host": None}))
+
+    def give_back(self) -> None:
+        """Let the volume wait again."""
+        self._volume.conditional_update({"host": None}, {"status": "creating", "host": self._pool.host})
+
+
+def _booking(
+    context: Any, pool: Any, volume_id: str, verb: str, size_gb: int, properties: Mapping[str, Any], target: int = 0
+) -> bookings.Booking:
+    thin = capacity_rejection.is_thin(pool, properties)
+    return bookings.Booking(
+        id=str(uuid.uuid4()),
+        request_id=(context.request_id or "")[:64],
+        volume_id=volume_id,
+        verb=verb,
+        pool_id=pool.row.id,
+        pool_name=pool.backend_id,
+        backend_id=pool.row.backend_id,
+        generation=pool.row.generation,
+        size_gb=size_gb,
+        physical_gb=0 if thin else size_gb,
+        target_size_gb=target or size_gb,
+        provisioning=Provisioning.THIN if thin else Provisioning.THICK,
+    )
+
+
+def _what(request_spec: Any) -> str:
+    properties = request_spec.get("volume_properties") or {}
+    kind = (request_spec.get("volume_type") or {}).get("name")
+    return f"{properties.get('size')} GiB" + (f" {kind!r}" if kind else "")

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger as the schedulers of a Cinder use it: pools, reports, probes and the poll of rows."""
+
+import logging
+import re
+import threading
+from collections.abc import Collection, Iterable, Sequence
+
+from oslo_config import cfg
+
+from tonnage.capacity import errors
+from tonnage.capacity.decision import Refusal
+from tonnage.capacity.pools.pool import backend_of
+from tonnage.cinder_adapter.scheduler import claim_ends
+from tonnage.cinder_adapter.scheduler.claim_ends import VolumeRow
+from tonnage.ledger.catalog import refusals
+from tonnage.ledger.claims import observed_claims, request_keys
+from tonnage.ledger.db import database, schema
+from tonnage.ledger.inventory import backends, probes, reports
+from tonnage.ledger.inventory.backends import PoolRow
+
+LOG = logging.getLogger(__name__)
+
+#: The name of the other system in the rows of backends.
+_SYSTEM = "cinder"
+
+#: The request id of a probe, which Cinder's report repeats.
+_TOKEN = re.compile(r"req-tonnage-(\d+)-(\d+)")
+
+#: Volumes that are settled in one transaction.
+_CHUNK = 200
+
+#: How often a transaction is tried again while the database is away, and the seconds between: users wait meanwhile.
+_RETRIES, _PAUSE = 2, 1
+
+
+def token(probe: probes.Probe) -> str:
+    """Return the request id of a probe."""
+    return f"req-tonnage-{probe.epoch}-{probe.number}"
+
+
+def answered(backend: str, request_id: str | None) -> probes.Probe | None:
+    """Return the probe that a report of a backend answers, by its request id; None if it answers none."""
+    found = _TOKEN.fullmatch(request_id or "")
+    return None if found is None else probes.Probe(backend, int(found[1]), int(found[2]))
+
+
+def connect(options: cfg.ConfigOpts) -> "CinderLedger":
+    """Return the ledger that the options of the group ``[tonnage]`` name.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a missing or unusable URL or an outdated schema.
+    """
+    if not options.connection:
+        raise errors.ConfigurationError("option [tonnage] connection is not set: it takes the URL of the ledger")
+    engine = database.create_engine(options.connection, name="[tonnage] connection")
+    schema.require_current(engine)
+    return CinderLedger(database.Database(engine, _RETRIES, _PAUSE, _PAUSE), options.claim_lease, options.figures_lag)
+
+
+class CinderLedger:
+    """The steps of schedulers on the ledger, for any thread. All raise ``Unavailable`` while the database is away."""
+
+    def __init__(self, ledger: database.Database, lease: float, lag: int) -> None:
+        self.database = ledger
+        self._lease, self._lag = lease, lag
+        self._known: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def pools(self) -> dict[str, PoolRow]:
+        """Return all reported pools by name, with the figures of the last probe and what is in flight."""
+        with self.database.reading(patient=False) as session:
+            return {row.name: row for row in backends.load_pools(session)}
+
+    def observe(self, backend: str) -> int:
+        """Make a backend known to the ledger, and return its id."""
+        with self._lock:
+            if backend not in self._known:
+                self._known[backend] = self.database.run_past_duplicates(probes.observe, backend, "", _SYSTEM)
+            return self._known[backend]
+
+    def report(self, probe: probes.Probe, usable: Sequence[reports.PoolFigures], unusable: Collection[str]) -> bool:
+        """Apply the report that answers a probe; return False if another scheduler did, or a later one is applied."""
+        answer = probes.ProbedReport(probe=probe, usable=usable, unusable=unusable, lag=self._lag)
+        return self.database.run_past_duplicates(probes.apply, answer)
+
+    def due(self, interval: float) -> list[str]:
+        """Return the backends that need a probe."""
+        with self.database.reading(patient=False) as session:
+            return probes.due(session, interval)
+
+    def next_probe(self, backend: str, interval: float) -> probes.Probe | None:
+        """Allocate the number of a probe; None if another scheduler probes the backend."""
+        return self.database.run(probes.next_probe, backend, interval)
+
+    def refuse(self, request_id: str, volume_id: str, project_id: str, verb: str, refusal: Refusal) -> None:
+        """Record a refusal for ``tonnage why``."""
+        refused = refusals.RefusedRequest(
+            request_id=request_id[:64], volume_id=volume_id, project_id=project_id, verb=verb, refusal=refusal
+        )
+        self.database.run(refusals.insert, [refused])
+
+    def open_volumes(self) -> set[str]:
+        """Return the volumes with a claim whose end was not seen."""
+        with self.database.reading(patient=False) as session:
+            return {claim.volume_id for claim in observed_claims.open_claims(session)}
+
+    def claimed_volumes(self) -> set[str]:
+        """Return the volumes with a live claim."""
+        with self.database.reading(patient=False) as session:
+            return observed_claims.volumes(session)
+
+    def claims(self, volume_ids: Collection[str]) -> list[observed_claims.OpenClaim]:
+        """Return the claims of volumes. Their rows have to be read afterwards."""
+        with self.database.reading(patient=False) as session:
+            return observed_claims.open_claims(session, volume_ids)
+
+    def settle(
+        self,
+        claims: Sequence[observed_claims.OpenClaim],
+        rows: Iterable[VolumeRow],
+        snapshots_in_hand: Collection[str] = (),
+    ) -> int:
+        """Record what rows show of claims that were read before; return the number of volumes that changed."""
+        seen = claim_ends.judge(claims, rows, self._lease, snapshots_in_hand)
+        places = {each.pool for each in seen.found if "#" in each.pool}
+        known = {name: self.observe(backend_of(name)) for name in places}
+        if known:
+            self.database.run_past_duplicates(observed_claims.insert_pools, known)
+        changed: dict[str, tuple[list[observed_claims.SeenEnd], list[observed_claims.SeenVolume]]] = {}
+        of_claim = {claim.id: claim.volume_id for claim in claims}
+        for end in seen.ends:
+            changed.setdefault(of_claim[end.claim_id], ([], []))[0].append(end)
+        for found in seen.found:
+            changed.setdefault(found.volume_id, ([], []))[1].append(found)
+        volumes = list(changed.values())
+        for start in range(0, len(volumes), _CHUNK):
+            chunk = volumes[start : start + _CHUNK]
+            ends = [end for mine, _ in chunk for end in mine]
+            found_volumes = [volume for _, mine in chunk for volume in mine]
+            self.database.run(observed_claims.settle, ends, found_volumes)
+        return len(volumes)
+
+    def purge(self) -> None:
+        """Delete old refusals, the keys of old requests, and pools that are no longer reported."""
+        for remove in (refusals.purge, request_keys.purge, backends.purge_pools):
+            self.database.run(remove)

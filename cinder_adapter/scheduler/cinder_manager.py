@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cinder's scheduler manager with the ledger: reports that answer probes, and the threads that probe and poll."""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from cinder import context as cinder_context
+from cinder.scheduler import manager
+from oslo_config import cfg
+
+from tonnage.capacity import errors
+from tonnage.cinder_adapter.scheduler import cinder_ledger, ledger_options, reported_figures
+from tonnage.cinder_adapter.scheduler.cinder_driver import NoEffect
+from tonnage.cinder_adapter.scheduler.cinder_ledger import CinderLedger
+from tonnage.cinder_adapter.scheduler.prober import Prober
+from tonnage.cinder_adapter.scheduler.row_poll import RowPoll
+from tonnage.cinder_adapter.scheduler.volume_rows import VolumeRows
+from tonnage.ledger.inventory.probes import Probe
+
+LOG = logging.getLogger(__name__)
+
+CONF = cfg.CONF  # noqa: TID251  (Cinder's way)
+ledger_options.register(CONF)
+
+#: Seconds between two looks at the ledger for backends that need a probe.
+_PROBE_TURN = 1.0
+
+
+class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
+    """Cinder's manager. All RPC, heartbeats, user messages and quotas are Cinder's own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._ledger: CinderLedger
+        self._prober: Prober | None = None
+        self._ended = threading.Event()
+        #: The last report of each backend that answered a probe.
+        self._probed: dict[str, Mapping[str, Any]] = {}
+
+    def init_host(self, *args: Any, **kwargs: Any) -> None:
+        """Connect to the ledger, in the process that serves."""
+        self._ledger = cinder_ledger.connect(CONF.tonnage)
+        self.driver.use(
+            self._ledger,
+            stock_if_away=CONF.tonnage.without_ledger == ledger_options.STOCK,
+            patience=CONF.tonnage.refusal_patience,
+        )
+        super().init_host(*args, **kwargs)
+
+    def init_host_with_rpc(self) -> None:
+        """Start the threads, then wait for the first reports as Cinder does."""
+        rows = RowPoll(self._ledger, VolumeRows(), CONF.tonnage.full_poll_interval)
+        rows.poll()
+        self._prober = Prober(self._ledger, CONF.tonnage.probe_interval, self._backends_up, self._send)
+        _run("tonnage-poll", rows.poll, CONF.tonnage.poll_interval, self._ended)
+        _run("tonnage-probe", self._prober.probe, _PROBE_TURN, self._ended)
+        super().init_host_with_rpc()
+
+    def update_service_capabilities(
+        self,
+        context: Any,
+        service_name: str | None = None,
+        host: str | None = None,
+        capabilities: Any = None,
+        cluster_name: str | None = None,
+        timestamp: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().update_service_capabilities(
+            context, service_name, host, capabilities, cluster_name, timestamp, **kwargs
+        )
+        if service_name != "volume" or not capabilities or host is None:
+            return
+        try:
+            self._report(context.request_id, host, cluster_name, capabilities)
+        except errors.TonnageError as error:
+            LOG.warning("The report of %s could not be applied: %s", cluster_name or host, error)
+
+    def extend_volume(self, context: Any, *args: Any, **kwargs: Any) -> None:
+        with _quietly():
+            super().extend_volume(context, *args, **kwargs)
+
+    def migrate_volume(self, context: Any, *args: Any, **kwargs: Any) -> None:
+        with _quietly():
+            super().migrate_volume(context, *args, **kwargs)
+
+    def retype(self, context: Any, *args: Any, **kwargs: Any) -> None:
+        with _quietly():
+            super().retype(context, *args, **kwargs)
+
+    def create_snapshot(self, ctxt: Any, *args: Any, **kwargs: Any) -> None:
+        with _quietly():
+            super().create_snapshot(ctxt, *args, **kwargs)
+
+    def _report(self, request_id: str, host: str, cluster: str | None, capabilities: Mapping[str, Any]) -> None:
+        backend = cluster or host
+        probe = cinder_ledger.answered(backend, request_id)
+        if probe is None:
+            self._look_for_changes(backend, capabilities)
+            return
+        states = reported_figures.pool_states(host, cluster, capabilities)
+        usable, unusable = reported_figures.of_states(states, bounded=self.driver.host_manager.bounded)
+        if unusable:
+            LOG.warning("Backend %s reports unusable figures of pools %s", backend, ", ".join(sorted(unusable)))
+        self._probed[backend] = capabilities
+        if self._ledger.report(probe, usable, unusable):
+            LOG.debug("Report %d of %s is applied", probe.number, backend)
+
+    def _look_for_changes(self, backend: str, capabilities: Mapping[str, Any]) -> None:
+        """Let a backend be probed if its figures have changed. Only the answer of a probe sets figures."""
+        self._ledger.observe(backend)
+        known = self._probed.get(backend)
+        if self._prober is not None and (known is None or reported_figures.differ(known, capabilities)):
+            self._prober.want(backend)
+
+    def _backends_up(self) -> Mapping[str, str]:
+        found: Mapping[str, str] = self.driver.host_manager.backends_up(cinder_context.get_admin_context())
+        return found
+
+    def _send(self, probe: Probe) -> None:
+        """Ask one cinder-volume of a backend for a report that repeats the request id."""
+        context = cinder_context.get_admin_context()
+        context.request_id = cinder_ledger.token(probe)
+        self.volume_api._get_cctxt(probe.backend).cast(context, "publish_service_capabilities")
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Let a message end that must have no effect."""
+    try:
+        yield
+    except NoEffect as reason:
+        LOG.warning("%s", reason)
+
+
+def _run(name: str, work: Callable[[], None], interval: float, ended: threading.Event) -> None:
+    """Run work in a thread of its own, again and again."""
+
+    def loop() -> None:
+        while not ended.wait(interval):
+            work()
+
+    threading.Thread(target=loop, name=name, daemon=True).start()

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger as Cinder's schedulers use it, with its probes and the poll of rows."""
+
+import uuid
+from collections.abc import Collection, Sequence
+
+import pytest
+
+from tests.unit.cinder_adapter.scheduler.cinder_model import Row
+from tests.unit.ledger.observed import BACKEND, POOL, Ledger
+from tonnage.capacity import errors
+from tonnage.capacity.decision import Refusal
+from tonnage.cinder_adapter.scheduler import cinder_ledger
+from tonnage.cinder_adapter.scheduler.cinder_ledger import CinderLedger
+from tonnage.cinder_adapter.scheduler.prober import Prober
+from tonnage.cinder_adapter.scheduler.row_poll import RowPoll
+from tonnage.ledger.catalog import volume_decisions
+from tonnage.ledger.inventory.probes import Probe
+
+OTHER = "real@b2#a"
+
+
+class Rows:
+    """Rows that a test gives."""
+
+    def __init__(self, *rows: Row) -> None:
+        self.rows = {row.id: row for row in rows}
+        self.reads: list[Collection[str] | None] = []
+        self.fails = False
+
+    def read(self, volume_ids: Collection[str] | None = None) -> Sequence[Row]:
+        if self.fails:
+            raise OSError("no database")
+        self.reads.append(volume_ids)
+        return [row for row in self.rows.values() if volume_ids is None or row.id in volume_ids]
+
+    def snapshots_in_hand(self) -> Collection[str]:
+        return ()
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def ledger() -> Ledger:
+    found = Ledger()
+    found.probe_and_report()
+    return found
+
+
+@pytest.fixture
+def cinder(ledger: Ledger) -> CinderLedger:
+    return CinderLedger(ledger.database, lease=60, lag=0)
+
+
+def a_row(size: int = 3, pool: str | None = POOL, status: str = "available") -> Row:
+    return Row(str(uuid.uuid4()), size, pool, status)
+
+
+def test_the_request_id_of_a_probe_names_it() -> None:
+    probe = Probe(BACKEND, 3, 17)
+    assert cinder_ledger.answered(BACKEND, cinder_ledger.token(probe)) == probe
+
+
+@pytest.mark.parametrize("request_id", [None, "", "req-1b6c", "req-tonnage-1", "req-tonnage-1-2-3", "req-tonnage-x-1"])
+def test_another_request_id_names_no_probe(request_id: str | None) -> None:
+    assert cinder_ledger.answered(BACKEND, request_id) is None
+
+
+def test_the_first_poll_adopts_all_volumes_also_in_unknown_pools(ledger: Ledger, cinder: CinderLedger) -> None:
+    rows = Rows(a_row(), a_row(4, OTHER), a_row(5, None, "error"), a_row(6, "legacy"))
+    RowPoll(cinder, rows, 60).poll()
+    assert (ledger.counters(), ledger.counters(OTHER)) == ((3, 3), (4, 4))
+    assert "real@b2" in ledger.due()
+
+
+def test_between_full_polls_only_volumes_in_hand_are_read(ledger: Ledger, cinder: CinderLedger) -> None:
+    clock, making = Clock(), a_row(status="creating")
+    rows = Rows(making, a_row())
+    poll = RowPoll(cinder, rows, 60, clock)
+    poll.poll()
+    making.status = "available"
+    poll.poll()
+    assert rows.reads == [None, {making.id}]
+    poll.poll()
+    assert len(rows.reads) == 2
+    clock.now = 61
+    poll.poll()
+    assert rows.reads[2:] == [None]
+    ledger.probe_and_report(6)
+    assert ledger.counters() == (6, 0)
+
+
+def test_a_poll_that_fails_is_tried_again(ledger: Ledger, cinder: CinderLedger) -> None:
+    rows = Rows(a_row())
+    poll = RowPoll(cinder, rows, 60)
+    rows.fails = True
+    poll.poll()
+    rows.fails = False
+    poll.poll()
+    assert ledger.counters() == (3, 3)
+
+
+def test_backends_that_are_up_are_probed_when_there_is_a_reason(ledger: Ledger, cinder: CinderLedger) -> None:
+    sent: list[Probe] = []
+    up = {BACKEND: "nova"}
+    prober = Prober(cinder, 0.0, lambda: up, sent.append)
+    prober.probe()
+    assert sent == []
+    prober.want(BACKEND)
+    prober.probe()
+    prober.probe()
+    assert [probe.number for probe in sent] == [2]
+    RowPoll(cinder, Rows(a_row()), 60).poll()
+    up.clear()
+    prober.probe()
+    assert len(sent) == 1
+
+
+def test_a_probe_that_cannot_be_sent_stays_wanted(cinder: CinderLedger) -> None:
+    sent: list[Probe] = []
+
+    def send(probe: Probe) -> None:
+        sent.append(probe)
+        if len(sent) == 1:
+            raise OSError("no bus")
+
+    prober = Prober(cinder, 0.0, lambda: {BACKEND: ""}, send)
+    prober.want(BACKEND)
+    prober.probe()
+    prober.probe()
+    prober.probe()
+    assert len(sent) == 2
+
+
+def test_a_refusal_is_found_by_its_volume(ledger: Ledger, cinder: CinderLedger) -> None:
+    volume_id = str(uuid.uuid4())
+    cinder.refuse("req-1", volume_id, "project", "create", Refusal("5 GiB", 2))
+    with ledger.database.reading() as session:
+        [refusal] = volume_decisions.find(session, volume_id).refusals
+    assert refusal.message == "No pool for 5 GiB: 2 pools"
+
+
+def test_a_volume_of_another_system_is_explained_by_its_claims(ledger: Ledger) -> None:
+    claim = ledger.send(4)
+    with ledger.database.reading() as session:
+        found = volume_decisions.find(session, claim.volume_id)
+    assert (found.pool, found.size_gb) == (POOL, None)
+    assert found.reason == "placed here by request req"
+
+
+def test_a_ledger_without_a_url_is_a_configuration_error() -> None:
+    class Options:
+        connection = None
+
+    with pytest.raises(errors.ConfigurationError, match="connection is not set"):
+        cinder_ledger.connect(Options())  # type: ignore[arg-type]
