@@ -82,7 +82,7 @@ def test_garbage_is_collected_after_the_import(folder: pathlib.Path) -> None:
 
 def test_every_command_has_an_entry_point_in_this_module() -> None:
     scripts = [each for each in metadata.distribution("tonnage").entry_points if each.group == "console_scripts"]
-    assert len(scripts) == 9
+    assert len(scripts) == 10
     started: list[str] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(start, "run", started.append)
