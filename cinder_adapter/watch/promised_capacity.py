@@ -10,7 +10,7 @@ Where the driver reports no provisioned capacity, the sum of the rows replaces i
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tonnage.capacity import arithmetic
@@ -58,7 +58,8 @@ class ReportedPool:
 class ObservedBackend:
     """A backend as its reports show it. ``sent_at`` and ``before`` are the times of its last two periodic reports.
 
-    ``heard_at`` is when the shadow received the last report of any kind, by its own clock.
+    ``heard_at`` is when the shadow received the last report of any kind, by its own clock. ``pools`` have the figures
+    that are used, ``latest`` those of the last report of any kind, which arrived at ``latest_at``.
     """
 
     name: str
@@ -67,6 +68,8 @@ class ObservedBackend:
     heard_at: float = -math.inf
     host: str = ""
     pools: dict[str, ReportedPool] = field(default_factory=dict)
+    latest: dict[str, ReportedPool] = field(default_factory=dict)
+    latest_at: float = -math.inf
 
 
 class PromisedCapacity:
@@ -93,20 +96,15 @@ class PromisedCapacity:
         """
         checked = validation.validate(report.stats)
         backend = self.backends.setdefault(report.backend, ObservedBackend(report.backend))
-        backend.heard_at = now
+        backend.heard_at = backend.latest_at = now
+        backend.latest = _reported(report, checked)
         if backend.pools and (not report.periodic or report.sent_at <= backend.sent_at):
             return checked, False
         is_same_process = backend.host == report.host
         backend.before = backend.sent_at if is_same_process and report.periodic else -math.inf
         backend.sent_at, backend.host = report.sent_at, report.host
-        raw = {str(each.get("pool_name")): each for each in pools_of(report.stats) if isinstance(each, Mapping)}
         before = set(backend.pools)
-        backend.pools = {
-            pool_name(report.backend, stats.name): ReportedPool(
-                stats, raw[stats.name], _number(raw[stats.name].get(ALLOCATED))
-            )
-            for stats in checked.pools
-        }
+        backend.pools = backend.latest
         for name in backend.pools:
             self._drop_contained(name, backend.before)
         self._renew(before | set(backend.pools))
@@ -195,7 +193,39 @@ class PromisedCapacity:
 
     def in_flight(self, pool: str) -> float:
         """Return the GiB that are promised in a pool and not known to be in its figures."""
-        return float(sum(each.command.size_gb for each in self._promises.get(pool, {}).values()))
+        return _sum(self._promises.get(pool, {}).values())
+
+    def least_held(self, name: str) -> Pool | None:
+        """Return a pool with the least that it may hold: the lower figures, and the commands that came after them.
+
+        The figures may or may not contain what was promised before, and those of a report that is not periodic may be
+        newer than those that are used.
+        """
+        pool, backend = self.table.get(name), self.backends.get(backend_of(name))
+        if pool is None or backend is None:
+            return None
+        promises = self._promises.get(name, {}).values()
+        later = _sum(each for each in promises if each.received_at > backend.latest_at)
+        pool = replace(pool, claimed=later, claimed_physical=min(pool.claimed_physical, later))
+        latest = backend.latest.get(name)
+        if latest is None:
+            return pool
+        allocated = pool.allocated if latest.allocated is None else min(pool.allocated, latest.allocated + later)
+        return replace(
+            pool,
+            provisioned=min(pool.provisioned, latest.stats.provisioned),
+            free=max(pool.free, latest.stats.free),
+            allocated=allocated,
+        )
+
+    def most_held(self, name: str) -> Pool | None:
+        """Return a pool with the most that it may hold: the higher figures, and all promises in flight."""
+        pool, backend = self.table.get(name), self.backends.get(backend_of(name))
+        latest = None if backend is None else backend.latest.get(name)
+        if pool is None or latest is None:
+            return pool
+        stats = latest.stats
+        return replace(pool, provisioned=max(pool.provisioned, stats.provisioned), free=min(pool.free, stats.free))
 
     def promises_of(self, pool: str) -> list[Promise]:
         """Return the promises in flight in a pool."""
@@ -312,6 +342,22 @@ class PromisedCapacity:
 
 #: Values of ``migration_status`` of a volume that is being moved.
 _MOVING = frozenset({"starting", "migrating", "completing"})
+
+
+def _reported(report: Report, checked: validation.Report) -> dict[str, ReportedPool]:
+    """Return the pools of a report by their full names."""
+    raw = {str(each.get("pool_name")): each for each in pools_of(report.stats) if isinstance(each, Mapping)}
+    return {
+        pool_name(report.backend, stats.name): ReportedPool(
+            stats, raw[stats.name], _number(raw[stats.name].get(ALLOCATED))
+        )
+        for stats in checked.pools
+    }
+
+
+def _sum(promises: Iterable[Promise]) -> float:
+    """Return the GiB of promises."""
+    return float(sum(each.command.size_gb for each in promises))
 
 
 def _launch(row: VolumeRow) -> float:

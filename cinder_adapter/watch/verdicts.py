@@ -10,6 +10,7 @@ from typing import Any
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Placement, Refusal
 from tonnage.capacity.pools.pool import backend_of
+from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Operation, Request, asked_provisioning
 from tonnage.cinder_adapter import cinder_messages
 from tonnage.cinder_adapter.cinder_messages import MOVES, UNJUDGED, Command, UnjudgedRequest, Verb
@@ -43,6 +44,8 @@ class Verdict(enum.StrEnum):
     OTHER_POOL = "other_pool"
     #: Cinder placed the volume, and Tonnage refuses it.
     WRONG_PLACEMENT = "wrong_placement"
+    #: There is room in Cinder's pool only if its figures contain volumes that they may lack.
+    DOUBTFUL = "doubtful"
     #: Both refuse.
     REFUSED = "refused"
     #: Cinder refused, and Tonnage has a pool, both when the request arrived and when its refusal was seen.
@@ -127,6 +130,8 @@ class Judge:
             verdict = Verdict.NOT_JUDGED
         elif accepted:
             verdict = Verdict.AGREED
+        elif self._fits(waiting.message, self._promised.least_held(command.pool)):
+            verdict = Verdict.DOUBTFUL
         else:
             verdict = Verdict.WRONG_PLACEMENT if choice.pool is None else Verdict.OTHER_POOL
         return Decided(
@@ -166,7 +171,12 @@ class Judge:
         if first.problem or last.problem:
             verdict = Verdict.NOT_JUDGED
         else:
-            verdict = Verdict.REFUSED if first.pool is None or last.pool is None else Verdict.WRONG_REFUSAL
+            has_room = (
+                first.pool is not None
+                and last.pool is not None
+                and self._fits(waiting.message, self._promised.most_held(last.pool))
+            )
+            verdict = Verdict.WRONG_REFUSAL if has_room else Verdict.REFUSED
         is_wrong = verdict is Verdict.WRONG_REFUSAL
         return Decided(
             verb=waiting.message.verb,
@@ -203,13 +213,23 @@ class Judge:
         index = table.index(pool)
         if index is None:
             return None, f"pool {pool} has not been reported"
-        rules = self._rules.without_room if pool == message.pool and message.verb is not Verb.EXTEND else self._rules
-        request = self._request(message, pool)
+        rules, request = self._rules_for(message, pool), self._request(message, pool)
         result = rules.filters.run(table, request)
         if result.remaining[index]:
             return True, ""
         refusal: Refusal = rules.filters.refusal(table, request, result)
         return False, refusal.message
+
+    def _fits(self, message: cinder_messages.Request, pool: Pool | None) -> bool:
+        """Return whether Tonnage's filters accept a pool with these figures."""
+        if pool is None:
+            return False
+        filters = self._rules_for(message, pool.name).filters
+        return bool(filters.candidates(PoolTable([pool]), self._request(message, pool.name)).any())
+
+    def _rules_for(self, message: cinder_messages.Request, pool: str) -> Rules:
+        """Return the rules for a pool: a volume that stays where it is needs no room."""
+        return self._rules.without_room if pool == message.pool and message.verb is not Verb.EXTEND else self._rules
 
     def _request(self, message: cinder_messages.Request, pool: str | None = None) -> Request:
         """Return a request in Tonnage's terms, limited to ``pool`` if given.

@@ -101,6 +101,7 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
         verdict: record.decisions([verdict.value], since)
         for verdict in (Verdict.WRONG_REFUSAL, Verdict.WRONG_PLACEMENT, Verdict.OTHER_POOL)
     }
+    doubtful = record.decisions([Verdict.DOUBTFUL.value], since)
     over = found[Kind.OVER_COMMITMENT]
     summary = {
         "since": since,
@@ -115,6 +116,14 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
             Part(f"{verdict.value}s", _TITLES[verdict.value], _DECISIONS, rows, "none", most)
             for verdict, rows in decided.items()
         ),
+        Part(
+            "doubtful",
+            _DOUBTFUL,
+            _DECISIONS,
+            doubtful,
+            "none",
+            most,
+        ),
         Part("drift", "Drift of allocated_capacity_gb", _FINDINGS, found[Kind.ALLOCATED_DRIFT], "none", most),
         Part("stale_reports", "Stale reports", _FINDINGS, found[Kind.STALE_REPORT], "none", most),
         Part("wrong_reports", "Wrong reports", _FINDINGS, found[Kind.WRONG_REPORT], "none", most),
@@ -125,6 +134,8 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     is_wrong = over or found[Kind.ALLOCATED_DRIFT] or any(decided.values())
     return FOUND if is_wrong else 0
 
+
+_DOUBTFUL = "Requests that Cinder placed by figures that may lack volumes"
 
 _TITLES = {
     "wrong_refusal": "Requests that Cinder refused though there was room",

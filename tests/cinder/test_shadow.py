@@ -252,9 +252,9 @@ def test_mixed_decisions_are_judged_and_nothing_is_invented(site: Site, tmp_path
     print(f"{requests} decisions in {time.monotonic() - began:.0f} s; {len(over)} over-commitments and {len(refused)}")
     print(f"wrong refusals were made: {report['totals']}")
     assert len(report["over_commitments"]) == len(over)
-    assert {each["volume_id"] for each in report["wrong_placements"]} == over
+    assert {each["volume_id"] for each in report["doubtful"]} == over
     assert {each["volume_id"] for each in report["wrong_refusals"]} == refused
-    assert report["other_pools"] == report["not_judged"] == []
+    assert report["wrong_placements"] == report["other_pools"] == report["not_judged"] == []
     assert report["drift"] == report["stale_reports"] == report["wrong_reports"] == []
     assert [each["code"] for each in report["gaps"]] == ["start"]
 

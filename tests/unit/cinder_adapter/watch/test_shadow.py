@@ -236,6 +236,6 @@ def test_a_slow_look_makes_an_over_commitment_that_is_found() -> None:
     seen.rows(rows(1013, *live), 3.0, 3.0)
     seen.message(report(1020, 110), 4.0)
     decided, found, _ = seen.take_results()
-    assert [each.verdict for each in decided] == [Verdict.AGREED, Verdict.WRONG_PLACEMENT]
+    assert [each.verdict for each in decided] == [Verdict.AGREED, Verdict.DOUBTFUL]
     [over] = [each for each in found if each.kind is Kind.OVER_COMMITMENT]
     assert (over.subject, over.volumes, over.numbers["held"]) == (POOL, ("v", "w"), 110)

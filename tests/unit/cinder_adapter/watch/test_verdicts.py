@@ -54,23 +54,53 @@ def test_a_pool_with_room_is_agreed(scene: Scene) -> None:
 
 
 def test_a_full_pool_beside_one_with_room_is_another_pool(scene: Scene) -> None:
-    scene.promised.promise(command("x", 95))
+    scene.promised.promise(command("x", 95), now=1.0)
     decided = scene.placed(request("v", 10))
     assert (decided.verdict, decided.tonnage_pool) == (Verdict.OTHER_POOL, OTHER)
     assert "CapacityFilter refused" in decided.reason
 
 
 def test_a_full_pool_is_a_wrong_placement_if_no_other_has_room(scene: Scene) -> None:
-    scene.promised.promise(command("x", 95))
-    scene.promised.promise(command("y", 95, OTHER))
+    scene.promised.promise(command("x", 95), now=1.0)
+    scene.promised.promise(command("y", 95, OTHER), now=1.0)
     decided = scene.placed(request("v", 10))
     assert (decided.verdict, decided.tonnage_pool) == (Verdict.WRONG_PLACEMENT, None)
+
+
+@pytest.mark.parametrize("provisioned", [0, None])
+def test_room_that_depends_on_what_the_figures_contain_is_doubtful(provisioned: float | None) -> None:
+    """The command was sent before the report, so its volume may be in it."""
+    scene = Scene()
+    scene.promised.apply_report(report(1010, provisioned, pools=("a", "z")), 5.0)
+    for name in (POOL, OTHER):
+        scene.promised.promise(command(f"x{name}", 95, name), now=6.0)
+    scene.promised.apply_report(report(1020, provisioned, pools=("a", "z")), 7.0)
+    decided = scene.placed(request("v", 10))
+    assert decided.verdict is Verdict.DOUBTFUL
+    assert "CapacityFilter refused 1" in decided.reason
+    for name in (POOL, OTHER):
+        scene.promised.promise(command(f"y{name}", 95, name), now=8.0)
+    assert scene.placed(request("w", 10)).verdict is Verdict.WRONG_PLACEMENT
+
+
+def test_room_that_a_report_on_demand_shows_makes_no_placement_wrong(scene: Scene) -> None:
+    """Cinder decides by it, and the shadow does not know whether it is newer."""
+    scene.promised.apply_report(report(1010, 100, pools=("a", "z")), 5.0)
+    assert scene.placed(request("v", 10)).verdict is Verdict.WRONG_PLACEMENT
+    scene.promised.apply_report(report(1012, 50, pools=("a", "z"), periodic=False), 6.0)
+    assert scene.placed(request("w", 10)).verdict is Verdict.DOUBTFUL
 
 
 def test_a_refusal_with_room_is_wrong(scene: Scene) -> None:
     decided = scene.refused(request("v", 10))
     assert (decided.verdict, decided.pool, decided.reason) == (Verdict.WRONG_REFUSAL, None, "")
     assert decided.tonnage_pool in (POOL, OTHER)
+
+
+def test_a_report_on_demand_without_room_makes_no_refusal_wrong(scene: Scene) -> None:
+    """Cinder decides by it, and the shadow does not know whether it is older."""
+    scene.promised.apply_report(report(1012, 95, pools=("a", "z"), periodic=False), 0.0)
+    assert scene.refused(request("v", 10)).verdict is Verdict.REFUSED
 
 
 def test_a_refusal_without_room_is_that_of_both(scene: Scene) -> None:
@@ -118,7 +148,7 @@ def test_a_second_placement_in_a_pool_that_failed_is_another_pool(scene: Scene) 
 def test_an_extend_is_judged_in_its_pool(scene: Scene) -> None:
     grown = request("v", 10, verb=Verb.EXTEND, pool=POOL)
     assert scene.placed(grown).verdict is Verdict.AGREED
-    scene.promised.promise(command("x", 95))
+    scene.promised.promise(command("x", 95), now=1.0)
     assert scene.placed(grown).verdict is Verdict.WRONG_PLACEMENT
 
 
@@ -145,7 +175,7 @@ def test_a_migration_goes_to_the_pool_or_the_backend_that_it_names(scene: Scene)
 
 
 def test_a_volume_that_a_retype_leaves_in_its_full_pool_needs_no_room(scene: Scene) -> None:
-    scene.promised.promise(command("x", 95))
+    scene.promised.promise(command("x", 95), now=1.0)
     kept = request("v", 10, verb=Verb.RETYPE, pool=POOL)
     assert scene.placed(kept, POOL).verdict is Verdict.AGREED
 
