@@ -75,13 +75,16 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
 
     def schedule_create_group(self, context: Any, group: Any, *args: Any, **kwargs: Any) -> None:
         def place() -> None:
+            super(LedgerScheduler, self).schedule_create_group(context, group, *args, **kwargs)
+
+        def place_or_refuse() -> None:
             try:
-                super(LedgerScheduler, self).schedule_create_group(context, group, *args, **kwargs)
+                place()
             except exception.NoValidBackend:
                 # A group takes no capacity: its volumes are placed one by one.
                 self._refuse(context, f"group {group.id}", group.id, "group")
 
-        self._decide(place, place)
+        self._decide(place_or_refuse, place)
 
     def backend_passes_filters(self, context: Any, backend: str, request_spec: Any, filter_properties: Any) -> Any:
         """Return a pool of ``backend`` that takes the volume, with a claim for operations that need capacity."""
@@ -142,6 +145,8 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
 
     def _decide(self, by_ledger: Callable[[], Any], stock: Callable[[], Any]) -> Any:
         """Return the decision by the ledger; while it is away that of Cinder's own scheduler, or refuse, by option."""
+        if self.host_manager.ledger is None:
+            return stock()
         try:
             return by_ledger()
         except errors.Unavailable as error:

@@ -34,30 +34,26 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._ledger: CinderLedger
+        self._ledger: CinderLedger | None = None
         self._prober: Prober | None = None
         self._ended = threading.Event()
         #: The last report of each backend that answered a probe.
         self._probed: dict[str, Mapping[str, Any]] = {}
 
     def init_host(self, *args: Any, **kwargs: Any) -> None:
-        """Connect to the ledger, in the process that serves."""
+        """Connect to the ledger, adopt all volumes and start the threads, in the process that serves."""
         self._ledger = cinder_ledger.connect(CONF.tonnage)
         self.driver.use(
             self._ledger,
             stock_if_away=CONF.tonnage.without_ledger == ledger_options.STOCK,
             patience=CONF.tonnage.refusal_patience,
         )
-        super().init_host(*args, **kwargs)
-
-    def init_host_with_rpc(self) -> None:
-        """Start the threads, then wait for the first reports as Cinder does."""
         rows = RowPoll(self._ledger, VolumeRows(), CONF.tonnage.full_poll_interval)
         rows.poll()
         self._prober = Prober(self._ledger, CONF.tonnage.probe_interval, self._backends_up, self._send)
         _run("tonnage-poll", rows.poll, CONF.tonnage.poll_interval, self._ended)
         _run("tonnage-probe", self._prober.probe, _PROBE_TURN, self._ended)
-        super().init_host_with_rpc()
+        super().init_host(*args, **kwargs)
 
     def update_service_capabilities(
         self,
@@ -72,10 +68,11 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         super().update_service_capabilities(
             context, service_name, host, capabilities, cluster_name, timestamp, **kwargs
         )
-        if service_name != "volume" or not capabilities or host is None:
+        ledger = self._ledger
+        if service_name != "volume" or not capabilities or host is None or ledger is None:
             return
         try:
-            self._report(context.request_id, host, cluster_name, capabilities)
+            self._report(ledger, context.request_id, host, cluster_name, capabilities)
         except errors.TonnageError as error:
             LOG.warning("The report of %s could not be applied: %s", cluster_name or host, error)
 
@@ -95,10 +92,13 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         with _quietly():
             super().create_snapshot(ctxt, *args, **kwargs)
 
-    def _report(self, request_id: str, host: str, cluster: str | None, capabilities: Mapping[str, Any]) -> None:
+    def _report(
+        self, ledger: CinderLedger, request_id: str, host: str, cluster: str | None, capabilities: Mapping[str, Any]
+    ) -> None:
         backend = cluster or host
         probe = cinder_ledger.answered(backend, request_id)
         if probe is None:
+            ledger.observe(backend)
             self._look_for_changes(backend, capabilities)
             return
         states = reported_figures.pool_states(host, cluster, capabilities)
@@ -106,12 +106,11 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         if unusable:
             LOG.warning("Backend %s reports unusable figures of pools %s", backend, ", ".join(sorted(unusable)))
         self._probed[backend] = capabilities
-        if self._ledger.report(probe, usable, unusable):
+        if ledger.report(probe, usable, unusable):
             LOG.debug("Report %d of %s is applied", probe.number, backend)
 
     def _look_for_changes(self, backend: str, capabilities: Mapping[str, Any]) -> None:
         """Let a backend be probed if its figures have changed. Only the answer of a probe sets figures."""
-        self._ledger.observe(backend)
         known = self._probed.get(backend)
         if self._prober is not None and (known is None or reported_figures.differ(known, capabilities)):
             self._prober.want(backend)

@@ -61,12 +61,14 @@ class Site:
 
 
 @contextlib.contextmanager
-def with_ledger(mariadb: MariaDB, rabbitmq: RabbitMQ, shape: Shape, **options: str) -> Iterator[Site]:
-    """Run a Cinder whose schedulers use a new ledger."""
+def with_ledger(
+    mariadb: MariaDB, rabbitmq: RabbitMQ, shape: Shape, of_ledger: MariaDB | None = None, **options: str
+) -> Iterator[Site]:
+    """Run a Cinder whose schedulers use a new ledger, on the same server unless ``of_ledger`` is another one."""
     require_cinder()
     with (
         mariadb.database() as url,
-        mariadb.database() as ledger_url,
+        (of_ledger or mariadb).database() as ledger_url,
         rabbitmq.virtual_host() as bus,
     ):
         engine = database.create_engine(ledger_url)

@@ -15,7 +15,7 @@ from typing import Any
 from tests.servers import base
 
 #: The folder into which ``tools/install-openstack.sh cinder`` installs Cinder.
-_HOME = pathlib.Path(__file__).parents[2] / ".cinder"
+HOME = pathlib.Path(__file__).parents[2] / ".cinder"
 
 _DRIVERS = pathlib.Path(__file__).parent / "cinder_drivers"
 
@@ -92,7 +92,7 @@ class Cinder(base.Server):
 
     @classmethod
     def installed(cls) -> bool:
-        return (_HOME / "bin" / "cinder-volume").exists()
+        return (HOME / "bin" / "cinder-volume").exists()
 
     def __init__(self, database: str, bus: str, shape: Shape | None = None) -> None:
         super().__init__()
@@ -116,7 +116,7 @@ class Cinder(base.Server):
             bus=self._bus,
             database=self._database,
             folder=self.folder,
-            etc=_HOME / "etc" / "cinder",
+            etc=HOME / "etc" / "cinder",
             port=self._port,
             backends=", ".join(self.shape.backends),
             interval=self.shape.interval,
@@ -137,12 +137,12 @@ class Cinder(base.Server):
         self._run(self._command("cinder-manage", "db", "sync"), env=self._environment(True))
 
     def _command(self, program: str, *words: str) -> list[str | pathlib.Path]:
-        return [_HOME / "bin" / program, "--config-file", self.folder / "cinder.conf", *words]
+        return [HOME / "bin" / program, "--config-file", self.folder / "cinder.conf", *words]
 
     def _environment(self, patched: bool) -> dict[str, str]:
         """Return the environment of a service: cinder-api's own server exists only under eventlet."""
         return {
-            "PATH": f"{_HOME / 'bin'}:/usr/sbin:/usr/bin:/sbin:/bin",
+            "PATH": f"{HOME / 'bin'}:/usr/sbin:/usr/bin:/sbin:/bin",
             "PYTHONPATH": str(_DRIVERS),
             "PYTHONWARNINGS": "ignore",
             "OS_CINDER_DISABLE_EVENTLET_PATCHING": "0" if patched else "1",

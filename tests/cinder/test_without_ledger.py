@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests while the database of the ledger cannot be reached."""
+
+import pytest
+
+from tests.cinder import sites
+from tests.servers import MariaDB, RabbitMQ, Shape
+from tests.servers.base import wait_for
+
+POOL = "real@b1#a"
+
+
+@pytest.mark.parametrize(("option", "status"), [("refuse", "error"), ("stock", "available")])
+def test_requests_while_the_ledger_is_away(
+    mariadb_server: MariaDB, rabbitmq_server: RabbitMQ, option: str, status: str
+) -> None:
+    shape = Shape(backends=["b1"], pools=["a"], total_gb=100)
+    with (
+        MariaDB() as own,
+        sites.with_ledger(mariadb_server, rabbitmq_server, shape, own, without_ledger=option) as site,
+    ):
+        first = site.cinder.create(10)
+        assert site.cinder.settled([first])[first]["status"] == "available"
+        own.stop()
+        second = site.cinder.create(10)
+        assert site.cinder.settled([second])[second]["status"] == status
+        own.start()
+        site.ledger.dispose()  # its connections are dead
+        size = 10 if status == "error" else 20
+        wait_for(lambda: site.figures(POOL) == (size, 0), "the ledger has the volumes", 60)
+        third = site.cinder.create(10)
+        assert site.cinder.settled([third])[third]["status"] == "available"
