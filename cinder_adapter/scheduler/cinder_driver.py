@@ -134,9 +134,8 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
                 except exception.NoValidBackend:
                     if is_last():
                         break
-            return self._refuse(
-                context, _what(request_spec), subject or "", _VERBS.get(operation, bookings.MANAGE), place
-            )
+            what, verb = _what(request_spec, filter_properties), _VERBS.get(operation, bookings.MANAGE)
+            return self._refuse(context, what, subject or "", verb, place)
 
         def stock() -> Any:
             return choose(filter_properties or {})
@@ -298,7 +297,9 @@ def _booking(
     )
 
 
-def _what(request_spec: Any) -> str:
+def _what(request_spec: Any, filter_properties: Any = None) -> str:
     properties = request_spec.get("volume_properties") or {}
     kind = (request_spec.get("volume_type") or {}).get("name")
-    return f"{properties.get('size')} GiB" + (f" {kind!r}" if kind else "")
+    new_size = (filter_properties or {}).get("new_size")
+    size = f"{int(new_size) - int(properties['size'])} GiB more" if new_size else f"{properties.get('size')} GiB"
+    return size + (f" {kind!r}" if kind else "")

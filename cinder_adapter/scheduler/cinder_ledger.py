@@ -30,6 +30,9 @@ _TOKEN = re.compile(r"req-tonnage-(\d+)-(\d+)")
 #: Volumes that are settled in one transaction.
 _CHUNK = 200
 
+#: Connections beyond those that are kept open: Cinder decides in 64 threads.
+_CONNECTIONS = 64
+
 #: How often a transaction is tried again while the database is away, and the seconds between: users wait meanwhile.
 _RETRIES, _PAUSE = 2, 1
 
@@ -52,7 +55,9 @@ def connect(options: cfg.ConfigOpts) -> "CinderLedger":
     """
     if not options.connection:
         raise errors.ConfigurationError("option [tonnage] connection is not set: it takes the URL of the ledger")
-    engine = database.create_engine(options.connection, name="[tonnage] connection")
+    engine = database.create_engine(
+        options.connection, name="[tonnage] connection", max_overflow=_CONNECTIONS, pool_recycle=3600
+    )
     schema.require_current(engine)
     return CinderLedger(database.Database(engine, _RETRIES, _PAUSE, _PAUSE), options.claim_lease, options.figures_lag)
 

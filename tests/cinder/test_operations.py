@@ -86,10 +86,11 @@ def test_extend_within_and_beyond_the_room(site: Site) -> None:
     volume_id = placed(site, 10, volume_type=on(site.cinder, "b1"))
     action(site.cinder, volume_id, "os-extend", {"new_size": 60})
     wait_for(lambda: site.cinder.volumes()[volume_id]["size"] == 60, "the volume has grown")
-    wait_for(lambda: status(site.cinder, volume_id) == "available", "it is available")
+    site.settled(FIRST, 60)
     action(site.cinder, volume_id, "os-extend", {"new_size": 101})
     wait_for(lambda: site.why(volume_id)["refusals"], "the refusal is recorded")
     [refusal] = site.why(volume_id)["refusals"]
+    assert refusal["message"].startswith("No pool for 41 GiB more")
     assert "has headroom 40.00 GiB" in refusal["message"]
     wait_for(lambda: status(site.cinder, volume_id) == "available", "it is available as it was")
 

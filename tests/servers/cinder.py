@@ -22,6 +22,9 @@ _DRIVERS = pathlib.Path(__file__).parent / "cinder_drivers"
 #: The project of all volumes.
 PROJECT = "11111111111111111111111111111111"
 
+#: The hosts of a cluster's volume services.
+_MEMBERS = ("member1", "member2")
+
 _HEADERS = {"X-Auth-Token": f"admin:{PROJECT}", "Content-Type": "application/json"}
 
 _CONFIGURATION = """\
@@ -71,7 +74,8 @@ max_over_subscription_ratio = {ratio}
 class Shape:
     """The size of an installation. ``total_gb`` is that of each pool, ``interval`` the seconds between two reports.
 
-    ``ledger`` has the options of the group ``[tonnage]``: with it, the schedulers are Tonnage's.
+    ``ledger`` has the options of the group ``[tonnage]``: with it, the schedulers are Tonnage's. With a ``cluster``,
+    two active volume services share each backend.
     """
 
     backends: Sequence[str] = ("b1", "b2")
@@ -82,6 +86,7 @@ class Shape:
     schedulers: int = 1
     more: Mapping[str, str] = field(default_factory=dict)
     ledger: Mapping[str, str] = field(default_factory=dict)
+    cluster: str = ""
 
 
 class Cinder(base.Server):
@@ -103,7 +108,8 @@ class Cinder(base.Server):
     @property
     def pools(self) -> list[str]:
         """The full names of all pools."""
-        return [f"real@{name}#{pool}" for name in self.shape.backends for pool in self.shape.pools]
+        place = self.shape.cluster or "real"
+        return [f"{place}@{name}#{pool}" for name in self.shape.backends for pool in self.shape.pools]
 
     def _prepare(self) -> None:
         self._port = base.free_port()
@@ -134,6 +140,9 @@ class Cinder(base.Server):
         if self.shape.ledger:
             text += "[tonnage]\n" + "".join(f"{key} = {value}\n" for key, value in self.shape.ledger.items())
         (self.folder / "cinder.conf").write_text(text)
+        for host in _MEMBERS:
+            member = f"[DEFAULT]\nhost = {host}\ncluster = {self.shape.cluster}\n"
+            (self.folder / f"{host}.conf").write_text(member)
         self._run(self._command("cinder-manage", "db", "sync"), env=self._environment(True))
 
     def _command(self, program: str, *words: str) -> list[str | pathlib.Path]:
@@ -151,7 +160,10 @@ class Cinder(base.Server):
     def _launch(self) -> "subprocess.Popen[bytes]":
         for number in range(self.shape.schedulers):
             self.start_scheduler(number)
-        self.start_service("volume", "cinder-volume", patched=False)
+        for host in _MEMBERS if self.shape.cluster else ():
+            self.start_service(f"volume-{host}", "cinder-volume", patched=False, more=f"{host}.conf")
+        if not self.shape.cluster:
+            self.start_service("volume", "cinder-volume", patched=False)
         return self.start_service("api", "cinder-api", patched=True)
 
     def start_scheduler(self, number: int = 0) -> None:
@@ -159,9 +171,12 @@ class Cinder(base.Server):
         program = "tonnage-cinder-scheduler" if self.shape.ledger else "cinder-scheduler"
         self.start_service(f"scheduler{number}", program, patched=False)
 
-    def start_service(self, name: str, program: str, *, patched: bool) -> "subprocess.Popen[bytes]":
-        """Start a service, with native threads unless ``patched``."""
-        process = self._popen(self._command(program), env=self._environment(patched), log=f"{name}.log")
+    def start_service(
+        self, name: str, program: str, *, patched: bool, more: str | None = None
+    ) -> "subprocess.Popen[bytes]":
+        """Start a service, with native threads unless ``patched``; ``more`` is a further configuration file."""
+        words = [] if more is None else ["--config-file", str(self.folder / more)]
+        process = self._popen(self._command(program, *words), env=self._environment(patched), log=f"{name}.log")
         self.services[name] = process
         return process
 

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From Cinder's own scheduler to Tonnage, back, and again, without a step for any volume."""
+
+import signal
+
+from tests.cinder import sites
+from tests.cinder.sites import Site
+from tests.servers import MariaDB, RabbitMQ, Shape
+
+POOL = "real@b1#a"
+
+
+def start(site: Site, program: str) -> None:
+    site.cinder.start_service("scheduler0", program, patched=False)
+
+
+def created(site: Site, size: int) -> str:
+    """Create a volume; return its status."""
+    volume_id = site.cinder.create(size)
+    return str(site.cinder.settled([volume_id])[volume_id]["status"])
+
+
+def test_switching_over_and_back(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> None:
+    shape = Shape(backends=["b1"], pools=["a"], total_gb=100)
+    with sites.with_ledger(mariadb_server, rabbitmq_server, shape) as site:
+        assert created(site, 10) == "available"
+        site.cinder.end_service("scheduler0", signal.SIGTERM)
+        waiting = site.cinder.create(10)
+        start(site, "cinder-scheduler")
+        assert site.cinder.settled([waiting])[waiting]["status"] == "available"
+        assert created(site, 30) == "available"
+        site.cinder.end_service("scheduler0", signal.SIGTERM)
+        waiting = site.cinder.create(10)
+        start(site, "tonnage-cinder-scheduler")
+        assert site.cinder.settled([waiting])[waiting]["status"] == "available"
+        site.settled(POOL, 60)
+        assert (created(site, 41), created(site, 40)) == ("error", "available")
+        assert site.stored("b1", "a") == 100
