@@ -119,6 +119,15 @@ def test_migrate(site: Site) -> None:
     wait_for(lambda: cinder.volumes()[volume_id]["os-vol-host-attr:host"] == target, "the volume has moved", 30)
 
 
+def test_manage(site: Site) -> None:
+    with (site.cinder.folder / "storage" / "b1" / "a" / "outside").open("wb") as file:
+        file.truncate(30 * 2**30)
+    body = {"volume": {"host": FIRST, "ref": {"source-name": "outside"}, "name": "managed"}}
+    volume_id = site.cinder.request("POST", "/os-volume-manage", body)["volume"]["id"]
+    site.cinder.settled([volume_id])
+    site.settled(FIRST, 30)
+
+
 def test_retype_moves_a_volume(site: Site) -> None:
     volume_id = placed(site, 10, volume_type=on(site.cinder, "b1"))
     cinder = site.cinder

@@ -6,12 +6,17 @@ import signal
 from tests.cinder import sites
 from tests.cinder.sites import Site
 from tests.servers import MariaDB, RabbitMQ, Shape
+from tonnage.cli.daemons.cinder_scheduler import OPTIONS
 
 POOL = "real@b1#a"
 
 
-def start(site: Site, program: str) -> None:
-    site.cinder.start_service("scheduler0", program, patched=False)
+#: Cinder's own program with the two options that ``tonnage-cinder-scheduler`` sets.
+TWO_LINES = "[DEFAULT]\n" + "".join(f"{name} = {value}\n" for name, value in OPTIONS.items())
+
+
+def start(site: Site, program: str, more: str | None = None) -> None:
+    site.cinder.start_service("scheduler0", program, patched=False, more=more)
 
 
 def created(site: Site, size: int) -> str:
@@ -36,3 +41,7 @@ def test_switching_over_and_back(mariadb_server: MariaDB, rabbitmq_server: Rabbi
         site.settled(POOL, 60)
         assert (created(site, 41), created(site, 40)) == ("error", "available")
         assert site.stored("b1", "a") == 100
+        site.cinder.end_service("scheduler0", signal.SIGTERM)
+        (site.cinder.folder / "two-lines.conf").write_text(TWO_LINES)
+        start(site, "cinder-scheduler", "two-lines.conf")
+        assert created(site, 1) == "error"

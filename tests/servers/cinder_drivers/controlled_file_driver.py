@@ -118,6 +118,16 @@ class ControlledFileDriver(driver.VolumeDriver):  # type: ignore[misc]
         with self._path(volume).open("r+b") as file:
             file.truncate(new_size * _GIB)
 
+    def manage_existing_get_size(self, volume: Any, existing_ref: Any) -> int:
+        """Return the size of a file in GiB."""
+        file = self._folder / str(self.get_pool(volume)) / str(existing_ref["source-name"])
+        return file.stat().st_size // _GIB
+
+    def manage_existing(self, volume: Any, existing_ref: Any) -> None:
+        """Rename a file to that of the volume."""
+        file = self._folder / str(self.get_pool(volume)) / str(existing_ref["source-name"])
+        file.rename(self._path(volume))
+
     def migrate_volume(self, _context: Any, volume: Any, host: Any) -> tuple[bool, dict[str, Any] | None]:
         """Rename the file if the other pool belongs to a backend beside this one."""
         backend, _, pool = host["host"].partition("@")[2].partition("#")
