@@ -71,7 +71,7 @@ def with_ledger(
         (of_ledger or mariadb).database() as ledger_url,
         rabbitmq.virtual_host() as bus,
     ):
-        engine = database.create_engine(ledger_url)
+        engine = database.create_engine(ledger_url, pool_pre_ping=True)  # tests restart the server
         ledger_schema.create(engine)
         settings = {"connection": ledger_url, "probe_interval": "2", "poll_interval": "0.5", "full_poll_interval": "5"}
         # The first question to the schedulers may come before they listen.

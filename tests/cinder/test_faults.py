@@ -97,6 +97,12 @@ def suspend(site: Site, name: str, seconds: float) -> None:
             each.resume()
 
 
+def restart(server: MariaDB | RabbitMQ) -> None:
+    """Kill a server, and start it with what it has stored."""
+    server.kill()
+    server.start()
+
+
 def remove_all(site: Site) -> None:
     """Delete all volumes, also those in error and in hand, until none is left."""
 
@@ -127,6 +133,7 @@ def test_faults(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> None:
                 for name in ("b1", "b2")
             ],
             lambda: site.cinder.control(chance.choice(("b1", "b2")), fail=chance.random() < 0.3),
+            lambda: restart(chance.choice((mariadb_server, rabbitmq_server))),
         ]
         with Clients(site, chance.randrange(1000)) as clients:
             for _ in range(FAULTS):

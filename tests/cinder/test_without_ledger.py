@@ -25,7 +25,6 @@ def test_requests_while_the_ledger_is_away(
         second = site.cinder.create(10)
         assert site.cinder.settled([second])[second]["status"] == status
         own.start()
-        site.ledger.dispose()  # its connections are dead
         size = 10 if status == "error" else 20
         wait_for(lambda: site.figures(POOL) == (size, 0), "the ledger has the volumes", 60)
         third = site.cinder.create(10)
