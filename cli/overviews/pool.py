@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from tonnage.cli.commands import subcommands
 from tonnage.cli.overviews import formats, pools, refusals, volumes
 from tonnage.cli.overviews.formats import Column, Part
-from tonnage.cli.overviews.pools import PoolRow
 from tonnage.cli.simulation import argument_types
 
 if TYPE_CHECKING:
@@ -47,14 +46,14 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     from tonnage.cli.commands import ledger_access
     from tonnage.ledger.catalog.refusals import RefusalFilter
     from tonnage.ledger.catalog.refusals import load as load_refusals
-    from tonnage.ledger.inventory import audit_findings, capacity_figures, volume_figures
+    from tonnage.ledger.inventory import audit_findings, volume_figures
 
     name = arguments.pool
     with ledger_access.connect(conf).reading(snapshot=True) as session:
-        found = {pool.name: pool for pool in capacity_figures.pools(session)}
+        found = {row.pool.name: row for row in pools.load(session, conf.service_down_time)}
         if name not in found:
             raise errors.NotFound(f"pool {name} could not be found: it is in no backend's last report")
-        pool = found[name]
+        row = found[name]
         claims = volume_figures.claims_in_flight(session, name)
         in_pool = list(volume_figures.volumes(session, volume_figures.VolumeFilter(pool=name)))
         refused = load_refusals(session, RefusalFilter(pool=name), 1000)
@@ -63,12 +62,8 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
             for each in audit_findings.load(session, backend_of(name))
             if each.seen.once is None and each.pool == audit_findings.stored_name(short_name(name))
         ]
-    up = conf.service_down_time
-    sharing = [
-        PoolRow(each, each.up(up))
-        for each in found.values()
-        if each.storage is not None and each.storage == pool.storage and each.name != name
-    ]
+    storage = row.pool.storage
+    sharing = [each for each in found.values() if storage is not None and each.pool.storage == storage and each != row]
     most = arguments.rows or None
     parts = (
         Part("claims", "Claims in flight", volumes.CLAIMS, claims, "none", most),
@@ -77,5 +72,5 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
         Part("findings", "Findings about its reports", _FINDINGS, findings, "none", most),
         Part("sharing", "Pools that share its storage", pools.COLUMNS, sharing, "none", most),
     )
-    formats.show_one(arguments, pools.COLUMNS, PoolRow(pool, pool.up(up)), parts)
+    formats.show_one(arguments, pools.COLUMNS, row, parts)
     return 0

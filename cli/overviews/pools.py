@@ -12,20 +12,22 @@ from tonnage.cli.overviews.formats import Column, capacity
 
 if TYPE_CHECKING:
     from oslo_config import cfg
+    from sqlalchemy import orm
 
     from tonnage.ledger.inventory.capacity_figures import PoolFigures
 
 
 class PoolRow(NamedTuple):
-    """A pool, and whether its backend is up."""
+    """A pool, and whether its backend is up and it can have thin volumes."""
 
     pool: "PoolFigures"
     up: bool
+    thin: bool
 
     @property
     def virtual_limit_gb(self) -> float | None:
         """The bound of thin volumes. None without one, also for a pool that has no thin volumes."""
-        return self.pool.virtual_limit_gb if self.pool.thin else None
+        return self.pool.virtual_limit_gb if self.thin else None
 
     @property
     def virtual_left_gb(self) -> float | None:
@@ -50,6 +52,15 @@ class PoolRow(NamedTuple):
             return "down, never reported"
         was = "" if self.pool.total_gb is None else f"was {formats.size(self.pool.total_gb)}, "
         return f"down, {was}{formats.age(self.pool.silence)} ago"
+
+
+def load(session: "orm.Session", down_time: float, backend: str | None = None) -> list[PoolRow]:
+    """Return all pools, or those of one backend, by name. A backend is down after ``down_time`` seconds of silence."""
+    from tonnage.ledger.inventory import capacity_figures
+
+    thin = capacity_figures.thin_pools(session)
+    found = capacity_figures.pools(session, backend=backend)
+    return [PoolRow(pool, pool.up(down_time), pool.name in thin) for pool in found]
 
 
 def _reported(key: str, gib: Callable[[PoolRow], float | None], heading: str | None = None) -> Column:
@@ -97,11 +108,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     from tonnage.cli.commands import ledger_access
-    from tonnage.ledger.inventory import capacity_figures
 
     with ledger_access.connect(conf).reading() as session:
-        found = capacity_figures.pools(session, backend=arguments.backend)
-    rows = [PoolRow(pool, pool.up(conf.service_down_time)) for pool in found]
+        rows = load(session, conf.service_down_time, arguments.backend)
     formats.show(arguments, COLUMNS, rows, "No backend has reported such a pool")
     if rows and arguments.format == "table" and not arguments.column:
         print(sums(rows))

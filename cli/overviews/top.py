@@ -153,10 +153,10 @@ def _update(display: Display, ledger: "Database", down_time: float) -> None:
 def take(ledger: "Database", down_time: float) -> Snapshot:
     """Return the state of the ledger, the fullest pools first. Raises Unavailable if the database does not answer."""
     from tonnage.ledger.catalog import refusals
-    from tonnage.ledger.inventory import capacity_figures, volume_figures
+    from tonnage.ledger.inventory import volume_figures
 
     with ledger.reading(patient=False) as session:
-        found = [PoolRow(pool, pool.up(down_time)) for pool in capacity_figures.pools(session)]
+        found = pools.load(session, down_time)
         return Snapshot(
             taken_at=datetime.datetime.now().astimezone(),
             pools=sorted(found, key=lambda row: (-_fullness(row), row.pool.name)),

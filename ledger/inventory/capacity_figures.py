@@ -25,9 +25,9 @@ class PoolFigures(NamedTuple):
     ``in_flight_gb`` and ``in_flight_physical_gb`` contain the claims of other pools on the same storage that count
     against this pool's figures. ``virtual_limit_gb`` bounds provisioned plus in-flight capacity of thin volumes,
     ``physical_limit_gb`` is free capacity less the reserve; ``storage_free_gb`` is the free capacity of the storage of
-    which the pool is a part. ``thin`` tells whether the pool can have thin volumes. ``collected_at`` is the time at
-    which the driver began to collect the figures, ``age`` the number of seconds since then, None if they were never
-    reported; ``silence`` is the number of seconds since the last report of the backend.
+    which the pool is a part. ``collected_at`` is the time at which the driver began to collect the figures, ``age`` the
+    number of seconds since then, None if they were never reported; ``silence`` is the number of seconds since the last
+    report of the backend.
     """
 
     name: str
@@ -45,7 +45,6 @@ class PoolFigures(NamedTuple):
     physical_limit_gb: float | None
     storage_free_gb: float | None
     ratio: float
-    thin: bool
     collected_at: datetime.datetime | None
     age: float | None
     silence: float | None
@@ -133,7 +132,6 @@ def pools(session: orm.Session, *, backend: str | None = None) -> list[PoolFigur
             pool.in_flight_gb + pool.shared_in_flight_gb,
             pool.in_flight_physical_gb + pool.shared_in_flight_physical_gb,
             *(pool.thin_limit_gb, pool.physical_limit_gb, pool.storage_free_gb, pool.ratio),
-            pool.stats["thin_provisioning_support"].as_string(),
             backends.FIGURES_KEPT_SINCE,
         )
         .join(of, of.id == pool.backend_id)
@@ -147,6 +145,13 @@ def pools(session: orm.Session, *, backend: str | None = None) -> list[PoolFigur
     by_id = _backends(session, backend)
     rows = session.connection().execute(statement, execution_options={"yield_per": dialects.CHUNK_SIZE})
     return [_pool(by_id[of_id], *row) for of_id, *row in rows if of_id in by_id]
+
+
+def thin_pools(session: orm.Session) -> set[str]:
+    """Return the names of the pools that can have thin volumes."""
+    pool = models.Pool
+    flags = session.execute(sa.select(pool.name, pool.stats["thin_provisioning_support"].as_string()))
+    return {name for name, flag in flags if flag is not None and strutils.bool_from_string(flag)}
 
 
 def number_of_pools(session: orm.Session, *, backend: str | None = None) -> int:
@@ -201,10 +206,9 @@ def _backends(session: orm.Session, backend: str | None) -> dict[int, _Backend]:
 
 
 def _pool(of: _Backend, name: str, storage: str | None, *row: Any) -> PoolFigures:
-    *figures, thin, kept_since = row
-    is_thin = thin is not None and strutils.bool_from_string(thin)
+    *figures, kept_since = row
     times = (of.collected_at, of.age) if kept_since is None else (kept_since, models.age(of.now, kept_since))
-    return PoolFigures._make((name, *of.labels, storage, *figures, is_thin, *times, of.silence))
+    return PoolFigures._make((name, *of.labels, storage, *figures, *times, of.silence))
 
 
 def reported_names(session: orm.Session) -> dict[str, ReportedNames]:

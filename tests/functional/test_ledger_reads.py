@@ -315,5 +315,5 @@ def test_a_pool_tells_whether_it_has_thin_volumes(ledger: database.Database) -> 
 
     ledger.run(add)
     with ledger.reading() as session:
-        thin = {pool.name for pool in capacity_figures.pools(session) if pool.thin}
+        thin = capacity_figures.thin_pools(session)
     assert thin == {"h@b#bool", "h@b#text"}
