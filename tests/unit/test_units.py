@@ -41,7 +41,9 @@ def service_of(unit: pathlib.Path) -> configparser.SectionProxy:
 
 
 def test_each_daemon_has_a_unit() -> None:
-    assert {unit.stem for unit in UNITS} == SCRIPTS - {"tonnage", "tonnage-manage", "tonnage-status"}
+    # The scheduler for Cinder runs in the unit of Cinder's own, see docs/cinder-scheduler.rst.
+    of_others = {"tonnage-cinder-scheduler"}
+    assert {unit.stem for unit in UNITS} == SCRIPTS - of_others - {"tonnage", "tonnage-manage", "tonnage-status"}
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.stem)

@@ -24,9 +24,14 @@ COUNTERS = (
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read the forecasts for each request."""
+def _fresh(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read the forecasts for each request. The scheduler, which may have run for long, writes no sample meanwhile."""
     monkeypatch.setattr(history_resources, "_LIFETIME", 0.0)
+    with orm.Session(cluster.database.engine) as session:
+        later = history_writer.database_time(session) + datetime.timedelta(hours=12)
+        session.merge(models.HistoryTurn(id=1, number=1, sampled_at=later))
+        session.execute(sa.delete(models.PoolHistory))
+        session.commit()
 
 
 @pytest.fixture
