@@ -99,6 +99,11 @@ class ShadowRecord:
         """Remove decisions and ended findings that are older than so many days."""
         self._database.run(_prune, days)
 
+    def is_empty(self) -> bool:
+        """Return whether nothing was ever written. A shadow writes a finding when it begins."""
+        with self._database.reading() as session:
+            return not any(session.scalar(sa.select(sa.exists(table.c.id))) for table in (_DECISIONS, _FINDINGS))
+
     def totals(self, since: datetime.datetime | None = None) -> list[Total]:
         """Return the decisions by verdict, since a time in UTC."""
         columns = _DECISIONS.c

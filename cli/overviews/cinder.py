@@ -87,12 +87,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
+    from tonnage.capacity import errors
     from tonnage.cinder_adapter.watch.findings import Kind
     from tonnage.cinder_adapter.watch.shadow_record import ShadowRecord
     from tonnage.cinder_adapter.watch.verdicts import Verdict
     from tonnage.cli.commands import ledger_access
 
     record = ShadowRecord(ledger_access.connect(conf))
+    if record.is_empty():
+        raise errors.NotFound(
+            "there is no record of Cinder's schedulers in this database: tonnage-cinder-shadow makes it, name its "
+            "configuration with --config-file"
+        )
     since = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(days=arguments.days)
     totals = record.totals(since)
     most = arguments.rows if arguments.rows > 0 else None

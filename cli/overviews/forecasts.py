@@ -24,6 +24,8 @@ FOUND = 3
 #: Days of a forecast, as in growth_paths, which imports numpy.
 HORIZON = 90
 
+_NONE = "There is no forecast: the first one is made on the day after the first sample of the history"
+
 
 def _days(name: str) -> Callable[[Any], float | None]:
     def value(row: "MadeForecast") -> float | None:
@@ -76,10 +78,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     subcommands.describe(
         parser,
-        "The range has the day with a probability of 80 %. 'physical' is the limit of the used space, 'promised' that "
-        "of the provisioned capacity of thin volumes. The hit rate is the share of the earlier forecasts whose range "
-        "had the growth of the two weeks after them. The soonest comes first.",
-        f"Exit status: 0 if nothing is found, {FOUND} if --within finds a pool or --refusals a refusal.",
+        "Each forecast is a range of days: with a probability of 80 % the pool is full on one of them. 'physical' is "
+        "the limit of the used space, 'promised' that of the provisioned capacity of thin volumes. The hit rate is the "
+        "share of the earlier forecasts that were right about the growth of their first two weeks. The soonest comes "
+        "first.",
+        f"Exit status: 0 if nothing is found, {FOUND} if --within finds a pool or --refusals a refusal, "
+        "1 after an error, such as --within without a forecast.",
     )
     parser.add_argument("--backend", metavar="HOST@BACKEND", help="only the pools of this backend")
     parser.add_argument(
@@ -105,19 +109,27 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
 
             raise setup.UsageError("--refusals is about all pools and 14 days: leave out --within and --backend")
         return _show_refusals(conf, arguments)
+    from tonnage.capacity import errors
     from tonnage.cli.commands import ledger_access
     from tonnage.ledger.history import last_forecasts
+    from tonnage.ledger.inventory import names
 
     with ledger_access.connect(conf).reading() as session:
-        found = last_forecasts.latest(session, backend=arguments.backend, hits=True)
-    if arguments.within is not None:
-        days = arguments.within
-        found = [row for row in found if row.forecast.time_to_full and row.forecast.time_to_full.within(days)]
-        empty = f"No pool is expected to be full within {days} days"
-    else:
-        empty = "There is no forecast: the first one is made on the day after the first sample of the history"
+        if arguments.backend is not None:
+            names.require_backend(session, arguments.backend)
+        made = last_forecasts.latest(session, backend=arguments.backend, hits=True)
+    if arguments.within is None:
+        formats.show(arguments, _COLUMNS, sorted(made, key=last_forecasts.soonest), _NONE)
+        return 0
+    if all(row.forecast.time_to_full is None for row in made):
+        raise errors.NotFound(
+            _NONE if not made else f"no pool has a forecast yet ({made[0].pool}: {made[0].forecast.text()})"
+        )
+    days = arguments.within
+    found = [row for row in made if row.forecast.time_to_full and row.forecast.time_to_full.within(days)]
+    empty = f"No pool is expected to be full within {days} days"
     formats.show(arguments, _COLUMNS, sorted(found, key=last_forecasts.soonest), empty)
-    return FOUND if arguments.within is not None and found else 0
+    return FOUND if found else 0
 
 
 def _show_refusals(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:

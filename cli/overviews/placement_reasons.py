@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from tonnage.ledger.catalog.volume_decisions import VolumeDecisions
 
 
+_NO_REQUEST = "not asked, because the ledger has only the words of this request; 'tonnage explain' asks"
+_UNANSWERED = "unknown, for the reason on standard error"
+
+
 class _Row(NamedTuple):
     """The decisions on a volume, and the explanation of the same request now; None if no scheduler was asked."""
 
@@ -85,6 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "It shows the request, the claims and the refusals that the ledger has, and how a scheduler would decide the "
         "same request now, pool by pool. Nothing is placed.",
+        "Exit status: 0, 1 after an error, also if no scheduler says how it would decide now.",
     )
     parser.add_argument("volume", metavar="VOLUME", help="id or name of a volume, or the id of a request")
     simulation_arguments.add_target(parser)
@@ -106,33 +111,42 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
 
     with ledger_access.connect(conf).reading() as session:
         found = volume_decisions.find(session, arguments.volume)
-    now = None if arguments.offline else _ask_again(conf, arguments, found)
+    now, unknown = _ask_again(conf, arguments, found)
     verdicts = [] if now is None else [_Verdict(each, each.pool == now.pool) for each in now.verdicts]
     most = arguments.rows or None
     parts = (
         Part("claims", "Claims", volumes.CLAIMS, found.claims, "none", most),
         Part("refusals", "Refusals", refusals.COLUMNS, found.refusals, "none recorded", most),
-        Part("pools", "The same request now", _POOLS, sorted(verdicts, key=_rank), "not asked", most),
+        Part("pools", "The same request now", _POOLS, sorted(verdicts, key=_rank), unknown or "none", most),
     )
     formats.show_one(arguments, COLUMNS, _Row(found, now), parts)
+    if unknown == _UNANSWERED:
+        return 1
     return 0
 
 
-def _ask_again(conf: "cfg.ConfigOpts", arguments: argparse.Namespace, found: "VolumeDecisions") -> "Explanation | None":
-    """Return the explanation of the same request now, None if there is none; the reason is on standard error."""
+def _ask_again(
+    conf: "cfg.ConfigOpts", arguments: argparse.Namespace, found: "VolumeDecisions"
+) -> "tuple[Explanation | None, str]":
+    """Return the explanation of the same request now; without one None, and the reason.
+
+    An error is on standard error.
+    """
     from tonnage.capacity import errors
     from tonnage.cli.simulation import scheduler_query
 
+    if arguments.offline:
+        return None, "not asked (--offline)"
     body = found.body()
     if body is None:
-        return None
+        return None, _NO_REQUEST
     target = scheduler_query.QueryTarget(url=arguments.url, cloud=arguments.os_cloud)
     try:
         [outlook] = scheduler_query.query(conf, {"requests": [body], "detail": True}, target)
     except errors.TonnageError as error:
         print(f"tonnage: how the request would be decided now is unknown: {error.message}", file=sys.stderr)
-        return None
-    return outlook.volumes[0]
+        return None, _UNANSWERED
+    return outlook.volumes[0], ""
 
 
 def _rank(verdict: _Verdict) -> tuple[object, ...]:

@@ -108,10 +108,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     from tonnage.cli.commands import ledger_access
+    from tonnage.ledger.inventory import names
 
     with ledger_access.connect(conf).reading() as session:
+        if arguments.backend is not None:
+            names.require_backend(session, arguments.backend)
         rows = load(session, conf.service_down_time, arguments.backend)
-    formats.show(arguments, COLUMNS, rows, "No backend has reported such a pool")
+    formats.show(arguments, COLUMNS, rows, "No backend has reported a pool")
     if rows and arguments.format == "table" and not arguments.column:
         print(sums(rows))
     return 0

@@ -42,11 +42,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of the command."""
     subcommands.describe(parser, "The newest comes first. 'pool' and 'code' are those of the nearest pool.")
     parser.add_argument("--summary", action="store_true", help="count them for each day (UTC) and reason")
-    parser.add_argument("--pool", metavar="NAME", help="only those whose nearest pool it was")
+    parser.add_argument("--pool", metavar="NAME", help="only those whose nearest pool it was, or was in this backend")
     parser.add_argument("--code", help="only those with this reason, such as no_capacity")
     parser.add_argument("--project", metavar="ID", help="only those of this project")
     parser.add_argument(
-        "--rows", type=argument_types.number_or_all, default=50, metavar="N", help="most refusals, 0: all (default: 50)"
+        "--rows", type=argument_types.number_or_all, default=50, metavar="N", help="most rows, 0: all (default: 50)"
     )
     formats.add_options(parser, [*COLUMNS, *_SUMMARY])
     parser.set_defaults(run=_show)
@@ -55,12 +55,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     from tonnage.cli.commands import ledger_access
     from tonnage.ledger.catalog import refusals
+    from tonnage.ledger.inventory import names
 
     wanted = refusals.RefusalFilter(project_id=arguments.project, pool=arguments.pool, code=arguments.code)
+    empty = "No refusal is recorded" if wanted == refusals.RefusalFilter() else "No such refusal is recorded"
     with ledger_access.connect(conf).reading() as session:
+        if arguments.pool is not None:
+            names.require_place(session, arguments.pool)
         if arguments.summary:
-            formats.show(arguments, _SUMMARY, refusals.count(session, wanted), "No refusal is recorded")
+            formats.show(arguments, _SUMMARY, refusals.count(session, wanted)[: arguments.rows or None], empty)
         else:
-            found = refusals.load(session, wanted, arguments.rows or None)
-            formats.show(arguments, COLUMNS, found, "No refusal is recorded")
+            formats.show(arguments, COLUMNS, refusals.load(session, wanted, arguments.rows or None), empty)
     return 0

@@ -75,12 +75,16 @@ def add_claims(parser: argparse.ArgumentParser) -> None:
 
 def _show_volumes(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     from tonnage.cli.commands import ledger_access
-    from tonnage.ledger.inventory import volume_figures
+    from tonnage.ledger.inventory import names, volume_figures
 
     wanted = volume_figures.VolumeFilter(
         project_id=arguments.project, status=arguments.status, pool=arguments.pool, volume_type=arguments.type
     )
     with ledger_access.connect(conf).reading() as session:
+        if arguments.pool is not None:
+            names.require_place(session, arguments.pool)
+        if arguments.type is not None:
+            names.require_type(session, arguments.type)
         formats.show(arguments, VOLUMES, volume_figures.volumes(session, wanted), "There is no such volume")
     return 0
 

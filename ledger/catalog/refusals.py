@@ -69,7 +69,10 @@ class RefusalCount(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusalFilter:
-    """Conditions on refusals, all of which have to hold. None is no condition. ``pool`` is the nearest pool."""
+    """Conditions on refusals, all of which have to hold. None is no condition.
+
+    ``pool`` is the nearest pool, or its backend.
+    """
 
     request_id: str | None = None
     volume_id: str | None = None
@@ -130,10 +133,14 @@ def _conditions(wanted: RefusalFilter) -> list[sa.ColumnElement[bool]]:
         (_ROW.request_id, wanted.request_id),
         (_ROW.volume_id, wanted.volume_id),
         (_ROW.project_id, wanted.project_id),
-        (_ROW.pool, wanted.pool),
         (_ROW.code, wanted.code),
     )
-    return [column == value for column, value in found if value is not None]
+    conditions = [column == value for column, value in found if value is not None]
+    if wanted.pool is not None:
+        pool, of = models.Pool, models.Backend
+        of_backend = sa.select(pool.name).join(of, of.id == pool.backend_id).where(of.name == wanted.pool)
+        conditions.append(sa.or_(_ROW.pool == wanted.pool, _ROW.pool.in_(of_backend)))
+    return conditions
 
 
 def _row(refused: RefusedRequest) -> dict[str, object]:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.servers import ledger_schema
 from tests.unit.cinder_adapter.watch.test_shadow_record import DECIDED, FINDING
+from tonnage.capacity import errors
 from tonnage.cinder_adapter.watch.findings import Finding, Kind
 from tonnage.cinder_adapter.watch.shadow_record import ShadowRecord
 from tonnage.cinder_adapter.watch.verdicts import Verdict
@@ -46,7 +47,13 @@ def run(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Run:
     return run
 
 
-def test_an_empty_record_is_no_finding(record: ShadowRecord, run: Run) -> None:
+def test_without_a_record_there_is_an_error(record: ShadowRecord, run: Run) -> None:
+    with pytest.raises(errors.NotFound, match="there is no record of Cinder's schedulers in this database"):
+        run("cinder")
+
+
+def test_a_watch_without_decisions_is_no_finding(record: ShadowRecord, run: Run) -> None:
+    record.write([], [Finding(kind=Kind.GAP, subject="watch", code="start", text="the watch began")], [])
     status, shown = run("cinder")
     assert status == 0
     assert "Over-commitments that Cinder made: none" in shown

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.servers import ledger_schema
+from tonnage.capacity import errors
 from tonnage.capacity.forecast import growth_paths
 from tonnage.cli import setup, tonnage
 from tonnage.cli.overviews import forecasts
@@ -95,6 +96,23 @@ def test_within_selects_the_pools_that_are_likely_full_and_tells_by_the_status(e
     assert forecasts.HORIZON == growth_paths.HORIZON
     with pytest.raises(SystemExit):
         run("forecast --within 91")
+
+
+def test_within_without_a_forecast_is_an_error(engine: sa.Engine, run: Run) -> None:
+    with pytest.raises(errors.NotFound, match="There is no forecast: the first one is made on the day after"):
+        run("forecast --within 14")
+    add(engine, 1, None, None, None, 6)
+    with pytest.raises(
+        errors.NotFound, match=r"no pool has a forecast yet \(host@b#p1: no forecast: 6 of 21 days of history\)"
+    ):
+        run("forecast --within 14")
+
+
+def test_a_backend_without_pools_differs_from_one_that_nobody_knows(engine: sa.Engine, run: Run) -> None:
+    add(engine, 1, 3.0, 20.0, None, 60)
+    assert run("forecast --backend host@b -f value -c pool") == (0, "host@b#p1\n")
+    with pytest.raises(errors.NotFound, match="backend host@c could not be found"):
+        run("forecast --backend host@c")
 
 
 def test_without_a_forecast_the_reason_is_told(engine: sa.Engine, run: Run) -> None:
