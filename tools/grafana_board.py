@@ -166,7 +166,8 @@ def _now() -> list[Panel]:
         _lines(
             "Physical capacity",
             12,
-            "Storage that several pools share counts once. Unknown and infinite capacities are left out.",
+            "Pools with the figures of one storage count once, parts of a storage each. Unknown and infinite capacities"
+            " are left out.",
             {"total": "tonnage:total_bytes:sum", "taken": "tonnage:total_bytes:sum - tonnage:free_bytes:sum"},
             "bytes",
         ),

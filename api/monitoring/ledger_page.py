@@ -133,6 +133,13 @@ class LedgerPage(CachedPage):
         for capacity in (*_CAPACITIES, *_LIMITS):
             values = all_in_bytes(columns.get(capacity.field, ()), capacity.none)
             page.add_column(f"tonnage_pool_{capacity.name}_bytes", capacity.description, texts, values)
+        is_part = [pool.storage_free_gb is not None for pool in current]
+        page.add_column(
+            "tonnage_pool_storage_free_bytes",
+            "Free space of the storage of which the pool is a part. Other pools have no such series.",
+            list(itertools.compress(texts, is_part)),
+            all_in_bytes(itertools.compress(columns.get("storage_free_gb", ()), is_part), math.nan),
+        )
         ratios = columns.get("ratio", ())
         page.add_column("tonnage_pool_oversubscription_ratio", "Largest provisioned capacity by total.", texts, ratios)
         return set(columns.get("name", ()))

@@ -78,6 +78,15 @@ def test_pools_have_their_figures_and_both_bounds(world: World) -> None:
     assert found["tonnage_volume_type_allocated_bytes", ""] == 7 * GIB
 
 
+def test_a_part_of_a_storage_has_the_free_space_of_the_storage(world: World) -> None:
+    with world.engine.begin() as connection:
+        one = models.Pool.name.endswith("#thin")
+        connection.execute(sa.update(models.Pool).where(one).values(storage_free_gb=500))
+    found = samples(page_of(world))
+    assert pool_values(found, "thin")["storage_free"] == 500
+    assert "storage_free" not in pool_values(found, "thick")
+
+
 def add_forecast(world: World, pool: str, bound: str, days: Sequence[float | None], age: float = 0.0) -> None:
     """Add the forecast for a bound of a pool that was made some days ago."""
 
