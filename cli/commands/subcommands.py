@@ -8,6 +8,9 @@ from typing import Any
 
 JSON = "print JSON instead of tables"
 
+#: The functions of the completion that complete names of files, as shtab has them, which no help waits for.
+_FILES = {"bash": "_shtab_compgen_files", "zsh": "_files", "tcsh": "f"}
+
 
 @dataclass(frozen=True, slots=True)
 class LazyCommand:
@@ -49,6 +52,11 @@ def describe(parser: argparse.ArgumentParser, more: str = "", epilog: str | None
     """Give the help of a command ``more`` sentences, and its exit statuses as ``epilog``."""
     parser.description = f"{parser.description or ''}{' ' if more else ''}{more}"
     parser.epilog = epilog
+
+
+def complete_files(argument: argparse.Action) -> None:
+    """Let shells complete an argument with the names of files."""
+    argument.complete = _FILES  # type: ignore[attr-defined]
 
 
 def group(subparsers: Any, name: str, text: str) -> Any:

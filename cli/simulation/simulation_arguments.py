@@ -58,7 +58,10 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
         f"Exit status: 0 if nothing differs, {FOUND} if something does, 1 for a configuration that cannot be used, 2 "
         "for a wrong command line or a file that is no decision log.",
     )
-    parser.add_argument("files", nargs="+", metavar="FILE", help="decision logs, the oldest first; - is standard input")
+    logs = parser.add_argument(
+        "files", nargs="+", metavar="FILE", help="decision logs, the oldest first; - is standard input"
+    )
+    subcommands.complete_files(logs)
     parser.add_argument("--all", action="store_true", help="show also the decisions that would be the same")
     parser.add_argument("--json", action="store_true", help=subcommands.JSON)
     parser.add_argument(
@@ -106,7 +109,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         choices=MIGRATION_POLICIES,
         help="with --retype: whether it may be moved for that (default: never)",
     )
-    group.add_argument(
+    requests = group.add_argument(
         "--file",
         type=argument_types.json_file,
         metavar="FILE",
@@ -114,6 +117,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         '{"extend": {"volume_id": ID, "new_size": GIB}}, {"migrate": {"volume_id": ID, "host": PLACE}} or '
         '{"retype": {"volume_id": ID, "new_type": TYPE}}; - is standard input',
     )
+    subcommands.complete_files(requests)
     parser.add_argument(
         "--project", help=f"project that asks (default: the one that credentials are for, or {PROJECT})"
     )

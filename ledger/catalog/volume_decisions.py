@@ -20,6 +20,9 @@ from tonnage.ledger.inventory.volume_figures import ClaimFigures
 #: Most refusals of one volume.
 _MOST_REFUSALS = 100
 
+#: Most ids that an error about a name of several volumes lists.
+_MOST_IDS = 10
+
 #: The effect of a claim in the volume's pool, by its verb.
 _DONE = {
     bookings.CREATE: "placed here by request {0.request_id}",
@@ -126,16 +129,17 @@ def find(session: orm.Session, name: str) -> VolumeDecisions:
             )
     raise errors.NotFound(
         f"{name} could not be found: there is no volume with this id or name, and no recorded refusal of a request "
-        "with this id"
+        "with this id; the ledger does not keep deleted volumes"
     )
 
 
 def _volume(session: orm.Session, name: str) -> models.Volume | None:
     row = models.Volume
     for column in (row.id, row.name, row.request_id):
-        found = session.scalars(sa.select(row).where(column == name).limit(2)).all()
+        found = session.scalars(sa.select(row).where(column == name).order_by(row.id).limit(_MOST_IDS)).all()
         if len(found) > 1:
-            raise errors.InvalidInput(f"several volumes are named {name}: give the id of one")
+            ids = ", ".join(volume.id for volume in found)
+            raise errors.InvalidInput(f"several volumes are named {name}: give the id of one, such as {ids}")
         if found:
             return found[0]
     return None

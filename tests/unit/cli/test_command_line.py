@@ -129,6 +129,17 @@ def test_bash_completes_commands_and_options(program: Program, complete: object)
     assert "--status" in complete("volumes --st")
 
 
+def test_bash_completes_names_of_files(program: Program, complete: object, tmp_path: pathlib.Path) -> None:
+    assert callable(complete)
+    file = tmp_path / "tonnage.conf"
+    file.touch()
+    lines = ["--config-file"]
+    if program is tonnage.PROGRAM:
+        lines += ["what-if --file", "explain --file", "replay"]
+    for line in lines:
+        assert complete(f"{line} {tmp_path}/ton") == [str(file)], line
+
+
 @pytest.mark.heavy
 def test_zsh_completes_commands_and_options(program: Program, tmp_path: pathlib.Path) -> None:
     if shutil.which("zsh") is None:

@@ -284,7 +284,10 @@ def test_why_names_the_reason_of_a_volume_in_error_and_the_pools_that_failed(led
     assert (shown["reason"], shown["attempted_pools"]) == ("the disk is broken", ["h@b#p"])
     with ledger.engine.begin() as connection:
         connection.execute(sa.update(models.Volume).values(name="data", attempted_pools=["h@b#p"]))
-    with pytest.raises(errors.InvalidInput, match="several volumes are named data"):
+    listed = ", ".join(sorted(row["id"] for row in ledger.json("volumes")))
+    with pytest.raises(
+        errors.InvalidInput, match=f"several volumes are named data: give the id of one, such as {listed}"
+    ):
         ledger.run("why --offline data")
     placed = next(row for row in ledger.json("volumes") if row["pool"])
     assert ledger.json(f"why --offline {placed['id']}")["reason"].endswith(", after h@b#p failed to create it")
