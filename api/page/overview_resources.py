@@ -168,7 +168,10 @@ class _Selection:
     descending: bool
 
     def of(self, pools: Iterable[bodies.PoolOverview]) -> list[bodies.PoolOverview]:
-        """Return the selected pools. Equal ones keep their order, and unknown values are the last."""
+        """Return the selected pools. Equal ones keep their order.
+
+        Unknown values are the last, and old figures tell nothing about fullness.
+        """
         wanted = self.name.casefold()
         found = [
             pool
@@ -183,6 +186,8 @@ class _Selection:
 
     def _value(self, pool: bodies.PoolOverview) -> Any:
         """Return the value of a pool for the order, None if it is unknown."""
+        if self.key == "full_percent" and pool.stale:
+            return None
         value = getattr(pool, self.key)
         if self.key in _TEXT_KEYS or value not in (units.UNKNOWN, units.INFINITE):
             return value

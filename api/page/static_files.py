@@ -79,6 +79,9 @@ class StaticFiles:
         else:
             resp.data = file.content
 
+    # The framework sends no body to a HEAD.
+    on_head = on_get
+
 
 class PublicStaticFiles(StaticFiles, PublicResource):
     """The same without authentication, for strategies in which a browser cannot authenticate by itself."""

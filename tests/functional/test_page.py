@@ -436,6 +436,7 @@ def test_the_last_figures_stay_when_there_is_no_answer(browser: Browser, server:
         tab.page.get_by_role("button", name="Pause").press("Space")
         tab.wait_for_text("No connection.")
         tab.wait_for_text("The figures below are")
+        assert "are current" not in tab.page.locator("header").inner_text()
         assert tab.page.locator("tbody tr").count() == 1
         assert tab.page.get_by_role("button", name="Try again").is_visible()
         assert tab.breaches() == []

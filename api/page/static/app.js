@@ -72,7 +72,7 @@ function Header({ summary, error, time, name }) {
     <div class="top">
       <h1>Tonnage</h1>
       <p class="health" role="status">${health(summary, error)}</p>
-      <p class="currency">${summary && currency(summary, time)}</p>
+      <p class="currency">${summary && !error && currency(summary, time)}</p>
       ${hasToken() && html`<${ForgetToken} />`}
       <button type="button" aria-pressed=${paused ? "true" : "false"} onClick=${pause}>Pause</button>
     </div>
@@ -84,8 +84,8 @@ function Header({ summary, error, time, name }) {
 function health(summary, error) {
   if (error) return html`<span class="state down">no current figures</span>`;
   if (!summary) return html`<span class="state">loading</span>`;
-  if (summary.reasons.length === 0) return html`<span class="state up">healthy</span>`;
-  return html`<span class="state down">not healthy</span> <span class="reason">${summary.reasons.join("; ")}</span>`;
+  if (summary.reasons.length === 0) return html`<span class="state up">API healthy</span>`;
+  return html`<span class="state down">API not healthy</span> <span class="reason">${summary.reasons.join("; ")}</span>`;
 }
 
 function currency({ backends }, time) {

@@ -9,6 +9,13 @@ const DARK = matchMedia("(prefers-color-scheme: dark)");
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
+// A mark of the time axis: the day, or the hour between two days.
+function date(moment, moments) {
+  const text = new Date(moment * 1000).toISOString();
+  const isHour = moments.length > 1 && moments[1] - moments[0] < 86_400 && moment % 86_400 !== 0;
+  return isHour ? text.slice(11, 16) : text.slice(0, 10);
+}
+
 // `times` are seconds. Each line has values in GiB (null is a hole), the name of a color, and may be dashed.
 // Each band is the numbers of its upper and its lower line, and the name of a color. `keys` explain the colors.
 export function Chart({ label, times, lines, bands, keys }) {
@@ -31,7 +38,7 @@ export function Chart({ label, times, lines, bands, keys }) {
         cursor: { drag: { x: false, y: false } },
         legend: { show: false },
         scales: { y: { range: (self, low, high) => [0, Math.max(high * 1.05, 1)] } },
-        axes: [axis, { ...axis, size: 80, values: (self, values) => values.map(size) }],
+        axes: [{ ...axis, space: 90, values: (self, moments) => moments.map((moment) => moment !== null && date(moment, moments)) }, { ...axis, size: 80, values: (self, values) => values.map(size) }],
         series: [
           {},
           ...lines.map(({ stroke, dashed }) => ({

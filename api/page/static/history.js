@@ -34,10 +34,13 @@ function Shown({ history, grain, open, setOpen }) {
 }
 
 function Bound({ title, slots, grain, taken, limit, range = false, forecast }) {
+  const points = slots.filter((slot) => slot[taken] !== null).length;
   const chart = useMemo(() => drawn(slots, grain, taken, limit, range, forecast), [slots, grain, forecast]);
   return html`<div class="sum">
     <h3>${title}${forecast && html`: ${forecast.text}`}</h3>
-    <${Chart} label=${`${title} over time; the table below has the same figures`} ...${chart} />
+    ${points < 2
+      ? html`<p class="note">There is no chart yet: it needs the figures of two ${grain === "day" ? "days" : "hours"}.</p>`
+      : html`<${Chart} label=${`${title} over time; the table below has the same figures`} ...${chart} />`}
     ${forecast?.hit_rate != null && html`<p class="note">${hits(forecast)}</p>`}
   </div>`;
 }
@@ -73,7 +76,7 @@ function drawn(slots, grain, taken, limit, range, forecast) {
       ["used", range ? "used" : "promised"],
       ["limit", "limit"],
       ...(range ? [["reserved", `least and most of ${grain === "day" ? "a day" : "an hour"}`]] : []),
-      ...(ahead ? [["flight", "forecast, 80 %"]] : []),
+      ...(ahead ? [["flight", `forecast of ${forecast.growth_days} days, 80 %`]] : []),
     ],
   };
 }

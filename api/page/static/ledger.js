@@ -41,12 +41,13 @@ function Overview({ overview, time }) {
     ${overview.backends.length === 0 ? html`<p class="note">No backend has reported.</p>` : html`<${Table}
       caption="Reports and listings" rows=${overview.backends} keyOf=${(row) => row.name} columns=${[
         { title: "Backend", class: "name", cell: (row) => row.name },
-        { title: "Last report", class: "number", cell: (row) => ago(row.reported_at, time) },
-        { title: "Last listing", class: "number", cell: (row) => ago(row.listed_at, time) },
+        { title: "Last report", class: "number", cell: (row) => before(row.reported_at, overview.checked_at) },
+        { title: "Last listing", class: "number", cell: (row) => before(row.listed_at, overview.checked_at) },
       ]} />`}`;
 }
 
-const ago = (moment, time) => (moment === null ? "never" : `${age(moment, time)} ago`);
+// The answer is kept for some time, in which no later report is seen.
+const before = (moment, check) => (moment === null ? "never" : `${age(moment, Date.parse(check))} before the check`);
 
 function Findings({ caption, findings }) {
   return html`<${Table} caption=${caption} rows=${findings} keyOf=${(row) => `${row.cause} ${row.where} ${row.subject}`} columns=${[

@@ -44,7 +44,10 @@ const number = (value) => (typeof value === "number" ? value : 0);
 
 export const was = (gib, pool, at) => `was ${size(gib)}, ${age(pool.collected_at, at)} ago`;
 
-export const poolLink = (name) => html`<a href=${`#pool?name=${encodeURIComponent(name)}`}>${name}</a>`;
+// The name of a pool may break after its host and after its backend.
+const breakable = (name) => name.split(/(?<=[@#])/).map((part, place) => html`${place > 0 && html`<wbr />`}${part}`);
+
+export const poolLink = (name) => html`<a href=${`#pool?name=${encodeURIComponent(name)}`}>${breakable(name)}</a>`;
 
 export function State({ pool }) {
   return html`<span class=${`state ${pool.state}`}>${pool.state}</span>${pool.state_reason &&

@@ -12,7 +12,7 @@ export function Pool({ query, time, focus }) {
   const name = query.get("name") ?? "";
   const answer = usePolling(`capacity-overview/pool?${new URLSearchParams({ name })}`);
   return html`<${Section} title=${`Pool ${name}`} focus=${focus}>
-    <p><a href="#pools">All pools</a></p>
+    <p class="note"><a href="#pools">All pools</a></p>
     <${Figures} answer=${answer} time=${time}>${(data) => html`<${Detail} detail=${data} time=${time} />`}</${Figures}>
   </${Section}>`;
 }
@@ -31,18 +31,18 @@ function Detail({ detail, time }) {
           ["used", size(pool.used_gb)],
           ["in flight", size(pool.in_flight_physical_gb)],
           ["reserved", size(pool.reserved_gb)],
-          ["room", size(pool.physical_left_gb)],
+          ["room", current(pool, pool.physical_left_gb)],
         ]} />
       </div>
       <div class="sum">
         <h3>Promised: ${percent(pool.promised_percent)} taken</h3>
         <${PromisedBar} pool=${pool} />
         <${Facts} facts=${[
-          ["limit", size(pool.promise_limit_gb)],
+          ...limits(pool),
           ["promised", size(pool.promised_gb)],
           ["of it in flight", size(pool.in_flight_gb)],
           ["placed by Tonnage", size(pool.allocated_gb)],
-          ["room", size(pool.promise_left_gb)],
+          ["room", current(pool, pool.promise_left_gb)],
         ]} />
       </div>
     </div>
@@ -51,8 +51,8 @@ function Detail({ detail, time }) {
       ["zone", pool.availability_zone],
       ["figures", `${age(pool.collected_at, time)} old`],
       ["ratio", ratio(pool)],
-      ["headroom thin", size(pool.headroom_thin_gb)],
-      ["headroom thick", size(pool.headroom_thick_gb)],
+      ["headroom thin", current(pool, pool.headroom_thin_gb)],
+      ["headroom thick", current(pool, pool.headroom_thick_gb)],
     ]} />
     ${detail.sharing.length > 0 && html`<h3>Shared storage</h3>
       <p>The storage ${pool.storage_id} is shared with: ${detail.sharing.map((name, place) => html`${place > 0 && ", "}${poolLink(name)}`)}.</p>`}
@@ -86,6 +86,15 @@ function Detail({ detail, time }) {
       { title: "Age", class: "number", cell: (row) => age(row.created_at, time) },
     ]} />`}`;
 }
+
+// Old figures tell nothing about the room that is left.
+const current = (pool, gib) => (pool.stale ? "–" : size(gib));
+
+// A pool without thin volumes has no limit of over-subscription: it promises what it has.
+const limits = (pool) =>
+  pool.headroom_thin_gb === null
+    ? [["limit for thin volumes", "none"], ["total less reserve", size(pool.promise_limit_gb)]]
+    : [["limit", size(pool.promise_limit_gb)]];
 
 function Facts({ facts }) {
   return html`<dl class="facts">${facts.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;

@@ -46,5 +46,6 @@ function AskAgain({ refused }) {
   const match = refused.verb === "create" && CREATE.exec(refused.what);
   if (!match) return "";
   const query = new URLSearchParams({ size: match[1], ...(match[2] && { type: match[2] }) });
-  return html`<a href=${`#why?${query}`}>Ask again now<span class="hidden">: ${refused.what}</span></a>`;
+  return html`<a href=${`#why?${query}`}>Ask again now<span class="hidden">: ${refused.what}</span></a>
+    <div class="reason">in any zone,<br />without hints</div>`;
 }

@@ -17,13 +17,13 @@ export function Soon({ time, focus }) {
   const refusals = usePolling("capacity-overview/coming-refusals", { period: PERIOD });
   return html`<${Section} title="Soon" focus=${focus}>
     <h3>Pools</h3>
-    <${Figures} answer=${answer} time=${time}>${(data) => html`<${Forecasts} overview=${data} time=${time} />`}</${Figures}>
+    <${Figures} answer=${answer} time=${time}>${(data) => html`<${Forecasts} overview=${data} />`}</${Figures}>
     <h3>Refusals to come</h3>
     <${Figures} answer=${refusals} time=${time}>${(data) => html`<${Refused} types=${data.types} time=${time} />`}</${Figures}>
   </${Section}>`;
 }
 
-function Forecasts({ overview, time }) {
+function Forecasts({ overview }) {
   if (overview.count === 0) return html`<p class="note">There is no forecast: the first one is made on the day after the first sample of the history.</p>`;
   return html`<p class="note">The range has the day with a probability of 80 %, and the growth of
       the next ${overview.forecasts[0].growth_days} days. The hit rate is the share of earlier forecasts whose range had the growth.</p>
@@ -33,7 +33,7 @@ function Forecasts({ overview, time }) {
       { title: "Forecast", class: "why", cell: (row) => row.text },
       { title: "Growth a week", class: "number", cell: growth },
       { title: "Hit rate", class: "number", cell: (row) => (row.hit_rate === null ? "not known yet" : `${percent(100 * row.hit_rate)} of ${row.checked}`) },
-      { title: "Made", class: "number", cell: (row) => `${age(row.made_on, time)} ago` },
+      { title: "Made on", class: "word", cell: (row) => row.made_on.slice(0, 10) },
     ]} />
     ${overview.count > overview.forecasts.length && html`<p class="note">The first ${overview.forecasts.length}
       of ${count(overview.count, "forecast")}; <code>tonnage forecast</code> shows all.</p>`}`;

@@ -48,7 +48,7 @@ export function Types({ time, focus }) {
     { title: "Explanation", class: "word", cell: (type) => html`<a href=${`#why?${new URLSearchParams({ size: 1, type: type.name })}`}>Pool by pool<span class="hidden"> for ${type.name}</span></a>` },
   ];
   return html`<${Section} title="Types" focus=${focus}>
-    <p class="note">Candidates accept a volume of 1 GiB now; the headroom is the largest volume that one of them accepts.
+    <p class="note">Candidates accept a volume of 1 GiB now; the headroom is the largest volume that one of them accepts.${" "}
       <button type="button" onClick=${again}>Ask again</button></p>
     <${Figures} answer=${answer} time=${time}>${({ types }) => (types.length === 0
       ? html`<p class="note">There is no volume type.</p>`

@@ -4,7 +4,7 @@
 import { Command, Explanation, commandLine } from "./explain.js";
 import { Figures, Section, Table } from "./parts.js";
 import { usePolling, useQuestion } from "./polling.js";
-import { html, useState } from "./vendor.js";
+import { html, useEffect, useState } from "./vendor.js";
 
 // Milliseconds from the last move of a slider to the question.
 const PAUSE = 300;
@@ -16,14 +16,34 @@ const MAX_VERDICTS = 200;
 const POOLS = "capacity-overview/pools?limit=1000&sort_key=name&sort_dir=asc";
 const POOLS_PERIOD = 300_000;
 
-const START = {
-  size: "10",
-  type: "",
-  ratio: { on: false, value: "2", of: "" },
-  reserve: { on: false, value: "10", of: "" },
-  lose: { on: false, of: "" },
-  add: { on: false, name: "new@backend#pool", total: "1000", thin: true },
-};
+// The form that an address fills. A change is on if the address has it.
+function formOf(query) {
+  const value = (key, otherwise = "") => query.get(key) ?? otherwise;
+  return {
+    size: value("size", "10"),
+    type: value("type"),
+    ratio: { on: query.has("ratio"), value: value("ratio", "2"), of: value("ratio_of") },
+    reserve: { on: query.has("reserve"), value: value("reserve", "10"), of: value("reserve_of") },
+    lose: { on: query.has("lose"), of: value("lose") },
+    add: { on: query.has("add"), name: value("add", "new@backend#pool"), total: value("total", "1000"), thin: value("kind") !== "thick" },
+  };
+}
+
+// The address that fills the form.
+function addressOf({ size, type, ratio, reserve, lose, add }) {
+  const given = {
+    size,
+    type,
+    ...(ratio.on && { ratio: ratio.value, ratio_of: ratio.of }),
+    ...(reserve.on && { reserve: reserve.value, reserve_of: reserve.of }),
+    ...(lose.on && { lose: lose.of }),
+    ...(add.on && { add: add.name, total: add.total, kind: add.thin ? "thin" : "thick" }),
+  };
+  return `#what-if?${new URLSearchParams(Object.entries(given).filter(([key, value]) => value !== "" || key === "lose"))}`;
+}
+
+// Whether the API takes a size.
+const isSize = (text) => /^[0-9]+$/.test(text) && Number(text) > 0;
 
 // The question about a volume and assumed changes, for the API.
 function questionOf({ size, type, ratio, reserve, lose, add }, detail) {
@@ -60,13 +80,20 @@ function wordsOf({ requests: [{ volume }], changes }) {
   ];
 }
 
-export function WhatIf({ time, focus }) {
-  const [form, setForm] = useState(START);
+export function WhatIf({ query, time, focus }) {
+  const [form, setForm] = useState(() => formOf(query));
   const types = usePolling("capacity-overview/types").data?.types ?? [];
   const known = usePolling(POOLS, { period: POOLS_PERIOD });
   const { pools, count } = known.data ?? { pools: [], count: 0 };
   const places = [...new Set(pools.flatMap(({ name, backend }) => [backend, name]))];
-  const question = known.stage === "loading" ? null : questionOf(form, count <= MAX_VERDICTS);
+  const given = query.toString();
+  useEffect(() => setForm(formOf(query)), [given]);
+  useEffect(() => {
+    // A browser limits the number of changes of an address, and a slider makes many.
+    const timer = setTimeout(() => history.replaceState(null, "", addressOf(form)), PAUSE);
+    return () => clearTimeout(timer);
+  }, [form, query]);
+  const question = known.stage === "loading" || !isSize(form.size) ? null : questionOf(form, count <= MAX_VERDICTS);
   const answer = useQuestion("scheduler-stats/what-if", question, PAUSE);
   const change = (key, part) => setForm((last) => ({ ...last, [key]: { ...last[key], ...part } }));
   return html`<${Section} title="What if?" focus=${focus}>
@@ -89,7 +116,8 @@ export function WhatIf({ time, focus }) {
         <label class="check"><input type="checkbox" checked=${form.add.thin} onChange=${(event) => change("add", { thin: event.target.checked })} /> thin volumes</label>
       </${Change}>
     </form>
-    <${Figures} answer=${question === null ? known : answer} time=${time} loading="The schedulers are asked.">${({ asked, body: { outlooks: [outlook] } }) => html`
+    ${!isSize(form.size) && html`<p class="answer refused" role="alert">The size is a whole number of GiB, 1 or more.</p>`}
+    <${Figures} answer=${known.stage === "loading" ? known : answer} time=${time} loading="The schedulers are asked.">${({ asked, body: { outlooks: [outlook] } }) => html`
       <div aria-live="polite"><${Outlook} outlook=${outlook} /></div>
       <${Command} line=${commandLine("what-if", wordsOf(asked))} />
       ${outlook.volumes[0].verdicts.length > 0 && html`<h3>Pools, with the changes</h3>

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.servers import ledger_schema
-from tonnage.api.page import capacity_overview, history_resources
+from tonnage.api.page import capacity_overview, history_resources, overview_resources
 from tonnage.api.schemas.overview_bodies import CapacitySummary, PoolOverview
 from tonnage.ledger import models
 from tonnage.ledger.db import database
@@ -92,6 +92,14 @@ def test_old_figures_are_left_out_of_the_sums(ledger: database.Database) -> None
     assert summary.physical.total_gb == 100
     assert (summary.left_out.stale, summary.left_out.disabled, summary.left_out.unknown) == (1, 2, 0)
     assert (summary.backends.total, summary.backends.current) == (4, 3)
+
+
+def test_pools_with_old_figures_come_after_the_fullest(ledger: database.Database) -> None:
+    add(ledger, "box@a", {"p": thin(100, 60), "q": thin(100, 40)})
+    add(ledger, "box@b", {"r": thin(1000, 1)}, silence=600)
+    found, _ = read(ledger)
+    fullest = overview_resources._Selection("", "", "", "full_percent", descending=True).of(found.values())
+    assert [pool.name for pool in fullest] == ["box@a#q", "box@a#p", "box@b#r"]
 
 
 def test_figures_that_the_last_report_lacks_are_old(ledger: database.Database) -> None:

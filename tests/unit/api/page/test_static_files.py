@@ -34,6 +34,13 @@ def test_the_page_is_served_with_a_strict_policy(client: testing.TestClient) -> 
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
+def test_a_head_is_answered_as_a_get_without_the_body(client: testing.TestClient) -> None:
+    got, head = (client.simulate_request(method, "/page/") for method in ("GET", "HEAD"))
+    assert (head.status_code, head.content) == (200, b"")
+    for name in ("etag", "content-type", "content-length", "content-security-policy"):
+        assert head.headers[name] == got.headers[name]
+
+
 def test_the_path_without_the_slash_leads_to_the_page(client: testing.TestClient) -> None:
     answer = client.simulate_get("/page")
     assert answer.status_code == 302
