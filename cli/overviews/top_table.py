@@ -5,12 +5,13 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.live import Live
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -19,8 +20,14 @@ from tonnage.cli.overviews.pools import PoolRow
 from tonnage.cli.overviews.top import Snapshot
 from tonnage.cli.overviews.top_keys import Keys
 
-#: Characters of a bar.
+#: Characters of a bar on a wide terminal.
 _WIDTH = 20
+
+#: Columns that a narrow terminal leaves out, the first one first.
+_LEAVE_OUT_FIRST = ("in flight", "virtual left", "physical left")
+
+#: More columns of characters than any table has.
+_WIDE = 10_000
 
 #: Shares from which on a bar is yellow, and red.
 _MUCH, _FULL = 0.85, 0.95
@@ -134,7 +141,7 @@ def render(snapshot: Snapshot, height: int, first: int = 0) -> RenderableType:
     first = min(first, max(0, len(snapshot.pools) - room))
     shown = snapshot.pools[first : first + room]
     left_out = len(snapshot.pools) - len(shown)
-    parts: list[RenderableType] = [_line(snapshot.line(), "bold"), Text(), _pools(shown)]
+    parts: list[RenderableType] = [_line(snapshot.line(), "bold"), Text(), _PoolTable(shown)]
     if left_out:
         above = f"{first} pool(s) are fuller; " if first else ""
         parts.append(_line(f"{above}{left_out - first} pool(s) more are less full, or down"))
@@ -156,19 +163,38 @@ def render(snapshot: Snapshot, height: int, first: int = 0) -> RenderableType:
     return Group(*parts, Text(), _line(_KEYS, "dim"))
 
 
-def _pools(rows: Sequence[PoolRow]) -> Table:
-    table = _table("pool", "physical", "promised", "in flight", "physical left", "virtual left", "state")
+class _PoolTable:
+    """The table of pools. It has no figure that is cut off: a narrow terminal has shorter bars, then fewer columns."""
+
+    def __init__(self, rows: Sequence[PoolRow]) -> None:
+        self._rows = rows
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield the table with the longest bars and the most columns that fit."""
+        layouts = [(width, len(_LEAVE_OUT_FIRST)) for width in (_WIDTH, 10, 5)]
+        layouts += [(5, kept) for kept in reversed(range(len(_LEAVE_OUT_FIRST)))]
+        for width, kept in layouts:
+            table = _pools(self._rows, width, set(_LEAVE_OUT_FIRST[len(_LEAVE_OUT_FIRST) - kept :]))
+            if Measurement.get(console, options.update(max_width=_WIDE), table).maximum <= options.max_width:
+                break
+        yield table
+
+
+def _pools(rows: Sequence[PoolRow], width: int, kept: set[str]) -> Table:
+    """Return the table of pools with bars of ``width`` characters, of the columns to leave out with those ``kept``."""
+    columns: dict[str, Callable[[PoolRow], Text]] = {
+        "pool": lambda row: _text(row.pool.name),
+        "physical": lambda row: _bar(top.shares(row)[0], width),
+        "promised": lambda row: _bar(top.shares(row)[1], width),
+        "in flight": lambda row: _text(formats.size(row.pool.in_flight_gb)),
+        "physical left": lambda row: _text(_size(row.physical_left_gb)),
+        "virtual left": lambda row: _text(_size(row.virtual_left_gb)),
+        "state": lambda row: _text(row.state(), "" if row.up else "red"),
+    }
+    shown = [name for name in columns if name in kept or name not in _LEAVE_OUT_FIRST]
+    table = _table(*shown)
     for row in rows:
-        physical, promised = top.shares(row)
-        table.add_row(
-            _text(row.pool.name),
-            _bar(physical),
-            _bar(promised),
-            formats.size(row.pool.in_flight_gb),
-            _size(row.physical_left_gb),
-            _size(row.virtual_left_gb),
-            _text(row.state(), "" if row.up else "red"),
-        )
+        table.add_row(*(columns[name](row) for name in shown))
     return table
 
 
@@ -189,13 +215,13 @@ def _line(text: str, style: str = "") -> Text:
     return Text(formats.printable(text), style, no_wrap=True, overflow="ellipsis")
 
 
-def _bar(share: float | None) -> Text:
+def _bar(share: float | None, width: int) -> Text:
     """Return a bar with the share in percent: a reader without colours or block characters has the number."""
     if share is None:
         return Text()
-    full = round(min(max(share, 0.0), 1.0) * _WIDTH)
+    full = round(min(max(share, 0.0), 1.0) * width)
     style = "red" if share >= _FULL else "yellow" if share >= _MUCH else "green"
-    return Text.assemble(("\u2588" * full, style), ("\u2591" * (_WIDTH - full), "dim"), f" {share:4.0%}")
+    return Text.assemble(("\u2588" * full, style), ("\u2591" * (width - full), "dim"), f" {share:4.0%}")
 
 
 def _size(gib: float | None) -> str:

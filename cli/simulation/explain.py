@@ -216,7 +216,7 @@ def _print_explanation(explanation: Explanation, max_rows: int) -> None:
     ranked = sorted(explanation.verdicts, key=lambda verdict: _rank(verdict, explanation))
     shown = ranked if max_rows <= 0 else ranked[:max_rows]
     tables.show(
-        ("pool", "verdict", "headroom_gb", "weight", *weighers, "why"),
+        ("pool", "verdict", "headroom_GiB", "weight", *weighers, "because"),
         [_row(verdict, explanation, weighers) for verdict in shown],
         as_json=False,
         empty="No pool was looked at",

@@ -79,6 +79,22 @@ def test_the_fullest_pool_is_first_and_one_that_is_down_last(made: Ledger) -> No
     assert top.shares(snapshot.pools[0]._replace(up=False)) == (None, None)
 
 
+@pytest.mark.parametrize(("width", "left_out"), [(160, 0), (120, 0), (80, 1), (70, 2), (60, 3)])
+def test_a_narrow_screen_leaves_columns_out_and_cuts_no_figure(made: Ledger, width: int, left_out: int) -> None:
+    snapshot = top.take(made.world.database, 60)
+    file = io.StringIO()
+    Console(file=file, width=width, height=40).print(render(snapshot, 40))
+    lines = file.getvalue().splitlines()
+    heading = next(line for line in lines if line.startswith("pool "))
+    row = next(line for line in lines if line.startswith(snapshot.pools[0].pool.name))
+    optional = ("in flight", "virtual left", "physical left")
+    assert [name in heading for name in optional] == [False] * left_out + [True] * (3 - left_out)
+    assert "promised" in heading
+    assert row.rstrip().endswith("up")
+    assert "10%" in row
+    assert "\N{HORIZONTAL ELLIPSIS}" not in heading + row
+
+
 def test_the_screen_has_pools_operations_and_refusals(made: Ledger) -> None:
     snapshot = top.take(made.world.database, 60)
     text = shown(snapshot)
