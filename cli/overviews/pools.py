@@ -36,8 +36,13 @@ class PoolRow(NamedTuple):
 
     @property
     def physical_left_gb(self) -> float | None:
-        """The free capacity less the reserve and the claims, None if it is unknown or while the pool is down."""
-        return self._left(self.pool.physical_limit_gb, self.pool.in_flight_physical_gb)
+        """The free capacity less the reserve and the claims, None if it is unknown or while the pool is down.
+
+        A part of a storage has at most what is left of the storage.
+        """
+        left = self._left(self.pool.physical_limit_gb, self.pool.in_flight_physical_gb)
+        of_storage = self.pool.storage_left_gb
+        return left if left is None or of_storage is None else min(left, of_storage)
 
     def _left(self, limit: float | None, *used: float | None) -> float | None:
         if not self.up or limit is None or None in used:

@@ -25,9 +25,9 @@ class PoolFigures(NamedTuple):
     ``in_flight_gb`` and ``in_flight_physical_gb`` contain the claims of other pools on the same storage that count
     against this pool's figures. ``virtual_limit_gb`` bounds provisioned plus in-flight capacity of thin volumes,
     ``physical_limit_gb`` is free capacity less the reserve; ``storage_free_gb`` is the free capacity of the storage of
-    which the pool is a part. ``collected_at`` is the time at which the driver began to collect the figures, ``age`` the
-    number of seconds since then, None if they were never reported; ``silence`` is the number of seconds since the last
-    report of the backend.
+    which the pool is a part, and ``storage_left_gb`` that less the claims of all its pools. ``collected_at`` is the
+    time at which the driver began to collect the figures, ``age`` the number of seconds since then, None if they were
+    never reported; ``silence`` is the number of seconds since the last report of the backend.
     """
 
     name: str
@@ -45,6 +45,7 @@ class PoolFigures(NamedTuple):
     physical_limit_gb: float | None
     storage_free_gb: float | None
     ratio: float
+    storage_left_gb: float | None
     collected_at: datetime.datetime | None
     age: float | None
     silence: float | None
@@ -124,14 +125,17 @@ def is_up(silence: float | None, down_time: float) -> bool:
 def pools(session: orm.Session, *, backend: str | None = None) -> list[PoolFigures]:
     """Return the figures of all pools that were in the last reports, or of those of one backend, by name."""
     pool, of = models.Pool, models.Backend
+    all_physical = pool.in_flight_physical_gb + pool.shared_in_flight_physical_gb
     statement = (
         sa.select(
             *(of.id, pool.name, pool.storage_id),
             *(pool.total_capacity_gb, pool.free_capacity_gb, pool.provisioned_capacity_gb),
             pool.allocated_capacity_gb,
             pool.in_flight_gb + pool.shared_in_flight_gb,
-            pool.in_flight_physical_gb + pool.shared_in_flight_physical_gb,
+            # The claims of other pools are not in the limits of a part, but in what is left of its storage.
+            sa.case((pool.storage_free_gb.is_(None), all_physical), else_=pool.in_flight_physical_gb),
             *(pool.thin_limit_gb, pool.physical_limit_gb, pool.storage_free_gb, pool.ratio),
+            pool.storage_free_gb - all_physical,
             backends.FIGURES_KEPT_SINCE,
         )
         .join(of, of.id == pool.backend_id)

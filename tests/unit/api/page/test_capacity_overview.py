@@ -12,6 +12,7 @@ from sqlalchemy import orm
 from tests.servers import ledger_schema
 from tonnage.api.page import capacity_overview, history_resources, overview_resources
 from tonnage.api.schemas.overview_bodies import CapacitySummary, PoolOverview
+from tonnage.cli.overviews import pools
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 from tonnage.ledger.history import history_writer
@@ -152,6 +153,20 @@ def test_a_shared_storage_counts_once(ledger: database.Database) -> None:
     assert summary.summed_pools == 4
     assert summary.physical.total_gb == 100 + 200
     assert summary.promised.promised_gb == 50
+
+
+@pytest.mark.parametrize(("storage_free", "left"), [(500.0, 9.0), (8.0, 3.0)], ids=["own limit", "storage"])
+def test_what_is_left_of_a_part_is_that_of_the_command(
+    ledger: database.Database, storage_free: float, left: float
+) -> None:
+    # Another part of the storage has a claim of 5 GiB.
+    claims = {"shared_in_flight_physical_gb": 5, "physical_limit_gb": 9.0, "storage_free_gb": storage_free}
+    report = thin(10, 9, storage_id="disk", storage_free_capacity_gb=storage_free, row=claims)
+    add(ledger, "box@a", {"p": report})
+    with ledger.reading() as session:
+        [row] = pools.load(session, DOWN_TIME)
+    found, _ = read(ledger)
+    assert row.physical_left_gb == found["p"].physical_left_gb == left
 
 
 def test_a_pool_without_thin_volumes_may_promise_what_it_has(ledger: database.Database) -> None:
