@@ -89,7 +89,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "It shows the request, the claims and the refusals that the ledger has, and how a scheduler would decide the "
         "same request now, pool by pool. Nothing is placed.",
-        "Exit status: 0, 1 after an error, also if no scheduler says how it would decide now.",
+        "Exit status: 0 if the answer is complete, 1 after an error, also if no scheduler says how it decides now.",
     )
     parser.add_argument("volume", metavar="VOLUME", help="id or name of a volume, or the id of a request")
     simulation_arguments.add_target(parser)

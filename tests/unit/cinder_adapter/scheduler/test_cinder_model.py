@@ -11,11 +11,21 @@ from hypothesis import strategies as st
 from tests.unit.cinder_adapter.scheduler.cinder_model import POOLS, World
 from tonnage.ledger import models
 
+#: A run of the modelled Cinder with a ledger.
+runs = given(seed=st.integers(0, 2**32))
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-@given(seed=st.integers(0, 2**32))
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@runs
 def test_no_pool_ever_holds_more_than_its_size(seed: int) -> None:
     World(random.Random(seed)).play(250)
+
+
+@pytest.mark.heavy
+@settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))
+@runs
+def test_in_long_runs_no_pool_ever_holds_more_than_its_size(seed: int) -> None:
+    World(random.Random(seed)).play(500)
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -86,6 +86,7 @@ def test_deleted_volumes_make_room(world: World) -> None:
     )
 
 
+@pytest.mark.heavy
 def test_many_small_volumes_are_asked_for_as_fewer_larger_ones(world: World) -> None:
     found = expected(world, *[{"": TypeDay(1000, 1000, 1000)}] * 30)[""]
     assert found.refused == 20
@@ -119,6 +120,7 @@ def test_what_if_says_the_same_to_the_word_when_a_forecast_is_made(world: World)
     assert refused.refusal.reason[0] == found.of.filter == "CapacityFilter"
 
 
+@pytest.mark.heavy
 def test_more_types_than_requests_of_a_question_are_forecast(world: World) -> None:
     kinds = [{"id": f"u{number}", "name": f"kind{number}", "is_public": False} for number in range(MAX_REQUESTS + 1)]
     with world.engine.begin() as connection:
