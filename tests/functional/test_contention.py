@@ -72,6 +72,7 @@ def test_concurrent_requests_use_the_last_gib(engine: sa.Engine, monkeypatch: py
     assert collisions == []
 
 
+@pytest.mark.heavy
 @on_postgresql
 def test_concurrent_requests_keep_groups_together_and_within_the_quota(
     engine: sa.Engine, monkeypatch: pytest.MonkeyPatch

@@ -155,7 +155,8 @@ def test_a_managed_file_is_migrated(tonnage: Deployment, scheduler: SchedulerCli
     check_content(tonnage.path("two") / volume_id, content)
 
 
-@pytest.mark.parametrize("victim", ["agent", pytest.param("scheduler", marks=pytest.mark.heavy)])
+@pytest.mark.heavy
+@pytest.mark.parametrize("victim", ["agent", "scheduler"])
 def test_a_migration_survives_a_kill(tonnage: Deployment, scheduler: SchedulerClient, victim: str) -> None:
     volume_id = create_in(tonnage, scheduler, "one")
     content = write(tonnage.path("one") / volume_id, 4, megabytes=300)

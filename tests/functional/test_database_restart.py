@@ -22,7 +22,8 @@ def count(ledger: database.Database) -> int:
         return int(session.scalar(sa.text("SELECT COUNT(*) FROM kept")) or 0)
 
 
-@pytest.mark.parametrize("server", ["postgresql_server", pytest.param("mariadb_server", marks=pytest.mark.heavy)])
+@pytest.mark.heavy
+@pytest.mark.parametrize("server", ["postgresql_server", "mariadb_server"])
 def test_transactions_and_reads_succeed_after_a_restart(server: str, request: pytest.FixtureRequest) -> None:
     running: servers.DatabaseServer = request.getfixturevalue(server)
     with running.database() as url:

@@ -338,7 +338,8 @@ def test_the_audit_finds_nothing_despite_foreign_changes(
         site.watched.happens = lambda: None
 
 
-@pytest.mark.parametrize("group", [pytest.param("thick", marks=pytest.mark.heavy), "thin"])
+@pytest.mark.heavy
+@pytest.mark.parametrize("group", ["thick", "thin"])
 def test_a_clone_has_the_content_of_its_source_and_outlives_it(
     lvm: lvm_guest.LvmGuest, make: MakeDriver, group: str
 ) -> None:

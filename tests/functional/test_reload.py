@@ -216,6 +216,7 @@ def _reload_until_agreed(scheduler: Process) -> None:
     pytest.fail("the schedulers do not agree")
 
 
+@pytest.mark.heavy
 @pytest.mark.parametrize("deploy", SERVERS, indirect=True, scope="module")
 def test_schedulers_change_the_ratio_together_or_not_at_all(deploy: Deploy) -> None:
     with deploy(BACKENDS, **BEFORE, rpc_response_timeout=60) as tonnage:  # no decision during the agreement

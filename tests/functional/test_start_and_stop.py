@@ -217,6 +217,7 @@ def test_an_empty_database_is_reported_with_the_command_to_run(stopped: Deployme
     assert "run 'tonnage-manage db sync'" in error_line(stopped.run_command(program, conf), program)
 
 
+@pytest.mark.heavy
 def test_a_full_disk_is_reported(tmp_path: pathlib.Path) -> None:
     with mounted("tmpfs", tmp_path, 8) as disk, Deployment(Addresses(), BACKENDS, {}) as tonnage:
         url = f"sqlite:///{disk}/tonnage.sqlite"

@@ -56,10 +56,9 @@ def torture(database: str, patience: float, keep: bool = False, **arguments: int
     return figures
 
 
+@pytest.mark.heavy
 @pytest.mark.timeout(960)
-@pytest.mark.parametrize(
-    "database", ["mariadb", *(pytest.param(name, marks=pytest.mark.heavy) for name in ("postgresql", "sqlite"))]
-)
+@pytest.mark.parametrize("database", ["mariadb", "postgresql", "sqlite"])
 def test_faults_break_no_invariant(database: str) -> None:
     figures = torture(
         database,

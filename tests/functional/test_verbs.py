@@ -228,6 +228,7 @@ def test_a_drained_backend_is_emptied_and_can_be_enabled_again(tonnage: Deployme
     tonnage.rest.delete(*ids)
 
 
+@pytest.mark.heavy
 def test_accepted_operations_are_completed_after_a_kill(tonnage: Deployment) -> None:
     rounds: list[tuple[str, ...]] = [("agent",), ("scheduler",)] if tonnage.distributed else [()]
     for victims in rounds:
