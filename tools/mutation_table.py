@@ -1035,7 +1035,7 @@ MUTATIONS = (
         (OBSERVED_CLAIMS,),
     ),
     Mutation(
-        "A volume is adopted with what its claims lack",
+        "A volume is adopted with the capacity that its claims lack",
         "ledger/claims/observed_claims.py",
         "volume.size_gb - counted.get((volume.volume_id, pool_id), 0)",
         "volume.size_gb",

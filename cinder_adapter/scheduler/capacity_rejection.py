@@ -49,7 +49,7 @@ def headroom(state: Any, properties: Mapping[str, Any]) -> float:
 
 
 def may_be_counted_twice(states: Sequence[Any], properties: Mapping[str, Any]) -> bool:
-    """Return whether a pool would take the volume if its figures contained what is in flight.
+    """Return whether a pool would take the volume if its figures contained the claims in flight.
 
     Figures may show a volume before its row is seen to be at rest. Until the next report it counts twice.
     """

@@ -28,7 +28,7 @@ _ROUNDS = 10
 #: Seconds between two decisions of a request whose refusal is doubtful.
 _PAUSE = 0.5
 
-#: The verbs of claims and refusals for Cinder's operations on what exists; the others take no capacity.
+#: The verbs of claims and refusals for Cinder's operations on volumes that exist; the others take no capacity.
 _VERBS = {
     "extend_volume": bookings.EXTEND,
     "migrate_volume": bookings.MIGRATE,
@@ -134,8 +134,8 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
                 except exception.NoValidBackend:
                     if is_last():
                         break
-            what, verb = _what(request_spec, filter_properties), _VERBS.get(operation, bookings.MANAGE)
-            return self._refuse(context, what, subject or "", verb, place)
+            text, verb = _request_text(request_spec, filter_properties), _VERBS.get(operation, bookings.MANAGE)
+            return self._refuse(context, text, subject or "", verb, place)
 
         def stock() -> Any:
             return choose(filter_properties or {})
@@ -227,7 +227,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
                 return
             if not candidates and is_last():
                 break
-        self._refuse(context, _what(request_spec), volume.id, bookings.CREATE, place)
+        self._refuse(context, _request_text(request_spec), volume.id, bookings.CREATE, place)
 
     def _create_command(
         self, context: Any, volume: Any, request_spec: Any, properties: Any, pool: Any
@@ -242,9 +242,9 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
 
         return send
 
-    def _refuse(self, context: Any, what: str, subject: str, verb: str, place: str | None = None) -> NoReturn:
+    def _refuse(self, context: Any, text: str, subject: str, verb: str, place: str | None = None) -> NoReturn:
         """Record the refusal of the request that this thread has decided, and raise it with its numbers."""
-        refusal = self.host_manager.decision.refusal(what, place)
+        refusal = self.host_manager.decision.refusal(text, place)
         LOG.warning("Request %s of %s is refused: %s", context.request_id, subject, refusal.message)
         self._record(context, subject, verb, refusal)
         raise exception.NoValidBackend(reason=refusal.message)
@@ -297,7 +297,7 @@ def _booking(
     )
 
 
-def _what(request_spec: Any, filter_properties: Any = None) -> str:
+def _request_text(request_spec: Any, filter_properties: Any = None) -> str:
     properties = request_spec.get("volume_properties") or {}
     kind = (request_spec.get("volume_type") or {}).get("name")
     new_size = (filter_properties or {}).get("new_size")

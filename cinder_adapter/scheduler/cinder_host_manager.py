@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cinder's host manager with the ledger's figures: Cinder's filters and weighers see what is in flight."""
+"""Cinder's host manager with the ledger's figures: Cinder's filters and weighers see the claims in flight."""
 
 import contextlib
 import copy
@@ -33,7 +33,7 @@ class Decision:
         self._pools, self._unknown = len(pools), unknown
         self._outcomes: list[FilterOutcome] = []
         self._nearest: NearestMiss | None = None
-        #: Whether a pool was refused that has room if its figures contain what is in flight already.
+        #: Whether a pool was refused that has room if its figures contain the claims in flight already.
         self.doubtful = False
 
     def refused(self, name: str, states: Sequence[Any], properties: Mapping[str, Any]) -> None:
@@ -47,9 +47,9 @@ class Decision:
         if is_capacity and capacity_rejection.may_be_counted_twice(states, properties):
             self.doubtful = True
 
-    def refusal(self, what: str, pool: str | None = None) -> Refusal:
+    def refusal(self, text: str, pool: str | None = None) -> Refusal:
         """Return the reason why no pool is left."""
-        return Refusal(what=what, pools=self._pools, outcomes=tuple(self._outcomes), nearest=self._nearest, pool=pool)
+        return Refusal(what=text, pools=self._pools, outcomes=tuple(self._outcomes), nearest=self._nearest, pool=pool)
 
 
 class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
@@ -147,13 +147,13 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
         return left
 
     def get_pools(self, context: Any, filters: Any = None) -> list[dict[str, Any]]:
-        """Return Cinder's pools, with the figures by which they are chosen and what is in flight."""
+        """Return Cinder's pools, with the figures by which they are chosen and the capacity in flight."""
         with self._lock:
             found: list[dict[str, Any]] = super().get_pools(context, filters)
         try:
             rows = {} if self.ledger is None else self.ledger.pools()
         except errors.Unavailable as error:
-            LOG.warning("The pools are listed without what is in flight: %s", error)
+            LOG.warning("The pools are listed without the capacity in flight: %s", error)
             rows = {}
         return [
             each
@@ -173,7 +173,7 @@ def _shown(capabilities: Mapping[str, Any], row: PoolRow) -> dict[str, Any]:
 
 
 def with_figures(state: Any, row: PoolRow) -> Any:
-    """Return a pool of Cinder's with the figures of the ledger: those of the last probe, and what is in flight."""
+    """Return a pool of Cinder's with the figures of the ledger: those of the last probe, and the capacity in flight."""
     pool = copy.copy(state)
     stats = row.stats
     pool.total_capacity_gb = stats.get("total_capacity_gb", 0)

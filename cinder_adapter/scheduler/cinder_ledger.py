@@ -72,7 +72,7 @@ class CinderLedger:
         self._lock = threading.Lock()
 
     def pools(self) -> dict[str, PoolRow]:
-        """Return all reported pools by name, with the figures of the last probe and what is in flight."""
+        """Return all reported pools by name, with the figures of the last probe and the capacity in flight."""
         with self.database.reading(patient=False) as session:
             return {row.name: row for row in backends.load_pools(session)}
 
@@ -125,7 +125,10 @@ class CinderLedger:
         rows: Iterable[VolumeRow],
         snapshots_in_hand: Collection[str] = (),
     ) -> int:
-        """Record what rows show of claims that were read before; return the number of volumes that changed."""
+        """Record the ends and volumes that rows show; return the number of changed volumes.
+
+        ``claims`` were read before the rows.
+        """
         seen = claim_ends.judge(claims, rows, self._lease, snapshots_in_hand)
         places = {each.pool for each in seen.found if "#" in each.pool}
         known = {name: self.observe(backend_of(name)) for name in places}

@@ -52,7 +52,7 @@ class Prober:
             return
         up = self._backends()
         for name in sorted(due & up.keys()):
-            # Committed before it is sent: the number orders what ended before.
+            # Committed before it is sent: the number comes after the ends that were seen.
             probe = self._ledger.next_probe(name, self._interval)
             if probe is not None:
                 self._send(probe)

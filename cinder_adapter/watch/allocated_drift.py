@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Drift of ``allocated_capacity_gb``: what a volume service counts against the sum of the rows, with its cause.
+"""Drift of ``allocated_capacity_gb``: the count of a volume service against the sum of the rows, with its cause.
 
 cinder-volume counts volumes anew at its start, and then adds and subtracts. A report is compared only if no volume of
 the pool changed between the report before it and the read of the rows after it.
@@ -98,7 +98,7 @@ class AllocatedDrift:
             return "deleted volumes that Cinder had made for itself still count"
         backend = self._promised.backends.get(backend_of(pool))
         if backend is not None and backend.name != backend.host:
-            return "several volume services of its cluster count, each what it did itself"
+            return "several volume services of its cluster count, each only its own operations"
         if left or came:
             return "volumes were moved, and something else was counted wrong"
         return "it was so when the watch began, or a change went uncounted"

@@ -25,7 +25,7 @@ class Kind(enum.StrEnum):
 
 
 class Cause(enum.StrEnum):
-    """The causes of gaps in what the shadow sees."""
+    """The causes of gaps in the watch."""
 
     #: The watch began.
     START = "start"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Over-commitments that Cinder made: pools over their limit by figures that contain the volumes, and the volumes.
 
-Only what is in a driver's own figures, or in the rows where it has none, counts. So a finding is never a matter of what
-is in flight. A pool that shrank, or in which somebody else made volumes, is not Cinder's over-commitment: the rows of
-Cinder's volumes, with what others held when the pool was last quiet, have to be more than the limit.
+Only the driver's own figures count, or the rows where it has none. So no finding depends on claims in flight. A pool
+that shrank, or in which others made volumes, is not Cinder's over-commitment: the rows of Cinder's volumes, with the
+capacity that others held when the pool was last quiet, have to be more than the limit.
 """
 
 import math
@@ -77,7 +77,7 @@ class OverCommitments:
         return found, ended
 
     def _figures(self, pool: Pool) -> tuple[float, float]:
-        """Return what a pool holds for certain, and its limit, in GiB."""
+        """Return the capacity that a pool holds for certain, and its limit, in GiB."""
         if pool.thick and not pool.thin:
             return pool.total - pool.free, pool.total - float(arithmetic.reserve(pool))
         held = self._promised.row_sum(pool.name) if math.isnan(pool.provisioned) else pool.provisioned

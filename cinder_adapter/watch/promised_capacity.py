@@ -73,7 +73,7 @@ class ObservedBackend:
 
 
 class PromisedCapacity:
-    """The pools of one Cinder with all that it has promised in them. ``table`` is what decisions read."""
+    """The pools of one Cinder with all that it has promised in them. ``table`` has the columns for decisions."""
 
     def __init__(self, default_ratio: float | str, down_time: float) -> None:
         self.table = PoolTable()
@@ -167,7 +167,7 @@ class PromisedCapacity:
     def is_quiet(self, pool: str) -> bool:
         """Return whether nothing is in flight in a pool, and no volume came, grew or went since the report before.
 
-        Volumes in error do not count here: nothing happens to them, though it is not known what the storage has.
+        Volumes in error do not count here: nothing happens to them, though the storage may have them or not.
         """
         backend = self.backends.get(backend_of(pool))
         return (
@@ -198,7 +198,7 @@ class PromisedCapacity:
     def least_held(self, name: str) -> Pool | None:
         """Return a pool with the least that it may hold: the lower figures, and the commands that came after them.
 
-        The figures may or may not contain what was promised before, and those of a report that is not periodic may be
+        The figures may or may not contain earlier promises, and those of a report that is not periodic may be
         newer than those that are used.
         """
         pool, backend = self.table.get(name), self.backends.get(backend_of(name))

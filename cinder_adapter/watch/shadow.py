@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shadow beside Cinder's schedulers: it watches, decides the same requests, and records what differs.
+"""The shadow beside Cinder's schedulers: it watches, decides the same requests, and records the differences.
 
 One thread takes the messages from the tap, decodes them, counts reports and promises, judges, and records. It writes
 neither to Cinder's bus nor to its database.

@@ -50,7 +50,7 @@ class Verdict(enum.StrEnum):
     REFUSED = "refused"
     #: Cinder refused, and Tonnage has a pool, both when the request arrived and when its refusal was seen.
     WRONG_REFUSAL = "wrong_refusal"
-    #: There are no figures, or the request depends on what the shadow cannot know.
+    #: There are no figures, or the request depends on facts that the shadow cannot know.
     NOT_JUDGED = "not_judged"
 
 

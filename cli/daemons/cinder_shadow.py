@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage-cinder-shadow``: watches Cinder's schedulers, and reports what Tonnage would have decided otherwise."""
+"""``tonnage-cinder-shadow``: watches Cinder's schedulers, and reports decisions that Tonnage would not make."""
 
 import contextlib
 import sys

@@ -50,7 +50,7 @@ _DECISIONS: Sequence[Column] = (
 
 _FINDINGS: Sequence[Column] = (
     Column("subject", itemgetter("subject"), "where"),
-    Column("code", itemgetter("code"), "what"),
+    Column("code", itemgetter("code"), "finding"),
     Column("text", itemgetter("text"), "because", width=80),
     Column("found_at", itemgetter("found_at"), "since"),
     Column("seen_at", itemgetter("seen_at"), "last seen"),

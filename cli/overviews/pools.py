@@ -38,7 +38,7 @@ class PoolRow(NamedTuple):
     def physical_left_gb(self) -> float | None:
         """The free capacity less the reserve and the claims, None if it is unknown or while the pool is down.
 
-        A part of a storage has at most what is left of the storage.
+        A part of a storage has at most the rest of the storage.
         """
         left = self._left(self.pool.physical_limit_gb, self.pool.in_flight_physical_gb)
         of_storage = self.pool.storage_left_gb

@@ -132,7 +132,7 @@ def pools(session: orm.Session, *, backend: str | None = None) -> list[PoolFigur
             *(pool.total_capacity_gb, pool.free_capacity_gb, pool.provisioned_capacity_gb),
             pool.allocated_capacity_gb,
             pool.in_flight_gb + pool.shared_in_flight_gb,
-            # The claims of other pools are not in the limits of a part, but in what is left of its storage.
+            # The claims of other pools are not in the limits of a part, but in the rest of its storage.
             sa.case((pool.storage_free_gb.is_(None), all_physical), else_=pool.in_flight_physical_gb),
             *(pool.thin_limit_gb, pool.physical_limit_gb, pool.storage_free_gb, pool.ratio),
             pool.storage_free_gb - all_physical,

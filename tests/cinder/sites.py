@@ -45,7 +45,7 @@ class Site:
         wait_for(lambda: self.figures(pool) == (allocated, 0), f"{pool} has {allocated} GiB, none in flight", 60)
 
     def why(self, volume_id: str) -> dict[str, Any]:
-        """Return what ``tonnage why`` tells of a volume."""
+        """Return the answer of ``tonnage why`` about a volume."""
         conf = pathlib.Path(self.cinder.folder) / "tonnage.conf"
         url = self.ledger.url.render_as_string(hide_password=False)
         conf.write_text(f"[database]\nconnection = {url}\n")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two active volume services of one cluster, each with its own count of what it made."""
+"""Two active volume services of one cluster, each with its own count of its volumes."""
 
 from concurrent import futures
 

@@ -98,7 +98,7 @@ def suspend(site: Site, name: str, seconds: float) -> None:
 
 
 def restart(server: MariaDB | RabbitMQ) -> None:
-    """Kill a server, and start it with what it has stored."""
+    """Kill a server, and start it with its data."""
     server.kill()
     server.start()
 

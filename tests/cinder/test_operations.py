@@ -37,7 +37,7 @@ def site(whole_site: Site) -> Iterator[Site]:
 
 
 def agree(site: Site) -> None:
-    """Wait until the ledger has what the rows and the files have, and nothing in flight."""
+    """Wait until the ledger agrees with the rows and the files, and nothing is in flight."""
     found: dict[str, Any] = {}
 
     def equal() -> bool:

@@ -4,8 +4,7 @@
 import re
 import subprocess
 
-import pytest
-
+from tests import suites
 from tests.cinder import sites
 from tests.servers.cinder import HOME
 
@@ -33,7 +32,7 @@ def run(manager: str) -> tuple[int, str]:
     )
     found = re.search(r"^RAN (\d+) (.*)$", done.stdout, re.MULTILINE)
     if found is None and "No module named" in done.stderr:
-        pytest.skip(f"the libraries of Cinder's tests are missing: {done.stderr[-300:]}")
+        suites.cannot_run("Cinder's own tests", f"libraries are missing: {done.stderr[-300:]}")
     assert found is not None, done.stderr
     return int(found[1]), found[2]
 

@@ -71,7 +71,7 @@ def _database_account(url: str) -> str:
 
 
 def _bus_account(server: RabbitMQ, url: str) -> str:
-    """Return the URL with an account that may do what the documentation says."""
+    """Return the URL with an account that has the rights of the documentation."""
     permissions = re.findall(r"'(\^[^']*)'", _PAGE)
     assert len(permissions) == 3
     user = f"shadow_{secrets.token_hex(4)}"

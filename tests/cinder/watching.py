@@ -78,7 +78,7 @@ class Watch:
         self._process.wait()
 
     def report(self) -> dict[str, Any]:
-        """Return what ``tonnage cinder`` shows."""
+        """Return the output of ``tonnage cinder``."""
         done = subprocess.run(
             [COMMANDS / "tonnage", "--config-file", self._conf, "cinder", "-f", "json", "--rows", "0"],
             capture_output=True,

@@ -21,7 +21,7 @@ VOLUMES = 1000
 
 
 class Figures(NamedTuple):
-    """Sums over all pools in GiB; ``promised`` contains what is in flight."""
+    """Sums over all pools in GiB; ``promised`` contains the claims in flight."""
 
     total: float
     allocated: float

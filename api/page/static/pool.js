@@ -90,7 +90,7 @@ function Detail({ detail, time }) {
 // Old figures tell nothing about the room that is left.
 const current = (pool, gib) => (pool.stale ? "–" : size(gib));
 
-// A pool without thin volumes has no limit of over-subscription: it promises what it has.
+// A pool without thin volumes has no limit of over-subscription: it promises its own capacity.
 const limits = (pool) =>
   pool.headroom_thin_gb === null
     ? [["limit for thin volumes", "none"], ["total less reserve", size(pool.promise_limit_gb)]]

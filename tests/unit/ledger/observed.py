@@ -105,7 +105,7 @@ class Ledger:
         return self.database.run(observed_claims.record_sent, claim_id)
 
     def settle(self, *ends: SeenEnd, found: Collection[SeenVolume] = ()) -> None:
-        """Record what the rows show."""
+        """Record the ends and volumes that the rows show."""
         self.database.run(observed_claims.settle, list(ends), list(found))
 
     def open_claims(self) -> list[OpenClaim]:

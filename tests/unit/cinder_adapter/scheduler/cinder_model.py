@@ -2,7 +2,7 @@
 """A model of Cinder around the real ledger: rows, queues, a volume service, its storage, schedulers that are killed.
 
 Everything that may happen in any order is a turn: a step of a scheduler, a message that arrives, a look that begins or
-ends, a restart. One pool, thin, with ratio 1: what is on the storage must never exceed its size.
+ends, a restart. One pool, thin, with ratio 1: the volumes on the storage must never exceed its size.
 """
 
 import contextlib

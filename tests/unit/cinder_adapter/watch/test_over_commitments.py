@@ -70,7 +70,7 @@ def test_a_pool_that_shrinks_is_no_over_commitment(scene: Scene) -> None:
 
 
 def test_volumes_that_went_make_room_for_others(scene: Scene) -> None:
-    """Cinder placed 150 GiB since the pool was within its limit, and deleted 80: it is others who use the rest."""
+    """Cinder placed 150 GiB since the pool was within its limit, and deleted 80: others use the rest."""
     scene.place(command("v", 80))
     scene.promised.apply_report(report(1010, 80), 10.0)
     scene.watched.check([POOL])

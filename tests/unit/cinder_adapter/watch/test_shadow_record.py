@@ -82,7 +82,7 @@ def test_a_finding_is_one_row_until_it_ends(record: ShadowRecord) -> None:
     assert FINDING.key not in record.open_findings
     record.write([], [FINDING], [FINDING.key])
     again, first = record.findings(Kind.OVER_COMMITMENT)
-    assert again["ended_at"] is None, "what is found again at once has not ended"
+    assert again["ended_at"] is None, "a finding that returns at once has not ended"
     assert first["ended_at"] is not None
 
 
