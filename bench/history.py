@@ -8,8 +8,9 @@ it with the Python that Tonnage is installed in::
     python bench/history.py --pools 10000
 
 The first table has the processor time and the memory of each work. The second has the duration of decisions, asked for
-one at a time, alone and while another thread does that work, with the rests that it has in a scheduler. A scrape is one
-of the page /metrics/ledger every 15 s.
+one at a time, while another thread does that work, with the rests that it has in a scheduler, and beside them the
+duration of decisions alone, right before. The figures are medians of the rounds, also the ratio. A scrape is one of the
+page /metrics/ledger every 15 s, so ``--seconds`` should be a multiple of 15.
 """
 
 import argparse
@@ -41,6 +42,10 @@ _MIB = 1024
 _PART = 500
 #: Volumes of the type that are created on each day.
 _CREATES = 60
+
+_WORKS = ["scrapes", "refusals to come", "forecasts"]
+
+_NewWork = Callable[[], Callable[[threading.Event], object]]
 
 
 class _Turns:
@@ -101,8 +106,8 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def durations(scheduler: Whole, seconds: float, meanwhile: Callable[[threading.Event], object]) -> list[object]:
-    """Return the number of decisions, and quantiles of their duration in ms, while a thread does other work."""
+def durations(scheduler: Whole, seconds: float, meanwhile: Callable[[threading.Event], object]) -> list[float]:
+    """Return the number of decisions, and three quantiles of their duration in ms, while a thread does other work."""
     end = threading.Event()
     thread = threading.Thread(target=meanwhile, args=(end,))
     thread.start()
@@ -117,15 +122,28 @@ def durations(scheduler: Whole, seconds: float, meanwhile: Callable[[threading.E
     end.set()
     thread.join()
     shares = statistics.quantiles(found, n=100)
-    return [len(found), *(f"{shares[number - 1]:.1f}" for number in (50, 95, 99))]
+    return [len(found), *(shares[number - 1] for number in (50, 95, 99))]
+
+
+def beside(scheduler: Whole, name: str, rounds: int, seconds: float, new_work: _NewWork) -> list[object]:
+    """Return the row of the second table for a work."""
+    alone, together, ratios = [], [], []
+    for _ in range(rounds):
+        alone.append(durations(scheduler, seconds, lambda end: None))
+        together.append(durations(scheduler, seconds, new_work()))
+        ratios.append(together[-1][2] / alone[-1][2])
+    first, second = ([statistics.median(column) for column in zip(*found, strict=True)] for found in (alone, together))
+    figures = (f"{one:.1f} / {other:.1f}" for one, other in zip(first[1:], second[1:], strict=True))
+    return [name, f"{first[0]:.0f} / {second[0]:.0f}", *figures, f"{statistics.median(ratios):.2f}"]
 
 
 def main() -> int:
     """Measure and print."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--pools", type=int, default=10_000, help="number of pools")
-    arguments.add_argument("--seconds", type=float, default=20.0, help="duration of the decisions beside each work")
-    arguments.add_argument("--rounds", type=int, default=1, help="rounds of the second table")
+    arguments.add_argument("--seconds", type=float, default=15.0, help="duration of a round")
+    arguments.add_argument("--rounds", type=int, default=3, help="rounds of the second table")
+    arguments.add_argument("--works", nargs="+", choices=_WORKS, default=_WORKS, help="works of the second table")
     given = arguments.parse_args()
     scheduler = Whole(given.pools)
     scheduler.place(1)
@@ -160,15 +178,18 @@ def main() -> int:
             page.compressed()
             end.wait(_SCRAPES_EVERY)
 
-    rows = []
-    for _ in range(given.rounds):
-        rows.append(["nothing", *durations(scheduler, given.seconds, lambda end: None)])
-        rows.append(["scrapes", *durations(scheduler, given.seconds, scrapes)])
-        for name, new in (("refusals to come", new_refusals), ("forecasts", lambda: Forecaster(database))):
-            forget_forecasts(scheduler)
-            work = functools.partial(forecasts, forecaster=new())
-            rows.append([name, *durations(scheduler, given.seconds, work)])
-    print(comparison_runner.table(["meanwhile", "decisions", "p50 ms", "p95 ms", "p99 ms"], rows))
+    def unmade(new: Callable[[], Forecasts]) -> Callable[[threading.Event], object]:
+        forget_forecasts(scheduler)
+        return functools.partial(forecasts, forecaster=new())
+
+    works: dict[str, _NewWork] = {
+        "scrapes": lambda: scrapes,
+        "refusals to come": lambda: unmade(new_refusals),
+        "forecasts": lambda: unmade(lambda: Forecaster(database)),
+    }
+    rows = [beside(scheduler, name, given.rounds, given.seconds, works[name]) for name in given.works]
+    heads = ["meanwhile", "decisions, alone / beside", "p50 ms", "p95 ms", "p99 ms", "p95 beside by alone"]
+    print(comparison_runner.table(heads, rows))
     scheduler.stop()
     return 0
 
