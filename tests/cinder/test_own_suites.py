@@ -1,44 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cinder's own tests of its scheduler manager, with Tonnage's manager in its place."""
+"""Cinder's own tests of its scheduler and of all its services, with those of Tonnage in place."""
 
+import json
+import pathlib
 import re
 import subprocess
+
+import pytest
 
 from tests import suites
 from tests.cinder import sites
 from tests.servers.cinder import HOME
 
-#: A program for Cinder's Python. Cinder's tests have an attribute for the manager's class.
-_RUN = """
-import os, sys, unittest, warnings
-warnings.simplefilter("ignore")
-os.environ["OS_CINDER_DISABLE_EVENTLET_PATCHING"] = "1"
-from cinder.tests.unit.scheduler import test_scheduler
-if sys.argv[1] == "tonnage":
-    from tonnage.cinder_adapter.scheduler import cinder_manager
-    for each in list(vars(test_scheduler).values()):
-        if hasattr(each, "manager_cls"):
-            each.manager_cls = cinder_manager.LedgerSchedulerManager
-suite = unittest.defaultTestLoader.loadTestsFromModule(test_scheduler)
-result = unittest.TextTestRunner(stream=open(os.devnull, "w")).run(suite)
-print("\\nRAN", result.testsRun, [str(test) for test, _ in result.failures + result.errors])
-"""
+_PROGRAM = pathlib.Path(__file__).with_name("own_suite.py")
 
 
-def run(manager: str) -> tuple[int, str]:
-    """Return the number of tests and the names of those that fail."""
-    done = subprocess.run(
-        [HOME / "bin" / "python", "-W", "ignore", "-c", _RUN, manager], capture_output=True, text=True, check=False
-    )
-    found = re.search(r"^RAN (\d+) (.*)$", done.stdout, re.MULTILINE)
+def run(suite: str, scheduler: str, folder: pathlib.Path) -> tuple[dict[str, str], str]:
+    """Return the outcome of each test by its name, and the texts of those that fail."""
+    command = [HOME / "bin" / "python", "-W", "ignore", _PROGRAM, suite, scheduler, folder]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    found = re.search(r"^OUTCOMES (.*)$", done.stdout, re.MULTILINE)
     if found is None and "No module named" in done.stderr:
         suites.cannot_run("Cinder's own tests", f"libraries are missing: {done.stderr[-300:]}")
     assert found is not None, done.stderr
-    return int(found[1]), found[2]
+    return json.loads(found[1]), done.stderr[-5000:]
 
 
-def test_cinders_tests_of_its_manager_fail_as_with_its_own() -> None:
+@pytest.mark.parametrize(("suite", "least"), [("manager", 40), ("functional", 39)])
+def test_cinders_own_tests_end_as_with_its_own_scheduler(suite: str, least: int, tmp_path: pathlib.Path) -> None:
     sites.require_cinder()
-    number, failures = run("cinder")
-    assert number > 40
-    assert run("tonnage") == (number, failures)
+    stock, _ = run(suite, "cinder", tmp_path)
+    assert len(stock) >= least
+    assert suite == "manager" or set(stock.values()) == {"success"}
+    outcomes, texts = run(suite, "tonnage", tmp_path)
+    assert outcomes == stock, texts

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs one of Cinder's own suites with Cinder's Python, and prints the outcome of each test as JSON.
+
+Usage: ``python own_suite.py SUITE SCHEDULER FOLDER``. SUITE is ``manager`` or ``functional``, SCHEDULER is
+``cinder`` or ``tonnage``; FOLDER takes ledgers.
+"""
+
+import importlib
+import json
+import os
+import pathlib
+import shutil
+import sys
+import unittest
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+_FUNCTIONAL = (
+    "test_default_types",
+    "test_extensions",
+    "test_group_replication",
+    "test_group_snapshots",
+    "test_groups",
+    "test_login",
+    "test_middleware",
+    "test_volumes",
+)
+
+#: Cinder's files of configuration.
+_ETC = pathlib.Path(sys.prefix) / "etc" / "cinder"
+
+
+def manager(scheduler: str, _folder: pathlib.Path) -> list[Any]:
+    """Return the modules with Cinder's unit tests of its manager. They have an attribute for the manager's class."""
+    os.environ["OS_CINDER_DISABLE_EVENTLET_PATCHING"] = "1"
+    module = importlib.import_module("cinder.tests.unit.scheduler.test_scheduler")
+    if scheduler == "tonnage":
+        ours = importlib.import_module("tonnage.cinder_adapter.scheduler.cinder_manager")
+        for each in list(vars(module).values()):
+            if hasattr(each, "manager_cls"):
+                each.manager_cls = ours.LedgerSchedulerManager
+    return [module]
+
+
+def functional(scheduler: str, folder: pathlib.Path) -> list[Any]:
+    """Return the modules with Cinder's functional tests, which run all of Cinder in one process."""
+    helpers = importlib.import_module("cinder.tests.functional.functional_helpers")
+    base = helpers._FunctionalTestBase
+    # The tests expect Cinder's files of configuration where its sources have them.
+    helpers.test.TestCase.RESOURCE_FILTER_PATH = str(_ETC / "resource_filters.json")
+    helpers.os = _WithFile(_ETC / "api-paste.ini")
+    if scheduler == "tonnage":
+        _use_ledgers(base, folder)
+    return [importlib.import_module(f"cinder.tests.functional.{name}") for name in _FUNCTIONAL]
+
+
+class _WithFile:
+    """The module ``os`` of the functional tests, which find a file of configuration with it."""
+
+    def __init__(self, file: pathlib.Path) -> None:
+        self.path = self
+        self._file = file
+
+    def dirname(self, _path: str) -> str:
+        return ""
+
+    def join(self, *_names: str) -> str:
+        return str(self._file)
+
+    def abspath(self, path: str) -> str:
+        return path
+
+
+def _use_ledgers(base: Any, folder: pathlib.Path) -> None:
+    """Let the scheduler of each functional test be Tonnage's, with an empty ledger."""
+    from tonnage.cinder_adapter.scheduler import cinder_manager  # noqa: F401  (registers options)
+    from tonnage.cli.daemons import cinder_scheduler
+    from tonnage.ledger.db import database, schema
+
+    template = folder / "template.sqlite"
+    engine = database.create_engine(f"sqlite:///{template}")
+    schema.sync(engine)
+    engine.dispose()
+    flags = base._get_flags
+
+    def flags_with_ledger(test: Any) -> dict[str, dict[str, str]]:
+        ledger = folder / f"{test.id()}.sqlite"
+        shutil.copyfile(template, ledger)
+        # The threads of a scheduler end with its process, which is that of the next test too.
+        test.addCleanup(lambda: test.scheduler.manager._ended.set())
+        return {
+            **flags(test),
+            **{name: {"v": value} for name, value in cinder_scheduler.OPTIONS.items()},
+            "connection": {"v": f"sqlite:///{ledger}", "g": "tonnage"},
+        }
+
+    base._get_flags = flags_with_ledger
+
+
+def outcomes(suite: unittest.TestSuite) -> dict[str, str]:
+    """Run tests and return the outcome of each by its name; print the texts of those that do not succeed."""
+    found = {test.id(): "success" for test in _tests(suite)}
+    result = unittest.TestResult()
+    suite.run(result)
+    found.update((test.id(), "skip") for test, _ in result.skipped)
+    for test, text in result.errors + result.failures:
+        found[test.id()] = "failure"
+        print(text, file=sys.stderr)
+    return found
+
+
+def _tests(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
+    for each in suite:
+        if isinstance(each, unittest.TestSuite):
+            yield from _tests(each)
+        else:
+            yield each
+
+
+def main(suite: str, scheduler: str, folder: str) -> None:
+    """Run a suite."""
+    warnings.simplefilter("ignore")
+    modules = {"manager": manager, "functional": functional}[suite](scheduler, pathlib.Path(folder))
+    found = outcomes(unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromModule, modules)))
+    print("OUTCOMES", json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
