@@ -106,11 +106,10 @@ class RequestReader:
         return WhatIf(requests=simulated, changes=changes, detail=sent.detail, apart=sent.apart)
 
     def repeat(self, found: VolumeDecisions, identity: RequestContext) -> CreateVolume | None:
-        """Return the request for a volume again, in its project; None for a request that was refused."""
-        body = found.body()
-        if body is None:
+        """Return the request for a volume again, in its project; None if the ledger does not have it."""
+        if found.request_body is None:
             return None
-        asked = self._simulated(body, identity, _RequestKey(identity.request_id or ""))
+        asked = self._simulated(dict(found.request_body), identity, _RequestKey(identity.request_id or ""))
         return None if asked.create is None else replace(asked.create, project_id=found.project_id)
 
     def type_id(self, name: str, identity: RequestContext) -> str:

@@ -160,7 +160,8 @@ class RecordedRefusal(Struct, kw_only=True):
     """A refused request. ``filter`` and ``code`` are the reason of the nearest pool, ``pool``, if there is one.
 
     ``volume_id`` is the volume of the request, of a group the first one. ``largest_size_gb`` is the size that would
-    have been accepted, null if the size was not the reason.
+    have been accepted, null if the size was not the reason. ``request_body`` is that of a request for one new volume
+    that has no group; null for others.
     """
 
     id: int
@@ -175,6 +176,7 @@ class RecordedRefusal(Struct, kw_only=True):
     pool: str | None
     largest_size_gb: int | None
     message: str
+    request_body: dict[str, Any] | None
 
 
 class RefusalCount(Struct, kw_only=True):

@@ -161,6 +161,11 @@ def size(gib: float) -> str:
     return f"{gib:.2f}".rstrip("0").rstrip(".") + " GiB"
 
 
+def json_text(value: Any) -> str:
+    """Return the cell of an object: its JSON, empty for none."""
+    return json.dumps(value) if value else ""
+
+
 def show(arguments: argparse.Namespace, columns: Sequence[Column], rows: Iterable[Any], empty: str) -> None:
     """Print rows as the options say. ``empty`` is printed instead of a table without rows."""
     by_key = {column.key: column for column in columns}

@@ -2,10 +2,9 @@
 """``tonnage why``: the decisions on one volume, and the decision that the same request would get now."""
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from tonnage.cli.commands import subcommands
 from tonnage.cli.overviews import formats, refusals, volumes
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from tonnage.ledger.catalog.volume_decisions import VolumeDecisions
 
 
-_NO_REQUEST = "not asked, because the ledger has only the words of this request; 'tonnage explain' asks"
+_NO_REQUEST = "not asked, because the ledger does not have this request; 'tonnage explain' asks"
 _UNANSWERED = "unknown, for the reason on standard error"
 
 
@@ -64,7 +63,7 @@ COLUMNS: Sequence[Column] = (
     Column("provisioning", lambda row: row.found.provisioning),
     Column("request_id", lambda row: row.found.request_id),
     Column("requested_zone", lambda row: row.found.requested_zone),
-    Column("scheduler_hints", lambda row: row.found.hints, text=lambda row: _as_text(row.found.hints)),
+    Column("scheduler_hints", lambda row: row.found.hints, text=lambda row: formats.json_text(row.found.hints)),
     Column("attempted_pools", lambda row: list(row.found.attempted_pools), text=lambda row: _list(row.found)),
     Column("status_reason", lambda row: row.found.status_reason, width=90),
     Column("created_at", lambda row: row.found.created_at),
@@ -137,12 +136,11 @@ def _ask_again(
 
     if arguments.offline:
         return None, "not asked (--offline)"
-    body = found.body()
-    if body is None:
+    if found.request_body is None:
         return None, _NO_REQUEST
     target = scheduler_query.QueryTarget(url=arguments.url, cloud=arguments.os_cloud)
     try:
-        [outlook] = scheduler_query.query(conf, {"requests": [body], "detail": True}, target)
+        [outlook] = scheduler_query.query(conf, {"requests": [dict(found.request_body)], "detail": True}, target)
     except errors.TonnageError as error:
         print(f"tonnage: how the request would be decided now is unknown: {error.message}", file=sys.stderr)
         return None, _UNANSWERED
@@ -154,10 +152,6 @@ def _rank(verdict: _Verdict) -> tuple[object, ...]:
     headroom = verdict.headroom_gb or 0.0
     weight = verdict.of.total_weight or 0.0
     return ("chosen", "candidate", "refused").index(verdict.word), -weight, -headroom, verdict.of.pool
-
-
-def _as_text(value: Any) -> str:
-    return json.dumps(value) if value else ""
 
 
 def _list(found: "VolumeDecisions") -> str:

@@ -26,6 +26,7 @@ COLUMNS: Sequence[Column] = (
     Column("volume_id", attrgetter("volume_id")),
     Column("request_id", attrgetter("request_id")),
     Column("message", attrgetter("message"), "message", width=80),
+    Column("request_body", attrgetter("request_body"), text=lambda row: formats.json_text(row.request_body)),
 )
 
 _SUMMARY: Sequence[Column] = (

@@ -2,9 +2,9 @@
 """Refusals, recorded in the transactions that decide them, for operators."""
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -26,20 +26,24 @@ _MAX_LENGTH = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedRequest:
-    """A refused request. ``volume_id`` is its volume, of a group the first one."""
+    """A refused request. ``volume_id`` is its volume, of a group the first one.
+
+    ``body`` is the body of a request for one new volume, see :func:`create_body`.
+    """
 
     request_id: str
     volume_id: str
     project_id: str
     verb: str
     refusal: Refusal
+    body: Mapping[str, Any] | None = None
 
 
 class RecordedRefusal(NamedTuple):
     """The refusal of a request. ``filter`` and ``code`` are the reason of the nearest pool, ``pool``, if there is one.
 
     ``what`` describes the request. ``largest_size_gb`` is the size that would have been accepted, None if the size was
-    not the reason.
+    not the reason. ``request_body`` is as :attr:`RefusedRequest.body`.
     """
 
     id: int
@@ -54,6 +58,7 @@ class RecordedRefusal(NamedTuple):
     pool: str | None
     largest_size_gb: int | None
     message: str
+    request_body: dict[str, Any] | None
 
 
 class RefusalCount(NamedTuple):
@@ -83,6 +88,25 @@ class RefusalFilter:
 
 _ROW = models.Refusal
 _INSERT = sa.insert(models.table(_ROW))
+
+
+def create_body(
+    *,
+    size_gb: int,
+    volume_type: str | None,
+    zone: str | None,
+    hints: Mapping[str, Any] | None,
+    source_volume_id: str | None,
+) -> dict[str, Any]:
+    """Return the body of a request to ``POST /volumes``, with all that a decision depends on."""
+    volume = {
+        "size": size_gb,
+        "volume_type": volume_type,
+        "availability_zone": zone,
+        "source_volid": source_volume_id,
+    }
+    given = {key: value for key, value in volume.items() if value is not None}
+    return {"volume": given, **({"OS-SCH-HNT:scheduler_hints": dict(hints)} if hints else {})}
 
 
 def insert(session: orm.Session, refused: Sequence[RefusedRequest]) -> None:
@@ -157,4 +181,5 @@ def _row(refused: RefusedRequest) -> dict[str, object]:
         "pool": None if refusal.nearest is None else refusal.nearest.pool,
         "largest_size_gb": refusal.largest_size_gb,
         "message": storable_text(refusal.message),
+        "request_body": None if refused.body is None else dict(refused.body),
     }

@@ -37,7 +37,8 @@ class VolumeDecisions:
 
     Of a request that was refused there are only refusals: ``id`` is the volume that it was for, and the other fields
     are None or empty. Of a volume of another system there are claims and refusals. ``pool``
-    and ``volume_type`` are names; ``attempted_pools`` are those that failed to create it.
+    and ``volume_type`` are names; ``attempted_pools`` are those that failed to create it. ``request_body`` is the body
+    of the same request to ``POST /volumes``; None if the ledger has none.
     """
 
     id: str
@@ -57,6 +58,7 @@ class VolumeDecisions:
     created_at: datetime.datetime | None = None
     claims: Sequence[ClaimFigures] = ()
     refusals: Sequence[RecordedRefusal] = ()
+    request_body: Mapping[str, Any] | None = None
 
     @property
     def reason(self) -> str:
@@ -67,19 +69,6 @@ class VolumeDecisions:
         done = _DONE[made[-1].verb].format(made[-1]) if made else "the ledger has no decision about it"
         tried = f", after {', '.join(self.attempted_pools)} failed to create it" if self.attempted_pools else ""
         return f"{done}{tried}"
-
-    def body(self) -> dict[str, Any] | None:
-        """Return the same request again, as the body of ``POST /volumes``; None for a request that was refused."""
-        if self.size_gb is None:
-            return None
-        volume = {
-            "size": self.size_gb,
-            "volume_type": self.volume_type,
-            "availability_zone": self.requested_zone,
-            "source_volid": self.source_volume_id,
-        }
-        given = {key: value for key, value in volume.items() if value is not None}
-        return {"volume": given, **({"OS-SCH-HNT:scheduler_hints": dict(self.hints)} if self.hints else {})}
 
 
 def find(session: orm.Session, name: str) -> VolumeDecisions:
@@ -108,6 +97,13 @@ def find(session: orm.Session, name: str) -> VolumeDecisions:
             created_at=volume.created_at,
             claims=volume_figures.claims_of(session, volume.id),
             refusals=refusals.load(session, RefusalFilter(volume_id=volume.id), _MOST_REFUSALS),
+            request_body=refusals.create_body(
+                size_gb=volume.size_gb,
+                volume_type=None if volume.volume_type is None else volume.volume_type.name,
+                zone=volume.requested_zone,
+                hints=volume.hints,
+                source_volume_id=volume.source_volume_id,
+            ),
         )
     if claims := volume_figures.claims_of(session, name):
         # A volume of another system: the ledger has its claims.
@@ -125,7 +121,11 @@ def find(session: orm.Session, name: str) -> VolumeDecisions:
         if found := refusals.load(session, wanted, _MOST_REFUSALS):
             last = found[0]
             return VolumeDecisions(
-                id=last.volume_id, request_id=last.request_id, project_id=last.project_id, refusals=found
+                id=last.volume_id,
+                request_id=last.request_id,
+                project_id=last.project_id,
+                refusals=found,
+                request_body=last.request_body,
             )
     raise errors.NotFound(
         f"{name} could not be found: there is no volume with this id or name, and no recorded refusal of a request "

@@ -19,7 +19,7 @@ from tonnage.capacity import errors
 LOG = logging.getLogger(__name__)
 
 #: The revision that this release needs.
-HEAD = "0026"
+HEAD = "0027"
 
 #: Number of times that a migration runs again after a deadlock.
 _MAX_RETRIES = 10

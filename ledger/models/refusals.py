@@ -2,6 +2,7 @@
 """The table of refusals."""
 
 import datetime
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -13,7 +14,8 @@ class Refusal(Base):
     """The refusal of a request. ``verb`` is that of the request, ``volume_id`` its volume, of a group the first one.
 
     ``filter`` and ``code`` are the reason of the nearest pool, ``pool`` (null if there is none). ``largest_size_gb`` is
-    the size that would have been accepted, if the size was the reason.
+    the size that would have been accepted, if the size was the reason. ``request_body`` is the body of the request to
+    ``POST /volumes``; null for other requests.
     """
 
     __tablename__ = "refusals"
@@ -30,3 +32,4 @@ class Refusal(Base):
     pool: orm.Mapped[str | None] = orm.mapped_column(exact_text(511), index=True)
     largest_size_gb: orm.Mapped[int | None] = orm.mapped_column(sa.Integer)
     message: orm.Mapped[str] = orm.mapped_column(sa.Text)
+    request_body: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(sa.JSON(none_as_null=True))

@@ -4,17 +4,18 @@
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Decision, Placement, Refusal
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.request import Request
-from tonnage.ledger.catalog import volumes
+from tonnage.ledger.catalog import refusals, volumes
 from tonnage.ledger.catalog.refusals import RefusedRequest
 from tonnage.ledger.claims.bookings import Booking
 from tonnage.ledger.claims.request_keys import STORED_ERRORS, Key
 from tonnage.quotas.quota_check import QuotaBudget
-from tonnage.rpc.messages import Answer, CreateGroup, GroupAnswer
+from tonnage.rpc.messages import Answer, CreateGroup, CreateVolume, GroupAnswer
 from tonnage.scheduler.decisions.decider import RequestDecision
 from tonnage.scheduler.decisions.placement_requests import Move, Retry, Work, answered_key, key_of, purpose
 from tonnage.scheduler.decisions.pool_selection import physical_gb
@@ -94,6 +95,7 @@ class BookingPlan:
                     project_id=request.project_id,
                     verb=verb,
                     refusal=refusal,
+                    body=_body(item, request),
                 )
             )
 
@@ -149,3 +151,16 @@ def _answer(item: Work, decided: RequestDecision) -> Answer | GroupAnswer:
         for spec, placement in zip(decided.specs, decided.found, strict=True)
     ]
     return GroupAnswer(volumes=answers) if isinstance(item, CreateGroup) else answers[0]
+
+
+def _body(item: Work, request: Request) -> dict[str, Any] | None:
+    """Return the body of a request for one new volume. The group of a volume has no place in it: then None."""
+    if not isinstance(item, CreateVolume) or item.group_id is not None:
+        return None
+    return refusals.create_body(
+        size_gb=item.size_gb,
+        volume_type=request.volume_type,
+        zone=item.availability_zone,
+        hints=item.hints,
+        source_volume_id=item.source_volume_id,
+    )

@@ -5,9 +5,7 @@ import { age, count } from "./format.js";
 import { Bar, Figures, Section, Table, poolLink } from "./parts.js";
 import { usePolling } from "./polling.js";
 import { html } from "./vendor.js";
-
-// The description of a request for one volume: 500 GiB thin 'gold'.
-const CREATE = /^(\d+) GiB(?: (?:thin|thick))?(?: '(.*)')?$/;
+import { queryOf } from "./why.js";
 
 export function Refusals({ query, time, focus }) {
   const pool = query.get("pool") ?? "";
@@ -43,9 +41,7 @@ function Overview({ overview, time }) {
 }
 
 function AskAgain({ refused }) {
-  const match = refused.verb === "create" && CREATE.exec(refused.what);
-  if (!match) return "";
-  const query = new URLSearchParams({ size: match[1], ...(match[2] && { type: match[2] }) });
-  return html`<a href=${`#why?${query}`}>Ask again now<span class="hidden">: ${refused.what}</span></a>
-    <div class="reason">in any zone,<br />without hints</div>`;
+  const query = queryOf(refused.request_body);
+  if (query === null) return "";
+  return html`<a href=${`#why?${query}`}>Ask again now<span class="hidden">: ${refused.what}</span></a>`;
 }

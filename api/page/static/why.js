@@ -18,6 +18,16 @@ function hints(text) {
 
 const EMPTY = { size: "", type: "", zone: "", hints: "" };
 
+// The address that asks the question of a request for a new volume; null for a request that the form cannot ask.
+export function queryOf(body) {
+  if (!body || body.volume.source_volid) return null;
+  const { size, volume_type: type = "", availability_zone: zone = "" } = body.volume;
+  const pairs = Object.entries(body["OS-SCH-HNT:scheduler_hints"] ?? {}).flatMap(([key, value]) => [value].flat().map((one) => [key, one]));
+  if (pairs.some(([, value]) => typeof value !== "string" || value.includes("\n"))) return null;
+  const asked = { size, type, zone, hints: pairs.map((pair) => pair.join("=")).join("\n") };
+  return new URLSearchParams(Object.entries(asked).filter(([, value]) => value !== ""));
+}
+
 // The question that an address asks, for the API; null without a size.
 function questionOf({ size, type, zone, hints: lines }) {
   if (size === "") return null;

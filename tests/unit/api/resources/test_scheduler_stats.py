@@ -236,16 +236,14 @@ def test_why_has_the_claims_of_a_volume_and_the_same_request_now(client: Client)
     assert client.simulate_get(path, params={"volume": volume["id"]}).json["why"]["volume_id"] == volume["id"]
 
 
-def test_why_of_a_refused_request_has_its_refusals(client: Client) -> None:
+def test_why_of_a_refused_request_has_its_refusals_and_the_same_request_now(client: Client) -> None:
     answer = client.simulate_post("/v3/volumes", json={"volume": {"size": 80000}})
     request_id = answer.headers["x-openstack-request-id"]
     why = client.simulate_get("/v3/scheduler-stats/why", params={"volume": request_id}).json["why"]
-    assert why["reason"] == answer.json["conflictingRequest"]["message"]
-    assert (why["explanation"], why["pool"], [each["request_id"] for each in why["refusals"]]) == (
-        None,
-        None,
-        [request_id],
-    )
+    assert why["pool"] is None
+    assert why["reason"] == why["explanation"]["message"] == answer.json["conflictingRequest"]["message"]
+    [refusal] = why["refusals"]
+    assert (refusal["request_id"], refusal["request_body"]["volume"]["size"]) == (request_id, 80000)
 
 
 def test_why_says_if_the_request_cannot_be_explained(client: Client) -> None:

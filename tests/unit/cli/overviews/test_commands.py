@@ -254,17 +254,22 @@ def test_why_shows_the_request_the_claims_and_the_same_decision_now(
     assert f"4 GiB goes to {made.pool}" in ledger.run(f"why {made.volume_id}")
 
 
-def test_why_shows_a_refused_request(ledger: Ledger) -> None:
+def test_why_shows_a_refused_request_and_asks_it_again(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def query(conf: object, question: Any, target: object) -> list[Outlook]:
+        asked.append(question)
+        return [Outlook(volumes=[Explanation("60 GiB", None, "No pool for 60 GiB", ())])]
+
+    monkeypatch.setattr(scheduler_query, "query", query)
     [answer] = ledger.world.create(60)
     [row] = ledger.json("refusals")
     for name in (row["request_id"], answer.volume_id):
         shown = ledger.json(f"why {name}")
         assert (shown["status"], shown["pool"], shown["reason"]) == (None, None, row["message"])
         assert [each["message"] for each in shown["refusals"]] == [row["message"]]
-        assert ledger.run(f"why {name}").endswith(
-            "The same request now: not asked, because the ledger has only the words of this request; 'tonnage explain' "
-            "asks\n"
-        )
+        assert asked.pop() == {"requests": [{"volume": {"size": 60}}], "detail": True}
+        assert shown["pools"] == []
     with pytest.raises(errors.NotFound, match="nothing could not be found"):
         ledger.run("why nothing")
 

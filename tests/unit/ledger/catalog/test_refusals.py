@@ -13,7 +13,7 @@ from tonnage.capacity.decision import NearestMiss, Refusal, Rejection
 from tonnage.ledger import models
 from tonnage.ledger.catalog import refusals
 from tonnage.ledger.catalog.refusals import RecordedRefusal, RefusalFilter, RefusedRequest
-from tonnage.rpc.messages import CreateVolume, ExtendVolume, MigrateVolume
+from tonnage.rpc.messages import CreateGroup, CreateVolume, ExtendVolume, MigrateVolume
 from tonnage.scheduler.decisions.placement_requests import Move
 
 POOL = f"{BACKEND}#p0"
@@ -43,6 +43,26 @@ def test_a_refusal_is_recorded_with_its_reason(world: World) -> None:
     assert (row.verb, row.filter, row.code, row.pool) == ("create", "CapacityFilter", "no_capacity", POOL)
     assert (row.what, row.largest_size_gb, row.message) == ("30 GiB", 20, answer.refusal.message)
     assert row.volume_id == answer.volume_id
+
+
+def test_the_body_of_a_refused_request_asks_it_again(world: World) -> None:
+    with world.engine.begin() as connection:
+        connection.execute(sa.insert(models.VolumeType).values(id="type-1", name="gold"))
+    hints = {"query": '["=", "$pool", "p0"]', "group": ["a", "b"]}
+    wanted = {"volume_type": "type-1", "availability_zone": "north", "hints": hints}
+    world.place(
+        [CreateVolume(request_id="req-1", volume_id=str(uuid.uuid4()), size_gb=30, project_id="demo", **wanted)]
+    )
+    [row] = load(world)
+    volume = {"size": 30, "volume_type": "gold", "availability_zone": "north"}
+    assert row.request_body == {"volume": volume, "OS-SCH-HNT:scheduler_hints": hints}
+
+
+def test_a_refused_group_has_no_body(world: World) -> None:
+    member = CreateVolume(request_id="", volume_id=str(uuid.uuid4()), size_gb=30, project_id="demo")
+    world.place([CreateGroup(request_id="req-g", volumes=[member])])
+    [row] = load(world)
+    assert (row.verb, row.request_body) == ("group", None)
 
 
 def test_a_request_that_is_delivered_again_is_recorded_once(world: World) -> None:
