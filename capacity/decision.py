@@ -104,13 +104,13 @@ _EXCESSES = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The refusal of a request. ``what`` describes the request: ``500 GiB thin 'gold'``.
+    """The refusal of a request. ``request`` describes it: ``500 GiB thin 'gold'``.
 
     ``pools`` is the number of pools that were checked. ``pool`` is the pool or backend to which the request is limited,
     if any. With an ``excess`` no pool was checked.
     """
 
-    what: str
+    request: str
     pools: int
     outcomes: tuple[FilterOutcome, ...] = ()
     nearest: NearestMiss | None = None
@@ -143,10 +143,10 @@ class Refusal:
     def message(self) -> str:
         """The refusal as one sentence, with each filter's count and the nearest miss with its numbers."""
         if self.excess is not None:
-            return f"No quota for {self.what}: {self.excess.message}"
+            return f"No quota for {self.request}: {self.excess.message}"
         if self.pools == 0:
             missing = "no backend reports a pool" if self.pool is None else f"{self.pool} is not reported"
-            return f"No pool for {self.what}: {missing} at present"
+            return f"No pool for {self.request}: {missing} at present"
         parts = [f"{self.pools} pool{'' if self.pools == 1 else 's'}"]
         for outcome in self.outcomes:
             if not outcome.refused:
@@ -155,7 +155,7 @@ class Refusal:
             if self.nearest is not None and self.nearest.filter == outcome.filter:
                 part += f", nearest {self.nearest.pool} {self.nearest.rejection.message}"
             parts.append(part)
-        return f"No pool for {self.what}: {'; '.join(parts)}"
+        return f"No pool for {self.request}: {'; '.join(parts)}"
 
 
 Decision: TypeAlias = Placement | Refusal

@@ -60,7 +60,7 @@ class Explanation:
     the filter that reads it.
     """
 
-    what: str
+    request: str
     pool: str | None
     message: str
     verdicts: tuple[PoolVerdict, ...]

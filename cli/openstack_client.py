@@ -17,7 +17,7 @@ _GIB = 2**30
 
 #: The columns of refusals in a table, and the further ones.
 _SHORT = ("refused_at", "verb", "code", "message")
-_LONG = ("what", "filter", "pool", "largest_size_bytes", "project_id", "volume_id", "request_id")
+_LONG = ("request", "filter", "pool", "largest_size_bytes", "project_id", "volume_id", "request_id")
 #: The columns of forecasts of pools, and of the refusals to come of volume types.
 _FORECASTS = ("pool", "bound", "forecast", "p10_days", "p50_days", "p90_days", "hit_rate", "checked", "made_on")
 _COMING = ("volume_type", "forecast", "message", "refused_runs", "runs", "filter", "known_days", "made_at")

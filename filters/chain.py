@@ -97,7 +97,7 @@ class FilterChain:
     def refusal(self, pools: PoolTable, request: Request, result: FilterResult) -> Refusal:
         """Return the refusal of a request without candidates."""
         return Refusal(
-            what=request.describe(),
+            request=request.describe(),
             pools=int(np.count_nonzero(result.masks[0])),
             outcomes=tuple(FilterOutcome(plugin.name, result.refused(i)) for i, plugin in enumerate(self.filters)),
             nearest=self._nearest(pools, request, result),

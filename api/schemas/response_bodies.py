@@ -170,7 +170,7 @@ class RecordedRefusal(Struct, kw_only=True):
     volume_id: str
     project_id: str
     verb: str
-    what: str
+    request: str
     filter: str
     code: str
     pool: str | None

@@ -49,7 +49,9 @@ class Decision:
 
     def refusal(self, text: str, pool: str | None = None) -> Refusal:
         """Return the reason why no pool is left."""
-        return Refusal(what=text, pools=self._pools, outcomes=tuple(self._outcomes), nearest=self._nearest, pool=pool)
+        return Refusal(
+            request=text, pools=self._pools, outcomes=tuple(self._outcomes), nearest=self._nearest, pool=pool
+        )
 
 
 class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]

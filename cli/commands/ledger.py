@@ -72,7 +72,7 @@ def _repair(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
         print(json.dumps({"clean": not wrong, "dry_run": dry, "changes": changes, "left": _as_json(done.left)}))
         return status
     tables.show(
-        ("cause", "where", "what", "before_gb", "after_gb"),
+        ("cause", "where", "subject", "before_gb", "after_gb"),
         [(one.cause, one.where, one.subject, one.before_gb, one.after_gb) for one in done.changes],
         as_json=False,
         empty="There is nothing to mend",
@@ -122,7 +122,7 @@ def _show(found: consistency_check.Checked) -> None:
 
 def _table(findings: Sequence[consistency_check.Finding]) -> None:
     tables.show(
-        ("cause", "where", "what", "ledger_gb", "found_gb", "mended", "because"),
+        ("cause", "where", "subject", "ledger_gb", "found_gb", "mended", "because"),
         [
             (
                 one.cause,
@@ -148,7 +148,7 @@ def _as_json(found: consistency_check.Checked) -> dict[str, Any]:
             {
                 "cause": one.cause,
                 "where": one.where,
-                "what": one.subject,
+                "subject": one.subject,
                 "ledger_gb": one.ledger_gb,
                 "found_gb": one.found_gb,
                 "drift": one.drift,

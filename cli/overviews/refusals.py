@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 COLUMNS: Sequence[Column] = (
     Column("refused_at", attrgetter("refused_at"), "at"),
     Column("verb", attrgetter("verb"), "verb"),
-    Column("what", attrgetter("what")),
+    Column("request", attrgetter("request")),
     Column("filter", attrgetter("filter")),
     Column("code", attrgetter("code"), "code"),
     Column("pool", attrgetter("pool")),

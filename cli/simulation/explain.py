@@ -64,7 +64,7 @@ def what_if(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
         for outlook in outlooks:
             for explanation in outlook.volumes:
                 _print_explanation(explanation, arguments.rows)
-    tables.show(("request", "what", "now", "then", "differs"), list(_lines(outlooks)), as_json=False, empty="Nothing")
+    tables.show(("number", "request", "now", "then", "differs"), list(_lines(outlooks)), as_json=False, empty="Nothing")
     for number, outlook in enumerate(outlooks, 1):
         for explanation in outlook.volumes:
             if explanation.pool is None and not arguments.detail:
@@ -206,7 +206,7 @@ def _lines(outlooks: Sequence[Outlook]) -> Iterator[tuple[object, ...]]:
             # All volumes of a group that is refused share one explanation.
             before, after = now[min(place, len(now) - 1)], then[min(place, len(then) - 1)]
             differs = before.pool != after.pool
-            yield number, after.what, before.pool or "refused", after.pool or "refused", differs
+            yield number, after.request, before.pool or "refused", after.pool or "refused", differs
 
 
 def _print_explanation(explanation: Explanation, max_rows: int) -> None:

@@ -108,7 +108,7 @@ def _as_data(each: Replayed) -> dict[str, Any]:
     return {
         "time": recorded.time,
         "request_id": recorded.requests[0].request_id,
-        "what": recorded.what,
+        "request": recorded.request,
         "recorded": {"pools": recorded.pools, "refusal": recorded.refusal},
         "replayed": {"pools": list(each.pools), "refusal": each.refusal},
         "differs": each.differs,
@@ -117,12 +117,12 @@ def _as_data(each: Replayed) -> dict[str, Any]:
 
 def _print_table(shown: list[Replayed], count: int, differ: int, *, cut: bool) -> None:
     tables.show(
-        ("time", "request_id", "what", "recorded", "replayed", "differs"),
+        ("time", "request_id", "request", "recorded", "replayed", "differs"),
         [
             (
                 each.recorded.time,
                 each.recorded.requests[0].request_id,
-                each.recorded.what,
+                each.recorded.request,
                 ", ".join(each.recorded.pools) or "refused",
                 ", ".join(each.pools) or "refused",
                 each.differs,

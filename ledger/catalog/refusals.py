@@ -42,8 +42,8 @@ class RefusedRequest:
 class RecordedRefusal(NamedTuple):
     """The refusal of a request. ``filter`` and ``code`` are the reason of the nearest pool, ``pool``, if there is one.
 
-    ``what`` describes the request. ``largest_size_gb`` is the size that would have been accepted, None if the size was
-    not the reason. ``request_body`` is as :attr:`RefusedRequest.body`.
+    ``request`` describes it. ``largest_size_gb`` is the size that would have been accepted, None if the size was not
+    the reason. ``request_body`` is as :attr:`RefusedRequest.body`.
     """
 
     id: int
@@ -52,7 +52,7 @@ class RecordedRefusal(NamedTuple):
     volume_id: str
     project_id: str
     verb: str
-    what: str
+    request: str
     filter: str
     code: str
     pool: str | None
@@ -175,7 +175,7 @@ def _row(refused: RefusedRequest) -> dict[str, object]:
         "volume_id": refused.volume_id,
         "project_id": refused.project_id,
         "verb": refused.verb,
-        "what": storable_text(refusal.what),
+        "request": storable_text(refusal.request),
         "filter": storable_text(filter_name)[:_MAX_LENGTH],
         "code": storable_text(code)[:_MAX_LENGTH],
         "pool": None if refusal.nearest is None else refusal.nearest.pool,

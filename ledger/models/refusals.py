@@ -26,7 +26,7 @@ class Refusal(Base):
     volume_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
     project_id: orm.Mapped[str] = orm.mapped_column(exact_text(255))
     verb: orm.Mapped[str] = orm.mapped_column(sa.String(8))
-    what: orm.Mapped[str] = orm.mapped_column(sa.Text)
+    request: orm.Mapped[str] = orm.mapped_column("what", sa.Text, key="request")
     filter: orm.Mapped[str] = orm.mapped_column(sa.String(255))
     code: orm.Mapped[str] = orm.mapped_column(sa.String(255))
     pool: orm.Mapped[str | None] = orm.mapped_column(exact_text(511), index=True)

@@ -56,7 +56,7 @@ class RequestDecision:
         return isinstance(self.staying, Placement)
 
     @property
-    def what(self) -> str:
+    def request(self) -> str:
         """The request in a few words."""
         return self.specs[0].request.describe()
 
@@ -96,8 +96,8 @@ class Decider:
         specs = resolve(item, lookup)
         excess = None if self.budget is None else self.budget.excess(demands)
         if excess is not None:
-            what = f"{len(specs)} volumes" if isinstance(item, CreateGroup) else specs[0].request.describe()
-            return RequestDecision(specs, Refusal(what, 0, excess=excess))
+            text = f"{len(specs)} volumes" if isinstance(item, CreateGroup) else specs[0].request.describe()
+            return RequestDecision(specs, Refusal(text, 0, excess=excess))
         if isinstance(item, CreateGroup):
             decided = self._decide_group(item, specs)
         elif isinstance(item, RetypeVolume):

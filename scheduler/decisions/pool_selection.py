@@ -76,19 +76,19 @@ class Rules:
                 each, total = weights[verdict.pool]
                 verdict = replace(verdict, weights=each, total_weight=total)
             verdicts.append(verdict)
-        what, names = request.describe(), tuple(plugin.name for plugin in self.filters.filters)
+        text, names = request.describe(), tuple(plugin.name for plugin in self.filters.filters)
         best = self.weighers.rank(pools, request, result.remaining)
         if best is None:
             refusal = worded(self.filters.refusal(pools, request, result))
-            return Explanation(what, None, refusal.message, tuple(verdicts), names, refusal)
+            return Explanation(text, None, refusal.message, tuple(verdicts), names, refusal)
         count = int(result.remaining.sum())
         best_name = pools.names[best]
-        message = f"{what} goes to {chosen or best_name}, the best of {count} candidate{'' if count == 1 else 's'}"
+        message = f"{text} goes to {chosen or best_name}, the best of {count} candidate{'' if count == 1 else 's'}"
         if chosen not in (None, best_name):
             message = (
-                f"{what} goes to {chosen}, so that there is room for the whole group; alone it would go to {best_name}"
+                f"{text} goes to {chosen}, so that there is room for the whole group; alone it would go to {best_name}"
             )
-        return Explanation(what, chosen or best_name, message, tuple(verdicts), names)
+        return Explanation(text, chosen or best_name, message, tuple(verdicts), names)
 
 
 def provisioning_in(pools: PoolTable, index: int, request: Request) -> Provisioning:

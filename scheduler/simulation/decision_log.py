@@ -128,7 +128,7 @@ class DecisionLog:
         self._lines.append(
             Decided(
                 time=_now(),
-                what=request.describe(),
+                request=request.describe(),
                 requests=[request],
                 pools=[decision.pool] if isinstance(decision, Placement) else [],
                 provisioning=[decision.provisioning] if isinstance(decision, Placement) else [],
@@ -148,7 +148,7 @@ class DecisionLog:
         self._lines.append(
             Decided(
                 time=_now(),
-                what=f"{len(members)} volumes, all or none: {', '.join(each.describe() for each in requests)}",
+                request=f"{len(members)} volumes, all or none: {', '.join(each.describe() for each in requests)}",
                 requests=requests,
                 pools=[each.pool for each in placements],
                 provisioning=[each.provisioning for each in placements],

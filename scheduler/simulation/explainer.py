@@ -27,7 +27,7 @@ class Explainer:
         found, self._explanations = self._explanations, []
         if isinstance(decided.found, Refusal) and decided.found.excess is not None:
             # No pool was asked.
-            return [_briefly(decided.found.what, decided.found)]
+            return [_briefly(decided.found.request, decided.found)]
         return _retyped(decided, *found) if isinstance(item, RetypeVolume) else found
 
     def decided(self, pools: PoolTable, rules: Rules, request: Request, decision: Decision, *, in_place: bool) -> None:
@@ -55,23 +55,23 @@ class Explainer:
     def _left_over(self, packing: GroupPacking, refusal: Refusal) -> Explanation:
         """Return the explanation of the first member that finds no pool, in the order of the request."""
         if not self._detail:
-            return _briefly(refusal.what, refusal)
+            return _briefly(refusal.request, refusal)
         try:
             for number in range(len(packing.members)):
                 explanation = packing.rules.explain(packing.pools, packing.request(number))
                 if explanation.pool is None:
                     break
                 packing.claim_in(number, explanation.pool)
-            return replace(explanation, what=refusal.what, message=refusal.message, refusal=refusal)
+            return replace(explanation, request=refusal.request, message=refusal.message, refusal=refusal)
         finally:
             packing.undo()
 
 
-def _briefly(what: str, decision: Decision) -> Explanation:
+def _briefly(text: str, decision: Decision) -> Explanation:
     """Return an explanation without verdicts."""
     if isinstance(decision, Refusal):
-        return Explanation(what, None, decision.message, (), refusal=decision)
-    return Explanation(what, decision.pool, f"{what} goes to {decision.pool}", ())
+        return Explanation(text, None, decision.message, (), refusal=decision)
+    return Explanation(text, decision.pool, f"{text} goes to {decision.pool}", ())
 
 
 def _retyped(decided: RequestDecision, stays: Explanation, moves: Explanation | None = None) -> list[Explanation]:
@@ -79,11 +79,11 @@ def _retyped(decided: RequestDecision, stays: Explanation, moves: Explanation | 
 
     ``stays`` is that of the decision whether the volume stays in its pool, ``moves`` that of the move otherwise.
     """
-    what, staying = decided.specs[0].request.describe(), decided.staying
+    text, staying = decided.specs[0].request.describe(), decided.staying
     if isinstance(staying, Placement):
-        return [replace(stays, what=what, pool=staying.pool, message=f"{what} stays in {staying.pool}")]
+        return [replace(stays, request=text, pool=staying.pool, message=f"{text} stays in {staying.pool}")]
     if staying is not None:
-        stays = replace(stays, what=what, pool=None, message=staying.message, refusal=staying)
+        stays = replace(stays, request=text, pool=None, message=staying.message, refusal=staying)
     if moves is None:
         return [stays]
     return [replace(moves, message=f"Cannot stay where it is: {stays.message}. To move it: {moves.message}")]

@@ -92,7 +92,7 @@ class Decided(Struct, tag_field="line", tag="decision", frozen=True):
     """
 
     time: str
-    what: str
+    request: str
     requests: list[Request]
     pools: list[str]
     provisioning: list[Provisioning]

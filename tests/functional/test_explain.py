@@ -48,7 +48,7 @@ def test_explanations_agree_with_decisions(tonnage: Deployment) -> None:
     left, thick = tonnage.pool("left"), tonnage.pool("thick")
     tonnage.rest.create_type("gold", volume_backend_name="left")
     [explanation] = run(tonnage, "explain", 3, "--type", "gold")["explanations"]
-    assert (explanation["what"], explanation["pool"]) == ("3 GiB 'gold'", left)
+    assert (explanation["request"], explanation["pool"]) == ("3 GiB 'gold'", left)
     volume = tonnage.rest.wait_until_available(tonnage.rest.create(3, "gold"))
     wait_for(lambda: tonnage.rest.pools()[left]["in_flight_capacity_gb"] == 0, "a report has the volume")
     [explanation] = run(tonnage, "explain", 30, "--extend", volume["id"], status=3)["explanations"]
@@ -60,7 +60,7 @@ def test_explanations_agree_with_decisions(tonnage: Deployment) -> None:
     assert "has headroom 13.00 GiB (total 8" in decided
     played = run(tonnage, "what-if", 30, "--extend", volume["id"], "--ratio", f"{left}=9", "--lose", thick)["outlooks"]
     assert played[0]["volumes"][0]["pool"] == left
-    assert played[0]["unchanged"][0]["refusal"]["what"] == explanation["what"]
+    assert played[0]["unchanged"][0]["refusal"]["request"] == explanation["request"]
     assert "could not be found" in run(tonnage, "explain", 1, "--type", "moon", status=1)
     told = run(tonnage, "replay", tonnage.folder / "decisions.jsonl", "--all")
     assert (told["decisions"], told["differ"]) == (2, 0)

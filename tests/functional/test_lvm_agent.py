@@ -167,7 +167,7 @@ def test_thin_volumes_survive_kills_foreign_changes_and_a_full_pool(
 
             def causes() -> dict[str, str]:
                 checked = tonnage.run_command("manage", None, "ledger", "check", "--json")
-                return {finding["what"]: finding["cause"] for finding in json.loads(checked.output)["findings"]}
+                return {finding["subject"]: finding["cause"] for finding in json.loads(checked.output)["findings"]}
 
             wait_for(lambda: expected.items() <= causes().items(), "the check of the ledger finds the causes")
             tonnage.rest.delete(grown, lost, written)

@@ -85,7 +85,7 @@ def findings(tonnage: Deployment) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for one in json.loads(output)["findings"]:
         if one["cause"] in ("misplaced", "lost", "size", "orphan"):
-            found.setdefault(one["cause"], set()).add(one["what"])
+            found.setdefault(one["cause"], set()).add(one["subject"])
     return found
 
 

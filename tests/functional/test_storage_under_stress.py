@@ -122,7 +122,7 @@ def causes(tonnage: Deployment) -> dict[str, str]:
     assert ended.code in (0, 3), ended.error
     findings: list[dict[str, Any]] = json.loads(ended.output)["findings"]
     assert (ended.code == 3) == any(finding["drift"] for finding in findings)
-    return {finding["what"]: finding["cause"] for finding in findings}
+    return {finding["subject"]: finding["cause"] for finding in findings}
 
 
 def write_until_full(file: io.FileIO) -> int:

@@ -32,7 +32,7 @@ function Overview({ overview, time }) {
     <h3>The last ${overview.refusals.length}</h3>
     <${Table} caption="The last refusals" rows=${overview.refusals} keyOf=${(row) => `${row.request_id} ${row.volume_id} ${row.refused_at}`} columns=${[
       { title: "Age", class: "number", cell: (row) => age(row.refused_at, time) },
-      { title: "Request", cell: (row) => `${row.verb} ${row.what}` },
+      { title: "Request", cell: (row) => `${row.verb} ${row.request}` },
       { title: "Reason", class: "why", cell: (row) => row.message },
       { title: "Project", class: "name", cell: (row) => row.project_id },
       { title: "Volume", class: "name", cell: (row) => row.volume_id },
@@ -43,5 +43,5 @@ function Overview({ overview, time }) {
 function AskAgain({ refused }) {
   const query = queryOf(refused.request_body);
   if (query === null) return "";
-  return html`<a href=${`#why?${query}`}>Ask again now<span class="hidden">: ${refused.what}</span></a>`;
+  return html`<a href=${`#why?${query}`}>Ask again now<span class="hidden">: ${refused.request}</span></a>`;
 }

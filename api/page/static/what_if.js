@@ -146,8 +146,8 @@ function Outlook({ outlook }) {
   const then = outlook.volumes[0];
   const before = (outlook.unchanged.length > 0 ? outlook.unchanged : outlook.volumes)[0];
   const columns = [
-    { title: "Request", cell: () => "1" },
-    { title: "What", cell: () => then.what },
+    { title: "Number", cell: () => "1" },
+    { title: "Request", cell: () => then.request },
     { title: "Now", class: "name", cell: () => before.pool ?? "refused" },
     { title: "Then", class: "name", cell: () => then.pool ?? "refused" },
     { title: "Differs", cell: () => (before.pool === then.pool ? "no" : "yes") },

@@ -9,5 +9,6 @@ down_revision = "0026"
 
 
 def upgrade() -> None:
-    if "request_body" not in {column["name"] for column in sa.inspect(op.get_bind()).get_columns("refusals")}:
+    known = {column["name"] for column in sa.inspect(op.get_bind()).get_columns("refusals")}
+    if "request_body" not in known:
         op.add_column("refusals", sa.Column("request_body", sa.JSON(none_as_null=True), nullable=True))

@@ -76,7 +76,7 @@ class GroupPacking:
             if index is None:
                 refusal = self.rules.filters.refusal(self.pools, request, self.rules.filters.run(self.pools, request))
                 place = f"volume {number + 1} of {len(self.members)}, all or none"
-                return replace(refusal, what=f"{refusal.what} ({place})")
+                return replace(refusal, request=f"{refusal.request} ({place})")
             self.claim(number, index)
         return None
 

@@ -83,7 +83,7 @@ def test_refusals_are_counted_and_shown(client: Client) -> None:
     assert answer.status_code == 409
     found = show(client, "refusals")
     last = found["refusals"][0]
-    assert (last["verb"], last["what"], last["filter"]) == ("create", "123456 GiB", "CapacityFilter")
+    assert (last["verb"], last["request"], last["filter"]) == ("create", "123456 GiB", "CapacityFilter")
     assert last["message"] == answer.json["conflictingRequest"]["message"]
     assert sum(each["refusals"] for each in found["counts"]) >= 1
     assert last in show(client, "refusals", pool=last["pool"])["refusals"]

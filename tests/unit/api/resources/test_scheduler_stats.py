@@ -132,7 +132,7 @@ def test_explain_a_group_and_an_extension(client: Client, project: str) -> None:
     volume = client.create(1)
     client.wait_until_settled(volume["id"])
     grown = client.simulate_post(path, json={"extend": {"volume_id": volume["id"], "new_size": 5000}})
-    assert grown.json["explanation"]["refusal"]["what"].startswith("4999 GiB")
+    assert grown.json["explanation"]["refusal"]["request"].startswith("4999 GiB")
     assert client.simulate_get(f"/v3/volumes/{volume['id']}").json["volume"]["size"] == 1
     kind = client.simulate_post("/v3/types", json={"volume_type": {"name": "asked about"}}).json["volume_type"]["id"]
     for about, said in (
@@ -215,7 +215,7 @@ def test_refusals_are_listed_selected_and_counted(client: Client) -> None:
     path = "/v3/scheduler-stats/refusals"
     [row, *_] = client.simulate_get(path).json["refusals"]
     assert row["message"] == answer.json["conflictingRequest"]["message"]
-    assert (row["verb"], row["what"], row["code"]) == ("create", "90000 GiB", "no_capacity")
+    assert (row["verb"], row["request"], row["code"]) == ("create", "90000 GiB", "no_capacity")
     assert client.simulate_get(f"{path}?request_id={row['request_id']}&limit=1").json["refusals"] == [row]
     assert client.simulate_get(f"{path}?code=none&project_id=demo").json == {"refusals": []}
     counts = client.simulate_get(f"{path}?summary=true").json["refusal_counts"]

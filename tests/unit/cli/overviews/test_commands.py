@@ -201,7 +201,7 @@ def test_refusals_are_shown_and_counted(ledger: Ledger) -> None:
     ledger.world.create(50)
     ledger.world.create(60)
     rows = ledger.json("refusals")
-    assert [row["what"] for row in rows] == ["60 GiB", "50 GiB"]
+    assert [row["request"] for row in rows] == ["60 GiB", "50 GiB"]
     assert {(row["verb"], row["filter"], row["code"]) for row in rows} == {("create", "CapacityFilter", "no_capacity")}
     assert rows[0]["largest_size_bytes"] == gib(40)
     assert rows[0]["message"].startswith("No pool for 60 GiB: 2 pools; CapacityFilter refused 2, nearest ")
@@ -212,7 +212,7 @@ def test_refusals_are_shown_and_counted(ledger: Ledger) -> None:
     assert ledger.json(f"refusals --pool {BACKEND}") == rows
     assert ledger.run("refusals --code quota") == "No such refusal is recorded\n"
     with ledger.engine.begin() as connection:
-        connection.execute(sa.update(models.Refusal).where(models.Refusal.what == "50 GiB").values(verb="extend"))
+        connection.execute(sa.update(models.Refusal).where(models.Refusal.request == "50 GiB").values(verb="extend"))
     assert len(ledger.json("refusals --summary --rows 1")) == 1
     assert len(ledger.json("refusals --summary --rows 0")) == 2
     with pytest.raises(setup.UsageError, match="there is no column day here"):

@@ -41,7 +41,7 @@ def test_a_refusal_is_recorded_with_its_reason(world: World) -> None:
     assert answer.refusal is not None
     [row] = load(world)
     assert (row.verb, row.filter, row.code, row.pool) == ("create", "CapacityFilter", "no_capacity", POOL)
-    assert (row.what, row.largest_size_gb, row.message) == ("30 GiB", 20, answer.refusal.message)
+    assert (row.request, row.largest_size_gb, row.message) == ("30 GiB", 20, answer.refusal.message)
     assert row.volume_id == answer.volume_id
 
 
@@ -86,8 +86,8 @@ def test_refusals_of_volumes_that_exist_name_them(world: World) -> None:
 def test_refusals_are_selected_and_the_newest_is_first(world: World) -> None:
     world.create(30)
     world.create(40)
-    assert [row.what for row in load(world, RefusalFilter(pool=POOL, code="no_capacity"))] == ["40 GiB", "30 GiB"]
-    assert [row.what for row in load(world, limit=1)] == ["40 GiB"]
+    assert [row.request for row in load(world, RefusalFilter(pool=POOL, code="no_capacity"))] == ["40 GiB", "30 GiB"]
+    assert [row.request for row in load(world, limit=1)] == ["40 GiB"]
     for nothing in (RefusalFilter(pool="h@b#p"), RefusalFilter(code="x"), RefusalFilter(project_id="another")):
         assert load(world, nothing) == []
 
@@ -119,7 +119,7 @@ def test_old_refusals_are_purged(world: World, monkeypatch: pytest.MonkeyPatch) 
     assert world.database.run(refusals.purge) == 0
     monkeypatch.setattr(refusals, "KEPT", 1)
     assert world.database.run(refusals.purge) == 1
-    assert [row.what for row in load(world)] == ["50 GiB"]
+    assert [row.request for row in load(world)] == ["50 GiB"]
 
 
 def test_texts_of_plug_ins_fit_the_columns(world: World) -> None:

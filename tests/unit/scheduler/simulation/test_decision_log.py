@@ -178,7 +178,7 @@ def test_what_is_not_booked_is_not_recorded(recorded: Callable[..., Recorded], m
         assert isinstance(answer, errors.Unavailable)
     one.world.create(4)
     replayed = played(one.lines())
-    assert [(each.recorded.what, each.differs) for each in replayed] == [("4 GiB", False)]
+    assert [(each.recorded.request, each.differs) for each in replayed] == [("4 GiB", False)]
 
 
 def test_a_file_that_was_moved_away_is_whole_and_so_is_the_next(recorded: Callable[..., Recorded]) -> None:
