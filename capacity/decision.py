@@ -4,7 +4,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from tonnage.capacity.request import Provisioning
 
@@ -156,6 +156,26 @@ class Refusal:
                 part += f", nearest {self.nearest.pool} {self.nearest.rejection.message}"
             parts.append(part)
         return f"No pool for {self.request}: {'; '.join(parts)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """A request without a decision for so many seconds: its message is lost, or still waits. Recorded like a refusal.
+
+    ``request`` describes it: ``create of 10 GiB``.
+    """
+
+    request: str
+    seconds: float
+
+    nearest: ClassVar[None] = None
+    largest_size_gb: ClassVar[None] = None
+    reason: ClassVar[tuple[str, str]] = ("none", "undecided")
+
+    @property
+    def message(self) -> str:
+        """The state of the request as one sentence."""
+        return f"No decision on {self.request} for {self.seconds:.0f} s: the message is lost, or still waits on the bus"
 
 
 Decision: TypeAlias = Placement | Refusal

@@ -13,12 +13,12 @@ from cinder.scheduler import filter_scheduler
 from oslo_utils import timeutils
 
 from tonnage.capacity import errors
-from tonnage.capacity.decision import Refusal
 from tonnage.capacity.request import Provisioning
 from tonnage.cinder_adapter.scheduler import capacity_rejection, placing
 from tonnage.cinder_adapter.scheduler.cinder_host_manager import LedgerHostManager
 from tonnage.cinder_adapter.scheduler.cinder_ledger import CinderLedger
-from tonnage.ledger.claims import bookings, observed_claims
+from tonnage.ledger.catalog import refusals
+from tonnage.ledger.claims import bookings, observed_claims, request_keys
 
 LOG = logging.getLogger(__name__)
 
@@ -135,7 +135,11 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
                     if is_last():
                         break
             text, verb = _request_text(request_spec, filter_properties), _VERBS.get(operation, bookings.MANAGE)
-            return self._refuse(context, text, subject or "", verb, place)
+            key = _key(context, subject, verb) if subject and operation in _VERBS else None
+            try:
+                return self._refuse(context, text, subject or "", verb, place, key)
+            except observed_claims.Repeated as error:
+                raise NoEffect(f"Request {context.request_id} for {error} was answered before") from error
 
         def stock() -> Any:
             return choose(filter_properties or {})
@@ -196,9 +200,8 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         if size <= 0 or not subject:
             return
         booking = _booking(context, pool, subject, verb, size, properties, target)
-        key = observed_claims.key(subject, verb, context.request_id or booking.id)
         try:
-            placing.claim(self.ledger.database, booking, key)
+            placing.claim(self.ledger.database, booking, _key(context, subject, verb))
             placing.confirm_sent(self.ledger.database, booking)
         except (placing.Superseded, observed_claims.Repeated) as error:
             raise NoEffect(f"Request {context.request_id} for {subject} has no effect: {error}") from error
@@ -212,10 +215,10 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
             with self.host_manager.only(place):
                 candidates = self._get_weighted_candidates(context, request_spec, properties)
             attempt = str((properties.get("retry") or {}).get("num_attempts", 1))
+            key = observed_claims.key(volume.id, bookings.CREATE, attempt)
             for candidate in candidates:
                 pool = candidate.obj
                 booking = _booking(context, pool, volume.id, bookings.CREATE, int(volume.size), properties)
-                key = observed_claims.key(volume.id, bookings.CREATE, attempt)
                 row = _Row(volume, pool)
                 send = self._create_command(context, volume, request_spec, properties, pool)
                 try:
@@ -227,7 +230,10 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
                 return
             if not candidates and is_last():
                 break
-        self._refuse(context, _request_text(request_spec), volume.id, bookings.CREATE, place)
+        try:
+            self._refuse(context, _request_text(request_spec), volume.id, bookings.CREATE, place, key)
+        except observed_claims.Repeated:
+            LOG.warning("A request for volume %s has no effect: it was answered before", volume.id)
 
     def _create_command(
         self, context: Any, volume: Any, request_spec: Any, properties: Any, pool: Any
@@ -242,18 +248,33 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
 
         return send
 
-    def _refuse(self, context: Any, text: str, subject: str, verb: str, place: str | None = None) -> NoReturn:
-        """Record the refusal of the request that this thread has decided, and raise it with its numbers."""
-        refusal = self.host_manager.decision.refusal(text, place)
-        LOG.warning("Request %s of %s is refused: %s", context.request_id, subject, refusal.message)
-        self._record(context, subject, verb, refusal)
-        raise exception.NoValidBackend(reason=refusal.message)
+    def _refuse(
+        self,
+        context: Any,
+        text: str,
+        subject: str,
+        verb: str,
+        place: str | None = None,
+        key: request_keys.Key | None = None,
+    ) -> NoReturn:
+        """Record the refusal of the request that this thread has decided, and raise it with its numbers.
 
-    def _record(self, context: Any, volume_id: str, verb: str, refusal: Refusal) -> None:
+        Raises :class:`~tonnage.ledger.claims.observed_claims.Repeated` if the request was answered before.
+        """
+        refusal = self.host_manager.decision.refusal(text, place)
+        refused = refusals.RefusedRequest(
+            request_id=(context.request_id or "")[:64],
+            volume_id=subject,
+            project_id=context.project_id or "",
+            verb=verb,
+            refusal=refusal,
+        )
         try:
-            self.ledger.refuse(context.request_id or "", volume_id, context.project_id or "", verb, refusal)
+            self.ledger.refuse(refused, key)
         except errors.Unavailable as error:
             LOG.warning("The refusal could not be recorded for 'tonnage why': %s", error)
+        LOG.warning("Request %s of %s is refused: %s", context.request_id, subject, refusal.message)
+        raise exception.NoValidBackend(reason=refusal.message)
 
 
 class _Row:
@@ -275,6 +296,11 @@ class _Row:
     def give_back(self) -> None:
         """Let the volume wait again."""
         self._volume.conditional_update({"host": None}, {"status": "creating", "host": self._pool.host})
+
+
+def _key(context: Any, subject: str, verb: str) -> request_keys.Key:
+    """Return the key of a request for an operation on a volume or snapshot that exists."""
+    return observed_claims.key(subject, verb, context.request_id or str(uuid.uuid4()))
 
 
 def _booking(

@@ -7,9 +7,10 @@ import threading
 from collections.abc import Collection, Iterable, Sequence
 
 from oslo_config import cfg
+from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.capacity.decision import Refusal
+from tonnage.capacity.decision import Undecided
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.cinder_adapter.scheduler import claim_ends
 from tonnage.cinder_adapter.scheduler.claim_ends import VolumeRow
@@ -97,12 +98,25 @@ class CinderLedger:
         """Allocate the number of a probe; None if another scheduler probes the backend."""
         return self.database.run(probes.next_probe, backend, interval)
 
-    def refuse(self, request_id: str, volume_id: str, project_id: str, verb: str, refusal: Refusal) -> None:
-        """Record a refusal for ``tonnage why``."""
-        refused = refusals.RefusedRequest(
-            request_id=request_id[:64], volume_id=volume_id, project_id=project_id, verb=verb, refusal=refusal
+    def refuse(self, refused: refusals.RefusedRequest, key: request_keys.Key | None = None) -> None:
+        """Record a refusal for ``tonnage why``.
+
+        Raises :class:`~tonnage.ledger.claims.observed_claims.Repeated` if the request with the key was answered before.
+        """
+
+        def record(session: orm.Session) -> None:
+            if key is not None:
+                observed_claims.refuse(session, key)
+            refusals.insert(session, [refused])
+
+        self.database.run_past_duplicates(record)
+
+    def undecided(self, row: VolumeRow, verb: str, request: Undecided) -> None:
+        """Record for ``tonnage why`` a request without a decision, once for all schedulers."""
+        recorded = refusals.RefusedRequest(
+            request_id="", volume_id=row.id, project_id=row.project_id, verb=verb, refusal=request
         )
-        self.database.run(refusals.insert, [refused])
+        self.database.run(refusals.insert_once, recorded)
 
     def open_volumes(self) -> set[str]:
         """Return the volumes with a claim whose end was not seen."""

@@ -18,6 +18,7 @@ from tonnage.cinder_adapter.scheduler.cinder_ledger import CinderLedger
 from tonnage.cinder_adapter.scheduler.prober import Prober
 from tonnage.cinder_adapter.scheduler.row_poll import RowPoll
 from tonnage.cinder_adapter.scheduler.volume_rows import VolumeRows
+from tonnage.cinder_adapter.scheduler.waiting_requests import WaitingRequests
 from tonnage.ledger.inventory.probes import Probe
 
 LOG = logging.getLogger(__name__)
@@ -48,7 +49,8 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
             stock_if_away=CONF.tonnage.without_ledger == ledger_options.STOCK,
             patience=CONF.tonnage.refusal_patience,
         )
-        rows = RowPoll(self._ledger, VolumeRows(), CONF.tonnage.full_poll_interval)
+        waiting = WaitingRequests(CONF.tonnage.undecided_after)
+        rows = RowPoll(self._ledger, VolumeRows(), waiting, CONF.tonnage.full_poll_interval)
         rows.poll()
         self._prober = Prober(self._ledger, CONF.tonnage.probe_interval, self._backends_up, self._send)
         _run("tonnage-poll", rows.poll, CONF.tonnage.poll_interval, self._ended)

@@ -40,6 +40,9 @@ class VolumeRow(Protocol):
     @property
     def migration_status(self) -> str: ...
 
+    @property
+    def project_id(self) -> str: ...
+
 
 class Seen(NamedTuple):
     """What rows show: claims that have ended, and volumes with capacity that no claim counts."""

@@ -54,6 +54,13 @@ OPTIONS = [
         help="Most seconds for which a refusal waits for a report, if a pool would have room should its figures "
         "contain volumes that are counted as in flight too. Longer than probe_interval.",
     ),
+    cfg.FloatOpt(
+        "undecided_after",
+        default=300.0,
+        min=1.0,
+        help="Seconds after which a volume that waits for a decision is named in the log, in 'tonnage refusals' and in "
+        "'tonnage why': its request is lost, or no scheduler reads the bus fast enough.",
+    ),
     cfg.IntOpt(
         "figures_lag",
         default=0,

@@ -9,6 +9,7 @@ from typing import Protocol
 from tonnage.capacity import errors
 from tonnage.cinder_adapter.scheduler.cinder_ledger import CinderLedger
 from tonnage.cinder_adapter.scheduler.claim_ends import VolumeRow
+from tonnage.cinder_adapter.scheduler.waiting_requests import WaitingRequests
 
 LOG = logging.getLogger(__name__)
 
@@ -27,9 +28,14 @@ class RowPoll:
     """Reads the rows of volumes in hand often, and those of all volumes now and then."""
 
     def __init__(
-        self, ledger: CinderLedger, rows: Rows, full_interval: float, clock: Callable[[], float] = time.monotonic
+        self,
+        ledger: CinderLedger,
+        rows: Rows,
+        waiting: WaitingRequests,
+        full_interval: float,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._ledger, self._rows = ledger, rows
+        self._ledger, self._rows, self._waiting = ledger, rows, waiting
         self._full_interval, self._clock = full_interval, clock
         self._next_full = 0.0
 
@@ -49,7 +55,11 @@ class RowPoll:
     def poll_all(self) -> None:
         """Compare all rows with all claims."""
         claims = self._ledger.claims(self._ledger.claimed_volumes())
-        self._ledger.settle(claims, self._rows.read(), self._rows.snapshots_in_hand())
+        rows = self._rows.read()
+        self._ledger.settle(claims, rows, self._rows.snapshots_in_hand())
+        for row, verb, request in self._waiting.overdue(claims, rows):
+            LOG.warning("Volume %s: %s", row.id, request.message)
+            self._ledger.undecided(row, verb, request)
         self._ledger.purge()
 
     def poll_some(self, volume_ids: Collection[str]) -> None:

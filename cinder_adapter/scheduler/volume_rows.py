@@ -22,6 +22,7 @@ class Row:
     size_gb: int
     status: str
     migration_status: str
+    project_id: str
 
 
 class VolumeRows:
@@ -31,7 +32,13 @@ class VolumeRows:
         """Return the live rows of all volumes, or of these."""
         volume = models.Volume
         statement = sa.select(
-            volume.id, volume.host, volume.cluster_name, volume.size, volume.status, volume.migration_status
+            volume.id,
+            volume.host,
+            volume.cluster_name,
+            volume.size,
+            volume.status,
+            volume.migration_status,
+            volume.project_id,
         ).where(volume.deleted == sa.false())
         statements = (
             [statement]
@@ -40,8 +47,8 @@ class VolumeRows:
         )
         return [
             # A volume that waits for another attempt keeps the name of the cluster, but has no host.
-            Row(id, (cluster or host) if host else None, size or 0, status or "", migration_status or "")
-            for id, host, cluster, size, status, migration_status in _execute(statements)
+            Row(id, (cluster or host) if host else None, size or 0, status or "", migration or "", project or "")
+            for id, host, cluster, size, status, migration, project in _execute(statements)
         ]
 
     def snapshots_in_hand(self) -> Collection[str]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.capacity.decision import Refusal
+from tonnage.capacity.decision import Refusal, Undecided
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 from tonnage.ledger.db.database import storable_text
@@ -26,7 +26,7 @@ _MAX_LENGTH = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedRequest:
-    """A refused request. ``volume_id`` is its volume, of a group the first one.
+    """A refused request, or one without a decision. ``volume_id`` is its volume, of a group the first one.
 
     ``body`` is the body of a request for one new volume, see :func:`create_body`.
     """
@@ -35,7 +35,7 @@ class RefusedRequest:
     volume_id: str
     project_id: str
     verb: str
-    refusal: Refusal
+    refusal: Refusal | Undecided
     body: Mapping[str, Any] | None = None
 
 
@@ -113,6 +113,15 @@ def insert(session: orm.Session, refused: Sequence[RefusedRequest]) -> None:
     """Record refusals."""
     if refused:
         session.connection().execute(_INSERT, [_row(each) for each in refused])
+
+
+def insert_once(session: orm.Session, refused: RefusedRequest) -> None:
+    """Record a request without a decision, unless a record of this volume, verb and code exists."""
+    found = sa.select(_ROW.id).where(
+        _ROW.volume_id == refused.volume_id, _ROW.verb == refused.verb, _ROW.code == refused.refusal.reason[1]
+    )
+    if session.scalar(found.limit(1)) is None:
+        insert(session, [refused])
 
 
 def load(session: orm.Session, wanted: RefusalFilter, limit: int | None = None) -> list[RecordedRefusal]:

@@ -77,7 +77,8 @@ class Repeated(Exception):
 
 def key(volume_id: str, verb: str, occasion: str) -> request_keys.Key:
     """Return the request key of an operation. ``occasion`` is the attempt, or the id of the request."""
-    return request_keys.Key(str(uuid.uuid5(uuid.UUID(volume_id), f"{verb} {occasion}")), volume_id, verb)
+    request_id = str(uuid.uuid5(uuid.UUID(volume_id), f"{verb} {occasion}"))
+    return request_keys.Key(request_id, volume_id, verb, {"delivery": str(uuid.uuid4())})
 
 
 def book(session: orm.Session, booking: bookings.Booking, asked: request_keys.Key) -> None:
@@ -96,6 +97,15 @@ def book(session: orm.Session, booking: bookings.Booking, asked: request_keys.Ke
     # The limits in the pool's row are those of the other system's arithmetic, and hold for all of its volumes.
     bookings.take(session, [booking], Calculation.STANDARD, generation, all_bounded=True)
     bookings.insert_claims(session, [booking], sent=False)
+
+
+def refuse(session: orm.Session, asked: request_keys.Key) -> None:
+    """Insert the request key of a refusal; raises :class:`Repeated` for a key that an earlier message has inserted."""
+    known = request_keys.find(session, {asked.request_id: None}).get(asked.request_id)
+    if known is None:
+        request_keys.insert(session, [replace(asked, refused=True)])
+    elif known.answer != asked.answer:
+        raise Repeated(asked.volume_id)
 
 
 def record_sent(session: orm.Session, claim_id: str) -> bool:

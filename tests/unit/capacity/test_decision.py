@@ -7,7 +7,7 @@ from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal, Rejec
 def test_every_filter_that_refused_is_named_and_the_nearest_miss_is_at_its_filter() -> None:
     figures = "(total 1000, provisioned 1400, in flight 20, reserved 10 %, ratio 2.0, standard)"
     refusal = Refusal(
-        what="500 GiB thin 'gold'",
+        request="500 GiB thin 'gold'",
         pools=3,
         outcomes=(
             FilterOutcome("AvailabilityZoneFilter", 1),

@@ -36,6 +36,7 @@ class Row:
     status: str = "creating"
     migration_status: str = ""
     new_size: int = 0
+    project_id: str = "project"
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,10 @@ from tonnage.cinder_adapter.scheduler import cinder_ledger
 from tonnage.cinder_adapter.scheduler.cinder_ledger import CinderLedger
 from tonnage.cinder_adapter.scheduler.prober import Prober
 from tonnage.cinder_adapter.scheduler.row_poll import RowPoll
+from tonnage.cinder_adapter.scheduler.waiting_requests import WaitingRequests
 from tonnage.ledger.catalog import volume_decisions
+from tonnage.ledger.catalog.refusals import RefusedRequest
+from tonnage.ledger.claims import observed_claims
 from tonnage.ledger.inventory.probes import Probe
 
 OTHER = "real@b2#a"
@@ -63,6 +66,11 @@ def a_row(size: int = 3, pool: str | None = POOL, status: str = "available") -> 
     return Row(str(uuid.uuid4()), size, pool, status)
 
 
+def a_refusal(volume_id: str) -> RefusedRequest:
+    refusal = Refusal("5 GiB", 2)
+    return RefusedRequest(request_id="req-1", volume_id=volume_id, project_id="p", verb="create", refusal=refusal)
+
+
 def test_the_request_id_of_a_probe_names_it() -> None:
     probe = Probe(BACKEND, 3, 17)
     assert cinder_ledger.answered(BACKEND, cinder_ledger.token(probe)) == probe
@@ -75,7 +83,7 @@ def test_another_request_id_names_no_probe(request_id: str | None) -> None:
 
 def test_the_first_poll_adopts_all_volumes_also_in_unknown_pools(ledger: Ledger, cinder: CinderLedger) -> None:
     rows = Rows(a_row(), a_row(4, OTHER), a_row(5, None, "error"), a_row(6, "legacy"))
-    RowPoll(cinder, rows, 60).poll()
+    RowPoll(cinder, rows, WaitingRequests(300), 60).poll()
     assert (ledger.counters(), ledger.counters(OTHER)) == ((3, 3), (4, 4))
     assert "real@b2" in ledger.due()
 
@@ -83,7 +91,7 @@ def test_the_first_poll_adopts_all_volumes_also_in_unknown_pools(ledger: Ledger,
 def test_between_full_polls_only_volumes_in_hand_are_read(ledger: Ledger, cinder: CinderLedger) -> None:
     clock, making = Clock(), a_row(status="creating")
     rows = Rows(making, a_row())
-    poll = RowPoll(cinder, rows, 60, clock)
+    poll = RowPoll(cinder, rows, WaitingRequests(300), 60, clock)
     poll.poll()
     making.status = "available"
     poll.poll()
@@ -99,7 +107,7 @@ def test_between_full_polls_only_volumes_in_hand_are_read(ledger: Ledger, cinder
 
 def test_a_poll_that_fails_is_tried_again(ledger: Ledger, cinder: CinderLedger) -> None:
     rows = Rows(a_row())
-    poll = RowPoll(cinder, rows, 60)
+    poll = RowPoll(cinder, rows, WaitingRequests(300), 60)
     rows.fails = True
     poll.poll()
     rows.fails = False
@@ -117,7 +125,7 @@ def test_backends_that_are_up_are_probed_when_there_is_a_reason(ledger: Ledger, 
     prober.probe()
     prober.probe()
     assert [probe.number for probe in sent] == [2]
-    RowPoll(cinder, Rows(a_row()), 60).poll()
+    RowPoll(cinder, Rows(a_row()), WaitingRequests(300), 60).poll()
     up.clear()
     prober.probe()
     assert len(sent) == 1
@@ -141,10 +149,35 @@ def test_a_probe_that_cannot_be_sent_stays_wanted(cinder: CinderLedger) -> None:
 
 def test_a_refusal_is_found_by_its_volume(ledger: Ledger, cinder: CinderLedger) -> None:
     volume_id = str(uuid.uuid4())
-    cinder.refuse("req-1", volume_id, "project", "create", Refusal("5 GiB", 2))
+    cinder.refuse(a_refusal(volume_id))
     with ledger.database.reading() as session:
         [refusal] = volume_decisions.find(session, volume_id).refusals
     assert refusal.message == "No pool for 5 GiB: 2 pools"
+
+
+def test_a_refusal_that_is_delivered_again_is_none(ledger: Ledger, cinder: CinderLedger) -> None:
+    placed, refused = ledger.book(2).volume_id, str(uuid.uuid4())
+    key = observed_claims.key(refused, "create", "1")
+    cinder.refuse(a_refusal(refused), key)
+    cinder.refuse(a_refusal(refused), key)  # its first commit got no answer
+    for volume_id in (placed, refused):
+        with pytest.raises(observed_claims.Repeated):
+            cinder.refuse(a_refusal(volume_id), observed_claims.key(volume_id, "create", "1"))
+    with pytest.raises(observed_claims.Repeated):
+        ledger.book(2, refused)
+    assert ledger.counters() == (2, 2)
+
+
+def test_a_request_without_a_decision_is_named_once(ledger: Ledger, cinder: CinderLedger) -> None:
+    clock, row = Clock(), a_row(5, None, "creating")
+    polls = [RowPoll(cinder, Rows(row, a_row()), WaitingRequests(300, clock), 0, clock) for _ in range(2)]
+    for clock.now in (0.0, 299.0, 301.0, 700.0):
+        for poll in polls:
+            poll.poll()
+    with ledger.database.reading() as session:
+        [found] = volume_decisions.find(session, row.id).refusals
+    assert (found.code, found.verb, found.project_id) == ("undecided", "create", "project")
+    assert found.message == ("No decision on create of 5 GiB for 301 s: the message is lost, or still waits on the bus")
 
 
 def test_a_volume_of_another_system_is_explained_by_its_claims(ledger: Ledger) -> None:

@@ -19,6 +19,7 @@ class Row:
     size_gb: int = 3
     status: str = "available"
     migration_status: str = ""
+    project_id: str = "project"
 
 
 def claim(verb: str = "create", **fields: object) -> OpenClaim:

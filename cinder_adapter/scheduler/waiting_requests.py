@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that wait for a decision, as the rows of Cinder's volumes show them.
+
+Cinder's API writes the row of a volume before it sends the request. So a volume that waits longer than a decision may
+take has lost its request: the broker lost the message, or a scheduler was killed that had just received it.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+
+from tonnage.capacity.decision import Undecided
+from tonnage.cinder_adapter.scheduler.claim_ends import VolumeRow
+from tonnage.ledger.claims import bookings
+from tonnage.ledger.claims.observed_claims import OpenClaim
+
+#: The requests that rows show, by the verbs of the claims that decide them.
+_WAITS: dict[str, Callable[[VolumeRow], bool]] = {
+    bookings.CREATE: lambda row: row.status == "creating" and row.pool is None,
+    bookings.EXTEND: lambda row: row.status == "extending",
+    bookings.MIGRATE: lambda row: row.migration_status == "starting",
+}
+
+
+class WaitingRequests:
+    """The requests that wait, from one poll of all rows to the next. ``patience`` is the longest time in seconds."""
+
+    def __init__(self, patience: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._patience, self._clock = patience, clock
+        #: The times since which requests wait, None once they are reported, by volume and verb.
+        self._since: dict[tuple[str, str], float | None] = {}
+
+    def overdue(self, claims: Sequence[OpenClaim], rows: Iterable[VolumeRow]) -> list[tuple[VolumeRow, str, Undecided]]:
+        """Return the requests that have waited too long since the last polls, each of them once."""
+        now = self._clock()
+        claimed = {(claim.volume_id, claim.verb) for claim in claims if not claim.ended}
+        waiting = {
+            (row.id, verb): row
+            for row in rows
+            for verb, waits in _WAITS.items()
+            if waits(row) and (row.id, verb) not in claimed
+        }
+        self._since = {key: self._since.get(key, now) for key in waiting}
+        found = []
+        for (volume_id, verb), since in self._since.items():
+            if since is not None and now - since >= self._patience:
+                self._since[volume_id, verb] = None
+                row = waiting[volume_id, verb]
+                found.append((row, verb, Undecided(f"{verb} of {row.size_gb} GiB", now - since)))
+        return found

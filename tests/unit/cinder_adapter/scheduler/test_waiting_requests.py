@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requests that wait for a decision."""
+
+import pytest
+
+from tests.unit.cinder_adapter.scheduler.cinder_model import Row
+from tests.unit.cinder_adapter.scheduler.test_claim_ends import A, claim
+from tonnage.cinder_adapter.scheduler.waiting_requests import WaitingRequests
+from tonnage.ledger.claims.observed_claims import OpenClaim
+
+WAITING = {
+    "create": Row("v", 3, None, "creating"),
+    "extend": Row("v", 3, A, "extending"),
+    "migrate": Row("v", 3, A, "available", "starting"),
+}
+
+
+def overdue(row: Row, *claims: OpenClaim) -> list[str]:
+    return [verb for _, verb, _ in WaitingRequests(0).overdue(claims, [row])]
+
+
+@pytest.mark.parametrize("verb", WAITING)
+def test_a_request_waits_until_a_claim_decides_it(verb: str) -> None:
+    row = WAITING[verb]
+    assert overdue(row) == [verb]
+    assert overdue(row, claim(ended=True)) == [verb]
+    assert overdue(row, claim(verb)) == []
+
+
+@pytest.mark.parametrize("row", [Row("v", 3, A, "creating"), Row("v", 3, None, "error"), Row("v", 3, A, "available")])
+def test_a_volume_in_hand_or_at_rest_waits_for_no_decision(row: Row) -> None:
+    assert overdue(row) == []
+
+
+def test_the_time_begins_again_with_another_request() -> None:
+    row = WAITING["extend"]
+    polls = {0: [row], 50: [], 60: [row], 119: [row], 120: [row], 121: [row]}
+    times = iter(polls)
+    waiting = WaitingRequests(60, lambda: float(next(times)))
+    assert [len(waiting.overdue([], rows)) for rows in polls.values()] == [0, 0, 0, 0, 1, 0]
