@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # Install services of OpenStack for the tests into an environment of their own, because their requirements must not
-# conflict with Tonnage's: Placement and Keystone into .openstack, with the argument "cinder" Cinder into .cinder, together with Tonnage.
+# conflict with Tonnage's: Placement and Keystone into .openstack, with the argument "cinder" Cinder and Glance into .cinder, together with Tonnage.
 # An up-to-date environment stays unchanged. This script never fails: tests without their service report it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 case ${1-} in
 '') venv=.openstack packages=('openstack-placement>=13.0' 'keystone>=27.0') ;;
-cinder) venv=.cinder packages=('cinder==29.0.0' 'PyMySQL>=1.1' 'psycopg2-binary>=2.9' 'ddt>=1.7' 'oslotest>=5.0' --editable .) ;;
+cinder) venv=.cinder packages=('cinder==29.0.0' 'glance>=32.0' 'PyMySQL>=1.1' 'psycopg2-binary>=2.9' 'ddt>=1.7' 'oslotest>=5.0' --editable .) ;;
 *)
     echo "usage: $0 [cinder]" >&2
     exit 2

@@ -2,16 +2,14 @@
 """Operations of a stock Cinder with Tonnage as its scheduler: afterwards the ledger, the rows and the files agree."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
-from tests.cinder import sites
+from tests.cinder import operations, sites
+from tests.cinder.operations import FIRST, SECOND, action, on, placed, status
 from tests.cinder.sites import Site
-from tests.servers import Cinder, MariaDB, RabbitMQ, Shape
+from tests.servers import MariaDB, RabbitMQ, Shape
 from tests.servers.base import wait_for
-
-FIRST, SECOND = "real@b1#a", "real@b2#a"
 
 
 @pytest.fixture(scope="module")
@@ -25,61 +23,8 @@ def whole_site(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> Iterator[S
 @pytest.fixture
 def site(whole_site: Site) -> Iterator[Site]:
     """The site, which agrees with its ledger after the test, and is empty then."""
-    yield whole_site
-    cinder = whole_site.cinder
-    for name in cinder.shape.backends:
-        cinder.control(name)
-    agree(whole_site)
-    for volume_id in cinder.volumes():
-        action(cinder, volume_id, "os-force_delete", {})
-    wait_for(lambda: not cinder.volumes(), "all volumes are gone")
-    agree(whole_site)
-
-
-def agree(site: Site) -> None:
-    """Wait until the ledger agrees with the rows and the files, and nothing is in flight."""
-    found: dict[str, Any] = {}
-
-    def equal() -> bool:
-        rows = dict.fromkeys((FIRST, SECOND), 0)
-        for volume in site.cinder.volumes().values():
-            if volume["os-vol-host-attr:host"]:
-                rows[volume["os-vol-host-attr:host"]] += volume["size"]
-        found["rows"] = rows
-        found["files"] = {FIRST: site.stored("b1", "a"), SECOND: site.stored("b2", "a")}
-        found["ledger"] = {pool: site.figures(pool) for pool in rows}
-        wanted = {pool: (size, 0) for pool, size in rows.items()}
-        return bool(rows == found["files"] and found["ledger"] == wanted)
-
-    try:
-        wait_for(equal, "ledger, rows and files agree", 60)
-    except TimeoutError:
-        pytest.fail(f"{found}, {site.rows('SELECT * FROM claims')}")
-
-
-def action(cinder: Cinder, volume_id: str, name: str, values: dict[str, Any], version: str = "3.48") -> None:
-    cinder.request("POST", f"/volumes/{volume_id}/action", {name: values}, version)
-
-
-def on(cinder: Cinder, backend: str) -> str:
-    """Return the name of a volume type for a backend, which is created once."""
-    name = f"type-{backend}"
-    known = {each["name"] for each in cinder.request("GET", "/types")["volume_types"]}
-    if name not in known:
-        specs = {"volume_backend_name": backend}
-        cinder.request("POST", "/types", {"volume_type": {"name": name, "extra_specs": specs}})
-    return name
-
-
-def placed(site: Site, size: int, **fields: Any) -> str:
-    volume_id = site.cinder.create(size, **fields)
-    [volume] = site.cinder.settled([volume_id]).values()
-    assert volume["status"] == "available"
-    return volume_id
-
-
-def status(cinder: Cinder, volume_id: str) -> str:
-    return str(cinder.volumes()[volume_id]["status"])
+    with operations.emptied(whole_site):
+        yield whole_site
 
 
 def test_extend_within_and_beyond_the_room(site: Site) -> None:
@@ -173,18 +118,31 @@ def test_a_volume_that_is_deleted_while_it_is_made(site: Site) -> None:
 
 def test_a_group_with_volumes(site: Site) -> None:
     cinder = site.cinder
-    kind = on(cinder, "b2")
-    type_id = next(each["id"] for each in cinder.request("GET", "/types")["volume_types"] if each["name"] == kind)
-    group_type = cinder.request("POST", "/group_types", {"group_type": {"name": "g"}}, "3.13")["group_type"]["id"]
-    body = {"group": {"name": "g", "group_type": group_type, "volume_types": [type_id]}}
-    group = cinder.request("POST", "/groups", body, "3.13")["group"]["id"]
-    wait_for(
-        lambda: cinder.request("GET", f"/groups/{group}", version="3.13")["group"]["status"] == "available",
-        "the group is available",
-    )
-    body = {"volume": {"size": 5, "group_id": group, "volume_type": type_id}}
-    volume_id = cinder.request("POST", "/volumes", body, "3.13")["volume"]["id"]
+    group = operations.group(cinder, on(cinder, "b2"))
+    volume_id = operations.member(cinder, group, 5)
     [volume] = cinder.settled([volume_id]).values()
     assert (volume["status"], volume["os-vol-host-attr:host"]) == ("available", SECOND)
-    cinder.request("POST", f"/groups/{group}/action", {"delete": {"delete-volumes": True}}, "3.13")
+    operations.remove_group(cinder, group)
     wait_for(lambda: not cinder.volumes(), "the group's volumes are gone")
+
+
+def test_groups_from_a_group_and_from_its_snapshot(site: Site) -> None:
+    cinder = site.cinder
+    source = operations.group(cinder, on(cinder, "b2"))
+    first = operations.member(cinder, source, 20)
+    assert cinder.settled([first])[first]["status"] == "available"
+    snapshot = operations.group_snapshot(cinder, source)
+    made = [
+        operations.group_from(cinder, {"source_group_id": source}),
+        operations.group_from(cinder, {"group_snapshot_id": snapshot}),
+    ]
+    assert [volume["os-vol-host-attr:host"] for volume in cinder.volumes().values()] == [SECOND] * 3
+    site.settled(SECOND, 60)
+    placed(site, 30, volume_type=on(cinder, "b2"))
+    with pytest.raises(ValueError, match="No valid host to create group"):
+        operations.group_from(cinder, {"source_group_id": source})  # 10 GiB are left
+    operations.remove_group_snapshot(cinder, snapshot)
+    [refused] = operations.groups(cinder) - {source, *made}
+    operations.action_on_group(cinder, refused, "reset_status", {"status": "error"})  # Cinder leaves it in creating
+    for group in (refused, *made, source):
+        operations.remove_group(cinder, group)

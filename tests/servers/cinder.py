@@ -25,6 +25,9 @@ PROJECT = "11111111111111111111111111111111"
 #: The hosts of a cluster's volume services.
 _MEMBERS = ("member1", "member2")
 
+#: The library that lets the clock of a process be wrong.
+_WRONG_CLOCK = sorted(pathlib.Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
+
 _HEADERS = {"X-Auth-Token": f"admin:{PROJECT}", "Content-Type": "application/json"}
 
 _CONFIGURATION = """\
@@ -53,6 +56,12 @@ max_pool_size = 70
 max_overflow = 10
 [oslo_concurrency]
 lock_path = {folder}/locks
+[os_brick]
+lock_path = {folder}/locks
+[privsep_osbrick]
+helper_command = {bin}/privsep-helper
+[cinder_sys_admin]
+helper_command = {bin}/privsep-helper
 [coordination]
 backend_url = file://{folder}/coordination
 [oslo_messaging_notifications]
@@ -74,8 +83,9 @@ max_over_subscription_ratio = {ratio}
 class Shape:
     """The size of an installation. ``total_gb`` is that of each pool, ``interval`` the seconds between two reports.
 
-    ``ledger`` has the options of the group ``[tonnage]``: with it, the schedulers are Tonnage's. With a ``cluster``,
-    two active volume services share each backend.
+    ``more`` has more options of the services, ``more_of_backends`` those of each backend. ``ledger`` has the options of
+    the group ``[tonnage]``: with it, the schedulers are Tonnage's. With a ``cluster``, two active volume services share
+    each backend.
     """
 
     backends: Sequence[str] = ("b1", "b2")
@@ -85,6 +95,7 @@ class Shape:
     interval: int = 5
     schedulers: int = 1
     more: Mapping[str, str] = field(default_factory=dict)
+    more_of_backends: Mapping[str, str] = field(default_factory=dict)
     ledger: Mapping[str, str] = field(default_factory=dict)
     cluster: str = ""
 
@@ -101,7 +112,7 @@ class Cinder(base.Server):
 
     def __init__(self, database: str, bus: str, shape: Shape | None = None) -> None:
         super().__init__()
-        self._database, self._bus = database, bus
+        self.database, self.bus = database, bus
         self.shape = shape or Shape()
         self.services: dict[str, subprocess.Popen[bytes]] = {}
 
@@ -119,10 +130,11 @@ class Cinder(base.Server):
         for name in self.shape.backends:
             (self.folder / "storage" / name).mkdir(parents=True)
         text = _CONFIGURATION.format(
-            bus=self._bus,
-            database=self._database,
+            bus=self.bus,
+            database=self.database,
             folder=self.folder,
             etc=HOME / "etc" / "cinder",
+            bin=HOME / "bin",
             port=self._port,
             backends=", ".join(self.shape.backends),
             interval=self.shape.interval,
@@ -137,20 +149,30 @@ class Cinder(base.Server):
             )
             for name in self.shape.backends
         )
+        text += "[backend_defaults]\n" + "".join(f"{k} = {v}\n" for k, v in self.shape.more_of_backends.items())
         if self.shape.ledger:
             text += "[tonnage]\n" + "".join(f"{key} = {value}\n" for key, value in self.shape.ledger.items())
         (self.folder / "cinder.conf").write_text(text)
         for host in _MEMBERS:
             member = f"[DEFAULT]\nhost = {host}\ncluster = {self.shape.cluster}\n"
             (self.folder / f"{host}.conf").write_text(member)
+        for number in range(self.shape.schedulers):
+            (self.folder / f"scheduler{number}.conf").write_text(f"[DEFAULT]\nhost = controller{number}\n")
         self._run(self._command("cinder-manage", "db", "sync"), env=self._environment(True))
 
     def _command(self, program: str, *words: str) -> list[str | pathlib.Path]:
         return [HOME / "bin" / program, "--config-file", self.folder / "cinder.conf", *words]
 
-    def _environment(self, patched: bool) -> dict[str, str]:
+    def _environment(self, patched: bool, clock: float = 0.0) -> dict[str, str]:
         """Return the environment of a service: cinder-api's own server exists only under eventlet."""
+        wrong = {
+            "LD_PRELOAD": str(_WRONG_CLOCK[0]) if _WRONG_CLOCK else "",
+            "FAKETIME": f"{clock:+.0f}",
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "NO_FAKE_STAT": "1",
+        }
         return {
+            **(wrong if clock else {}),
             "PATH": f"{HOME / 'bin'}:/usr/sbin:/usr/bin:/sbin:/bin",
             "PYTHONPATH": str(_DRIVERS),
             "PYTHONWARNINGS": "ignore",
@@ -166,17 +188,22 @@ class Cinder(base.Server):
             self.start_service("volume", "cinder-volume", patched=False)
         return self.start_service("api", "cinder-api", patched=True)
 
-    def start_scheduler(self, number: int = 0) -> None:
-        """Start a scheduler: Tonnage's if there is a ledger, else Cinder's own."""
+    def start_scheduler(self, number: int = 0, clock: float = 0.0) -> None:
+        """Start a scheduler on a host of its own: Tonnage's if there is a ledger, else Cinder's own."""
         program = "tonnage-cinder-scheduler" if self.shape.ledger else "cinder-scheduler"
-        self.start_service(f"scheduler{number}", program, patched=False)
+        name = f"scheduler{number}"
+        self.start_service(name, program, patched=False, more=f"{name}.conf", clock=clock)
 
     def start_service(
-        self, name: str, program: str, *, patched: bool, more: str | None = None
+        self, name: str, program: str, *, patched: bool, more: str | None = None, clock: float = 0.0
     ) -> "subprocess.Popen[bytes]":
-        """Start a service, with native threads unless ``patched``; ``more`` is a further configuration file."""
+        """Start a service, with native threads unless ``patched``; ``more`` is a further configuration file.
+
+        Its clock is ahead by ``clock`` seconds, for which libfaketime must be installed.
+        """
         words = [] if more is None else ["--config-file", str(self.folder / more)]
-        process = self._popen(self._command(program, *words), env=self._environment(patched), log=f"{name}.log")
+        environment = self._environment(patched, clock)
+        process = self._popen(self._command(program, *words), env=environment, log=f"{name}.log")
         self.services[name] = process
         return process
 
@@ -217,11 +244,11 @@ class Cinder(base.Server):
         return str(self.request("POST", "/volumes", {"volume": {"size": size_gb, **fields}})["volume"]["id"])
 
     def volumes(self) -> dict[str, dict[str, Any]]:
-        """Return all volumes by id."""
+        """Return the volumes of all projects by id."""
         found: dict[str, dict[str, Any]] = {}
         marker = ""
         while True:
-            page = self.request("GET", f"/volumes/detail?limit=1000{marker}")["volumes"]
+            page = self.request("GET", f"/volumes/detail?all_tenants=1&limit=1000{marker}")["volumes"]
             found.update({volume["id"]: volume for volume in page})
             if len(page) < 1000:
                 return found

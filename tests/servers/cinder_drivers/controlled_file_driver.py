@@ -13,6 +13,7 @@ import time
 from typing import Any
 
 from cinder import exception, interface
+from cinder.image import image_utils
 from cinder.volume import configuration, driver, volume_utils
 from oslo_config import cfg
 
@@ -99,7 +100,7 @@ class ControlledFileDriver(driver.VolumeDriver):  # type: ignore[misc]
         return volume_utils.extract_host(volume["host"], "pool")
 
     def _path(self, volume: Any) -> pathlib.Path:
-        return self._folder / str(self.get_pool(volume)) / str(volume["id"])
+        return self._folder / str(self.get_pool(volume)) / str(volume["name_id"])
 
     def create_volume(self, volume: Any) -> None:
         """Create a sparse file."""
@@ -118,6 +119,15 @@ class ControlledFileDriver(driver.VolumeDriver):  # type: ignore[misc]
         with self._path(volume).open("r+b") as file:
             file.truncate(new_size * _GIB)
 
+    def copy_image_to_volume(
+        self, context: Any, volume: Any, image_service: Any, image_id: Any, disable_sparse: bool = False
+    ) -> None:
+        """Write an image to the file, which then has the size of the volume again."""
+        path, size = str(self._path(volume)), volume["size"]
+        block = self.configuration.volume_dd_blocksize
+        image_utils.fetch_to_raw(context, image_service, image_id, path, block, size=size, run_as_root=False)
+        self.extend_volume(volume, size)
+
     def manage_existing_get_size(self, volume: Any, existing_ref: Any) -> int:
         """Return the size of a file in GiB."""
         file = self._folder / str(self.get_pool(volume)) / str(existing_ref["source-name"])
@@ -134,7 +144,7 @@ class ControlledFileDriver(driver.VolumeDriver):  # type: ignore[misc]
         target = self._folder.parent / backend / pool
         if not target.is_dir():
             return False, None
-        self._path(volume).rename(target / volume["id"])
+        self._path(volume).rename(target / volume["name_id"])
         return True, {}
 
     def create_snapshot(self, _snapshot: Any) -> None:
@@ -160,9 +170,10 @@ class ControlledFileDriver(driver.VolumeDriver):  # type: ignore[misc]
     def remove_export(self, _context: Any, _volume: Any) -> None:
         """Do nothing: the volumes are not exported."""
 
-    def initialize_connection(self, _volume: Any, _connector: Any) -> dict[str, Any]:
-        """Return a connection without data."""
-        return {"driver_volume_type": "fake", "data": {}}
+    def initialize_connection(self, volume: Any, _connector: Any) -> dict[str, Any]:
+        """Return the path of the file, which is on this machine."""
+        return {"driver_volume_type": "local", "data": {"device_path": str(self._path(volume))}}
 
-    def terminate_connection(self, _volume: Any, _connector: Any, **_options: Any) -> None:
-        """Do nothing."""
+    def terminate_connection(self, volume: Any, _connector: Any, **_options: Any) -> None:
+        """Let the file have the size of the volume: one that writes a backup to it may have left less."""
+        self.extend_volume(volume, volume["size"])
