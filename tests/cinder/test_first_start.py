@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The first start of Tonnage's scheduler in a cloud that has 10,000 volumes in 1,000 pools."""
+
+import itertools
+import signal
+import time
+import uuid
+
+import sqlalchemy as sa
+
+from tests.cinder import sites
+from tests.servers import Cinder, MariaDB, RabbitMQ, Shape, ledger_schema
+from tests.servers.base import wait_for
+from tonnage.ledger.db import database
+
+VOLUMES = 10_000
+
+SHAPE = Shape(backends=["b1", "b2"], pools=[f"p{number}" for number in range(500)], interval=10)
+
+
+def add_volumes(cinder: Cinder, number: int) -> None:
+    """Add volumes of 1 GiB like one that Cinder made: their rows, and their files."""
+    pattern = cinder.create(1)
+    assert cinder.settled([pattern])[pattern]["status"] == "available"
+    engine = sa.create_engine(cinder.database, poolclass=sa.pool.NullPool)
+    volumes = sa.Table("volumes", sa.MetaData(), autoload_with=engine)
+    pools = itertools.cycle(cinder.pools)
+    with engine.begin() as connection:
+        row = connection.execute(sa.select(volumes).where(volumes.c.id == pattern)).one()._asdict()
+        rows = [{**row, "id": str(uuid.uuid4()), "host": next(pools)} for _ in range(number - 1)]
+        connection.execute(sa.insert(volumes), rows)
+    for each in rows:
+        backend, _, pool = each["host"].partition("@")[2].partition("#")
+        with (cinder.folder / "storage" / backend / pool / each["id"]).open("wb") as file:
+            file.truncate(2**30)
+
+
+def test_the_first_start_in_a_large_cloud(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> None:
+    with sites.stock(mariadb_server, rabbitmq_server, SHAPE) as cinder, mariadb_server.database() as ledger_url:
+        add_volumes(cinder, VOLUMES)
+        cinder.end_service("scheduler0", signal.SIGTERM)
+        ledger = database.create_engine(ledger_url)
+        ledger_schema.create(ledger)
+        (cinder.folder / "tonnage.conf").write_text(f"[tonnage]\nconnection = {ledger_url}\n")
+        waiting = cinder.create(1)
+        began = time.monotonic()
+        cinder.start_service("scheduler0", "tonnage-cinder-scheduler", patched=False, more="tonnage.conf")
+        assert cinder.settled([waiting])[waiting]["status"] == "available"
+        print(f"placed {time.monotonic() - began:.1f} s after the start")
+        site = sites.Site(cinder, ledger)
+        counted = (
+            "SELECT COUNT(*), SUM(allocated_capacity_gb), SUM(in_flight_gb), SUM(provisioned_capacity_gb) FROM pools"
+        )
+        wanted = [(len(cinder.pools), VOLUMES + 1, 0, VOLUMES + 1)]
+        wait_for(lambda: site.rows(counted) == wanted, "the ledger has all volumes, and the figures contain them", 180)
+        print(f"exact {time.monotonic() - began:.1f} s after the start")
+        ledger.dispose()
