@@ -78,7 +78,9 @@ test-tempest:  ## Install Tempest, then run its tests of the Block Storage API w
 test-cinder:  ## Install Cinder, then run the tests beside, and in place of, its scheduler (minutes)
 	@tools/setup.sh test
 	@tools/install-servers.sh
+	@tools/install-openstack.sh
 	@tools/install-openstack.sh cinder
+	@tools/install-tempest.sh
 	@echo "==> Running the tests with Cinder"
 	@exec $(BIN)/pytest tests/cinder -m cinder --timeout=1800 $(ARGS)
 

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 case ${1-} in
 '') venv=.openstack packages=('openstack-placement>=13.0' 'keystone>=27.0') ;;
-cinder) venv=.cinder packages=('cinder==29.0.0' 'glance>=32.0' 'PyMySQL>=1.1' 'psycopg2-binary>=2.9' 'ddt>=1.7' 'oslotest>=5.0' --editable .) ;;
+cinder) venv=.cinder packages=('cinder==29.0.0' 'glance>=32.0' 'waitress>=3.0' 'PyMySQL>=1.1' 'psycopg2-binary>=2.9' 'ddt>=1.7' 'oslotest>=5.0' --editable .) ;;
 *)
     echo "usage: $0 [cinder]" >&2
     exit 2

@@ -48,12 +48,7 @@ def whole_site(
         more_of_backends={"image_volume_cache_enabled": "True"},
     )
     with sites.with_ledger(mariadb_server, rabbitmq_server, shape) as found:
-        found.cinder.start_service("backup", "cinder-backup", patched=False)
-        services = "/os-services?binary=cinder-backup"
-        wait_for(
-            lambda: [each["state"] for each in found.cinder.request("GET", services)["services"]] == ["up"],
-            "the service for backups is up",
-        )
+        found.cinder.start_backup_service()
         yield found
 
 

@@ -28,8 +28,6 @@ _MEMBERS = ("member1", "member2")
 #: The library that lets the clock of a process be wrong.
 _WRONG_CLOCK = sorted(pathlib.Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"))
 
-_HEADERS = {"X-Auth-Token": f"admin:{PROJECT}", "Content-Type": "application/json"}
-
 _CONFIGURATION = """\
 [DEFAULT]
 host = real
@@ -85,7 +83,8 @@ class Shape:
 
     ``more`` has more options of the services, ``more_of_backends`` those of each backend. ``ledger`` has the options of
     the group ``[tonnage]``: with it, the schedulers are Tonnage's. With a ``cluster``, two active volume services share
-    each backend.
+    each backend. ``sections`` are further sections of the configuration, ``project`` and ``token`` those of an
+    administrator.
     """
 
     backends: Sequence[str] = ("b1", "b2")
@@ -98,6 +97,9 @@ class Shape:
     more_of_backends: Mapping[str, str] = field(default_factory=dict)
     ledger: Mapping[str, str] = field(default_factory=dict)
     cluster: str = ""
+    sections: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    project: str = PROJECT
+    token: str = f"admin:{PROJECT}"
 
 
 class Cinder(base.Server):
@@ -124,7 +126,7 @@ class Cinder(base.Server):
 
     def _prepare(self) -> None:
         self._port = base.free_port()
-        self.url = f"http://127.0.0.1:{self._port}/v3/{PROJECT}"
+        self.url = f"http://127.0.0.1:{self._port}/v3/{self.shape.project}"
         for name in ("coordination", "locks"):
             (self.folder / name).mkdir()
         for name in self.shape.backends:
@@ -149,9 +151,11 @@ class Cinder(base.Server):
             )
             for name in self.shape.backends
         )
-        text += "[backend_defaults]\n" + "".join(f"{k} = {v}\n" for k, v in self.shape.more_of_backends.items())
+        sections = {"backend_defaults": self.shape.more_of_backends, **self.shape.sections}
         if self.shape.ledger:
-            text += "[tonnage]\n" + "".join(f"{key} = {value}\n" for key, value in self.shape.ledger.items())
+            sections["tonnage"] = self.shape.ledger
+        for section, options in sections.items():
+            text += f"[{section}]\n" + "".join(f"{key} = {value}\n" for key, value in options.items())
         (self.folder / "cinder.conf").write_text(text)
         for host in _MEMBERS:
             member = f"[DEFAULT]\nhost = {host}\ncluster = {self.shape.cluster}\n"
@@ -194,6 +198,15 @@ class Cinder(base.Server):
         name = f"scheduler{number}"
         self.start_service(name, program, patched=False, more=f"{name}.conf", clock=clock)
 
+    def start_backup_service(self) -> None:
+        """Start cinder-backup and wait until it is up."""
+        self.start_service("backup", "cinder-backup", patched=False)
+
+        def states() -> list[str]:
+            return [each["state"] for each in self.request("GET", "/os-services?binary=cinder-backup")["services"]]
+
+        base.wait_for(lambda: states() == ["up"], "the service for backups is up")
+
     def start_service(
         self, name: str, program: str, *, patched: bool, more: str | None = None, clock: float = 0.0
     ) -> "subprocess.Popen[bytes]":
@@ -230,9 +243,14 @@ class Cinder(base.Server):
     def request(self, method: str, path: str, body: Any = None, version: str = "3.48") -> Any:
         """Send a request to the API and return the answer. Raises ValueError with the text of an error."""
         connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
-        headers = {**_HEADERS, "OpenStack-API-Version": f"volume {version}"}
+        headers = {
+            "X-Auth-Token": self.shape.token,
+            "Content-Type": "application/json",
+            "OpenStack-API-Version": f"volume {version}",
+        }
+        content = None if body is None else json.dumps(body)
         with contextlib.closing(connection):
-            connection.request(method, f"/v3/{PROJECT}{path}", None if body is None else json.dumps(body), headers)
+            connection.request(method, f"/v3/{self.shape.project}{path}", content, headers)
             answer = connection.getresponse()
             text = answer.read().decode()
         if answer.status >= http.client.BAD_REQUEST:

@@ -100,14 +100,12 @@ class Keystone(base.Server):
         (found,) = self._request("GET", f"roles?name={role}")["roles"]
         self._request("PUT", f"projects/{project_id}/users/{user_id}/roles/{found['id']}")
 
-    def make_endpoint(self, url: str) -> None:
-        """Register the only endpoint of block storage in the catalog."""
-        services = self._request("GET", "services?type=block-storage")["services"]
+    def make_endpoint(self, url: str, kind: str = "block-storage", name: str = "tonnage") -> None:
+        """Register the only endpoint of a type of services in the catalog, and its name."""
+        services = self._request("GET", f"services?type={kind}")["services"]
         for each in services:
             self._request("DELETE", f"services/{each['id']}")  # and its endpoints
-        service = self._request("POST", "services", {"service": {"type": "block-storage", "name": "tonnage"}})[
-            "service"
-        ]
+        service = self._request("POST", "services", {"service": {"type": kind, "name": name}})["service"]
         endpoint = {"service_id": service["id"], "interface": "public", "region_id": REGION, "url": url}
         self._request("POST", "endpoints", {"endpoint": endpoint})
 

@@ -153,6 +153,19 @@ class ControlledFileDriver(driver.VolumeDriver):  # type: ignore[misc]
     def delete_snapshot(self, _snapshot: Any) -> None:
         """Do nothing."""
 
+    def revert_to_snapshot(self, _context: Any, _volume: Any, _snapshot: Any) -> None:
+        """Do nothing: a snapshot has no content."""
+
+    def manage_existing_snapshot(self, snapshot: Any, existing_ref: Any) -> None:
+        """Do nothing: a snapshot needs no name."""
+
+    def manage_existing_snapshot_get_size(self, snapshot: Any, existing_ref: Any) -> int:
+        """Return the size of the volume in GiB."""
+        return int(snapshot["volume_size"])
+
+    def unmanage_snapshot(self, _snapshot: Any) -> None:
+        """Do nothing."""
+
     def create_cloned_volume(self, volume: Any, _source: Any) -> None:
         """Create a sparse file of its own."""
         self.create_volume(volume)
