@@ -8,7 +8,7 @@ import os
 
 import pytest
 
-from tests.cinder import sites
+from tests.cinder import sites, unreliable_bus
 from tests.cinder.fault_run import PLACES, TOTAL, FaultRun, Outcome, no_reason, remove_all
 from tests.cinder.row_watch import Row
 from tests.cinder.sites import Site
@@ -75,7 +75,20 @@ def test_faults(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> None:
         agree(site)
 
 
+def test_a_lost_request_is_named(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> None:
+    shape = Shape(backends=["b1"], pools=["a"], total_gb=TOTAL)
+    with sites.with_ledger(mariadb_server, rabbitmq_server, shape, undecided_after="2") as site:
+        site.cinder.end_service("scheduler0")
+        volume_id = site.cinder.create(10)
+        unreliable_bus.lose_requests(site.cinder.bus)
+        site.cinder.start_scheduler()
+        wait_for(lambda: reason(site, Row(volume_id, "creating", None, None)), "the request is named")
+        [named] = site.why(volume_id)["refusals"]
+        assert named["message"].startswith("No decision on create of 10 GiB for ")
+
+
 @pytest.mark.heavy
+@pytest.mark.skipif("TONNAGE_CINDER_FAULTS" not in os.environ, reason="TONNAGE_CINDER_FAULTS is not set")
 def test_faults_of_stock_cinder(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> None:
     """Run the same faults with Cinder's own schedulers, to compare the requests that are lost."""
     with sites.stock(mariadb_server, rabbitmq_server, SHAPE) as cinder:
