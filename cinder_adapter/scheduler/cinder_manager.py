@@ -43,7 +43,7 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
 
     def init_host(self, *args: Any, **kwargs: Any) -> None:
         """Connect to the ledger, adopt all volumes and start the threads, in the process that serves."""
-        self._ledger = cinder_ledger.connect(CONF.tonnage)
+        self._ledger = _connect()
         self.driver.use(
             self._ledger,
             stock_if_away=CONF.tonnage.without_ledger == ledger_options.STOCK,
@@ -126,6 +126,15 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         context = cinder_context.get_admin_context()
         context.request_id = cinder_ledger.token(probe)
         self.volume_api._get_cctxt(probe.backend).cast(context, "publish_service_capabilities")
+
+
+def _connect() -> CinderLedger:
+    """Return the ledger, or end this process with one line in the log. Cinder's service starts another process."""
+    try:
+        return cinder_ledger.connect(CONF.tonnage)
+    except errors.ConfigurationError as error:
+        LOG.critical("The scheduler waits for its ledger: %s", error)
+        raise SystemExit(1) from None
 
 
 @contextlib.contextmanager

@@ -24,8 +24,13 @@ def test_requests_while_the_ledger_is_away(
         own.stop()
         second = site.cinder.create(10)
         assert site.cinder.settled([second])[second]["status"] == status
+        site.cinder.end_service("scheduler0")
+        site.cinder.start_scheduler()
+        log = site.cinder.folder / "scheduler0.log"
+        wait_for(lambda: "The scheduler waits for its ledger" in log.read_text(), "a scheduler that starts waits")
         own.start()
         size = 10 if status == "error" else 20
         wait_for(lambda: site.figures(POOL) == (size, 0), "the ledger has the volumes", 60)
         third = site.cinder.create(10)
         assert site.cinder.settled([third])[third]["status"] == "available"
+        assert "Traceback" not in log.read_text()
