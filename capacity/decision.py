@@ -162,7 +162,7 @@ class Refusal:
 class Undecided:
     """A request without a decision for so many seconds: its message is lost, or still waits. Recorded like a refusal.
 
-    ``request`` describes it: ``create of 10 GiB``.
+    ``request`` describes it: ``create of a volume of 10 GiB``.
     """
 
     request: str

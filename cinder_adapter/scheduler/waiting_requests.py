@@ -45,5 +45,5 @@ class WaitingRequests:
             if since is not None and now - since >= self._patience:
                 self._since[volume_id, verb] = None
                 row = waiting[volume_id, verb]
-                found.append((row, verb, Undecided(f"{verb} of {row.size_gb} GiB", now - since)))
+                found.append((row, verb, Undecided(f"{verb} of a volume of {row.size_gb} GiB", now - since)))
         return found

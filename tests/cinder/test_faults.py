@@ -84,7 +84,7 @@ def test_a_lost_request_is_named(mariadb_server: MariaDB, rabbitmq_server: Rabbi
         site.cinder.start_scheduler()
         wait_for(lambda: reason(site, Row(volume_id, "creating", None, None)), "the request is named")
         [named] = site.why(volume_id)["refusals"]
-        assert named["message"].startswith("No decision on create of 10 GiB for ")
+        assert named["message"].startswith("No decision on create of a volume of 10 GiB for ")
 
 
 @pytest.mark.heavy

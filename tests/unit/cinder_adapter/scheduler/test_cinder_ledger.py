@@ -177,7 +177,9 @@ def test_a_request_without_a_decision_is_named_once(ledger: Ledger, cinder: Cind
     with ledger.database.reading() as session:
         [found] = volume_decisions.find(session, row.id).refusals
     assert (found.code, found.verb, found.project_id) == ("undecided", "create", "project")
-    assert found.message == ("No decision on create of 5 GiB for 301 s: the message is lost, or still waits on the bus")
+    assert found.message == (
+        "No decision on create of a volume of 5 GiB for 301 s: the message is lost, or still waits on the bus"
+    )
 
 
 def test_a_volume_of_another_system_is_explained_by_its_claims(ledger: Ledger) -> None:
