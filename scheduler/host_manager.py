@@ -9,7 +9,7 @@ It keeps the pool table that decisions read, and belongs to the decision thread.
 import datetime
 import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -97,15 +97,11 @@ class HostManager:
         )
 
     def has_figures(self, mark: PoolMark, row: BackendRow) -> bool:
-        """Tell whether the cache has the figures of a pool that the ledger has, by the pool's mark.
-
-        All rows that were written after the cached report cover at least as much as it, so a row that covers less has
-        not been written since.
-        """
+        """Tell whether the cache has the figures of a pool that the ledger has, by the pool's mark."""
         known, entry = self._backends.get(row.name), self.entries.get(mark.name)
         if known is None or entry is None or (known.id, entry.id) != (row.id, mark.id):
             return False
-        return entry.generation == mark.generation and mark.covers < (known.epoch, known.covers)
+        return mark.is_unchanged(entry.generation, (known.epoch, known.covers))
 
     def apply_rows(
         self, row: BackendRow, marks: Iterable[PoolMark], rows: Iterable[PoolRow], now: float, absence: float = 0.0
@@ -231,6 +227,10 @@ class HostManager:
     def names(self, pool_ids: Iterable[int]) -> list[str]:
         """Return the names of the pools with these ids in the ledger, without those that the cache does not have."""
         return [self._names[pool_id] for pool_id in pool_ids if pool_id in self._names]
+
+    def counters(self, pool_ids: Collection[int]) -> dict[int, Counters]:
+        """Return the counters of those of these pools that the cache has."""
+        return {id: self.entries[name].counters for id in pool_ids for name in self.names([id])}
 
     def set_counters(self, counters: Mapping[int, Counters]) -> None:
         """Take over counters that are committed in the ledger."""

@@ -14,7 +14,9 @@ from oslo_utils import timeutils
 
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
-from tonnage.cinder_adapter.scheduler import capacity_rejection, placing
+from tonnage.cinder_adapter.pools import capacity_rejection
+from tonnage.cinder_adapter.pools.native_plugins import NativePlugins
+from tonnage.cinder_adapter.scheduler import placing
 from tonnage.cinder_adapter.scheduler.cinder_host_manager import LedgerHostManager
 from tonnage.cinder_adapter.scheduler.cinder_ledger import CinderLedger
 from tonnage.ledger.catalog import refusals
@@ -54,9 +56,10 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         self._stock_if_away = False
         self._patience = 0.0
 
-    def use(self, ledger: CinderLedger, *, stock_if_away: bool, patience: float) -> None:
+    def use(self, ledger: CinderLedger, native: NativePlugins, *, stock_if_away: bool, patience: float) -> None:
         """Decide by a ledger from now on. A doubtful refusal waits for ``patience`` seconds."""
-        self.ledger = self.host_manager.ledger = ledger
+        self.ledger = ledger
+        self.host_manager.use(ledger, native)
         self._stock_if_away = stock_if_away
         self._patience = patience
 
@@ -82,7 +85,8 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
                 place()
             except exception.NoValidBackend:
                 # A group takes no capacity: its volumes are placed one by one.
-                self._refuse(context, f"group {group.id}", group.id, "group")
+                subject = getattr(group, "id", "")
+                self._refuse(context, f"group {subject}", subject, "group")
 
         self._decide(place_or_refuse, place)
 
@@ -129,8 +133,8 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
             for is_last in self._rounds():
                 try:
                     return choose(copy.deepcopy(filter_properties) or {})
-                except bookings.PoolsChanged:
-                    continue  # another scheduler was faster; the figures show it now
+                except bookings.PoolsChanged as changed:
+                    self.ledger.pools.refresh(changed.pool_ids)  # another scheduler was faster
                 except exception.NoValidBackend:
                     if is_last():
                         break
@@ -158,6 +162,8 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
             LOG.warning("A request is decided without the ledger, which is away")
             with self.host_manager.without_ledger():
                 return stock()
+        finally:
+            self.host_manager.forget_decision()
 
     def _rounds(self) -> Iterator[Callable[[], bool]]:
         """Yield for each time that a request may be decided.
@@ -169,6 +175,10 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
 
         def is_last() -> bool:
             nonlocal left
+            self.ledger.pools.refresh()
+            _, changed = self.ledger.pools.changes(self.host_manager.decision.version)
+            if changed is None or changed:
+                return False  # other schedulers, or reports, have changed the figures that were refused
             if not self.host_manager.decision.doubtful or time.monotonic() >= deadline:
                 return True
             time.sleep(_PAUSE)
@@ -194,7 +204,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         size = int(request_spec["volume_properties"]["size"])
         target = size
         if verb == bookings.EXTEND:
-            target = int(properties["new_size"])
+            target = int(properties.get("new_size", size))
             size = target - size
         subject = request_spec.get("snapshot_id") if verb == observed_claims.SNAPSHOT else request_spec.get("volume_id")
         if size <= 0 or not subject:
@@ -205,16 +215,21 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
             placing.confirm_sent(self.ledger.database, booking)
         except (placing.Superseded, observed_claims.Repeated) as error:
             raise NoEffect(f"Request {context.request_id} for {subject} has no effect: {error}") from error
+        self.ledger.pools.note_claim(row.id, booking.size_gb, booking.physical_gb)
 
     def _place(self, context: Any, request_spec: Any, filter_properties: Any) -> None:
         """Place a volume in the best pool that the ledger admits, or raise ``NoValidBackend`` with the reason."""
-        volume = request_spec.get("volume") or objects.Volume.get_by_id(context, request_spec["volume_id"])
         place = request_spec.get("resource_backend")
         for is_last in self._rounds():
             properties = copy.deepcopy(filter_properties)
             with self.host_manager.only(place):
                 candidates = self._get_weighted_candidates(context, request_spec, properties)
             attempt = str((properties.get("retry") or {}).get("num_attempts", 1))
+            if not candidates:
+                if is_last():
+                    break
+                continue
+            volume = request_spec.get("volume") or objects.Volume.get_by_id(context, request_spec["volume_id"])
             key = observed_claims.key(volume.id, bookings.CREATE, attempt)
             for candidate in candidates:
                 pool = candidate.obj
@@ -223,17 +238,20 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
                 send = self._create_command(context, volume, request_spec, properties, pool)
                 try:
                     placing.place(self.ledger.database, booking, key, row, send)
-                except bookings.PoolsChanged:
+                except bookings.PoolsChanged as changed:
+                    self.ledger.pools.refresh(changed.pool_ids)
                     continue
                 except (placing.Superseded, observed_claims.Repeated) as error:
                     LOG.warning("A request for volume %s has no effect: %s", volume.id, error)
+                else:
+                    self.ledger.pools.note_claim(booking.pool_id, booking.size_gb, booking.physical_gb)
                 return
-            if not candidates and is_last():
-                break
+        volume_id = str(request_spec.get("volume_id") or "")
+        answered = observed_claims.key(volume_id, bookings.CREATE, attempt) if volume_id else None
         try:
-            self._refuse(context, _request_text(request_spec), volume.id, bookings.CREATE, place, key)
+            self._refuse(context, _request_text(request_spec), volume_id, bookings.CREATE, place, answered)
         except observed_claims.Repeated:
-            LOG.warning("A request for volume %s has no effect: it was answered before", volume.id)
+            LOG.warning("A request for volume %s has no effect: it was answered before", volume_id)
 
     def _create_command(
         self, context: Any, volume: Any, request_spec: Any, properties: Any, pool: Any

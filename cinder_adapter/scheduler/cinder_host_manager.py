@@ -2,66 +2,51 @@
 """Cinder's host manager with the ledger's figures: Cinder's filters and weighers see the claims in flight."""
 
 import contextlib
-import copy
-import logging
+import itertools
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from cinder.scheduler import host_manager
+from cinder.scheduler.weights import OrderedHostWeightHandler
 
-from tonnage.capacity import errors
-from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal
 from tonnage.capacity.pools.pool import backend_of
-from tonnage.cinder_adapter.scheduler import capacity_rejection
+from tonnage.cinder_adapter.pools import capacity_rejection, native_filters
+from tonnage.cinder_adapter.pools.decision_record import DecisionRecord
+from tonnage.cinder_adapter.pools.known_pools import KnownPools, Pools
+from tonnage.cinder_adapter.pools.native_plugins import NativePlugins
+from tonnage.cinder_adapter.scheduler import backend_states
 from tonnage.cinder_adapter.scheduler.cinder_ledger import CinderLedger
+from tonnage.filters.chain import FilterChain
 from tonnage.ledger.inventory.backends import PoolRow
-
-LOG = logging.getLogger(__name__)
 
 #: The name under which pools are refused in which the volume has failed, as in Cinder.
 _ATTEMPTED = "RetryFilter"
 
 
-class Decision:
-    """The filters' verdicts during the decision of one request.
-
-    ``unknown`` is the number of pools that were left out because no probe of them has been answered.
-    """
-
-    def __init__(self, pools: Sequence[Any], unknown: int) -> None:
-        self._pools, self._unknown = len(pools), unknown
-        self._outcomes: list[FilterOutcome] = []
-        self._nearest: NearestMiss | None = None
-        #: Whether a pool was refused that has room if its figures contain the claims in flight already.
-        self.doubtful = False
-
-    def refused(self, name: str, states: Sequence[Any], properties: Mapping[str, Any]) -> None:
-        """Note that a filter refused these pools."""
-        if not states:
-            return
-        self._outcomes.append(FilterOutcome(name, len(states)))
-        is_capacity = name == capacity_rejection.CAPACITY
-        if self._nearest is None or is_capacity:
-            self._nearest = capacity_rejection.nearest(name, states, properties)
-        if is_capacity and capacity_rejection.may_be_counted_twice(states, properties):
-            self.doubtful = True
-
-    def refusal(self, text: str, pool: str | None = None) -> Refusal:
-        """Return the reason why no pool is left."""
-        return Refusal(
-            request=text, pools=self._pools, outcomes=tuple(self._outcomes), nearest=self._nearest, pool=pool
-        )
-
-
 class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
     """Cinder's host manager. Without :attr:`ledger` it is as Cinder's own."""
 
+    backend_state_cls = backend_states.ReportedBackend
+
     def __init__(self) -> None:
-        super().__init__()
         self.ledger: CinderLedger | None = None
         self._lock = threading.RLock()
         self._local = threading.local()
+        self._pools: KnownPools | None = None
+        self._native = NativePlugins()
+        #: The number of reports so far, and that of the last walk through the backends, with their services.
+        self._reports = 0
+        self._walked: tuple[int, Any] | None = None
+        #: The revisions of the backends whose pools are known.
+        self._revisions: dict[str, int] = {}
+        super().__init__()
+
+    def use(self, ledger: CinderLedger, native: NativePlugins) -> None:
+        """Take the figures of pools from a ledger from now on, and judge them by these native plug-ins."""
+        with self._lock:
+            self.ledger, self._pools, self._revisions = ledger, KnownPools(ledger.pools), {}
+            self._native = native
 
     @property
     def bounded(self) -> bool:
@@ -69,9 +54,13 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
         return any(each.__name__ == capacity_rejection.CAPACITY for each in self.enabled_filters)
 
     @property
-    def decision(self) -> Decision:
+    def decision(self) -> DecisionRecord:
         """The decision that this thread has made last."""
-        return getattr(self._local, "decision", None) or Decision((), 0)
+        return getattr(self._local, "decision", None) or DecisionRecord()
+
+    def forget_decision(self) -> None:
+        """Forget the decision that this thread has made last, and the pools in it."""
+        self._local.decision = None
 
     @contextlib.contextmanager
     def without_ledger(self) -> Iterator[None]:
@@ -95,9 +84,9 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
         """Return whether a probe has been answered for each pool that was reported."""
         if self.ledger is None:
             return True
+        self.ledger.pools.refresh(())
         with self._lock:
-            known = {pool.backend_id for state in self.backend_state_map.values() for pool in state.pools.values()}
-        return known <= self.ledger.pools().keys()
+            return self._reported().keys() <= self.ledger.pools.rows.keys()
 
     def backends_up(self, context: Any) -> dict[str, str]:
         """Return the backends that can be probed, with their availability zones."""
@@ -110,58 +99,118 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
 
     def update_service_capabilities(self, *args: Any, **kwargs: Any) -> None:
         with self._lock:
+            self._reports += 1
             super().update_service_capabilities(*args, **kwargs)
 
-    def get_all_backend_states(self, context: Any) -> Iterable[Any]:
-        with self._lock:
-            known = list(super().get_all_backend_states(context))
+    def get_all_backend_states(self, context: Any) -> Collection[Any]:
+        self._update_backend_state_map(context)
         place = getattr(self._local, "only", None)
+        with self._lock:
+            if self._pools is None or getattr(self._local, "away", False):
+                known = [pool for name, pool in self._reported().items() if place in (None, name, backend_of(name))]
+                self._local.decision = DecisionRecord(len(known))
+                return known
+            self._take_over_reports(self._pools)
+            version, pools = self._pools.present()
         if place is not None:
-            known = [state for state in known if place in (state.backend_id, backend_of(state.backend_id))]
-        if self.ledger is None or getattr(self._local, "away", False):
-            self._local.decision = Decision(known, 0)
-            return known
-        rows = self.ledger.pools()
-        states = [with_figures(state, rows[state.backend_id]) for state in known if state.backend_id in rows]
-        self._local.decision = Decision(states, len(known) - len(states))
-        return states
+            pools = pools.only(place)
+        self._local.decision = DecisionRecord(len(pools), version)
+        return pools
+
+    def _update_backend_state_map(self, context: Any) -> None:
+        """Walk through all services and backends if any of them has changed, or has reported."""
+        services = backend_states.services(context)
+        with self._lock:
+            if self._walked != (self._reports, services):
+                seen = self._reports
+                super()._update_backend_state_map(context)
+                self._walked = seen, services
+
+    def _reported(self) -> dict[str, Any]:
+        """Return the pools that Cinder knows, by name."""
+        return {pool.backend_id: pool for state in self.backend_state_map.values() for pool in state.pools.values()}
+
+    def _take_over_reports(self, pools: KnownPools) -> None:
+        """Show the reports since the last decision to the known pools."""
+        revisions = {name: state.revision for name, state in self.backend_state_map.items()}
+        if revisions != self._revisions:
+            changed = [
+                pool.backend_id
+                for name, state in self.backend_state_map.items()
+                if revisions[name] != self._revisions.get(name)
+                for pool in state.pools.values()
+            ]
+            pools.set_reported(self._reported(), changed)
+            self._revisions = revisions
 
     def get_filtered_backends(
-        self, backends: Iterable[Any], filter_properties: Any, filter_class_names: Any = None
-    ) -> list[Any]:
-        decision = self.decision
-        left = list(backends)
-        attempted = set((filter_properties.get("retry") or {}).get("backends") or ())
-        if attempted and self.ledger is not None:
-            # Cinder tries a pool again in which the volume has just failed, while others are free.
-            decision.refused(_ATTEMPTED, [each for each in left if each.backend_id in attempted], filter_properties)
-            left = [each for each in left if each.backend_id not in attempted]
+        self, backends: Collection[Any], filter_properties: Any, filter_class_names: Any = None
+    ) -> Collection[Any]:
         classes = (
             self.enabled_filters if filter_class_names is None else self._choose_backend_filters(filter_class_names)
         )
-        for each in classes:
-            if not left:
-                break
-            passed = self.filter_handler.get_filtered_objects([each], left, filter_properties) or []
-            kept = {id(state) for state in passed}
-            decision.refused(each.__name__, [state for state in left if id(state) not in kept], filter_properties)
-            left = passed
+        if not isinstance(backends, Pools):
+            return self._ask_filters(classes, list(backends), filter_properties)
+        chain, others = self._native.split(classes)
+        left = self._without_attempted(backends, filter_properties)
+        if chain.filters:
+            left = self._judge(chain, left, filter_properties)
+        if not others:
+            return left
+        return left.kept(self._ask_filters(others, list(left), filter_properties))
+
+    def get_weighed_backends(
+        self, backends: Collection[Any], weight_properties: Any, weigher_class_names: Any = None
+    ) -> Sequence[Any]:
+        if isinstance(backends, Pools) and type(self.weight_handler) is OrderedHostWeightHandler:
+            classes = self._choose_backend_weighers(weigher_class_names)
+            ranking = self._native.rank(backends, classes, weight_properties)
+            if ranking is not None:
+                return ranking
+        ranked: Sequence[Any] = super().get_weighed_backends(list(backends), weight_properties, weigher_class_names)
+        return ranked
+
+    def _without_attempted(self, pools: Pools, properties: Mapping[str, Any]) -> Pools:
+        """Return the pools in which the volume has not failed: Cinder tries one again while others are free."""
+        attempted = set((properties.get("retry") or {}).get("backends") or ())
+        if not attempted:
+            return pools
+        left = pools.without(attempted)
+        self.decision.add_filter(_ATTEMPTED, pools, left, properties)
         return left
+
+    def _judge(self, filters: FilterChain, pools: Pools, properties: Mapping[str, Any]) -> Pools:
+        """Return the pools that native filters leave."""
+        request = native_filters.read_request(properties)
+
+        def verdicts() -> Iterator[tuple[str, Sequence[Any]]]:
+            masks = pools.columns.left_by_each(filters, request).masks
+            for native, (before, after) in zip(filters.filters, itertools.pairwise(masks), strict=False):
+                yield native.name, list(pools.within(before & ~after))
+
+        self.decision.add(verdicts, properties)
+        return pools.within(pools.columns.left_by(filters, request))
+
+    def _ask_filters(self, classes: Sequence[type], states: list[Any], properties: Any) -> list[Any]:
+        """Return the pools that Cinder's filters leave."""
+        for each in classes:
+            if not states:
+                break
+            passed = self.filter_handler.get_filtered_objects([each], states, properties) or []
+            self.decision.add_filter(each.__name__, states, passed, properties)
+            states = passed
+        return states
 
     def get_pools(self, context: Any, filters: Any = None) -> list[dict[str, Any]]:
         """Return Cinder's pools, with the figures by which they are chosen and the capacity in flight."""
         with self._lock:
             found: list[dict[str, Any]] = super().get_pools(context, filters)
-        try:
-            rows = {} if self.ledger is None else self.ledger.pools()
-        except errors.Unavailable as error:
-            LOG.warning("The pools are listed without the capacity in flight: %s", error)
-            rows = {}
+        if self.ledger is None:
+            return found
+        self.ledger.pools.refresh_changed()
+        shown = [(each, self.ledger.pools.rows.get(each["name"])) for each in found]
         return [
-            each
-            if each["name"] not in rows
-            else {**each, "capabilities": _shown(each["capabilities"], rows[each["name"]])}
-            for each in found
+            each if row is None else {**each, "capabilities": _shown(each["capabilities"], row)} for each, row in shown
         ]
 
 
@@ -172,27 +221,3 @@ def _shown(capabilities: Mapping[str, Any], row: PoolRow) -> dict[str, Any]:
     if provisioned is not None:
         shown["provisioned_capacity_gb"] = float(provisioned) + counters.in_flight
     return shown
-
-
-def with_figures(state: Any, row: PoolRow) -> Any:
-    """Return a pool of Cinder's with the figures of the ledger: those of the last probe, and the capacity in flight."""
-    pool = copy.copy(state)
-    stats = row.stats
-    pool.total_capacity_gb = stats.get("total_capacity_gb", 0)
-    pool.free_capacity_gb = _less(stats.get("free_capacity_gb", 0), row.counters.in_flight_physical)
-    pool.allocated_capacity_gb = row.counters.allocated
-    pool.provisioned_capacity_gb = (
-        row.counters.allocated
-        if stats.get("provisioned_capacity_gb") is None
-        else float(stats["provisioned_capacity_gb"]) + row.counters.in_flight
-    )
-    pool.reserved_percentage = stats.get("reserved_percentage", 0)
-    pool.max_over_subscription_ratio = row.ratio
-    pool.thin_provisioning_support = stats.get("thin_provisioning_support", False)
-    pool.thick_provisioning_support = stats.get("thick_provisioning_support", False)
-    pool.row = row
-    return pool
-
-
-def _less(free: Any, physical: int) -> Any:
-    return free - physical if isinstance(free, (int, float)) else free

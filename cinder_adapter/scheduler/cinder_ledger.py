@@ -12,13 +12,13 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Undecided
 from tonnage.capacity.pools.pool import backend_of
+from tonnage.cinder_adapter.pools.ledger_pools import LedgerPools
 from tonnage.cinder_adapter.scheduler import claim_ends
 from tonnage.cinder_adapter.scheduler.claim_ends import VolumeRow
 from tonnage.ledger.catalog import refusals
 from tonnage.ledger.claims import observed_claims, request_keys
 from tonnage.ledger.db import database, schema
 from tonnage.ledger.inventory import backends, probes, reports
-from tonnage.ledger.inventory.backends import PoolRow
 
 LOG = logging.getLogger(__name__)
 
@@ -64,18 +64,17 @@ def connect(options: cfg.ConfigOpts) -> "CinderLedger":
 
 
 class CinderLedger:
-    """The steps of schedulers on the ledger, for any thread. All raise ``Unavailable`` while the database is away."""
+    """The steps of schedulers on the ledger, for any thread. All raise ``Unavailable`` while the database is away.
+
+    ``pools`` are the ledger's pools in memory.
+    """
 
     def __init__(self, ledger: database.Database, lease: float, lag: int) -> None:
         self.database = ledger
+        self.pools = LedgerPools(ledger)
         self._lease, self._lag = lease, lag
         self._known: dict[str, int] = {}
         self._lock = threading.Lock()
-
-    def pools(self) -> dict[str, PoolRow]:
-        """Return all reported pools by name, with the figures of the last probe and the capacity in flight."""
-        with self.database.reading(patient=False) as session:
-            return {row.name: row for row in backends.load_pools(session)}
 
     def observe(self, backend: str) -> int:
         """Make a backend known to the ledger, and return its id."""

@@ -12,6 +12,7 @@ from cinder.scheduler import manager
 from oslo_config import cfg
 
 from tonnage.capacity import errors
+from tonnage.cinder_adapter.pools.native_plugins import NativePlugins
 from tonnage.cinder_adapter.scheduler import cinder_ledger, ledger_options, reported_figures
 from tonnage.cinder_adapter.scheduler.cinder_driver import NoEffect
 from tonnage.cinder_adapter.scheduler.cinder_ledger import CinderLedger
@@ -28,6 +29,9 @@ ledger_options.register(CONF)
 
 #: Seconds between two looks at the ledger for backends that need a probe.
 _PROBE_TURN = 1.0
+
+#: Seconds between two looks at the ledger for reports, and for claims of other schedulers.
+_POOLS_TURN = 1.0
 
 
 class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
@@ -46,14 +50,17 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         self._ledger = _connect()
         self.driver.use(
             self._ledger,
+            NativePlugins(CONF.tonnage.native_filters, CONF.tonnage.native_weighers),
             stock_if_away=CONF.tonnage.without_ledger == ledger_options.STOCK,
             patience=CONF.tonnage.refusal_patience,
         )
         waiting = WaitingRequests(CONF.tonnage.undecided_after)
         rows = RowPoll(self._ledger, VolumeRows(), waiting, CONF.tonnage.full_poll_interval)
         rows.poll()
+        self._ledger.pools.refresh_changed()
         self._prober = Prober(self._ledger, CONF.tonnage.probe_interval, self._backends_up, self._send)
         _run("tonnage-poll", rows.poll, CONF.tonnage.poll_interval, self._ended)
+        _run("tonnage-pools", self._ledger.pools.refresh_changed, _POOLS_TURN, self._ended)
         _run("tonnage-probe", self._prober.probe, _PROBE_TURN, self._ended)
         super().init_host(*args, **kwargs)
 
@@ -110,6 +117,7 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         self._probed[backend] = capabilities
         if ledger.report(probe, usable, unusable):
             LOG.debug("Report %d of %s is applied", probe.number, backend)
+        ledger.pools.refresh(())
 
     def _look_for_changes(self, backend: str, capabilities: Mapping[str, Any]) -> None:
         """Let a backend be probed if its figures have changed. Only the answer of a probe sets figures."""

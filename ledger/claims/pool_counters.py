@@ -103,6 +103,12 @@ def read(session: orm.Session, pool_ids: Collection[int]) -> dict[int, Counters]
     return found
 
 
+def allocated_on_backends(session: orm.Session) -> dict[int, int]:
+    """Return the allocated capacity of all backends. It changes with each claim on their pools."""
+    rows = session.execute(sa.select(models.Backend.id, models.Backend.allocated_capacity_gb))
+    return {row[0]: int(row[1]) for row in rows}
+
+
 @dataclass(frozen=True, slots=True)
 class LockedPools:
     """Pools whose rows, and whose backends' rows, are locked: maps from pool id to backend, storage and last report.

@@ -87,6 +87,14 @@ class PoolMark(NamedTuple):
     counters: pool_counters.Counters
     figures_age: float | None
 
+    def is_unchanged(self, generation: int, covers: tuple[int, int]) -> bool:
+        """Tell whether a cache that has this generation of the pool, and a report that covers this, has its figures.
+
+        All rows that were written after the cached report cover at least as much as it, so a row that covers less has
+        not been written since.
+        """
+        return self.generation == generation and self.covers < covers
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingClaim:

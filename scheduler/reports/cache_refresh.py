@@ -2,7 +2,7 @@
 """The refresh of the cache from the ledger, where other schedulers, operators or agents have changed that."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from sqlalchemy import orm
@@ -11,6 +11,7 @@ from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.claims import pool_counters
+from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.inventory import backends
 from tonnage.ledger.inventory.backends import BackendRow, PoolMark, PoolRow
 from tonnage.scheduler.host_manager import HostManager
@@ -19,8 +20,25 @@ from tonnage.scheduler.reports import pool_figures
 _OfPool = TypeVar("_OfPool", PoolMark, PoolRow)
 
 
-class CacheRefresh:
-    """Reads rows of the ledger and applies them to the host manager. Belongs to the decision thread.
+class Cache(Protocol):
+    """A cache of the ledger's backends and pools. :class:`~tonnage.scheduler.host_manager.HostManager` is one."""
+
+    def is_outdated(self, row: BackendRow) -> bool: ...
+    def has_figures(self, mark: PoolMark, row: BackendRow) -> bool: ...
+    def apply_silence(self, row: BackendRow, now: float) -> bool: ...
+    def apply_rows(
+        self, row: BackendRow, marks: Iterable[PoolMark], rows: Iterable[PoolRow], now: float, absence: float = 0.0
+    ) -> None: ...
+    def forget_missing(self, rows: Iterable[BackendRow]) -> bool: ...
+    def counters(self, pool_ids: Collection[int]) -> Mapping[int, Counters]: ...
+    def set_counters(self, counters: Mapping[int, Counters]) -> None: ...
+
+
+_Cache = TypeVar("_Cache", bound=Cache)
+
+
+class BackendRefresh(Generic[_Cache]):
+    """Reads rows of the ledger and applies them to a cache. One thread at a time may use it.
 
     The rows are read in one order: counters that a caller wants, rows of backends, marks of pools, rows of pools whose
     figures the cache does not have. Each read sees at least what those before it saw, so a pool's figures and counters
@@ -29,7 +47,7 @@ class CacheRefresh:
     :func:`tonnage.ledger.inventory.reports.apply`; so the order is enough, and no snapshot is needed.
     """
 
-    def __init__(self, hosts: HostManager, clock: Callable[[], float]) -> None:
+    def __init__(self, hosts: _Cache, clock: Callable[[], float]) -> None:
         self.hosts = hosts
         self._clock = clock
 
@@ -60,10 +78,14 @@ class CacheRefresh:
 
     def refresh_counters(self, session: orm.Session, pool_ids: Collection[int]) -> bool:
         """Take over the counters of pools; tell whether any has changed."""
-        before = {id: self.hosts.entries[name].counters for id in pool_ids for name in self.hosts.names([id])}
+        before = self.hosts.counters(pool_ids)
         current = pool_counters.read(session, pool_ids)
         self.hosts.set_counters(current)
         return any(before.get(id) != value for id, value in current.items())
+
+
+class CacheRefresh(BackendRefresh[HostManager]):
+    """Refreshes the scheduler's own cache, also for single decisions. Belongs to the decision thread."""
 
     def refresh_candidates(self, session: orm.Session, requests: Sequence[Request], filters: FilterChain) -> bool:
         """Refresh all that may decide whether these requests are refused; tell whether anything has changed."""

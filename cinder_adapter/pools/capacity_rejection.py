@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tonnage.capacity.decision import NO_CAPACITY, NearestMiss, Rejection
-from tonnage.cinder_adapter.scheduler import reported_figures
+from tonnage.cinder_adapter.pools import cinder_capacity
 
 CAPACITY = "CapacityFilter"
 
@@ -38,14 +38,9 @@ def nearest(filter_name: str, states: Sequence[Any], properties: Mapping[str, An
 
 def headroom(state: Any, properties: Mapping[str, Any]) -> float:
     """Return the largest size in GiB that Cinder's CapacityFilter accepts, 0 if none."""
-    if not reported_figures.has_numbers(state):
-        return 0.0
-    left = reported_figures.thin_limit(state) - float(state.provisioned_capacity_gb)
-    if not is_thin(state, properties):
-        ratio = float(state.max_over_subscription_ratio) if state.thin_provisioning_support else 1.0
-        bound = reported_figures.thin_limit(state) / ratio if ratio else 0.0
-        left = min(bound - float(state.provisioned_capacity_gb), float(state.free_capacity_gb))
-    return float(max(0, math.floor(left)))
+    asks_thick = _extra_specs(properties).get("provisioning:type") == "thick"
+    largest = cinder_capacity.largest_thick(state) if asks_thick else cinder_capacity.largest_thin(state)
+    return max(0.0, largest) if math.isfinite(largest) else 0.0
 
 
 def may_be_counted_twice(states: Sequence[Any], properties: Mapping[str, Any]) -> bool:
@@ -69,8 +64,12 @@ def _doubled(state: Any) -> float:
 
 def is_thin(state: Any, properties: Mapping[str, Any]) -> bool:
     """Return whether Cinder judges a volume as thin in a pool."""
-    specs = (properties.get("volume_type") or {}).get("extra_specs") or {}
-    return bool(state.thin_provisioning_support) and specs.get("provisioning:type") != "thick"
+    return bool(state.thin_provisioning_support) and _extra_specs(properties).get("provisioning:type") != "thick"
+
+
+def _extra_specs(properties: Mapping[str, Any]) -> Mapping[str, Any]:
+    # An object of Cinder has to be given a default, or it looks for a missing field in the database.
+    return (properties.get("volume_type") or {}).get("extra_specs", {}) or {}
 
 
 def _number(value: Any) -> float | str | None:

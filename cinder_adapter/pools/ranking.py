@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The order of pools by their weights, as Cinder's weight handler makes it."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+Weights = npt.NDArray[np.float64]
+
+_Weighed = TypeVar("_Weighed")
+
+
+def scaled(raw: Weights, low: float, high: float) -> Weights:
+    """Return weights scaled so that ``low`` is 0 and ``high`` is 1; all 0 if these are equal."""
+    return np.zeros(len(raw)) if low == high else (raw - low) / (high - low)
+
+
+class Ranking(Sequence[_Weighed]):
+    """Weighed pools, best first, and equal ones in their order. They are made only when they are asked for.
+
+    ``totals`` are the weights, and ``make`` returns the weighed pool of a place among them.
+    """
+
+    def __init__(self, totals: Weights, make: Callable[[int, float], _Weighed]) -> None:
+        self._totals, self._make = totals, make
+        self._order: list[int] | None = None
+        self._made: dict[int, _Weighed] = {}
+
+    def __len__(self) -> int:
+        return len(self._totals if self._order is None else self._order)
+
+    def __iter__(self) -> Iterator[_Weighed]:
+        if self._order is None and len(self):
+            yield self._at(int(self._totals.argmax()))  # most callers want no more
+            yield from map(self._at, self._places()[1:])
+        else:
+            yield from map(self._at, self._places())
+
+    def remove(self, weighed: _Weighed) -> None:
+        """Leave out a pool, as Cinder's scheduler does with pools of other backends than the requested one."""
+        place = next(place for place, made in self._made.items() if made is weighed)
+        self._places().remove(place)
+
+    @overload
+    def __getitem__(self, place: int) -> _Weighed: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[_Weighed]: ...
+    def __getitem__(self, place: Any) -> Any:
+        found = self._places()[place]
+        return list(map(self._at, found)) if isinstance(found, list) else self._at(found)
+
+    def _places(self) -> list[int]:
+        if self._order is None:
+            self._order = np.argsort(-self._totals, kind="stable").tolist()
+        return self._order
+
+    def _at(self, place: int) -> _Weighed:
+        if place not in self._made:
+            self._made[place] = self._make(place, float(self._totals[place]))
+        return self._made[place]

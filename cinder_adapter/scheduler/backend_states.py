@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cinder's own states of backends and services, read again only after they have changed."""
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+from cinder import utils
+from cinder.common import constants
+from cinder.db import api as cinder_db
+from cinder.db import models
+from cinder.scheduler import host_manager
+
+#: Fields of a service that each heartbeat changes.
+_BEATS = ("updated_at", "report_count")
+
+_SERVICE, _CLUSTER = models.Service.__table__.c, models.Cluster.__table__.c
+
+_SERVICES = (
+    sa.select(
+        _SERVICE.id,
+        _SERVICE.host,
+        _SERVICE.cluster_name,
+        _SERVICE.availability_zone,
+        _SERVICE.disabled,
+        _SERVICE.frozen,
+        _CLUSTER.disabled,
+        _CLUSTER.frozen,
+        _SERVICE.updated_at,
+    )
+    .outerjoin(
+        models.Cluster.__table__,
+        sa.and_(
+            _CLUSTER.name == _SERVICE.cluster_name,
+            _CLUSTER.binary == _SERVICE.binary,
+            _CLUSTER.deleted == sa.false(),
+        ),
+    )
+    .where(_SERVICE.deleted == sa.false(), _SERVICE.topic == constants.VOLUME_TOPIC)
+    .order_by(_SERVICE.id)
+)
+
+_revisions = itertools.count(1)
+
+
+class ReportedBackend(host_manager.BackendState):  # type: ignore[misc]
+    """Cinder's state of a backend, which takes over a report only once.
+
+    Cinder applies the last report of each backend to all of its pools again for each decision, with the same result.
+    ``revision`` changes with each report and with the service.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.revision = 0
+        self._applied: tuple[Any, Mapping[str, Any]] | None = None
+
+    def update_from_volume_capability(self, capability: Any, service: Mapping[str, Any] | None = None) -> None:
+        facts = {key: value for key, value in (service or {}).items() if key not in _BEATS}
+        if self._applied is not None and self._applied[0] is capability and self._applied[1] == facts:
+            return
+        super().update_from_volume_capability(capability, service)
+        self._applied = capability, facts
+        self.revision = next(_revisions)
+
+
+def services(context: Any) -> list[tuple[Any, ...]]:
+    """Return all facts about cinder-volume's services, and their clusters, that tell Cinder which backends are up.
+
+    Cinder reads them for each decision, as objects, which take a tenth of a millisecond each. Only whether they have
+    changed is of interest here.
+    """
+    alive_since = utils.service_expired_time()
+    with cinder_db.main_context_manager.reader.using(context) as session:
+        return [
+            (*facts, bool(updated_at and updated_at >= alive_since))
+            for *facts, updated_at in session.connection().execute(_SERVICES)
+        ]
