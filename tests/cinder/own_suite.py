@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs one of Cinder's own suites with Cinder's Python, and prints the outcome of each test as JSON.
 
-Usage: ``python own_suite.py SUITE SCHEDULER FOLDER``. SUITE is ``manager`` or ``functional``, SCHEDULER is
-``cinder`` or ``tonnage``; FOLDER takes ledgers.
+Usage: ``python own_suite.py SUITE SCHEDULER FOLDER``. SUITE is ``manager``, ``functional``, ``filter_scheduler``,
+``host_filters`` or ``weighers``. SCHEDULER is ``cinder`` or ``tonnage``, for ``filter_scheduler`` also ``native``.
+FOLDER takes ledgers.
 """
 
 import importlib
@@ -41,6 +42,14 @@ def manager(scheduler: str, _folder: pathlib.Path) -> list[Any]:
             if hasattr(each, "manager_cls"):
                 each.manager_cls = ours.LedgerSchedulerManager
     return [module]
+
+
+def of_units(suite: str, scheduler: str) -> list[Any]:
+    """Return the modules with Cinder's unit tests of filters, weighers or the filter scheduler."""
+    os.environ["OS_CINDER_DISABLE_EVENTLET_PATCHING"] = "1"
+    importlib.import_module("cinder.tests.unit.test")  # it prepares Cinder, so it comes first
+    found: list[Any] = importlib.import_module("look_alike_suites").modules(suite, scheduler)
+    return found
 
 
 def functional(scheduler: str, folder: pathlib.Path) -> list[Any]:
@@ -121,7 +130,8 @@ def _tests(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
 def main(suite: str, scheduler: str, folder: str) -> None:
     """Run a suite."""
     warnings.simplefilter("ignore")
-    modules = {"manager": manager, "functional": functional}[suite](scheduler, pathlib.Path(folder))
+    known = {"manager": manager, "functional": functional}
+    modules = known[suite](scheduler, pathlib.Path(folder)) if suite in known else of_units(suite, scheduler)
     found = outcomes(unittest.TestSuite(map(unittest.defaultTestLoader.loadTestsFromModule, modules)))
     print("OUTCOMES", json.dumps(found))
 

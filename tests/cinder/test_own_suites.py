@@ -34,3 +34,22 @@ def test_cinders_own_tests_end_as_with_its_own_scheduler(suite: str, least: int,
     assert suite == "manager" or set(stock.values()) == {"success"}
     outcomes, texts = run(suite, "tonnage", tmp_path)
     assert outcomes == stock, texts
+
+
+@pytest.mark.parametrize(
+    ("suite", "least", "schedulers"),
+    [
+        ("filter_scheduler", 29, ["tonnage", "native"]),
+        ("host_filters", 116, ["tonnage"]),
+        ("weighers", 31, ["tonnage"]),
+    ],
+)
+def test_cinders_tests_of_filters_and_weighers_end_as_with_its_classes(
+    suite: str, least: int, schedulers: list[str], tmp_path: pathlib.Path
+) -> None:
+    sites.require_cinder()
+    stock, _ = run(suite, "cinder", tmp_path)
+    assert len(stock) >= least
+    for scheduler in schedulers:
+        outcomes, texts = run(suite, scheduler, tmp_path)
+        assert outcomes == stock, texts
