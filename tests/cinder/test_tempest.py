@@ -23,7 +23,8 @@ from tonnage.cinder_adapter.scheduler import ledger_options
 #: The tests that run.
 SELECTED = os.environ.get("TONNAGE_TEMPEST", r"^(tempest\.api\.volume|cinder_tempest_plugin\.(api|scenario))")
 
-pytestmark = pytest.mark.heavy
+#: A busy machine needs more than twenty minutes for each run.
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
 
 _LEFT_OUT = pathlib.Path(__file__).with_name("tempest_left_out.txt")
 
