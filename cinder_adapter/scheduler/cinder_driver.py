@@ -130,6 +130,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         subject = request_spec.get("volume_id") or request_spec.get("snapshot_id") or request_spec.get("group_id")
 
         def by_ledger() -> Any:
+            self.ledger.pools.refresh()  # some of these decisions take no claim that the ledger could refuse
             for is_last in self._rounds():
                 try:
                     return choose(copy.deepcopy(filter_properties) or {})
