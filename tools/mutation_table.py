@@ -8,6 +8,7 @@ MODEL = "tests/unit/scheduler/test_model.py"
 CINDER_MODEL = "tests/unit/cinder_adapter/scheduler/test_cinder_model.py"
 CLAIM_ENDS = "tests/unit/cinder_adapter/scheduler/test_claim_ends.py"
 OBSERVED_CLAIMS = "tests/unit/ledger/claims/test_observed_claims.py"
+CINDER_LEDGER = "tests/unit/cinder_adapter/scheduler/test_cinder_ledger.py"
 PLACING = "tests/unit/cinder_adapter/scheduler/test_placing.py"
 PROBES = "tests/unit/ledger/inventory/test_probes.py"
 AFFINITY_ORDER = "tests/unit/scheduler/decisions/test_affinity_order.py"
@@ -671,8 +672,8 @@ MUTATIONS = (
     ),
     Mutation(
         "The figures of a pool that was written since the cached report are read again.",
-        "scheduler/host_manager.py",
-        " and mark.covers < (known.epoch, known.covers)",
+        "ledger/inventory/backends.py",
+        " and self.covers < covers",
         "",
         (TWO_SCHEDULERS,),
     ),
@@ -1002,9 +1003,16 @@ MUTATIONS = (
     Mutation(
         "An attempt claims once",
         "ledger/claims/observed_claims.py",
-        "        raise Repeated(asked.volume_id)\n",
-        "        asked = key(asked.volume_id, asked.verb, booking.id)\n",
+        "by an earlier try of this transaction, whose commit got no answer\n        raise Repeated(asked.volume_id)\n",
+        "by an earlier try\n        asked = key(asked.volume_id, asked.verb, booking.id)\n",
         (OBSERVED_CLAIMS,),
+    ),
+    Mutation(
+        "A request that is delivered again is not refused after its claim",
+        "ledger/claims/observed_claims.py",
+        "    elif known.answer != asked.answer:\n        raise Repeated(asked.volume_id)\n",
+        "",
+        (CINDER_LEDGER,),
     ),
     Mutation(
         "A claim that was given up is not sent",
