@@ -88,6 +88,7 @@ def shape(keystone_server: Keystone, glance: Glance, tmp_path_factory: pytest.Te
         sections={"keystone_authtoken": keystone_server.options},
         project=project,
         token=keystone_server.login("operator", {"project": {"id": project}}),
+        eventlet=True,
     )
 
 

@@ -84,7 +84,8 @@ class Shape:
     ``more`` has more options of the services, ``more_of_backends`` those of each backend. ``ledger`` has the options of
     the group ``[tonnage]``: with it, the schedulers are Tonnage's. With a ``cluster``, two active volume services share
     each backend. ``sections`` are further sections of the configuration, ``project`` and ``token`` those of an
-    administrator.
+    administrator. With ``eventlet`` the volume service is as by default: on native threads only the first thread that
+    downloads an image gets it (``eventlet.tpool`` in ``cinder.image.image_utils``).
     """
 
     backends: Sequence[str] = ("b1", "b2")
@@ -100,6 +101,7 @@ class Shape:
     sections: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     project: str = PROJECT
     token: str = f"admin:{PROJECT}"
+    eventlet: bool = False
 
 
 class Cinder(base.Server):
@@ -187,9 +189,9 @@ class Cinder(base.Server):
         for number in range(self.shape.schedulers):
             self.start_scheduler(number)
         for host in _MEMBERS if self.shape.cluster else ():
-            self.start_service(f"volume-{host}", "cinder-volume", patched=False, more=f"{host}.conf")
+            self.start_service(f"volume-{host}", "cinder-volume", patched=self.shape.eventlet, more=f"{host}.conf")
         if not self.shape.cluster:
-            self.start_service("volume", "cinder-volume", patched=False)
+            self.start_service("volume", "cinder-volume", patched=self.shape.eventlet)
         return self.start_service("api", "cinder-api", patched=True)
 
     def start_scheduler(self, number: int = 0, clock: float = 0.0) -> None:
