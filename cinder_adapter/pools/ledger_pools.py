@@ -32,7 +32,7 @@ class LedgerPools:
         self._allocated: Mapping[int, int] = {}
         #: The pools with claims that were noted since then.
         self._noted: list[int] = []
-        # Only one thread reads at a time, so that what was read last is applied last.
+        # Only one thread reads at a time, so that the last rows are applied last.
         self._reading = threading.Lock()
 
     @property

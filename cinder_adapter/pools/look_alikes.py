@@ -13,8 +13,8 @@ from tonnage.ledger.inventory.backends import PoolRow
 class PoolLookAlike:
     """A pool with the attributes of Cinder's ``PoolState``, which plug-ins read. It never changes.
 
-    ``row`` is the pool's row in the ledger. Provisioned and allocated capacity contain the capacity in flight, and what
-    is free is less the thick volumes in flight.
+    ``row`` is the pool's row in the ledger. Provisioned and allocated capacity contain the capacity in flight; free
+    capacity is without the thick volumes in flight.
     """
 
     host: str

@@ -42,7 +42,7 @@ def no_reason(_row: Row) -> str:
 
 @dataclass
 class Outcome:
-    """What was found in a run. ``lost`` has the requests that had no effect, each with the reason the product tells."""
+    """The result of a run. ``lost`` has the requests that had no effect, each with the reason the product tells."""
 
     requests: int = 0
     most: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PLACES, 0))

@@ -39,7 +39,7 @@ def report(outcome: Outcome) -> None:
 
 
 def agree(site: Site) -> None:
-    """Wait until the ledger counts what the rows of Cinder say, and has the figures of the files."""
+    """Wait until the ledger agrees with the rows of Cinder, and has the figures of the files."""
 
     def allocated() -> dict[str, int]:
         counted = dict.fromkeys(PLACES, 0)

@@ -45,7 +45,7 @@ flavor = keystone
 #: The largest image in bytes.
 _LARGEST = 2**33
 
-#: What everybody may do: this Glance knows no users.
+#: The operations that are allowed to everybody: this Glance knows no users.
 _ALLOWED = ("add_image", "get_image", "get_images", "upload_image", "download_image", "publicize_image")
 
 
