@@ -15,7 +15,7 @@ from tests import suites
 from tests.cinder import sites
 from tests.servers import Cinder, MariaDB, RabbitMQ, Shape
 from tests.servers.glance import Glance
-from tests.servers.keystone import PASSWORD, REGION, Keystone
+from tests.servers.keystone import Keystone
 from tests.tempest import workspace
 from tests.tempest.workspace import Workspace
 from tonnage.cinder_adapter.scheduler import ledger_options
@@ -104,17 +104,8 @@ def outcomes(keystone: Keystone, cinder: Cinder, image: str, folder: pathlib.Pat
     absent = ("horizon", "nova", "swift")
     sections = {
         "DEFAULT": {"log_file": folder / "requests.log"},
-        "auth": {
-            "admin_username": "admin",
-            "admin_password": PASSWORD,
-            "admin_project_name": "admin",
-            "admin_domain_name": "Default",
-            "tempest_roles": "member",
-            "create_isolated_networks": False,
-        },
+        **workspace.sections_of_users(keystone, create_isolated_networks=False),
         "compute": {"image_ref": image, "image_ref_alt": image},
-        "identity": {"uri_v3": keystone.url, "auth_version": "v3", "region": REGION},
-        "identity-feature-enabled": {"api_v3": True},
         "oslo_concurrency": {"lock_path": folder},
         "service_available": {"cinder": True, "glance": True, "neutron": True, **dict.fromkeys(absent, False)},
         "volume": {

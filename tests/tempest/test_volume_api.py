@@ -7,7 +7,7 @@ import pytest
 
 from tests import suites
 from tests.functional.deployment import Credentials, Deployment, standalone
-from tests.servers.keystone import PASSWORD, REGION, Keystone
+from tests.servers.keystone import Keystone
 from tests.tempest import workspace
 from tests.tempest.workspace import Workspace
 
@@ -38,15 +38,7 @@ def tempest(keystone_server: Keystone, tonnage: Deployment, tmp_path_factory: py
     absent = ("horizon", "neutron", "nova", "swift")
     sections = {
         "DEFAULT": {"log_file": folder / "requests.log"},
-        "auth": {
-            "admin_username": "admin",
-            "admin_password": PASSWORD,
-            "admin_project_name": "admin",
-            "admin_domain_name": "Default",
-            "tempest_roles": "member",
-        },
-        "identity": {"uri_v3": keystone_server.url, "auth_version": "v3", "region": REGION},
-        "identity-feature-enabled": {"api_v3": True},
+        **workspace.sections_of_users(keystone_server),
         "oslo_concurrency": {"lock_path": folder},
         # Without Glance, classes that test more than images cannot be set up.
         "service_available": {"cinder": True, "glance": True, **dict.fromkeys(absent, False)},

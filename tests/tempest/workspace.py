@@ -10,6 +10,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from tests.functional.deployment.configuration import Options, render
+from tests.servers.keystone import PASSWORD, REGION, Keystone
 
 #: The folder into which ``tools/install-tempest.sh`` installs Tempest.
 _BIN = pathlib.Path(__file__).parents[2] / ".tempest" / "bin"
@@ -21,6 +22,22 @@ LEFT_OUT = pathlib.Path(__file__).with_name("left_out.txt")
 def installed() -> bool:
     """Return whether Tempest is installed."""
     return (_BIN / "tempest").exists()
+
+
+def sections_of_users(keystone: Keystone, **options: bool) -> Mapping[str, Options]:
+    """Return the sections for the users that Tempest makes in Keystone. ``options`` are more of ``auth``."""
+    return {
+        "auth": {
+            "admin_username": "admin",
+            "admin_password": PASSWORD,
+            "admin_project_name": "admin",
+            "admin_domain_name": "Default",
+            "tempest_roles": "member",
+            **options,
+        },
+        "identity": {"uri_v3": keystone.url, "auth_version": "v3", "region": REGION},
+        "identity-feature-enabled": {"api_v3": True},
+    }
 
 
 class Workspace:
