@@ -45,7 +45,8 @@ run: install  ## Start Tonnage on this machine: scheduler, agent and REST API in
 
 test:  ## Run lint, then all tests except the heavy ones
 	@tools/install-servers.sh & trap 'wait $$!' EXIT; tools/setup.sh test lint
-	@$(MAKE) lint
+	@# pytest compiles the tests meanwhile: otherwise each of its workers would compile all of them.
+	@$(BIN)/pytest --collect-only --quiet >/dev/null 2>&1 & trap 'wait $$! || true' EXIT; $(MAKE) lint
 	@echo "==> Running the tests"
 	@exec $(BIN)/pytest $(WORKERS) -m "not heavy" $(ARGS)
 

@@ -236,9 +236,9 @@ TestDecisions = Decisions.TestCase
 TestStandardDecisions = StandardDecisions.TestCase
 TestCachedDecisions = CachedDecisions.TestCase
 TestFullPoolDecisions = FullPoolDecisions.TestCase
-TestDecisions.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestDecisions.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)
 for case in (TestStandardDecisions, TestCachedDecisions, TestFullPoolDecisions):
-    case.settings = settings(max_examples=20, stateful_step_count=25, deadline=None)
+    case.settings = settings(max_examples=10, stateful_step_count=25, deadline=None)
 del case  # pytest would run the last one twice
 
 

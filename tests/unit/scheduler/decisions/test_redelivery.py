@@ -44,7 +44,7 @@ def world() -> World:
         world.schedulers[0].core.database.run(
             lambda session, name=name, specs=specs: volume_types.create(session, name, specs=specs)
         )
-    world.settle()
+    world.report_all()
     return world
 
 
