@@ -67,3 +67,18 @@ class Explanation:
     filters: tuple[str, ...] = ()
     refusal: Refusal | None = None
     ignored_hints: tuple[str, ...] = ()
+
+    def ranked(self) -> list[PoolVerdict]:
+        """Return the verdicts: the chosen pool first, then the other candidates by weight, then the refused pools.
+
+        Of these, pools that the fewest filters refuse come first, then those that passed the most filters before one
+        refused them, then those with the largest headroom.
+        """
+        return sorted(self.verdicts, key=self._distance)
+
+    def _distance(self, verdict: PoolVerdict) -> tuple[object, ...]:
+        if verdict.filter is None:
+            return verdict.pool != self.pool, 0, -(verdict.total_weight or 0.0), 0.0, verdict.pool
+        passed = self.filters.index(verdict.filter) if verdict.filter in self.filters else -1
+        headroom = verdict.headroom if isinstance(verdict.headroom, float | int) else 0.0
+        return True, 1 + len(verdict.also), -passed, -headroom, verdict.pool

@@ -1,56 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filters with the names and the verdicts of Cinder's, which judge all pools at once as columns."""
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Hashable, Iterable
+from typing import cast
 
 import numpy as np
 
-from tonnage.capacity.expressions.capability_values import MISSING
 from tonnage.capacity.pools.pool_table import PoolTable
-from tonnage.capacity.request import Provisioning, Request
-from tonnage.cinder_adapter.pools import cinder_capacity
+from tonnage.capacity.request import Request
+from tonnage.cinder_adapter.pools import cinder_capacity, filter_requests
+from tonnage.cinder_adapter.pools.filter_requests import CinderRequest, Match
 from tonnage.cinder_adapter.pools.look_alike_columns import LookAlikeColumns
 from tonnage.filters.base import Filter, Mask
-
-#: Whether a capability matches an extra spec: Cinder's own function.
-Match = Callable[[Any, Any], bool]
-
-
-@dataclass(frozen=True, slots=True)
-class CinderRequest(Request):
-    """A request by the filter properties of Cinder.
-
-    ``zones`` are the availability zones that it may be in; none allows all. ``present_pool`` is the pool that has the
-    volume already. ``grows_attached`` is true if a volume in use is extended.
-    """
-
-    zones: tuple[str, ...] = ()
-    present_pool: str | None = None
-    grows_attached: bool = False
-
-
-def read_request(properties: Mapping[str, Any]) -> CinderRequest:
-    """Return the request that filter properties describe."""
-    spec = properties.get("request_spec") or {}
-    zones = spec.get("availability_zones")
-    zone = (spec.get("resource_properties") or {}).get("availability_zone")
-    size = int(properties.get("size") or 0)
-    if properties.get("new_size"):
-        size = int(properties["new_size"]) - size
-    volume = spec.get("volume_properties") or {}
-    # Objects of Cinder have to be given a default, or they look for a missing field in the database.
-    asked = ((properties.get("volume_type") or {}).get("extra_specs", {}) or {}).get("provisioning:type")
-    return CinderRequest(
-        request_id="",
-        size_gb=size,
-        provisioning=Provisioning.THICK if asked == Provisioning.THICK.value else None,
-        extra_specs=(properties.get("resource_type") or {}).get("extra_specs", {}) or {},
-        zones=tuple(zones) if zones else (zone,) if zone else (),
-        present_pool=properties.get("vol_exists_on"),
-        grows_attached=spec.get("operation") == "extend_volume" and volume.get("attach_status") != "detached",
-    )
 
 
 class AvailabilityZoneFilter(Filter):
@@ -104,32 +65,14 @@ class CapabilitiesFilter(Filter):
         if _cinder(request).grows_attached:
             codes, values = pools.capability("online_extend_support")
             mask &= _verdicts(value is not False for value in values)[codes]
-        for path, spec in _required(request.extra_specs):
+        for path, spec in filter_requests.required(request.extra_specs):
             codes, values = pools.capability(*path)
-            mask &= _verdicts(self._matches(value, spec) for value in values)[codes]
+            mask &= _verdicts(filter_requests.matches(self._match, value, spec) for value in values)[codes]
         return mask
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...]:
         """Cache the verdicts for each set of specs."""
         return (_cinder(request).grows_attached, *request.extra_specs.items())
-
-    def _matches(self, value: Any, spec: Any) -> bool:
-        if value is MISSING:
-            return False
-        try:
-            return any(self._match(each, spec) for each in (value if isinstance(value, list) else [value]))
-        except (AttributeError, LookupError, TypeError):  # they cannot be compared
-            return False
-
-
-def _required(extra_specs: Mapping[str, Any]) -> Iterator[tuple[list[str], Any]]:
-    """Yield the path of each required capability, and the spec that it has to match."""
-    for key, spec in extra_specs.items():
-        path = key.split(":")
-        if path[0] == "capabilities":
-            yield path[1:], spec
-        elif len(path) == 1:
-            yield path, spec
 
 
 def _verdicts(values: Iterable[bool]) -> Mask:

@@ -9,9 +9,9 @@ from cinder.scheduler import base_weight
 from cinder.scheduler.filters import availability_zone_filter, capabilities_filter, capacity_filter, extra_specs_ops
 from cinder.scheduler.weights import WeighedHost, capacity
 
-from tonnage.cinder_adapter.pools import cinder_capacity, native_filters
+from tonnage.cinder_adapter.pools import cinder_capacity, filter_requests, native_filters
+from tonnage.cinder_adapter.pools.filter_requests import CinderRequest
 from tonnage.cinder_adapter.pools.known_pools import Pools
-from tonnage.cinder_adapter.pools.native_filters import CinderRequest
 from tonnage.cinder_adapter.pools.ranking import Ranking, Weights, scaled
 from tonnage.filters.base import Filter
 from tonnage.filters.chain import FilterChain
@@ -47,7 +47,7 @@ class NativePlugins:
             weigher = cls()
             native = None
             if cls is capacity.CapacityWeigher:
-                native = _capacity_weights(pools, native_filters.read_request(properties), weigher.weight_multiplier())
+                native = _capacity_weights(pools, filter_requests.read_request(properties), weigher.weight_multiplier())
             if native is None:
                 native = _asked(weigher, pools, totals, properties)
             totals += weigher.weight_multiplier() * native

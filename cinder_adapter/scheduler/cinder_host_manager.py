@@ -11,7 +11,7 @@ from cinder.scheduler import host_manager
 from cinder.scheduler.weights import OrderedHostWeightHandler
 
 from tonnage.capacity.pools.pool import backend_of
-from tonnage.cinder_adapter.pools import capacity_rejection, native_filters
+from tonnage.cinder_adapter.pools import capacity_rejection, filter_requests
 from tonnage.cinder_adapter.pools.decision_record import DecisionRecord
 from tonnage.cinder_adapter.pools.known_pools import KnownPools, Pools
 from tonnage.cinder_adapter.pools.native_plugins import NativePlugins
@@ -181,7 +181,7 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
 
     def _judge(self, filters: FilterChain, pools: Pools, properties: Mapping[str, Any]) -> Pools:
         """Return the pools that native filters leave."""
-        request = native_filters.read_request(properties)
+        request = filter_requests.read_request(properties)
 
         def verdicts() -> Iterator[tuple[str, Sequence[Any]]]:
             masks = pools.columns.left_by_each(filters, request).masks

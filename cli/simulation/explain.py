@@ -213,7 +213,7 @@ def _print_explanation(explanation: Explanation, max_rows: int) -> None:
     print(explanation.message)
     weighers = [weight.weigher for verdict in explanation.verdicts for weight in verdict.weights]
     weighers = list(dict.fromkeys(weighers))
-    ranked = sorted(explanation.verdicts, key=lambda verdict: _rank(verdict, explanation))
+    ranked = explanation.ranked()
     shown = ranked if max_rows <= 0 else ranked[:max_rows]
     tables.show(
         ("pool", "verdict", "headroom_GiB", "weight", *weighers, "because"),
@@ -231,14 +231,6 @@ def _print_explanation(explanation: Explanation, max_rows: int) -> None:
             print(f"{weigher} failed and counts 0 for every pool: {failure}")
     if len(shown) < len(ranked):
         print(f"{len(ranked) - len(shown)} pool(s) more: --rows 0 shows all")
-
-
-def _rank(verdict: PoolVerdict, explanation: Explanation) -> tuple[object, ...]:
-    """Return a sort key: the chosen pool, then candidates, then refused pools by refusals and headroom."""
-    if verdict.filter is None:
-        return (verdict.pool != explanation.pool, 0, -(verdict.total_weight or 0.0), verdict.pool)
-    headroom = verdict.headroom if isinstance(verdict.headroom, float) else 0.0
-    return (True, 1 + len(verdict.also), -headroom, verdict.pool)
 
 
 def _row(verdict: PoolVerdict, explanation: Explanation, weighers: Sequence[str]) -> list[object]:
