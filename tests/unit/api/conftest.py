@@ -28,9 +28,9 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tonnage.k8s.cluster.cluster_reader._TIMEOUT_SECONDS", 60.0)
 
 
-@pytest.fixture
+@pytest.fixture(scope="package")
 def client(cluster: Cluster) -> Client:
-    """A client with noauth, which is an administrator."""
+    """A client with noauth, which is an administrator. An application takes longer to build than most tests."""
     return cluster.client()
 
 

@@ -31,10 +31,9 @@ def test_every_route_is_documented() -> None:
     assert not [path for path, _, _ in routes() if f"``{path.removeprefix('/v3') or path}``" not in page]
 
 
-@pytest.mark.parametrize("auth_strategy", ["noauth", "keystone", "http_basic"])
-def test_every_operation_is_in_the_openapi_document(auth_strategy: str) -> None:
+def test_every_operation_is_in_the_openapi_document() -> None:
     assert openapi_document.undocumented(routes()) == []
-    document = openapi_document.document(routes(), auth_strategy)
+    document = openapi_document.document(routes(), "keystone")
     openapi_spec_validator.OpenAPIV31SpecValidator(msgspec.json.decode(msgspec.json.encode(document))).validate()
     paths = {path for path, _, _ in routes()}
     assert set(document["paths"]) == paths

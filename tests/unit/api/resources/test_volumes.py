@@ -151,7 +151,7 @@ def test_a_refused_extension_changes_nothing(client: Client) -> None:
     client.wait_until_settled(volume_id)
     answer = client.at("POST", f"/v3/volumes/{volume_id}/action", OWN_KEYS, json={"os-extend": {"new_size": 5000}})
     assert answer.status_code == 409
-    assert answer.json["conflictingRequest"]["refusal"]["nearest"]["pool"] == f"{BACKEND}#thin"
+    assert answer.json["conflictingRequest"]["refusal"]["nearest"]["pool"].startswith(f"{BACKEND}#")
     assert (client.show(volume_id)["size"], client.show(volume_id)["status"]) == (1, "available")
 
 
