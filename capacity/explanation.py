@@ -21,6 +21,11 @@ class Weight:
     multiplier: float
     failure: str | None = None
 
+    @property
+    def text(self) -> str:
+        """The weight as a calculation."""
+        return "failed" if self.failure is not None else f"{self.raw:g} -> {self.scaled:.3f} x {self.multiplier:g}"
+
 
 @dataclass(frozen=True, slots=True)
 class FilterVerdict:

@@ -5,22 +5,19 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tonnage.capacity.decision import NO_CAPACITY, NearestMiss, Rejection
-from tonnage.cinder_adapter.pools import cinder_capacity
-
-CAPACITY = "CapacityFilter"
+from tonnage.capacity.decision import NO_CAPACITY, Rejection
+from tonnage.cinder_adapter.pools import cinder_capacity, filter_requests
 
 
-def nearest(filter_name: str, states: Sequence[Any], properties: Mapping[str, Any]) -> NearestMiss:
-    """Return the pool that came closest to a request among those that a filter refused; there is at least one."""
-    if filter_name != CAPACITY:
-        return NearestMiss(states[0].backend_id, filter_name, Rejection("refused", "is refused", {}))
-    state = max(states, key=lambda each: headroom(each, properties))
+def rejection(state: Any, properties: Mapping[str, Any]) -> Rejection:
+    """Return the figures by which a pool is judged."""
     room = headroom(state, properties)
+    needed = filter_requests.read_request(properties).size_gb
     row = getattr(state, "row", None)
     in_flight = 0 if row is None else row.counters.in_flight
     numbers = {
         "headroom": room,
+        "needed": float(needed),
         "total": _number(state.total_capacity_gb),
         "free": _number(state.free_capacity_gb),
         "provisioned": _number(state.provisioned_capacity_gb),
@@ -29,18 +26,25 @@ def nearest(filter_name: str, states: Sequence[Any], properties: Mapping[str, An
         "ratio": _number(state.max_over_subscription_ratio),
     }
     text = (
-        f"has headroom {room:.2f} GiB (total {_text(state.total_capacity_gb)}, free {_text(state.free_capacity_gb)}, "
+        f"has headroom {room:.2f} GiB (needed {needed}, total {_text(state.total_capacity_gb)}, "
+        f"free {_text(state.free_capacity_gb)}, "
         f"provisioned {_text(state.provisioned_capacity_gb)} with {in_flight} in flight, "
         f"reserved {_text(state.reserved_percentage)} %, ratio {_text(state.max_over_subscription_ratio)})"
     )
-    return NearestMiss(state.backend_id, filter_name, Rejection(NO_CAPACITY, text, numbers))
+    return Rejection(NO_CAPACITY, text, numbers)
+
+
+def largest_size(state: Any, properties: Mapping[str, Any]) -> float:
+    """Return the largest size in GiB that Cinder's CapacityFilter accepts, 0 if none; infinite without a limit."""
+    asks_thick = _extra_specs(properties).get("provisioning:type") == "thick"
+    largest = cinder_capacity.largest_thick(state) if asks_thick else cinder_capacity.largest_thin(state)
+    return max(0.0, largest)
 
 
 def headroom(state: Any, properties: Mapping[str, Any]) -> float:
-    """Return the largest size in GiB that Cinder's CapacityFilter accepts, 0 if none."""
-    asks_thick = _extra_specs(properties).get("provisioning:type") == "thick"
-    largest = cinder_capacity.largest_thick(state) if asks_thick else cinder_capacity.largest_thin(state)
-    return max(0.0, largest) if math.isfinite(largest) else 0.0
+    """Return the same of a pool that CapacityFilter has refused."""
+    largest = largest_size(state, properties)
+    return largest if math.isfinite(largest) else 0.0
 
 
 def may_be_counted_twice(states: Sequence[Any], properties: Mapping[str, Any]) -> bool:

@@ -16,11 +16,13 @@ from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.cinder_adapter.pools import capacity_rejection
 from tonnage.cinder_adapter.pools.native_plugins import NativePlugins
-from tonnage.cinder_adapter.scheduler import placing
+from tonnage.cinder_adapter.scheduler import placing, recorded_requests
 from tonnage.cinder_adapter.scheduler.cinder_host_manager import LedgerHostManager
 from tonnage.cinder_adapter.scheduler.cinder_ledger import CinderLedger
+from tonnage.cinder_adapter.scheduler.recorded_requests import RecordedRequest
 from tonnage.ledger.catalog import refusals
 from tonnage.ledger.claims import bookings, observed_claims, request_keys
+from tonnage.rpc.cinder_explanations import PartialExplanation
 
 LOG = logging.getLogger(__name__)
 
@@ -37,6 +39,9 @@ _VERBS = {
     "retype_volume": bookings.MIGRATE,
     "create_snapshot": observed_claims.SNAPSHOT,
 }
+
+#: The operation of a request for a new volume: Cinder's manager does not always name it.
+_NEW_VOLUME = (None, "create_volume")
 
 
 class NoEffect(BaseException):
@@ -117,6 +122,35 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
 
         return self._choose(context, request_spec, filter_properties, choose)
 
+    def explain(self, request: RecordedRequest, most: int | None) -> PartialExplanation:
+        """Return how a request would be decided now, with at most so many pools. Nothing is placed or claimed.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` while the ledger is away.
+        """
+        self.ledger.pools.refresh()
+        text = _request_text(request.spec, request.properties)
+        try:
+            with self.host_manager.only(request.place):
+                chosen = self._chosen(request)
+            return self.host_manager.explanation(text, request.place, chosen, most)
+        finally:
+            self.host_manager.forget_decision()
+
+    def _chosen(self, request: RecordedRequest) -> str | None:
+        """Return the name of the pool that Cinder's scheduler would choose for a request, None if there is none."""
+        spec, properties = request.spec, request.properties
+        operation = spec.get("operation")
+        try:
+            if operation == "retype_volume":
+                policy = spec.get("migration_policy") or "never"
+                return str(super().find_retype_backend(request.context, spec, properties, policy).backend_id)
+            if operation in _NEW_VOLUME:
+                candidates = self._get_weighted_candidates(request.context, spec, properties)
+                return str(candidates[0].obj.backend_id) if candidates else None
+            return str(super().backend_passes_filters(request.context, request.place, spec, properties).backend_id)
+        except exception.NoValidBackend:
+            return None
+
     def _choose(
         self,
         context: Any,
@@ -141,8 +175,9 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
                         break
             text, verb = _request_text(request_spec, filter_properties), _VERBS.get(operation, bookings.MANAGE)
             key = _key(context, subject, verb) if subject and operation in _VERBS else None
+            body = recorded_requests.body(request_spec, filter_properties, place)
             try:
-                return self._refuse(context, text, subject or "", verb, place, key)
+                return self._refuse(context, text, subject or "", verb, place, key=key, body=body)
             except observed_claims.Repeated as error:
                 raise NoEffect(f"Request {context.request_id} for {error} was answered before") from error
 
@@ -249,8 +284,10 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
                 return
         volume_id = str(request_spec.get("volume_id") or "")
         answered = observed_claims.key(volume_id, bookings.CREATE, attempt) if volume_id else None
+        body = recorded_requests.body(request_spec, filter_properties, place)
+        text = _request_text(request_spec)
         try:
-            self._refuse(context, _request_text(request_spec), volume_id, bookings.CREATE, place, answered)
+            self._refuse(context, text, volume_id, bookings.CREATE, place, key=answered, body=body)
         except observed_claims.Repeated:
             LOG.warning("A request for volume %s has no effect: it was answered before", volume_id)
 
@@ -274,10 +311,13 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         subject: str,
         verb: str,
         place: str | None = None,
+        *,
         key: request_keys.Key | None = None,
+        body: Mapping[str, Any] | None = None,
     ) -> NoReturn:
         """Record the refusal of the request that this thread has decided, and raise it with its numbers.
 
+        With a ``body`` the same request can be explained again.
         Raises :class:`~tonnage.ledger.claims.observed_claims.Repeated` if the request was answered before.
         """
         refusal = self.host_manager.decision.refusal(text, place)
@@ -287,6 +327,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
             project_id=context.project_id or "",
             verb=verb,
             refusal=refusal,
+            body=body,
         )
         try:
             self.ledger.refuse(refused, key)

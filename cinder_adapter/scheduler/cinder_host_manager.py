@@ -10,8 +10,9 @@ from typing import Any
 from cinder.scheduler import host_manager
 from cinder.scheduler.weights import OrderedHostWeightHandler
 
+from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools.pool import backend_of
-from tonnage.cinder_adapter.pools import capacity_rejection, filter_requests
+from tonnage.cinder_adapter.pools import filter_requests, pool_explanations, rejections
 from tonnage.cinder_adapter.pools.decision_record import DecisionRecord
 from tonnage.cinder_adapter.pools.known_pools import KnownPools, Pools
 from tonnage.cinder_adapter.pools.native_plugins import NativePlugins
@@ -19,9 +20,10 @@ from tonnage.cinder_adapter.scheduler import backend_states
 from tonnage.cinder_adapter.scheduler.cinder_ledger import CinderLedger
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.inventory.backends import PoolRow
+from tonnage.rpc.cinder_explanations import PartialExplanation
 
-#: The name under which pools are refused in which the volume has failed, as in Cinder.
-_ATTEMPTED = "RetryFilter"
+_DOWN = Rejection("down", "is on a backend that is down, disabled or frozen, or no more reported")
+_UNKNOWN = Rejection("no_figures", "has no usable figures yet: no probe was answered, or with figures that are wrong")
 
 
 class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
@@ -51,7 +53,7 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
     @property
     def bounded(self) -> bool:
         """Whether a filter compares capacities."""
-        return any(each.__name__ == capacity_rejection.CAPACITY for each in self.enabled_filters)
+        return any(each.__name__ == rejections.CAPACITY for each in self.enabled_filters)
 
     @property
     def decision(self) -> DecisionRecord:
@@ -162,13 +164,43 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
     def get_weighed_backends(
         self, backends: Collection[Any], weight_properties: Any, weigher_class_names: Any = None
     ) -> Sequence[Any]:
-        if isinstance(backends, Pools) and type(self.weight_handler) is OrderedHostWeightHandler:
+        ranked: Sequence[Any] | None = None
+        if isinstance(backends, Pools) and self._adds_weights:
             classes = self._choose_backend_weighers(weigher_class_names)
-            ranking = self._native.rank(backends, classes, weight_properties)
-            if ranking is not None:
-                return ranking
-        ranked: Sequence[Any] = super().get_weighed_backends(list(backends), weight_properties, weigher_class_names)
+            ranked = self._native.rank(backends, classes, weight_properties)
+        if ranked is None:
+            ranked = super().get_weighed_backends(list(backends), weight_properties, weigher_class_names)
+        self.decision.ranked, self.decision.properties = ranked, weight_properties
         return ranked
+
+    def explanation(self, text: str, place: str | None, chosen: str | None, most: int | None) -> PartialExplanation:
+        """Return the explanation of the decision that this thread has made last, with at most so many pools.
+
+        ``text`` describes the request, ``place`` is as in :meth:`only`, and ``chosen`` is the chosen pool, if any.
+        """
+        with self._lock:
+            reported = self._reported().keys()
+        known = {} if self.ledger is None else self.ledger.pools.rows
+        absent = {**dict.fromkeys(known.keys() - reported, _DOWN), **dict.fromkeys(reported - known.keys(), _UNKNOWN)}
+        decided = pool_explanations.Decided(
+            text=text,
+            place=place,
+            chosen=chosen,
+            absent={name: why for name, why in absent.items() if place in (None, name, backend_of(name))},
+            bounded=self.bounded,
+            weighers=self._choose_backend_weighers(None) if self._adds_weights else (),
+        )
+        return pool_explanations.explain(self.decision, decided, most)
+
+    @property
+    def _adds_weights(self) -> bool:
+        """Whether the total weight of a pool is the sum of its weights."""
+        return type(self.weight_handler) is OrderedHostWeightHandler
+
+    def revert_volume_consumed_capacity(self, *args: Any, **kwargs: Any) -> None:
+        """Count nothing with a ledger: the claim of the attempt that failed is released there."""
+        if self.ledger is None or getattr(self._local, "away", False):
+            super().revert_volume_consumed_capacity(*args, **kwargs)
 
     def _without_attempted(self, pools: Pools, properties: Mapping[str, Any]) -> Pools:
         """Return the pools in which the volume has not failed: Cinder tries one again while others are free."""
@@ -176,7 +208,7 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
         if not attempted:
             return pools
         left = pools.without(attempted)
-        self.decision.add_filter(_ATTEMPTED, pools, left, properties)
+        self.decision.add_filter(rejections.ATTEMPTED, pools, left, properties)
         return left
 
     def _judge(self, filters: FilterChain, pools: Pools, properties: Mapping[str, Any]) -> Pools:

@@ -13,14 +13,16 @@ from oslo_config import cfg
 
 from tonnage.capacity import errors
 from tonnage.cinder_adapter.pools.native_plugins import NativePlugins
-from tonnage.cinder_adapter.scheduler import cinder_ledger, ledger_options, reported_figures
-from tonnage.cinder_adapter.scheduler.cinder_driver import NoEffect
+from tonnage.cinder_adapter.scheduler import cinder_ledger, ledger_options, recorded_requests, reported_figures
+from tonnage.cinder_adapter.scheduler.cinder_driver import LedgerScheduler, NoEffect
 from tonnage.cinder_adapter.scheduler.cinder_ledger import CinderLedger
 from tonnage.cinder_adapter.scheduler.prober import Prober
 from tonnage.cinder_adapter.scheduler.row_poll import RowPoll
 from tonnage.cinder_adapter.scheduler.volume_rows import VolumeRows
 from tonnage.cinder_adapter.scheduler.waiting_requests import WaitingRequests
 from tonnage.ledger.inventory.probes import Probe
+from tonnage.rpc import cinder_explanations, serialization, transport
+from tonnage.rpc.cinder_explanations import PartialExplanation, Question
 
 LOG = logging.getLogger(__name__)
 
@@ -44,6 +46,9 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         self._ended = threading.Event()
         #: The last report of each backend that answered a probe.
         self._probed: dict[str, Mapping[str, Any]] = {}
+        self.additional_endpoints.append(
+            serialization.Guarded(_Explanations(self.driver), cinder_explanations.SERVER, transport.VERSION)
+        )
 
     def init_host(self, *args: Any, **kwargs: Any) -> None:
         """Connect to the ledger, adopt all volumes and start the threads, in the process that serves."""
@@ -134,6 +139,18 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         context = cinder_context.get_admin_context()
         context.request_id = cinder_ledger.token(probe)
         self.volume_api._get_cctxt(probe.backend).cast(context, "publish_service_capabilities")
+
+
+class _Explanations:
+    """The RPC methods of Tonnage beside Cinder's own."""
+
+    def __init__(self, driver: LedgerScheduler) -> None:
+        self._driver = driver
+
+    def explain(self, _context: Any, message: Any) -> PartialExplanation:
+        """Return how a recorded request would be decided now."""
+        question = serialization.unpack(message, Question)
+        return self._driver.explain(recorded_requests.read(question.request), question.most)
 
 
 def _connect() -> CinderLedger:

@@ -62,7 +62,8 @@ class Column:
 class Part:
     """A list that belongs to one object: its key for programs, its title, its columns and rows.
 
-    ``empty`` is printed instead of a table without rows; a table has at most ``most`` rows.
+    ``empty`` is printed instead of a table without rows; a table has at most ``most`` rows. ``left_out`` is the number
+    of rows that are missing in ``rows``, which a table without limit has.
     """
 
     key: str
@@ -71,6 +72,12 @@ class Part:
     rows: Sequence[Any]
     empty: str
     most: int | None = None
+    left_out: int = 0
+
+    @property
+    def total(self) -> int:
+        """The number of all rows."""
+        return len(self.rows) + self.left_out
 
 
 def capacity(key: str, gib: Callable[[Any], float | None], heading: str | None = None) -> Column:
@@ -191,11 +198,11 @@ def show_one(arguments: argparse.Namespace, columns: Sequence[Column], row: Any,
     if arguments.format == "table":
         _show_fields(chosen, row)
         for part in parts:
-            print(f"\n{part.title}: {len(part.rows) if part.rows else part.empty}")
+            print(f"\n{part.title}: {part.total if part.rows else part.empty}")
             if part.rows:
                 _show_table(_headed(part.columns), part.rows[: part.most], "")
-            if part.most is not None and len(part.rows) > part.most:
-                print(f"{len(part.rows) - part.most} more: --rows 0 shows all")
+            if part.most is not None and part.total > part.most:
+                print(f"{part.total - part.most} more: --rows 0 shows all")
     elif arguments.format in ("json", "yaml"):
         found = {column.key: _plain(column.value(row)) for column in chosen}
         found |= {part.key: [_fields(part.columns, each) for each in part.rows] for part in parts}

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 
 _NO_REQUEST = "not asked, because the ledger does not have this request; 'tonnage explain' asks"
+_NOT_REFUSED = "not asked, because of Cinder's requests the ledger has only those that a scheduler refused"
+_NO_BUS = "not asked: transport_url in the configuration of this command takes the message bus of Cinder"
 _UNANSWERED = "unknown, for the reason on standard error"
 
 
@@ -27,6 +29,14 @@ class _Row(NamedTuple):
 
     found: "VolumeDecisions"
     now: "Explanation | None"
+
+
+class _Answer(NamedTuple):
+    """The answer of a scheduler: an explanation, and the number of pools that it leaves out; or why there is none."""
+
+    explanation: "Explanation | None" = None
+    left_out: int = 0
+    unknown: str = ""
 
 
 class _Verdict(NamedTuple):
@@ -49,6 +59,14 @@ class _Verdict(NamedTuple):
             return None
         others = [f"{each.filter}: {each.rejection.message}" for each in self.of.also]
         return "; ".join([f"{self.of.filter}: {self.of.rejection.message}", *others])
+
+    @property
+    def weights(self) -> dict[str, str]:
+        return {each.weigher: each.text for each in self.of.weights}
+
+    @property
+    def text(self) -> str:
+        return self.because or "; ".join(f"{weigher}: {text}" for weigher, text in self.weights.items())
 
 
 COLUMNS: Sequence[Column] = (
@@ -78,7 +96,8 @@ _POOLS: Sequence[Column] = (
     Column("is_thin", lambda row: row.of.thin),
     Column("total_weight", lambda row: row.of.total_weight, "weight"),
     Column("code", lambda row: None if row.of.rejection is None else row.of.rejection.code),
-    Column("because", lambda row: row.because, "because", width=70),
+    Column("weights", lambda row: row.weights),
+    Column("because", lambda row: row.because, "because", lambda row: row.text, width=70),
 )
 
 
@@ -110,48 +129,47 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
 
     with ledger_access.connect(conf).reading() as session:
         found = volume_decisions.find(session, arguments.volume)
-    now, unknown = _ask_again(conf, arguments, found)
-    verdicts = [] if now is None else [_Verdict(each, each.pool == now.pool) for each in now.verdicts]
+    answer = _ask_again(conf, arguments, found)
+    now = answer.explanation
+    verdicts = [] if now is None else [_Verdict(each, each.pool == now.pool) for each in now.ranked()]
     most = arguments.rows or None
+    empty = answer.unknown or "none"
     parts = (
         Part("claims", "Claims", volumes.CLAIMS, found.claims, "none", most),
         Part("refusals", "Refusals", refusals.COLUMNS, found.refusals, "none recorded", most),
-        Part("pools", "The same request now", _POOLS, sorted(verdicts, key=_rank), unknown or "none", most),
+        Part("pools", "The same request now", _POOLS, verdicts, empty, most, answer.left_out),
     )
     formats.show_one(arguments, COLUMNS, _Row(found, now), parts)
-    if unknown == _UNANSWERED:
+    if answer.unknown == _UNANSWERED:
         return 1
     return 0
 
 
-def _ask_again(
-    conf: "cfg.ConfigOpts", arguments: argparse.Namespace, found: "VolumeDecisions"
-) -> "tuple[Explanation | None, str]":
-    """Return the explanation of the same request now; without one None, and the reason.
-
-    An error is on standard error.
-    """
+def _ask_again(conf: "cfg.ConfigOpts", arguments: argparse.Namespace, found: "VolumeDecisions") -> _Answer:
+    """Return the explanation of the same request now. An error is on standard error."""
     from tonnage.capacity import errors
     from tonnage.cli.simulation import scheduler_query
+    from tonnage.rpc import cinder_explanations
 
+    body = found.request_body
     if arguments.offline:
-        return None, "not asked (--offline)"
-    if found.request_body is None:
-        return None, _NO_REQUEST
-    target = scheduler_query.QueryTarget(url=arguments.url, cloud=arguments.os_cloud)
+        return _Answer(unknown="not asked (--offline)")
+    if body is None:
+        return _Answer(unknown=_NOT_REFUSED if found.of_cinder else _NO_REQUEST)
     try:
-        [outlook] = scheduler_query.query(conf, {"requests": [dict(found.request_body)], "detail": True}, target)
+        if (asked := body.get("cinder")) is None:
+            target = scheduler_query.QueryTarget(url=arguments.url, cloud=arguments.os_cloud)
+            [outlook] = scheduler_query.query(conf, {"requests": [dict(body)], "detail": True}, target)
+            return _Answer(outlook.volumes[0])
+        if not scheduler_query.names_bus(conf):
+            return _Answer(unknown=_NO_BUS)
+        # A table needs no more pools than it shows; a program may want all.
+        most = (arguments.rows or None) if arguments.format == "table" else None
+        partial = cinder_explanations.ask(conf, asked["request"], asked["exchange"], most)
     except errors.TonnageError as error:
         print(f"tonnage: how the request would be decided now is unknown: {error.message}", file=sys.stderr)
-        return None, _UNANSWERED
-    return outlook.volumes[0], ""
-
-
-def _rank(verdict: _Verdict) -> tuple[object, ...]:
-    """Return a sort key: the chosen pool, the candidates by weight, the refused pools by headroom."""
-    headroom = verdict.headroom_gb or 0.0
-    weight = verdict.of.total_weight or 0.0
-    return ("chosen", "candidate", "refused").index(verdict.word), -weight, -headroom, verdict.of.pool
+        return _Answer(unknown=_UNANSWERED)
+    return _Answer(partial.explanation, partial.pools - len(partial.explanation.verdicts))
 
 
 def _list(found: "VolumeDecisions") -> str:

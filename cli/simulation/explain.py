@@ -10,7 +10,7 @@ import msgspec
 from oslo_config import cfg
 
 from tonnage.capacity import errors
-from tonnage.capacity.explanation import Explanation, PoolVerdict, Weight
+from tonnage.capacity.explanation import Explanation, PoolVerdict
 from tonnage.capacity.topology import requirements
 from tonnage.cli import setup
 from tonnage.cli.commands import tables
@@ -237,7 +237,7 @@ def _row(verdict: PoolVerdict, explanation: Explanation, weighers: Sequence[str]
     state = "candidate" if verdict.filter is None else "refused"
     if verdict.pool == explanation.pool:
         state = "chosen"
-    weights = {each.weigher: _weight(each) for each in verdict.weights}
+    weights = {each.weigher: each.text for each in verdict.weights}
     kind = "" if verdict.thin is None else " thin" if verdict.thin else " thick"
     refusals = [] if verdict.rejection is None else [f"{verdict.filter}: {verdict.rejection.message}"]
     refusals += [f"{each.filter}: {each.rejection.message}" for each in verdict.also]
@@ -250,9 +250,3 @@ def _row(verdict: PoolVerdict, explanation: Explanation, weighers: Sequence[str]
         *(weights.get(name) for name in weighers),
         "\n".join(refusals),
     ]
-
-
-def _weight(weight: Weight) -> str:
-    if weight.failure is not None:
-        return "failed"
-    return f"{weight.raw:g} -> {weight.scaled:.3f} x {weight.multiplier:g}"

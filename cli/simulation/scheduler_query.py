@@ -57,9 +57,7 @@ def query(conf: cfg.ConfigOpts, question: Mapping[str, Any], target: QueryTarget
     :class:`~tonnage.capacity.errors.Unavailable` if no scheduler answers, and the errors of the scheduler.
     """
     url = target.url
-    place = conf.get_location("transport_url")
-    is_configured = place is not None and place.location.is_user_controlled
-    if url is None and not (conf.config_file or conf.config_dir or is_configured):
+    if url is None and not (conf.config_file or conf.config_dir or names_bus(conf)):
         raise errors.ConfigurationError(
             "no configuration and no REST API is given: name the configuration of Tonnage with --config-file, or the "
             "REST API with --url http://HOST:PORT"
@@ -70,6 +68,12 @@ def query(conf: cfg.ConfigOpts, question: Mapping[str, Any], target: QueryTarget
         host = conf.osapi_volume_listen
         url = f"http://{f'[{host}]' if ':' in host else host}:{conf.osapi_volume_listen_port}"
     return _over_rest(url, question, target)
+
+
+def names_bus(conf: cfg.ConfigOpts) -> bool:
+    """Return whether the configuration names a message bus: it is not the default."""
+    place = conf.get_location("transport_url")
+    return place is not None and place.location.is_user_controlled
 
 
 def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -> list[Outlook]:

@@ -28,7 +28,8 @@ _MAX_LENGTH = 255
 class RefusedRequest:
     """A refused request, or one without a decision. ``volume_id`` is its volume, of a group the first one.
 
-    ``body`` is the body of a request for one new volume, see :func:`create_body`.
+    ``body`` is the body of a request for one new volume, see :func:`create_body`, or that of a request of Cinder, see
+    :func:`cinder_body`.
     """
 
     request_id: str
@@ -107,6 +108,11 @@ def create_body(
     }
     given = {key: value for key, value in volume.items() if value is not None}
     return {"volume": given, **({"OS-SCH-HNT:scheduler_hints": dict(hints)} if hints else {})}
+
+
+def cinder_body(*, exchange: str, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body of a request of Cinder, whose schedulers listen at an exchange of its message bus."""
+    return {"cinder": {"exchange": exchange, "request": dict(request)}}
 
 
 def insert(session: orm.Session, refused: Sequence[RefusedRequest]) -> None:

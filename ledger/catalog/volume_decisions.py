@@ -38,7 +38,9 @@ class VolumeDecisions:
     Of a request that was refused there are only refusals: ``id`` is the volume that it was for, and the other fields
     are None or empty. Of a volume of another system there are claims and refusals. ``pool``
     and ``volume_type`` are names; ``attempted_pools`` are those that failed to create it. ``request_body`` is the body
-    of the same request to ``POST /volumes``; None if the ledger has none.
+    of the same request to ``POST /volumes``, or the last request of Cinder that was refused, see
+    :func:`~tonnage.ledger.catalog.refusals.cinder_body`; None if the ledger has none. ``of_cinder`` is whether the
+    volumes of this ledger are Cinder's.
     """
 
     id: str
@@ -59,6 +61,7 @@ class VolumeDecisions:
     claims: Sequence[ClaimFigures] = ()
     refusals: Sequence[RecordedRefusal] = ()
     request_body: Mapping[str, Any] | None = None
+    of_cinder: bool = False
 
     @property
     def reason(self) -> str:
@@ -116,6 +119,8 @@ def find(session: orm.Session, name: str) -> VolumeDecisions:
             pool=live[-1].pool if live else None,
             claims=claims,
             refusals=refused,
+            request_body=refused[0].request_body if refused else None,
+            of_cinder=True,
         )
     for wanted in (RefusalFilter(request_id=name), RefusalFilter(volume_id=name)):
         if found := refusals.load(session, wanted, _MOST_REFUSALS):
@@ -126,6 +131,7 @@ def find(session: orm.Session, name: str) -> VolumeDecisions:
                 project_id=last.project_id,
                 refusals=found,
                 request_body=last.request_body,
+                of_cinder=bool(session.scalar(sa.select(sa.exists().where(models.Backend.observed.is_(True))))),
             )
     raise errors.NotFound(
         f"{name} could not be found: there is no volume with this id or name, and no recorded refusal of a request "

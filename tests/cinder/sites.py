@@ -45,19 +45,28 @@ class Site:
         wait_for(lambda: self.figures(pool) == (allocated, 0), f"{pool} has {allocated} GiB, none in flight", 60)
 
     def why(self, volume_id: str) -> dict[str, Any]:
-        """Return the answer of ``tonnage why`` about a volume."""
+        """Return the answer of ``tonnage why`` about a volume, for which no scheduler is asked."""
+        found: dict[str, Any] = json.loads(self.why_text(volume_id, "--offline", "-f", "json"))
+        return found
+
+    def explained(self, volume_id: str) -> dict[str, Any]:
+        """Return the same with the answer of a scheduler about the same request now."""
+        found: dict[str, Any] = json.loads(self.why_text(volume_id, "-f", "json"))
+        return found
+
+    def why_text(self, volume_id: str, *words: str) -> str:
+        """Return the output of ``tonnage why``."""
         conf = pathlib.Path(self.cinder.folder) / "tonnage.conf"
         url = self.ledger.url.render_as_string(hide_password=False)
-        conf.write_text(f"[database]\nconnection = {url}\n")
+        conf.write_text(f"[DEFAULT]\ntransport_url = {self.cinder.bus}\n[database]\nconnection = {url}\n")
         done = subprocess.run(
-            [COMMANDS / "tonnage", "--config-file", conf, "why", volume_id, "-f", "json"],
+            [COMMANDS / "tonnage", "--config-file", conf, "why", volume_id, *words],
             capture_output=True,
             text=True,
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        return done.stdout
 
 
 @contextlib.contextmanager

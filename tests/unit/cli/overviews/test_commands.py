@@ -3,6 +3,7 @@
 
 import json
 import pathlib
+import uuid
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,12 +13,16 @@ import sqlalchemy as sa
 from tests.servers import ledger_schema
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors, units
-from tonnage.capacity.decision import Rejection
+from tonnage.capacity.decision import Refusal, Rejection
 from tonnage.capacity.explanation import Explanation, FilterVerdict, PoolVerdict
 from tonnage.cli import setup, tonnage
 from tonnage.cli.simulation import scheduler_query
 from tonnage.ledger import models
+from tonnage.ledger.catalog import refusals
 from tonnage.ledger.db import database
+from tonnage.ledger.inventory import probes
+from tonnage.rpc import cinder_explanations
+from tonnage.rpc.cinder_explanations import PartialExplanation
 from tonnage.rpc.messages import Outlook
 
 
@@ -43,6 +48,10 @@ class Ledger:
         conf: Any = SimpleNamespace(database=self._database, service_down_time=60)
         assert arguments.run(conf, arguments) == status
         return self._capsys.readouterr().out
+
+    def write(self, step: Any, *given: Any) -> None:
+        """Run a step in a transaction of the ledger."""
+        database.Database(self.engine).run(step, *given)
 
     def json(self, line: str, status: int = 0) -> Any:
         return json.loads(self.run(f"{line} -f json", status))
@@ -272,6 +281,40 @@ def test_why_shows_a_refused_request_and_asks_it_again(ledger: Ledger, monkeypat
         assert shown["pools"] == []
     with pytest.raises(errors.NotFound, match="nothing could not be found"):
         ledger.run("why nothing")
+
+
+def test_why_asks_a_scheduler_of_cinder_for_the_nearest_pools(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def ask(conf: object, request: Any, exchange: str, most: int | None) -> PartialExplanation:
+        asked.append((request, exchange, most))
+        verdict = PoolVerdict("h@b#p", "OddFilter", Rejection("refused", "is refused"))
+        return PartialExplanation(Explanation("60 GiB", None, "No pool for 60 GiB", (verdict,)), 7)
+
+    monkeypatch.setattr(cinder_explanations, "ask", ask)
+    body = refusals.cinder_body(exchange="openstack", request={"spec": {"size": 60}})
+    for number, request_body in enumerate((body, None)):
+        refused = refusals.RefusedRequest(
+            request_id=f"req-{number}",
+            volume_id=str(uuid.UUID(int=number)),
+            project_id="p",
+            verb="create",
+            refusal=Refusal("60 GiB", 7),
+            body=request_body,
+        )
+        ledger.write(refusals.insert, [refused])
+    names_bus = iter([False, True, True])
+    monkeypatch.setattr(scheduler_query, "names_bus", lambda conf: next(names_bus))
+    assert "not asked: transport_url" in ledger.run("why req-0")
+    shown = ledger.run("why req-0 --rows 1")
+    assert "The same request now: 7" in shown
+    assert "OddFilter: is refused" in shown
+    assert "6 more: --rows 0 shows all" in shown
+    assert ledger.json("why req-0")["decision_now"] == "No pool for 60 GiB"
+    assert asked == [({"spec": {"size": 60}}, "openstack", most) for most in (1, None)]
+    assert "'tonnage explain' asks" in ledger.run("why req-1")
+    ledger.write(probes.observe, "real@b1", "nova", "cinder")
+    assert "only those that a scheduler refused" in ledger.run("why req-1")
 
 
 def test_why_names_the_reason_of_a_volume_in_error_and_the_pools_that_failed(ledger: Ledger) -> None:

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage why`` explains a request of Cinder pool by pool."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cinder import sites
+from tests.cinder.operations import action
+from tests.cinder.sites import Site
+from tests.servers import MariaDB, RabbitMQ, Shape
+from tests.servers.base import wait_for
+
+B1, B2, B3 = (f"real@b{number}#a" for number in (1, 2, 3))
+
+
+@pytest.fixture(scope="module")
+def site(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> Iterator[Site]:
+    """Three backends, and a filter of another project that refuses the third."""
+    names = "CapabilitiesFilter,CapacityFilter,MaintenanceFilter"
+    shape = Shape(backends=["b1", "b2", "b3"], pools=["a"], more={"scheduler_default_filters": names})
+    with sites.with_ledger(mariadb_server, rabbitmq_server, shape) as found:
+        yield found
+
+
+def kind(site: Site, name: str, spec: str) -> str:
+    """Return a volume type whose backend must match an extra spec."""
+    cinder = site.cinder
+    made = cinder.request("POST", "/types", {"volume_type": {"name": name}})["volume_type"]["id"]
+    specs = {"extra_specs": {"volume_backend_name": spec}}
+    cinder.request("POST", f"/types/{made}/extra_specs", specs)
+    return str(made)
+
+
+def test_a_refusal_is_explained_pool_by_pool(site: Site) -> None:
+    cinder = site.cinder
+    filling = cinder.create(80, volume_type=kind(site, "second", "b2"))
+    cinder.settled([filling])
+    site.settled(B2, 80)
+    refused = cinder.create(30, volume_type=kind(site, "not-first", "<or> b2 <or> b3"))
+    assert cinder.settled([refused])[refused]["status"] == "error"
+
+    why = site.explained(refused)
+    assert why["pool_now"] is None
+    assert {each["pool"]: (each["verdict"], each["because"]) for each in why["pools"]} == {
+        B1: ("refused", "CapabilitiesFilter: reports volume_backend_name 'b1', which has to be '<or> b2 <or> b3'"),
+        B2: (
+            "refused",
+            "CapacityFilter: has headroom 20.00 GiB (needed 30, total 100, free 100, provisioned 80 with 0 in flight, "
+            "reserved 0 %, ratio 1)",
+        ),
+        B3: ("refused", "MaintenanceFilter: is refused"),
+    }
+    assert [each["pool"] for each in why["pools"]] == [B3, B2, B1]
+    table = site.why_text(refused, "--rows", "1")
+    assert "The same request now: 3" in table
+    assert B3 in table
+    assert "2 more: --rows 0 shows all" in table
+
+    cinder.request("DELETE", f"/volumes/{filling}")
+    wait_for(lambda: site.figures(B2) == (0, 0), "the volume is gone")
+    why = site.explained(refused)
+    assert (why["pool_now"], why["decision_now"]) == (B2, f"30 GiB 'not-first' goes to {B2}, the best of 1 candidate")
+    [chosen] = [each for each in why["pools"] if each["verdict"] == "chosen"]
+    assert chosen["weights"].keys() == {"CapacityWeigher"}
+
+
+def test_a_refused_extend_is_explained(site: Site) -> None:
+    cinder = site.cinder
+    volume_id = cinder.create(10)
+    assert cinder.settled([volume_id])[volume_id]["status"] == "available"
+    host = cinder.volumes()[volume_id]["os-vol-host-attr:host"]
+    site.settled(host, 10)
+    action(cinder, volume_id, "os-extend", {"new_size": 200})
+    wait_for(lambda: site.why(volume_id)["refusals"], "the refusal is recorded")
+    [pool] = site.explained(volume_id)["pools"]
+    assert (pool["pool"], pool["headroom_bytes"]) == (host, 90 * 2**30)
+    assert pool["because"].startswith("CapacityFilter: has headroom 90.00 GiB (needed 190, ")
+
+
+def test_a_request_that_was_not_refused_is_not_asked(site: Site) -> None:
+    volume_id = site.cinder.create(1)
+    site.cinder.settled([volume_id])
+    assert "of Cinder's requests the ledger has only those that a scheduler refused" in site.why_text(volume_id)
