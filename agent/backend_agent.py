@@ -29,9 +29,6 @@ from tonnage.rpc.scheduler_client import SchedulerClient
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds of the time to stop in which outcomes wait for a scheduler. None is lost: the next process lists the volumes.
-_FLUSH_SECONDS = 5.0
-
 #: Seconds between two checks of a backend that rests between reports whether its operations have ended.
 _STEP = 0.1
 
@@ -428,7 +425,7 @@ class BackendAgent:
         deadline = time.monotonic() + timeout
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             # A thread that hangs in a call or in the driver ends with the process.
-            self._thread.join(min(_FLUSH_SECONDS, timeout))
+            self._thread.join(min(self.settings.flush_seconds, timeout))
         with self._closing:
             if self._closed.is_set():
                 return
@@ -440,7 +437,7 @@ class BackendAgent:
                 # Also the outcomes that a worker has not put there yet, and at once those that wait for an attempt.
                 for outcome in self.operations.unacknowledged():
                     self.outbox.put(outcome)
-                self.outbox.flush(min(_FLUSH_SECONDS, max(0.0, deadline - time.monotonic())))
+                self.outbox.flush(min(self.settings.flush_seconds, max(0.0, deadline - time.monotonic())))
             self.outbox.close()
             self.operations.close()
             if idle:

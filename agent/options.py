@@ -77,6 +77,9 @@ class Settings:
     threads: int = 8
     #: The time for which acknowledged outcomes are kept, see :class:`tonnage.agent.operations.Operations`.
     record_seconds: float = 600.0
+    #: The part of the time to stop in which outcomes wait for a scheduler. None is lost: the next process lists the
+    #: volumes.
+    flush_seconds: float = 5.0
     backoff: BackOff = field(default_factory=BackOff)
 
 

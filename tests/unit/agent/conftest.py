@@ -10,7 +10,6 @@ import pytest
 from tests.unit.agent import fakes
 from tests.unit.rpc import bus as memory_bus
 from tests.unit.rpc import patience
-from tonnage.agent import backend_agent
 from tonnage.agent.backend_agent import BackendAgent
 from tonnage.agent.backoff import BackOff
 from tonnage.agent.options import Settings
@@ -22,7 +21,6 @@ from tonnage.rpc.batching.command_sender import AgentClient
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for answers as long as a machine may stand still."""
     patience.with_schedulers(monkeypatch)
-    monkeypatch.setattr(backend_agent, "_FLUSH_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -73,6 +71,7 @@ def make(
             "polling_interval": 600.0,
             "report_gap": 0.0,
             "quiet_wait": 0.0,
+            "flush_seconds": 60.0,
             "backoff": BackOff(0.02, 0.1),
         } | settings
         agents.append(

@@ -42,8 +42,9 @@ def command(claim_id: str, volume_id: str, verb: messages.Verb = messages.Verb.C
 class GatedDriver(Driver):
     """A driver with volumes in a dictionary. A closed gate blocks the method of its name after its entry.
 
-    The method of that name raises each error in ``failures`` once. ``given`` has the arguments of all calls that make
-    or extend a volume.
+    The method of that name raises each error in ``failures`` once, and calls its function in ``on_entry`` each time.
+    ``given`` has the arguments of all calls that make or extend a volume; ``pools`` are reported instead of the pool
+    with the volumes.
     """
 
     supports_thin = True
@@ -53,6 +54,9 @@ class GatedDriver(Driver):
         super().__init__(backend, None)
         self.volumes: dict[str, float] = {}
         self.failures: dict[str, list[BaseException]] = {}
+        self.on_entry: dict[str, Callable[[], object]] = {}
+        self.news: Callable[[], bool] = lambda: False
+        self.pools: Sequence[Mapping[str, Any]] = ()
         self.storage: str | None = None
         self.calls: list[str] = []
         self.given: list[tuple[Any, ...]] = []
@@ -72,7 +76,7 @@ class GatedDriver(Driver):
         """Wait until a thread is blocked at a closed gate."""
         assert self.entered[name].acquire(timeout=DEADLINE), f"no thread entered {name}"
 
-    def _enter(self, method: str, volume_id: str = "") -> None:
+    def enter(self, method: str, volume_id: str = "") -> None:
         name = f"{method} {volume_id}".strip()
         with self._lock:
             self.calls.append(name)
@@ -82,6 +86,8 @@ class GatedDriver(Driver):
             for gate in {method, name} & self._gates.keys():
                 self.entered[gate].release()
                 assert self._gates[gate].wait(DEADLINE), f"gate {gate} stayed closed"
+            if method in self.on_entry:
+                self.on_entry[method]()
             failures = self.failures.get(method)
             if failures:
                 raise failures.pop(0)
@@ -90,15 +96,18 @@ class GatedDriver(Driver):
                 self.running -= 1
 
     def check(self) -> None:
-        self._enter("check")
+        self.enter("check")
 
     def mark_ledger(self, ledger_id: str) -> None:
-        self._enter("mark")
+        self.enter("mark")
+
+    def has_news(self) -> bool:
+        return self.news()
 
     def report(self) -> Sequence[Mapping[str, Any]]:
         seen = sum(self.volumes.values())
-        self._enter("report")
-        return [
+        self.enter("report")
+        return self.pools or [
             {
                 "pool_name": "pool",
                 "total_capacity_gb": 100.0,
@@ -114,20 +123,20 @@ class GatedDriver(Driver):
 
     def extend(self, volume: Volume, new_size_gb: int) -> None:
         self.given.append((volume, new_size_gb))
-        self._enter("extend", volume.id)
+        self.enter("extend", volume.id)
         self.volumes[volume.id] = new_size_gb
 
     def delete(self, volume: Volume) -> None:
-        self._enter("delete", volume.id)
+        self.enter("delete", volume.id)
         self.volumes.pop(volume.id, None)
 
     def list_volumes(self) -> Sequence[StoredVolume]:
-        self._enter("list")
+        self.enter("list")
         return [StoredVolume(id=id, pool="pool", size_gb=size) for id, size in sorted(self.volumes.items())]
 
     def _make(self, method: str, volume: Volume, *more: object) -> None:
         self.given.append((volume, *more))
-        self._enter(method, volume.id)
+        self.enter(method, volume.id)
         self.volumes[volume.id] = volume.size_gb
 
 

@@ -15,14 +15,14 @@ class Changing(fakes.GatedDriver):
         self.volumes = {"a": 2.0, "b": 3.0}
         self._steps = list(steps)
 
-    def _enter(self, method: str, volume_id: str = "") -> None:
-        super()._enter(method, volume_id)
+    def enter(self, method: str, volume_id: str = "") -> None:
+        super().enter(method, volume_id)
         if self._steps:
             self._steps.pop(0)(self.volumes)
 
     def list_volumes(self) -> list[StoredVolume]:
         volumes = [StoredVolume(id=id, pool="pool", size_gb=size) for id, size in self.volumes.items()]
-        self._enter("list_volumes")
+        self.enter("list_volumes")
         return volumes
 
 

@@ -6,8 +6,7 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -207,17 +206,15 @@ def test_many_endings_share_few_reports_and_the_last_report_contains_all(
 
 
 def test_a_backend_that_stays_busy_reports_less_often(
-    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver
 ) -> None:
     looks: list[float] = []
-    look = driver.report
 
-    def noted() -> Sequence[Mapping[str, Any]]:
+    def noted() -> None:
         looks.append(time.monotonic())
         agent.report_now()  # there is always something new
-        return look()
 
-    monkeypatch.setattr(driver, "report", noted)
+    driver.on_entry["report"] = noted
     agent = make(busy_gap=0.05, longest_gap=0.3)
     agent.start()
     eventually(lambda: len(looks) >= 20)
@@ -417,16 +414,10 @@ def test_it_lists_again_periodically_and_on_request(make: Make, scheduler: fakes
 
 
 def test_a_report_follows_a_failed_listing(
-    agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
+    agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver
 ) -> None:
-    failing: list[BaseException] = []
-
-    def report() -> Sequence[Mapping[str, Any]]:
-        driver.failures["list"] = failing
-        return fakes.GatedDriver.report(driver)
-
-    failing += [errors.DriverError("the storage has gone")] * 50
-    monkeypatch.setattr(driver, "report", report)
+    failing: list[BaseException] = [errors.DriverError("the storage has gone") for _ in range(50)]
+    driver.on_entry["report"] = lambda: driver.failures.update(list=failing)
     before = len(scheduler.reports)
     agent.list_now()
     eventually(lambda: len(scheduler.reports) > before)
@@ -635,11 +626,11 @@ def test_it_reports_every_polling_interval(make: Make, scheduler: fakes.Schedule
 
 
 def test_it_reports_soon_after_the_driver_has_news(
-    agent: BackendAgent, driver: fakes.GatedDriver, scheduler: fakes.Scheduler, monkeypatch: pytest.MonkeyPatch
+    agent: BackendAgent, driver: fakes.GatedDriver, scheduler: fakes.Scheduler
 ) -> None:
     eventually(lambda: scheduler.reports)
     before = len(scheduler.reports)
-    monkeypatch.setattr(driver, "has_news", lambda: len(scheduler.reports) == before)
+    driver.news = lambda: len(scheduler.reports) == before
     eventually(lambda: len(scheduler.reports) > before)
 
 
@@ -650,12 +641,11 @@ def test_a_driver_that_fails_to_notice_goes_on_reporting(
     driver: fakes.GatedDriver,
     error: BaseException,
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def fail() -> bool:
         raise error
 
-    monkeypatch.setattr(driver, "has_news", fail)
+    driver.news = fail
     agent = make()
     agent.start()
     said = f"Backend {BACKEND} cannot tell whether something has changed: {type(error).__name__}: {error}"
@@ -666,20 +656,15 @@ def test_a_driver_that_fails_to_notice_goes_on_reporting(
     assert agent.failure is None
 
 
-def test_a_slow_report_is_followed_by_a_rest_of_the_same_length(
-    agent: BackendAgent, driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_slow_report_is_followed_by_a_rest_of_the_same_length(agent: BackendAgent, driver: fakes.GatedDriver) -> None:
     looks: list[tuple[float, float]] = []
-    look = driver.report
 
-    def slow() -> Sequence[Mapping[str, Any]]:
+    def slow() -> None:
         began = time.monotonic()
         threading.Event().wait(0.2)
-        found = look()
         looks.append((began, time.monotonic()))
-        return found
 
-    monkeypatch.setattr(driver, "report", slow)
+    driver.on_entry["report"] = slow
     eventually(lambda: agent.report_now() or len(looks) >= 4)  # type: ignore[func-returns-value]  # changes never end
     assert all(later[0] - earlier[1] >= 0.2 for earlier, later in itertools.pairwise(looks))
 
@@ -704,9 +689,9 @@ def test_a_report_that_fails_is_silence_with_one_warning_for_each_cause(
 
 
 def test_figures_that_no_message_can_carry_are_a_failed_report(
-    agent: BackendAgent, driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    agent: BackendAgent, driver: fakes.GatedDriver, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(driver, "report", lambda: [{"pool_name": object()}])
+    driver.pools = [{"pool_name": object()}]
     agent.report_now()
     eventually(lambda: f"Backend {BACKEND} could not report: TypeError" in caplog.text)
     assert agent.failure is None

@@ -8,7 +8,7 @@ from tests.unit.agent.fakes import command
 from tonnage.agent.execution import OperationResult, execute
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.drivers.base import Source, Terms, Volume
+from tonnage.drivers.base import Source, Terms
 from tonnage.rpc.messages import Source as GivenSource
 from tonnage.rpc.messages import Verb
 
@@ -145,31 +145,22 @@ def test_a_clean_failure_is_one_that_leaves_nothing_whoever_made_it(
     assert ended == OperationResult(ok=False, size_gb=there, clean=clean, message=error.message)
 
 
-def test_an_extend_that_got_half_way_tells_how_far(driver: fakes.GatedDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    def half_way(volume: Volume, new_size_gb: int) -> None:
-        driver.volumes[volume.id] = 4
-        raise BUSY
-
+def test_an_extend_that_got_half_way_tells_how_far(driver: fakes.GatedDriver) -> None:
     driver.volumes["v"] = 3
-    monkeypatch.setattr(driver, "extend", half_way)
+    driver.on_entry["extend"] = lambda: driver.volumes.update(v=4)
+    driver.failures["extend"] = [BUSY]
     assert execute(driver, command("c", "v", Verb.EXTEND, size_gb=5)).size_gb == 4
 
 
 @pytest.mark.parametrize(("verb", "size"), [(Verb.CREATE, 0), (Verb.EXTEND, 3), (Verb.DELETE, 5), (Verb.PURGE, 5)])
 def test_a_storage_that_cannot_tell_is_taken_to_be_as_it_was(
-    driver: fakes.GatedDriver, verb: Verb, size: float, monkeypatch: pytest.MonkeyPatch
+    driver: fakes.GatedDriver, verb: Verb, size: float
 ) -> None:
+    method = "delete" if verb is Verb.PURGE else verb.value
     driver.volumes["v"] = 3
-    driver.failures["delete" if verb is Verb.PURGE else verb.value] = [BUSY]
-    listed = driver.list_volumes()
-    answers = [listed] if verb is Verb.EXTEND else []
-
-    def list_volumes() -> object:
-        if answers:
-            return answers.pop()
-        raise errors.DriverError("array still busy")
-
-    monkeypatch.setattr(driver, "list_volumes", list_volumes)
+    driver.failures[method] = [BUSY]
+    silence: list[BaseException] = [errors.DriverError("array still busy") for _ in range(50)]
+    driver.on_entry[method] = lambda: driver.failures.update(list=silence)
     assert execute(driver, command("c", "v", verb, size_gb=5)) == OperationResult(
         ok=False, size_gb=size, clean=False, message="array busy"
     )
