@@ -16,6 +16,7 @@ from tonnage.api.listing_requests import ListingRequests
 from tonnage.api.monitoring import request_metrics
 from tonnage.api.openapi.annotations import Route
 from tonnage.api.page import capacity_overview, history_resources, ledger_resources, overview_resources, static_files
+from tonnage.api.page.shared_results import LIFETIMES, Lifetimes
 from tonnage.api.resource_context import ResourceContext
 from tonnage.api.resources import (
     backend_capabilities,
@@ -53,10 +54,12 @@ def build(
     authenticator: authentication.Authenticator,
     *,
     with_identity: bool = False,
+    lifetimes: Lifetimes = LIFETIMES,
 ) -> WsgiApp:
     """Return the application. ``conf`` has the options of :mod:`tonnage.api.options`.
 
     With ``with_identity`` it is also an Identity service, for clients that need one, without any check of users.
+    ``lifetimes`` are those of the results that users of the web page share.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable options.
     """
@@ -74,7 +77,9 @@ def build(
     app.req_options.strip_url_path_trailing_slash = True
     app.resp_options.media_handlers[falcon.MEDIA_JSON] = media.JSONHandler(dumps=msgspec.json.encode)
     faults.install(app)
-    context = ResourceContext(database, scheduler, Policy(conf), BodyReader(limit), Paginator(conf.osapi_max_limit))
+    context = ResourceContext(
+        database, scheduler, Policy(conf), BodyReader(limit), Paginator(conf.osapi_max_limit), lifetimes
+    )
     for path, resource, suffix in unversioned_routes(conf, context):
         app.add_route(path, resource, suffix=suffix)
     for path, resource, suffix in versioned_routes(conf, context):
@@ -109,9 +114,9 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
     unsupported_change = services.UnsupportedChange(context)
     node_queries = NodeQueries(context.database)
     quota_sets = quotas.QuotaSets(context, quota_settings)
-    forecasts = history_resources.shared_forecasts(context.database)
+    forecasts = history_resources.shared_forecasts(context.database, context.lifetimes.forecasts)
     overview = capacity_overview.shared_overview(
-        context.database, conf.service_down_time, _health(conf, context).reasons, forecasts
+        context.database, conf.service_down_time, _health(conf, context).reasons, forecasts, context.lifetimes.overview
     )
     all_groups = groups.Groups(context, conf.storage_availability_zone, reader, quota_settings)
     return [

@@ -23,6 +23,7 @@ from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.http.server import Listener, Server
 from tonnage.api.http.wsgi_server import ServerLimits
 from tonnage.capacity import errors
+from tonnage.k8s.cluster import cluster_reader
 from tonnage.k8s.cluster.cluster_reader import ClusterReader
 from tonnage.k8s.fit import scoring_shape
 from tonnage.k8s.fit.extender_protocol import Extender, FilterResult
@@ -176,8 +177,8 @@ class ExtenderServer(Server):
             self._warming.join(_WARMING_SECONDS)
 
 
-def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
-    """Return a server of the extender, None if it is disabled.
+def build(conf: cfg.ConfigOpts, database: Database, timeout: float = cluster_reader.TIMEOUT) -> Server | None:
+    """Return a server of the extender, None if it is disabled. It waits ``timeout`` seconds for Kubernetes.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable configuration.
     """
@@ -196,7 +197,7 @@ def build(conf: cfg.ConfigOpts, database: Database) -> Server | None:
             f"listen on 127.0.0.1, or set {', '.join(_TLS_OPTIONS)} so that only kube-scheduler is let in"
         )
     lease = options.extender_lease if options.extender_reserves else None
-    cluster = ClusterReader(options.kubeconfig)
+    cluster = ClusterReader(options.kubeconfig, timeout)
     extender = Extender(NodeQueries(database, _scoring_shape(options)), cluster, lease)
     limit = middleware.BodyLimit(options.extender_max_request_body_size, "extender_max_request_body_size")
     return ExtenderServer(

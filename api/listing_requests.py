@@ -12,20 +12,29 @@ from tonnage.rpc.scheduler_client import SchedulerClient
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds to wait for listings.
-_WAIT = 10.0
-#: Seconds between two reads of the ledger meanwhile, at first and at most.
+#: Seconds between the first two reads of the ledger.
 _STEP = 0.1
-_LONGEST_STEP = 1.0
 
 
 class ListingRequests:
-    """Takes listings on demand. ``service_down_time`` is the number of seconds after which a silent backend is down."""
+    """Takes listings on demand. ``service_down_time`` is the number of seconds after which a silent backend is down.
 
-    def __init__(self, database: Database, scheduler: SchedulerClient, service_down_time: float) -> None:
+    Listings are waited for ``patience`` seconds, with at most ``longest_step`` seconds between two reads of the ledger.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        scheduler: SchedulerClient,
+        service_down_time: float,
+        patience: float = 10.0,
+        longest_step: float = 1.0,
+    ) -> None:
         self._database = database
         self._scheduler = scheduler
         self._service_down_time = service_down_time
+        self._patience = patience
+        self._longest_step = longest_step
 
     def take(self, backends: Collection[str] | None = None) -> dict[str, listings.LastListing]:
         """Have these backends listed, all if None, and wait some seconds until the ledger has their listings.
@@ -39,12 +48,12 @@ class ListingRequests:
         last = self._last(backends)
         waiting = {name for name, each in last.items() if each.is_up(self._service_down_time)}
         fresh: set[str] = set()
-        step, deadline = _STEP, time.monotonic() + _WAIT
+        step, deadline = _STEP, time.monotonic() + self._patience
         try:
             self._scheduler.list_now(waiting)
             while waiting and time.monotonic() < deadline:
                 time.sleep(step)
-                step = min(2 * step, _LONGEST_STEP)
+                step = min(2 * step, self._longest_step)
                 arrived = {name: each for name, each in self._last(waiting).items() if each.at != last[name].at}
                 last.update(arrived)
                 fresh.update(arrived)

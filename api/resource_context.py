@@ -11,6 +11,7 @@ from tonnage.api.http import faults, microversions
 from tonnage.api.http.body import BodyReader
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Paginator
+from tonnage.api.page.shared_results import LIFETIMES, Lifetimes
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Refusal
 from tonnage.ledger import models
@@ -28,6 +29,8 @@ class ResourceContext:
     policy: Policy
     bodies: BodyReader
     paginator: Paginator
+    #: Of the results that users of the web page share.
+    lifetimes: Lifetimes = LIFETIMES
 
     def authorized_volume(self, req: Request, volume_id: str, rule: str) -> models.Volume:
         """Return a volume that the user can see, if the policy rule allows the call.

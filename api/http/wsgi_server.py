@@ -29,8 +29,7 @@ from tonnage.api.http.http_request import WsgiApp
 
 LOG = logging.getLogger(__name__)
 
-#: Most seconds for the body of a request, and for each :data:`CHUNK_SIZE` bytes of a response.
-CLIENT_TIMEOUT = 20.0
+#: Bytes of a response that are sent at a time.
 CHUNK_SIZE = 2**18
 
 #: Most bytes of a body above the limit that are received and discarded: a client that is still sending does not read
@@ -41,8 +40,6 @@ _DISCARDED_SIZE = 2**20
 _MAX_HEADERS = 2**16
 _MAX_RECEIVED_HEADERS = 2**17
 
-#: Most open files that the server asks the system for. Headers on all connections together take at most 1.6 GB.
-_MAX_FILES = 16384
 #: The share of the open files for connections of clients; the rest is for the database, the message bus and the log.
 _CONNECTIONS_SHARE = 0.75
 
@@ -61,7 +58,9 @@ _ARRIVAL_TIMEOUT = 1.0
 class ServerLimits:
     """The limits of a server.
 
-    A server handles at most ``threads`` requests at a time. It keeps an idle connection for ``client_timeout`` seconds.
+    A server handles at most ``threads`` requests at a time. It keeps an idle connection for ``client_timeout`` seconds,
+    and waits ``transfer_timeout`` seconds for the body of a request, and for each :data:`CHUNK_SIZE` bytes of a
+    response. It asks the system for ``max_files`` open files: headers on all connections together take at most 1.6 GB.
     It lets accepted requests run for ``stop_timeout`` seconds when it stops. It passes at most ``max_body_size`` bytes
     of a body and one more to the application, which rejects such a request. With ``anonymous_paths`` a client without a
     certificate may request only these paths, without a body; None: certificates do not matter.
@@ -72,6 +71,8 @@ class ServerLimits:
     stop_timeout: int
     max_body_size: int
     anonymous_paths: frozenset[str] | None = None
+    transfer_timeout: float = 20.0
+    max_files: int = 16384
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +104,13 @@ class WsgiServer(httpserver.HTTPServer):
             ssl_options=tls,
             max_header_size=_MAX_RECEIVED_HEADERS,
             idle_connection_timeout=limits.client_timeout,
-            body_timeout=CLIENT_TIMEOUT,
+            body_timeout=limits.transfer_timeout,
             max_body_size=sys.maxsize,
         )
         self.limits, self.address, self.stopping = limits, address, False
         self._application = application
         self._threads = futures.ThreadPoolExecutor(limits.threads, thread_name_prefix="request")
-        self._max_connections = int(_raise_file_limit() * _CONNECTIONS_SHARE)
+        self._max_connections = int(_raise_file_limit(limits.max_files) * _CONNECTIONS_SHARE)
         #: The current request of each connection. The connection that waits longest comes first.
         self._requests: dict[object, _Request] = {}
 
@@ -245,11 +246,12 @@ class _Request(httputil.HTTPMessageDelegate):
 
     async def _send(self, written: Awaitable[None], rest: bytes) -> None:
         """Send the rest of a large response, and close the connection if the client does not read it."""
+        timeout = self._server.limits.transfer_timeout
         try:
             for begin in range(0, len(rest), CHUNK_SIZE):
-                await asyncio.wait_for(written, CLIENT_TIMEOUT)
+                await asyncio.wait_for(written, timeout)
                 written = self._connection.write(rest[begin : begin + CHUNK_SIZE])
-            await asyncio.wait_for(written, CLIENT_TIMEOUT)
+            await asyncio.wait_for(written, timeout)
             self._finish_response()
         except (TimeoutError, iostream.StreamClosedError):
             self.close()
@@ -314,11 +316,11 @@ def _call(application: WsgiApp, environ: dict[str, Any]) -> _Response:
         return _Response.of_error(500, faults.INTERNAL)
 
 
-def _raise_file_limit() -> int:
+def _raise_file_limit(wanted: int) -> int:
     """Raise the process's limit of open files as far as it may and needs to, and return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= _MAX_FILES:
-        return _MAX_FILES
-    wanted = _MAX_FILES if hard == resource.RLIM_INFINITY else min(hard, _MAX_FILES)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    wanted = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
     resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return wanted

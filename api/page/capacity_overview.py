@@ -32,9 +32,6 @@ from tonnage.ledger.history.last_forecasts import MadeForecast
 from tonnage.ledger.inventory import backends, scheduling_rules
 from tonnage.ledger.inventory.backends import BackendRow, PoolRow
 
-#: Seconds for which an overview is shown before the ledger is read again: 10,000 pools take half a second of processor.
-LIFETIME = 15.0
-
 
 @dataclass(frozen=True, slots=True)
 class Overview:
@@ -49,8 +46,9 @@ def shared_overview(
     down_time: float,
     health: Callable[[], list[str]],
     forecasts: SharedResult[Sequence[MadeForecast]],
+    lifetime: float,
 ) -> SharedResult[Overview]:
-    """Return a reading of the overview for all users.
+    """Return a reading of the overview for all users. The ledger is read again after its lifetime.
 
     A backend is down after ``down_time`` seconds of silence. ``health`` returns the reasons of the health check, and
     ``forecasts`` those of all pools, the soonest first.
@@ -63,7 +61,7 @@ def shared_overview(
         with database.reading(snapshot=True, patient=False) as session:
             return read(session, down_time, reasons, by_pool)
 
-    return SharedResult(LIFETIME, compute)
+    return SharedResult(lifetime, compute)
 
 
 def read(session: orm.Session, down_time: float, reasons: list[str], forecasts: Mapping[str, MadeForecast]) -> Overview:

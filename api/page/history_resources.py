@@ -22,23 +22,20 @@ from tonnage.ledger.history import coming_refusals, history_reader, history_writ
 from tonnage.ledger.history.coming_refusals import StoredRefusals
 from tonnage.ledger.history.last_forecasts import MadeForecast
 
-#: Seconds for which forecasts are shown before they are read again; they are made once a day.
-_LIFETIME = 300.0
-
 #: The largest number of forecasts in one answer.
 _MAX_FORECASTS = 100
 
 _HISTORY = Query(required=("name",), words={"grain": (history_writer.DAY, history_writer.HOUR)})
 
 
-def shared_forecasts(database: Database) -> SharedResult[Sequence[MadeForecast]]:
-    """Return a reading of the last forecasts for all users, the soonest first."""
+def shared_forecasts(database: Database, lifetime: float) -> SharedResult[Sequence[MadeForecast]]:
+    """Return a reading of the last forecasts for all users, the soonest first. It is read again after its lifetime."""
 
     def read() -> Sequence[MadeForecast]:
         with database.reading(patient=False) as session:
             return sorted(last_forecasts.latest(session, hits=True), key=last_forecasts.soonest)
 
-    return SharedResult(_LIFETIME, read)
+    return SharedResult(lifetime, read)
 
 
 class Forecasts:

@@ -24,10 +24,6 @@ from tonnage.ledger.inventory import audit_findings, volume_figures
 from tonnage.ledger.repair import consistency_check
 from tonnage.rpc.messages import Asked, CreateVolume, WhatIf
 
-#: Seconds for which the pools of a type and the check of the ledger are shown before they are computed again.
-_TYPE_LIFETIME = 30.0
-_CHECK_LIFETIME = 60.0
-
 #: The largest number of types that are remembered, of findings, and of refusals in one answer.
 _MAX_TYPES = 200
 _MAX_FINDINGS = 500
@@ -76,7 +72,8 @@ class Type:
 
     def _reading(self, name: str) -> SharedResult[bodies.TypeCapacity]:
         with self._lock:
-            found = self._readings.setdefault(name, SharedResult(_TYPE_LIFETIME, lambda: self._ask(name)))
+            lifetime = self._context.lifetimes.pools_of_type
+            found = self._readings.setdefault(name, SharedResult(lifetime, lambda: self._ask(name)))
             self._readings.move_to_end(name)
             if len(self._readings) > _MAX_TYPES:
                 self._readings.popitem(last=False)
@@ -125,7 +122,7 @@ class Ledger:
 
     def __init__(self, context: ResourceContext) -> None:
         self._context = context
-        self._reading = SharedResult(_CHECK_LIFETIME, self._check)
+        self._reading = SharedResult(context.lifetimes.ledger_check, self._check)
 
     @operation({200: bodies.LedgerOverview, 304: None})
     def on_get(self, req: Request, resp: falcon.Response) -> None:

@@ -28,8 +28,6 @@ DRIVER = "csi.storage.k8s.io/drivername"
 
 #: Seconds to wait for the API server's answer.
 _TIMEOUT_SECONDS = 30.0
-#: Number of objects in a page of a list.
-_PAGE_SIZE = 500
 
 _CONFLICT = 409
 _NOT_FOUND = 404
@@ -52,11 +50,15 @@ class PublishResult:
 
 
 class Publisher:
-    """Publishes in one namespace. Several publishers may run at once, because they write the same objects."""
+    """Publishes in one namespace. Several publishers may run at once, because they write the same objects.
 
-    def __init__(self, ledger: Database, api: client.ApiClient, namespace: str) -> None:
+    A page of a list has at most ``page_size`` objects.
+    """
+
+    def __init__(self, ledger: Database, api: client.ApiClient, namespace: str, page_size: int = 500) -> None:
         self._ledger = ledger
         self._namespace = namespace
+        self._page_size = page_size
         self._core, self._storage = client.CoreV1Api(api), client.StorageV1Api(api)
         self._objects = CapacityObjects(api, namespace)
         #: The last logged failure of each object. A failure is logged again only if it changes.
@@ -144,7 +146,7 @@ class Publisher:
         continue_token: str | None = None
         while True:
             try:
-                page = call(limit=_PAGE_SIZE, _continue=continue_token, _request_timeout=_TIMEOUT_SECONDS)
+                page = call(limit=self._page_size, _continue=continue_token, _request_timeout=_TIMEOUT_SECONDS)
             except client.ApiException as error:
                 raise errors.Unavailable(
                     f"the API server of Kubernetes refused a look: {_status_text(error)}"

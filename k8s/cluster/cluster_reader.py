@@ -23,15 +23,17 @@ from tonnage.k8s.cluster.pod_volumes import ClusterUnavailable
 T = TypeVar("T")
 
 #: Seconds to wait for the API server's answer. kube-scheduler waits for an extender for five.
-_TIMEOUT_SECONDS = 2.0
-#: Seconds for which storage classes and the labels of nodes are cached.
-_CACHE_SECONDS = 30.0
+TIMEOUT = 2.0
 
 
 class ClusterReader:
-    """Reads from the API server in a kubeconfig file, or of the cluster that this pod runs in. Thread-safe."""
+    """Reads from the API server in a kubeconfig file, or of the cluster that this pod runs in. Thread-safe.
 
-    def __init__(self, kubeconfig: str | None) -> None:
+    It waits ``timeout`` seconds for an answer, and caches storage classes and the labels of nodes for ``cache_time``
+    seconds.
+    """
+
+    def __init__(self, kubeconfig: str | None, timeout: float = TIMEOUT, cache_time: float = 30.0) -> None:
         """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable configuration."""
         try:
             from kubernetes import client
@@ -46,6 +48,7 @@ class ClusterReader:
         self._core, self._storage = client.CoreV1Api(self.api), client.StorageV1Api(self.api)
         self._custom = client.CustomObjectsApi(self.api)
         self._api_exception: type[Exception] = client.ApiException
+        self._timeout, self._cache_time = timeout, cache_time
         self._cache: dict[str, tuple[float, Any]] = {}
         self._lock = threading.Lock()
 
@@ -127,7 +130,7 @@ class ClusterReader:
         now = time.monotonic()
         with self._lock:
             read_at, value = self._cache.get(key, (0.0, None))
-        if value is None or refresh or now - read_at > _CACHE_SECONDS:
+        if value is None or refresh or now - read_at > self._cache_time:
             value = read()
             with self._lock:
                 self._cache[key] = now, value
@@ -136,7 +139,7 @@ class ClusterReader:
 
     def _read(self, kind: type[T], call: Callable[..., Any], **arguments: Any) -> T | None:
         try:
-            answer = call(**arguments, _preload_content=False, _request_timeout=_TIMEOUT_SECONDS)
+            answer = call(**arguments, _preload_content=False, _request_timeout=self._timeout)
         except self._api_exception as error:
             if getattr(error, "status", None) == 404:
                 return None

@@ -18,6 +18,7 @@ from tests.unit.rpc import bus as memory_bus
 from tonnage.api import app
 from tonnage.api.auth import authentication
 from tonnage.api.http.server import ApiServer
+from tonnage.api.page.shared_results import LIFETIMES, Lifetimes
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 from tonnage.ledger.history import coming_refusals, history_writer
@@ -91,7 +92,11 @@ class PageServer:
     """The server, and its ledger."""
 
     def __init__(
-        self, folder: pathlib.Path, bus: Any, authenticator: authentication.Authenticator | None = None
+        self,
+        folder: pathlib.Path,
+        bus: Any,
+        authenticator: authentication.Authenticator | None = None,
+        lifetimes: Lifetimes = LIFETIMES,
     ) -> None:
         engine = database.create_engine(f"sqlite:///{folder / 'ledger.sqlite'}")
         ledger_schema.create(engine)
@@ -105,7 +110,8 @@ class PageServer:
         else:
             conf.set_override("auth_strategy", "keystone")
         self._scheduler = SchedulerClient(bus)
-        self._server = ApiServer(conf, app.build(conf, self.ledger, self._scheduler, authenticator))
+        application = app.build(conf, self.ledger, self._scheduler, authenticator, lifetimes=lifetimes)
+        self._server = ApiServer(conf, application)
 
     @property
     def url(self) -> str:
@@ -208,11 +214,13 @@ class PageServer:
 
 @contextlib.contextmanager
 def page_server(
-    folder: pathlib.Path, authenticator: authentication.Authenticator | None = None
+    folder: pathlib.Path,
+    authenticator: authentication.Authenticator | None = None,
+    lifetimes: Lifetimes = LIFETIMES,
 ) -> Iterator[PageServer]:
     """Run a server with an empty ledger in this folder, with noauth or, given an authenticator, with tokens."""
     with memory_bus.memory_transport() as bus:
-        server = PageServer(folder, bus, authenticator)
+        server = PageServer(folder, bus, authenticator, lifetimes)
         server.start()
         yield server
         server.close()

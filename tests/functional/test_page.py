@@ -24,7 +24,7 @@ from tests.functional.page_server import COMING, PageServer, page_server
 from tests.servers.base import wait_for
 from tonnage.api.auth import request_context
 from tonnage.api.http.http_request import Request
-from tonnage.api.page import capacity_overview, history_resources
+from tonnage.api.page.shared_results import Lifetimes
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import database
@@ -58,11 +58,9 @@ def tonnage() -> Iterator[Deployment]:
 
 
 @pytest.fixture
-def server(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PageServer]:
+def server(tmp_path: pathlib.Path) -> Iterator[PageServer]:
     """A server with an empty ledger, which each request reads again."""
-    monkeypatch.setattr(capacity_overview, "LIFETIME", 0.0)
-    monkeypatch.setattr(history_resources, "_LIFETIME", 0.0)
-    with page_server(tmp_path) as running:
+    with page_server(tmp_path, lifetimes=Lifetimes(overview=0.0, forecasts=0.0)) as running:
         yield running
 
 

@@ -18,6 +18,7 @@ from tests.servers import ledger_schema
 from tests.unit.api.conformance import Conformance
 from tonnage.api import app, options
 from tonnage.api.auth import authentication, request_context
+from tonnage.api.page.shared_results import LIFETIMES, Lifetimes
 from tonnage.api.resource_context import ResourceContext
 from tonnage.api.resources.discovery import OpenApi
 from tonnage.capacity.arithmetic import Calculation
@@ -261,10 +262,18 @@ class Cluster:
         self._sender.stop()
         self.database.close()
 
-    def client(self, *roles: str, project: str | None = None, user: str = "someone", **settings: Any) -> "Client":
+    def client(
+        self,
+        *roles: str,
+        project: str | None = None,
+        user: str = "someone",
+        lifetimes: Lifetimes = LIFETIMES,
+        **settings: Any,
+    ) -> "Client":
         """Return a client of an application on this cluster.
 
         With ``roles``, the user has these roles in the project; without, noauth is used. ``settings`` are options.
+        ``lifetimes`` are those of the page's results.
         """
         authenticator = authentication.noauth
         if roles:
@@ -274,7 +283,8 @@ class Cluster:
                     user_id=user, project_id=project, roles=list(roles), request_id=request_context.request_id(req)
                 )
 
-        return Client(app.build(configuration(**settings), self.database, self.scheduler, authenticator))
+        conf = configuration(**settings)
+        return Client(app.build(conf, self.database, self.scheduler, authenticator, lifetimes=lifetimes))
 
 
 @functools.cache

@@ -22,12 +22,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         made.stop()
 
 
-@pytest.fixture(autouse=True)
-def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait longer for the API server of Kubernetes, which is a thread of this process."""
-    monkeypatch.setattr("tonnage.k8s.cluster.cluster_reader._TIMEOUT_SECONDS", 60.0)
-
-
 @pytest.fixture(scope="package")
 def client(cluster: Cluster) -> Client:
     """A client with noauth, which is an administrator. An application takes longer to build than most tests."""

@@ -91,7 +91,7 @@ def add_copies(api: KubeApi) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(kube: KubeApi, tmp_path_factory: pytest.TempPathFactory) -> ClusterReader:
-    return ClusterReader(kube.kubeconfig(tmp_path_factory.mktemp("kube")))
+    return ClusterReader(kube.kubeconfig(tmp_path_factory.mktemp("kube")), timeout=60.0)
 
 
 @pytest.fixture
@@ -332,7 +332,7 @@ def test_only_names_and_labels_of_nodes_are_read_once(
 def test_the_first_request_after_the_start_reads_no_nodes(
     ledger: database.Database, kube: KubeApi, cluster: ClusterReader, tmp_path: pathlib.Path
 ) -> None:
-    reader = ClusterReader(kube.kubeconfig(tmp_path))
+    reader = ClusterReader(kube.kubeconfig(tmp_path), timeout=60.0)
     extender = Extender(NodeQueries(ledger), reader, None)
     extender.warm_up()
     asked = kube.asked.count(NODES)
@@ -346,7 +346,7 @@ def test_the_first_request_after_the_start_reads_no_nodes(
 def test_a_start_without_an_api_server_is_no_error(
     ledger: database.Database, kube: KubeApi, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    reader = ClusterReader(kube.kubeconfig(tmp_path))
+    reader = ClusterReader(kube.kubeconfig(tmp_path), timeout=60.0)
     with caplog.at_level("INFO"):
         kube.failing["GET"] = 503
         try:
@@ -580,7 +580,7 @@ def build(ledger: database.Database, kube: KubeApi, folder: pathlib.Path, **opti
     conf = configuration()
     for name, value in {"kubeconfig": kube.kubeconfig(folder), "extender_listen_port": 0, **options}.items():
         conf.set_override(name, value, "kubernetes")
-    return extender_app.build(conf, ledger)
+    return extender_app.build(conf, ledger, timeout=60.0)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Listings that are taken on request, because a user asks for the contents of the storage."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
-from tonnage.api import listing_requests
+from tonnage.api.listing_requests import ListingRequests
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import models
@@ -20,14 +20,19 @@ DOWN_TIME = 60.0
 
 
 class Agents:
-    """Schedulers that pass each request on to the agent of the world at once. ``asked`` has the requests."""
+    """Schedulers that pass each request on to the agent of the world at once. ``asked`` has the requests.
+
+    Before the request of that number they call its function in ``events``.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
         self.asked: list[list[str]] = []
         self.answer = True
+        self.events: dict[int, Callable[[], object]] = {}
 
     def list_now(self, backends: Collection[str]) -> None:
+        self.events.pop(len(self.asked), lambda: None)()
         if backends:
             self.asked.append(sorted(backends))
             if self.answer:
@@ -48,8 +53,8 @@ def agents(world: World) -> Agents:
 
 
 @pytest.fixture
-def requests(world: World, agents: Any) -> listing_requests.ListingRequests:
-    return listing_requests.ListingRequests(world.database, agents, DOWN_TIME)
+def requests(world: World, agents: Any) -> ListingRequests:
+    return ListingRequests(world.database, agents, DOWN_TIME, longest_step=0.1)
 
 
 def names(world: World) -> list[str]:
@@ -57,16 +62,14 @@ def names(world: World) -> list[str]:
         return [each.name for each in orphans.load(session)]
 
 
-def test_a_new_listing_is_waited_for(world: World, agents: Agents, requests: listing_requests.ListingRequests) -> None:
+def test_a_new_listing_is_waited_for(world: World, agents: Agents, requests: ListingRequests) -> None:
     world.pools["p0"].volumes["of-others"] = (5, Provisioning.THIN)
     assert names(world) == []
     assert requests.take() == {}
     assert (names(world), agents.asked) == (["of-others"], [[BACKEND]])
 
 
-def test_a_former_volume_takes_a_second_listing(
-    world: World, agents: Agents, requests: listing_requests.ListingRequests
-) -> None:
+def test_a_former_volume_takes_a_second_listing(world: World, agents: Agents, requests: ListingRequests) -> None:
     """The first listing does not tell whether it was deleted since."""
     volume_id = world.made(3)
     copy = world.pools["p0"].volumes[volume_id]
@@ -80,18 +83,10 @@ def test_a_former_volume_takes_a_second_listing(
 
 
 def test_an_unmanaged_volume_is_waited_for_until_a_report_contains_it(
-    world: World, agents: Agents, requests: listing_requests.ListingRequests, monkeypatch: pytest.MonkeyPatch
+    world: World, agents: Agents, requests: ListingRequests
 ) -> None:
     """Until then no listing tells whether it is an orphan, however many are taken."""
-    monkeypatch.setattr(listing_requests, "_LONGEST_STEP", 0.1)
-    listed = agents.list_now
-
-    def list_now(backends: Collection[str]) -> None:
-        if len(agents.asked) == 5:
-            world.report()
-        listed(backends)
-
-    monkeypatch.setattr(agents, "list_now", list_now)
+    agents.events[5] = world.report
     [answer] = world.create(3)
     assert isinstance(answer, Answer)
     volume_id = answer.volume_id
@@ -103,34 +98,24 @@ def test_an_unmanaged_volume_is_waited_for_until_a_report_contains_it(
     assert (names(world), len(agents.asked)) == ([volume_id], 6)
 
 
-def test_a_backend_without_an_answer_is_named(
-    world: World,
-    agents: Agents,
-    requests: listing_requests.ListingRequests,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(listing_requests, "_WAIT", 0.3)
+def test_a_backend_without_an_answer_is_named(world: World, agents: Any) -> None:
     agents.answer = False
-    stale = requests.take()
+    stale = ListingRequests(world.database, agents, DOWN_TIME, patience=0.3).take()
     assert stale.keys() == {BACKEND}
     assert stale[BACKEND].age is not None
     assert agents.asked == [[BACKEND]]
 
 
-def test_nobody_waits_for_a_backend_that_is_down(
-    world: World, agents: Agents, requests: listing_requests.ListingRequests
-) -> None:
+def test_nobody_waits_for_a_backend_that_is_down(world: World, agents: Agents, requests: ListingRequests) -> None:
     silent = sa.update(models.Backend).values(last_report_at=sa.text("'2000-01-01 00:00:00'"))
     world.database.run(lambda session: session.execute(silent) and None)
     assert requests.take().keys() == {BACKEND}
     assert agents.asked == []
 
 
-def test_a_bus_that_is_away_is_no_error(
-    world: World, agents: Agents, requests: listing_requests.ListingRequests, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unreachable(backends: Collection[str]) -> None:
+def test_a_bus_that_is_away_is_no_error(world: World, agents: Agents, requests: ListingRequests) -> None:
+    def unreachable() -> None:
         raise errors.Unavailable("the message bus did not take list_now")
 
-    monkeypatch.setattr(agents, "list_now", unreachable)
+    agents.events[0] = unreachable
     assert requests.take().keys() == {BACKEND}

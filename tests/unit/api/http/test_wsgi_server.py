@@ -18,24 +18,23 @@ import pytest
 import requests
 
 from tests.unit.api.cluster import Cluster, configuration, wait_until
-from tests.unit.api.http.conftest import address, connection, kept_connection, start
+from tests.unit.api.http.conftest import address, connection, kept_connection, start, start_limited
 from tonnage.api import app
 from tonnage.api.auth import authentication
-from tonnage.api.http import wsgi_server
-from tonnage.api.http.server import ApiServer
+from tonnage.api.http.server import Server
 
 POST = b"POST /v3/volumes HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 GET = b"GET /v3/types HTTP/1.1\r\nHost: x\r\n"
 
 
-def connect(server: ApiServer, sent: bytes = b"") -> socket.socket:
+def connect(server: Server, sent: bytes = b"") -> socket.socket:
     made = socket.create_connection(address(server), timeout=60)
     made.sendall(sent)
     return made
 
 
-def exchange(server: ApiServer, sent: bytes) -> tuple[bytes, bytes]:
+def exchange(server: Server, sent: bytes) -> tuple[bytes, bytes]:
     """Send bytes; return the status line of the response, and the other bytes until the server closes."""
     with connect(server) as one:
         with contextlib.suppress(ConnectionError):  # the server may close before it has read everything
@@ -79,12 +78,9 @@ def slow_clients(open_files: None) -> Iterator[list[socket.socket]]:
         each.close()
 
 
-def test_slow_clients_use_no_threads(
-    cluster: Cluster, slow_clients: list[socket.socket], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(wsgi_server, "CLIENT_TIMEOUT", 300.0)
+def test_slow_clients_use_no_threads(cluster: Cluster, slow_clients: list[socket.socket]) -> None:
     application = app.build(configuration(), cluster.database, cluster.scheduler, authentication.noauth)
-    server = start(application, osapi_volume_threads=2, client_socket_timeout=300)
+    server = start_limited(application, threads=2, client_timeout=300, transfer_timeout=300.0)
     for begun in (b"", b"G", GET + b"X-A: ", POST + b"Content-Length: 100000\r\n\r\n", CHUNKED + b"fff\r\n"):
         slow_clients += [connect(server, begun) for _ in range(200)]
     seconds = []
@@ -141,9 +137,8 @@ def test_requests_of_a_client_that_has_gone_are_not_handled() -> None:
     assert len(handled) < 20
 
 
-def test_clients_that_read_slowly_are_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wsgi_server, "CLIENT_TIMEOUT", 0.5)
-    server = start(large)
+def test_clients_that_read_slowly_are_disconnected() -> None:
+    server = start_limited(large, transfer_timeout=0.5)
     with connect(server, b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n") as one:
         wait_until(lambda: not server_holds(server))
         with contextlib.suppress(ConnectionError):
@@ -151,7 +146,7 @@ def test_clients_that_read_slowly_are_disconnected(monkeypatch: pytest.MonkeyPat
     server.stop()
 
 
-def server_holds(server: ApiServer) -> bool:
+def server_holds(server: Server) -> bool:
     """Return whether a connection of a client to the server is open, by the system's table of connections."""
     port = f":{address(server)[1]:04X}"
     with open("/proc/net/tcp", encoding="ascii") as table:
@@ -160,10 +155,9 @@ def server_holds(server: ApiServer) -> bool:
 
 @pytest.mark.parametrize("begun", [GET + b"X-A: ", POST + b"Content-Length: 100000\r\n\r\n", CHUNKED + b"fff\r\n"])
 def test_clients_that_send_slowly_are_disconnected(
-    slow_clients: list[socket.socket], begun: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    slow_clients: list[socket.socket], begun: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(wsgi_server, "CLIENT_TIMEOUT", 0.5)
-    server = start(large, client_socket_timeout=1)
+    server = start_limited(large, client_timeout=1, transfer_timeout=0.5)
     slow_clients.append(connect(server, begun))
     wait_until(lambda: has_ended(slow_clients[0]))
     server.stop()
@@ -184,9 +178,8 @@ def test_idle_connections_are_closed(cluster: Cluster) -> None:
     server.stop()
 
 
-def test_the_oldest_connections_make_room_for_new_ones(monkeypatch: pytest.MonkeyPatch, open_files: None) -> None:
-    monkeypatch.setattr(wsgi_server, "_CONNECTIONS_SHARE", 5 / wsgi_server._raise_file_limit())
-    server = start(large)
+def test_the_oldest_connections_make_room_for_new_ones() -> None:
+    server = start_limited(large, max_files=7)
     silent = []
     for _ in range(5):
         silent.append(connect(server))
@@ -241,7 +234,7 @@ def test_the_server_may_open_many_files(open_files: None) -> None:
     ],
 )
 def test_malformed_and_ambiguous_requests_are_rejected(
-    server: ApiServer, sent: bytes, caplog: pytest.LogCaptureFixture
+    server: Server, sent: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     status, rest = exchange(server, sent + b"GET /v3/types HTTP/1.1\r\nHost: x\r\n\r\n")
     assert status == b"HTTP/1.1 400 Bad Request"
@@ -251,13 +244,13 @@ def test_malformed_and_ambiguous_requests_are_rejected(
     assert [record for record in warnings if record.name.startswith(("tonnage.api", "tornado"))] == []
 
 
-def test_a_long_chunk_size_is_rejected(server: ApiServer) -> None:
+def test_a_long_chunk_size_is_rejected(server: Server) -> None:
     with contextlib.suppress(ConnectionError):
         assert exchange(server, CHUNKED + b"1" * 1_000_000)[0] in (b"", b"HTTP/1.1 400 Bad Request")
     assert requests.get(f"{server.url}/v3/", timeout=20).status_code == 200
 
 
-def test_endless_headers_are_rejected(server: ApiServer) -> None:
+def test_endless_headers_are_rejected(server: Server) -> None:
     status, rest = exchange(server, GET + b"".join(b"X-%d: %s\r\n" % (n, b"y" * 5000) for n in range(20)) + b"\r\n")
     assert status == b"HTTP/1.1 431 Request Header Fields Too Large"
     assert json.loads(rest.partition(b"\r\n\r\n")[2])["computeFault"]["code"] == 431
@@ -265,7 +258,7 @@ def test_endless_headers_are_rejected(server: ApiServer) -> None:
         assert exchange(server, GET + b"X-A: " + b"y" * 2**20) == (b"", b"")
 
 
-def test_an_unread_body_is_not_taken_for_a_request(server: ApiServer) -> None:
+def test_an_unread_body_is_not_taken_for_a_request(server: Server) -> None:
     hidden = b"GET /v3/types HTTP/1.1\r\nHost: x\r\n\r\n"
     with connect(server, POST.replace(b"volumes", b"nowhere") + b"Transfer-Encoding: chunked\r\n\r\n") as one:
         one.sendall(b"%x\r\n%s\r\n0\r\n\r\n" % (len(hidden), hidden))
@@ -277,7 +270,7 @@ def test_an_unread_body_is_not_taken_for_a_request(server: ApiServer) -> None:
             one.sendall(b"GET /v3/types?limit=1 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 
 
-def test_a_chunked_body_is_read(server: ApiServer) -> None:
+def test_a_chunked_body_is_read(server: Server) -> None:
     def chunks() -> Iterator[bytes]:
         yield b'{"volume": '
         yield b'{"size": 1, "name": "in pieces"}}'
@@ -288,7 +281,7 @@ def test_a_chunked_body_is_read(server: ApiServer) -> None:
     assert answer.json()["volume"]["name"] == "in pieces"
 
 
-def test_large_bodies_are_rejected(server: ApiServer) -> None:
+def test_large_bodies_are_rejected(server: Server) -> None:
     headers = {"Content-Type": "application/json"}
     for body in (b"x" * 500_000, (b"x" * 10000 for _ in range(50))):
         answer = requests.post(f"{server.url}/v3/volumes", data=body, headers=headers, timeout=20)
@@ -296,7 +289,7 @@ def test_large_bodies_are_rejected(server: ApiServer) -> None:
 
 
 @pytest.mark.parametrize("head", [POST + b"Content-Length: 1000000000000\r\n\r\n", CHUNKED + b"7FFFFFFF\r\n"])
-def test_the_server_does_not_wait_for_a_huge_body(server: ApiServer, head: bytes) -> None:
+def test_the_server_does_not_wait_for_a_huge_body(server: Server, head: bytes) -> None:
     with connect(server, head) as one:
         with contextlib.suppress(ConnectionError):  # the server may close before all of it has been sent
             one.sendall(b"x" * 2**21)
@@ -318,7 +311,7 @@ def test_the_server_keeps_little_of_a_large_body() -> None:
     server.stop()
 
 
-def test_connections_are_reused(server: ApiServer) -> None:
+def test_connections_are_reused(server: Server) -> None:
     one = connection(server)
     for path, body, status in (
         ("/v3/types", None, 200),
@@ -335,7 +328,7 @@ def test_connections_are_reused(server: ApiServer) -> None:
     one.close()
 
 
-def test_a_client_that_expects_a_continuation_gets_it(server: ApiServer) -> None:
+def test_a_client_that_expects_a_continuation_gets_it(server: Server) -> None:
     with connect(server, POST + b"Expect: 100-continue\r\nContent-Length: 2\r\n\r\n") as one:
         assert one.recv(100).startswith(b"HTTP/1.1 100 ")
         one.sendall(b"{}")

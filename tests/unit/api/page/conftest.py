@@ -4,9 +4,10 @@
 import pytest
 
 from tests.unit.api.cluster import Client, Cluster
+from tonnage.api.page.shared_results import Lifetimes
 
 
-@pytest.fixture
+@pytest.fixture(scope="package")
 def client(cluster: Cluster) -> Client:
-    """A client with noauth of an application of its own, because the page's results are kept for some seconds."""
-    return cluster.client()
+    """A client with noauth of an application that computes the page's results anew for each request."""
+    return cluster.client(lifetimes=Lifetimes(overview=0.0, forecasts=0.0, pools_of_type=0.0, ledger_check=0.0))

@@ -55,7 +55,7 @@ def add(
 
 def read(ledger: database.Database) -> tuple[dict[str, PoolOverview], CapacitySummary]:
     overview = capacity_overview.shared_overview(
-        ledger, DOWN_TIME, lambda: [], history_resources.shared_forecasts(ledger)
+        ledger, DOWN_TIME, lambda: [], history_resources.shared_forecasts(ledger, 0.0), 0.0
     ).get()
     return {pool.name.partition("#")[2]: pool for pool in overview.pools}, overview.summary
 

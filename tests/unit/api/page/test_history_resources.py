@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.unit.api.cluster import BACKEND, Client, Cluster
-from tonnage.api.page import history_resources
 from tonnage.ledger import models
 from tonnage.ledger.history import coming_refusals, history_writer
 from tonnage.ledger.history.coming_refusals import ComingRefusals, WantedVolume
@@ -24,9 +23,8 @@ COUNTERS = (
 
 
 @pytest.fixture(autouse=True)
-def _fresh(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read the forecasts for each request. The scheduler, which may have run for long, writes no sample meanwhile."""
-    monkeypatch.setattr(history_resources, "_LIFETIME", 0.0)
+def _without_samples(cluster: Cluster) -> None:
+    """The scheduler, which may have run for long, writes no sample meanwhile."""
     with orm.Session(cluster.database.engine) as session:
         later = history_writer.database_time(session) + datetime.timedelta(hours=12)
         session.merge(models.HistoryTurn(id=1, number=1, sampled_at=later))

@@ -8,17 +8,9 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.unit.api.cluster import BACKEND, Client, Cluster
-from tonnage.api.page import ledger_resources
 from tonnage.ledger import models
 
 PATH = "/v3/capacity-overview"
-
-
-@pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compute each answer anew."""
-    monkeypatch.setattr(ledger_resources, "_TYPE_LIFETIME", 0.0)
-    monkeypatch.setattr(ledger_resources, "_CHECK_LIFETIME", 0.0)
 
 
 def show(client: Client, path: str, **query: Any) -> Any:

@@ -7,15 +7,8 @@ from typing import Any
 import pytest
 
 from tests.unit.api.cluster import BACKEND, Client, Cluster
-from tonnage.api.page import capacity_overview
 
 PATH = "/v3/capacity-overview"
-
-
-@pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read the ledger for each request."""
-    monkeypatch.setattr(capacity_overview, "LIFETIME", 0.0)
 
 
 @pytest.fixture

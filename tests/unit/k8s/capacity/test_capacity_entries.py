@@ -63,7 +63,7 @@ def publish(cluster: KubeApi, ledger: database.Database) -> Iterator[Callable[[]
     settings = client.Configuration(host=cluster.url)
     settings.retries = False
     with client.ApiClient(settings) as api:
-        one = Publisher(ledger, api, "storage")
+        one = Publisher(ledger, api, "storage", page_size=2)
         yield lambda: str(one.publish())
 
 
@@ -262,10 +262,7 @@ def test_an_invalid_kubeconfig_raises_a_configuration_error(tmp_path: pathlib.Pa
         api_connection.connect(None)
 
 
-def test_lists_are_read_page_by_page(
-    cluster: KubeApi, patch: Patch, publish: Callable[[], str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(capacity_publisher, "_PAGE_SIZE", 2)
+def test_lists_are_read_page_by_page(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:
     cluster.nodes = {f"n{number}": {} for number in range(5)}
     names = sorted(cluster.nodes)
     patch(storage("fast", *({"name": name, "nodeList": [name], "capacity": "1Gi"} for name in names)))

@@ -70,7 +70,7 @@ def kube() -> Iterator[KubeApi]:
 
 @pytest.fixture
 def cluster(kube: KubeApi, tmp_path: pathlib.Path) -> Iterator[ClusterReader]:
-    reader = ClusterReader(kube.kubeconfig(tmp_path))
+    reader = ClusterReader(kube.kubeconfig(tmp_path), timeout=60.0, cache_time=3600.0)
     yield reader
     reader.api.close()
 
