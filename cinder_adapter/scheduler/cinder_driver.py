@@ -109,15 +109,14 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
     def find_retype_backend(
         self, context: Any, request_spec: Any, filter_properties: Any = None, migration_policy: str = "never"
     ) -> Any:
-        """Return the pool of a volume if it takes the new type, else another one with a claim in it."""
+        """Return the pool of a volume if it takes the new type, else another one, with a claim in it."""
         present = request_spec["volume_properties"].get("cluster_name") or request_spec["volume_properties"]["host"]
 
         def choose(properties: Any) -> Any:
             chosen = super(LedgerScheduler, self).find_retype_backend(
                 context, request_spec, properties, migration_policy
             )
-            if chosen.backend_id != present:
-                self._claim(context, request_spec, properties, chosen)
+            self._claim(context, request_spec, properties, chosen, takes_capacity=chosen.backend_id != present)
             return chosen
 
         return self._choose(context, request_spec, filter_properties, choose)
@@ -231,8 +230,19 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         except errors.Unavailable:
             return False
 
-    def _claim(self, context: Any, request_spec: Any, properties: Mapping[str, Any], pool: Any) -> None:
-        """Claim the capacity that an operation on an existing volume needs, and record it as sent."""
+    def _claim(
+        self,
+        context: Any,
+        request_spec: Any,
+        properties: Mapping[str, Any],
+        pool: Any,
+        *,
+        takes_capacity: bool = True,
+    ) -> None:
+        """Claim the capacity that an operation on an existing volume needs, and record it as sent.
+
+        If it takes none, the claim of 0 GiB shows that the operation was decided.
+        """
         row = getattr(pool, "row", None)
         verb = _VERBS.get(request_spec.get("operation") or "")
         if row is None or verb is None:
@@ -245,6 +255,8 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         subject = request_spec.get("snapshot_id") if verb == observed_claims.SNAPSHOT else request_spec.get("volume_id")
         if size <= 0 or not subject:
             return
+        if not takes_capacity:
+            size = 0
         booking = _booking(context, pool, subject, verb, size, properties, target)
         try:
             placing.claim(self.ledger.database, booking, _key(context, subject, verb))

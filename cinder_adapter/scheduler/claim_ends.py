@@ -16,7 +16,7 @@ from tonnage.ledger.claims.observed_claims import SNAPSHOT, OpenClaim, SeenEnd, 
 _IN_HAND = frozenset({"creating", "downloading", "extending", "deleting"})
 
 #: Values of ``migration_status`` of a volume that is being moved.
-_MOVING = frozenset({"starting", "migrating", "completing"})
+MOVING = frozenset({"starting", "migrating", "completing"})
 
 #: Begin of the ``migration_status`` of a volume that Cinder makes as the target of a migration; the id follows.
 _TARGET = "target:"
@@ -61,7 +61,8 @@ def judge(
 
     The rows must be read after the claims. ``claims`` has all claims of each volume; a volume without a row is deleted.
     A claim that was not sent is given up after ``lease`` seconds if its row has no host. The claim of a snapshot ends
-    when the snapshot is not in hand any more; it counts for no volume.
+    when the snapshot is not in hand any more; it counts for no volume. A claim of no capacity shows that a retype was
+    decided, and ends with it.
     """
     by_id = {row.id: row for row in rows}
     of_volume: dict[str, list[OpenClaim]] = {volume_id: [] for volume_id in by_id}
@@ -93,7 +94,7 @@ def _judge_volume(
     targets: set[tuple[str, str | None]],
     lease: float,
 ) -> None:
-    moving = row.migration_status in _MOVING or row.status == "retyping"
+    moving = row.migration_status in MOVING or row.status == "retyping"
     at_rest = row.status not in _IN_HAND and not row.status.startswith("error")
     counted = 0
     open_ends = False
@@ -123,7 +124,7 @@ def _is_kept(claim: OpenClaim, row: VolumeRow, moving: bool, at_rest: bool) -> b
     """Return whether a volume has the capacity of a claim, None while that is not known."""
     if claim.verb == bookings.MIGRATE and not claim.ended and moving:
         return None
-    if row.pool != claim.pool:
+    if row.pool != claim.pool or claim.size_gb == 0:
         return False
     if claim.ended:
         return True

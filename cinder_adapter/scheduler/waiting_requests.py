@@ -9,15 +9,16 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from tonnage.capacity.decision import Undecided
-from tonnage.cinder_adapter.scheduler.claim_ends import VolumeRow
+from tonnage.cinder_adapter.scheduler.claim_ends import MOVING, VolumeRow
 from tonnage.ledger.claims import bookings
 from tonnage.ledger.claims.observed_claims import OpenClaim
 
-#: The requests that rows show, by the verbs of the claims that decide them.
-_WAITS: dict[str, Callable[[VolumeRow], bool]] = {
-    bookings.CREATE: lambda row: row.status == "creating" and row.pool is None,
-    bookings.EXTEND: lambda row: row.status == "extending",
-    bookings.MIGRATE: lambda row: row.migration_status == "starting",
+#: The requests that rows show, each with the verb of the claim that decides it.
+_WAITS: dict[str, tuple[str, Callable[[VolumeRow], bool]]] = {
+    "create": (bookings.CREATE, lambda row: row.status == "creating" and row.pool is None),
+    "extend": (bookings.EXTEND, lambda row: row.status == "extending"),
+    "migrate": (bookings.MIGRATE, lambda row: row.migration_status == "starting" and row.status != "retyping"),
+    "retype": (bookings.MIGRATE, lambda row: row.status == "retyping" and row.migration_status not in MOVING),
 }
 
 
@@ -26,24 +27,27 @@ class WaitingRequests:
 
     def __init__(self, patience: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._patience, self._clock = patience, clock
-        #: The times since which requests wait, None once they are reported, by volume and verb.
+        #: The times since which requests wait, None once they are reported, by volume and kind of request.
         self._since: dict[tuple[str, str], float | None] = {}
 
     def overdue(self, claims: Sequence[OpenClaim], rows: Iterable[VolumeRow]) -> list[tuple[VolumeRow, str, Undecided]]:
-        """Return the requests that have waited too long since the last polls, each of them once."""
+        """Return the requests that have waited too long since the last polls, each of them once, with their kinds.
+
+        A claim whose command was not sent decides nothing.
+        """
         now = self._clock()
-        claimed = {(claim.volume_id, claim.verb) for claim in claims if not claim.ended}
+        claimed = {(claim.volume_id, claim.verb) for claim in claims if claim.sent and not claim.ended}
         waiting = {
-            (row.id, verb): row
+            (row.id, kind): row
             for row in rows
-            for verb, waits in _WAITS.items()
+            for kind, (verb, waits) in _WAITS.items()
             if waits(row) and (row.id, verb) not in claimed
         }
         self._since = {key: self._since.get(key, now) for key in waiting}
         found = []
-        for (volume_id, verb), since in self._since.items():
+        for (volume_id, kind), since in self._since.items():
             if since is not None and now - since >= self._patience:
-                self._since[volume_id, verb] = None
-                row = waiting[volume_id, verb]
-                found.append((row, verb, Undecided(f"{verb} of a volume of {row.size_gb} GiB", now - since)))
+                self._since[volume_id, kind] = None
+                row = waiting[volume_id, kind]
+                found.append((row, kind, Undecided(f"{kind} of a volume of {row.size_gb} GiB", now - since)))
         return found

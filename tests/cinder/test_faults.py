@@ -10,6 +10,7 @@ import pytest
 
 from tests.cinder import sites, unreliable_bus
 from tests.cinder.fault_run import PLACES, TOTAL, FaultRun, Outcome, no_reason, remove_all
+from tests.cinder.operations import action
 from tests.cinder.row_watch import Row
 from tests.cinder.sites import Site
 from tests.servers import MariaDB, RabbitMQ, Shape
@@ -78,13 +79,35 @@ def test_faults(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> None:
 def test_a_lost_request_is_named(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> None:
     shape = Shape(backends=["b1"], pools=["a"], total_gb=TOTAL)
     with sites.with_ledger(mariadb_server, rabbitmq_server, shape, undecided_after="2") as site:
+        present = site.cinder.create(20)
+        site.cinder.settled([present])
         site.cinder.end_service("scheduler0")
         volume_id = site.cinder.create(10)
+        kind = site.cinder.request("POST", "/types", {"volume_type": {"name": "other"}})["volume_type"]["id"]
+        action(site.cinder, present, "os-retype", {"new_type": kind, "migration_policy": "never"})
         unreliable_bus.lose_requests(site.cinder.bus)
         site.cinder.start_scheduler()
         wait_for(lambda: reason(site, Row(volume_id, "creating", None, None)), "the request is named")
         [named] = site.why(volume_id)["refusals"]
         assert named["message"].startswith("No decision on create of a volume of 10 GiB for ")
+        wait_for(lambda: reason(site, Row(present, "retyping", None, None)), "the retype is named")
+        [named] = site.why(present)["refusals"]
+        assert named["message"].startswith("No decision on retype of a volume of 20 GiB for ")
+
+
+def test_a_retype_within_its_pool_is_decided(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> None:
+    shape = Shape(backends=["b1"], pools=["a"], total_gb=TOTAL)
+    with sites.with_ledger(mariadb_server, rabbitmq_server, shape, poll_interval="5") as site:
+        present = site.cinder.create(10)
+        site.cinder.settled([present])
+        site.settled("real@b1#a", 10)
+        kind = site.cinder.request("POST", "/types", {"volume_type": {"name": "other"}})["volume_type"]["id"]
+        action(site.cinder, present, "os-retype", {"new_type": kind, "migration_policy": "never"})
+        claims = f"SELECT size_gb FROM claims WHERE volume_id = '{present}' AND verb = 'migrate'"
+        wait_for(lambda: site.rows(claims) == [(0,)], "the retype is decided")
+        wait_for(lambda: site.cinder.volumes()[present]["volume_type"] == "other", "the volume has the type")
+        wait_for(lambda: site.rows(claims) == [], "the claim has ended")
+        site.settled("real@b1#a", 10)
 
 
 @pytest.mark.heavy

@@ -94,6 +94,13 @@ def test_a_retype_holds_both_pools() -> None:
     assert ends(mine, Row(status="retyping")) == []
 
 
+def test_a_retype_within_its_pool_is_decided_until_it_ends() -> None:
+    mine = [claim(ended=True), claim("migrate", size_gb=0)]
+    assert ends(mine, Row(status="retyping")) == []
+    for status in ("available", "in-use"):
+        assert ends(mine, Row(status=status)) == [("migrate", False, False)]
+
+
 @pytest.mark.parametrize(("status", "ended"), [("available", True), ("creating", False), ("error", False)])
 def test_a_row_without_a_claim_is_found(status: str, ended: bool) -> None:
     found = claim_ends.judge([], [Row(status=status)], LEASE)

@@ -12,19 +12,30 @@ WAITING = {
     "create": Row("v", 3, None, "creating"),
     "extend": Row("v", 3, A, "extending"),
     "migrate": Row("v", 3, A, "available", "starting"),
+    "retype": Row("v", 3, A, "retyping"),
 }
+
+#: The verbs of the claims that decide them.
+VERBS = dict(zip(WAITING, ("create", "extend", "migrate", "migrate"), strict=True))
 
 
 def overdue(row: Row, *claims: OpenClaim) -> list[str]:
-    return [verb for _, verb, _ in WaitingRequests(0).overdue(claims, [row])]
+    return [kind for _, kind, _ in WaitingRequests(0).overdue(claims, [row])]
 
 
-@pytest.mark.parametrize("verb", WAITING)
-def test_a_request_waits_until_a_claim_decides_it(verb: str) -> None:
-    row = WAITING[verb]
-    assert overdue(row) == [verb]
-    assert overdue(row, claim(ended=True)) == [verb]
+@pytest.mark.parametrize("kind", WAITING)
+def test_a_request_waits_until_a_claim_decides_it(kind: str) -> None:
+    row, verb = WAITING[kind], VERBS[kind]
+    assert overdue(row) == [kind]
+    assert overdue(row, claim(ended=True)) == [kind]
+    assert overdue(row, claim(verb, sent=False)) == [kind]
     assert overdue(row, claim(verb)) == []
+
+
+def test_a_retype_is_decided_while_its_volume_moves() -> None:
+    """Its claim has ended then: the row of the target counts instead."""
+    for migration_status in ("starting", "migrating", "completing"):
+        assert overdue(Row("v", 3, A, "retyping", migration_status)) == []
 
 
 @pytest.mark.parametrize("row", [Row("v", 3, A, "creating"), Row("v", 3, None, "error"), Row("v", 3, A, "available")])
