@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from google.protobuf.wrappers_pb2 import BoolValue, Int64Value
 from grpc import StatusCode
 
-from tests.servers.csi_plugin.volumes import Kept, Refused, Settings, Storage, copies, id_of
+from tests.servers.csi_plugin.volumes import Kept, Refused, Settings, Storage, copies
 from tonnage.drivers.csi import csi_pb2
 from tonnage.k8s.capacity import quantities
 
@@ -67,9 +67,9 @@ class Services:
         self._refuse_unusable(request.volume_capabilities)
         copies(request.parameters)
         segments = self._segments(request)
-        with self.storage.pending(id_of(request.name)):
+        with self.storage.pending(self.settings.id_of(request.name)):
             self.settings.pause("CreateVolume")
-            present = self.storage.find(id_of(request.name))
+            present = self.storage.find(self.settings.id_of(request.name))
             if present is None:
                 size = self._size(request.capacity_range)
                 segment = max(segments, key=lambda segment: self.storage.free(self.settings, segment))
@@ -120,6 +120,9 @@ class Services:
 
     def ListVolumes(self, request: csi_pb2.ListVolumesRequest) -> csi_pb2.ListVolumesResponse:  # noqa: N802
         kept = sorted((each for each in self.storage.all() if not each.inline), key=lambda each: each.id)
+        if self.settings.empty_lists:
+            self.settings.empty_lists -= 1
+            kept = []
         if request.max_entries < 0:
             raise Refused(StatusCode.INVALID_ARGUMENT, "max_entries is negative")
         token = request.starting_token
@@ -170,7 +173,7 @@ class Services:
             self.settings.pause("NodePublishVolume")
             if not inline:
                 self._present(request.volume_id)
-            elif self.storage.find(id_of(request.volume_id)) is None:
+            elif self.storage.find(self.settings.id_of(request.volume_id)) is None:
                 self.storage.make(self.settings, request.volume_id, size, self.settings.own, {}, inline=True)
             if request.volume_capability.HasField("block"):
                 target.touch()
@@ -186,7 +189,7 @@ class Services:
             raise Refused(StatusCode.INVALID_ARGUMENT, "target_path is missing")
         target = pathlib.Path(request.target_path)
         with self.storage.pending(request.volume_id):
-            present = self.storage.find(id_of(request.volume_id))
+            present = self.storage.find(self.settings.id_of(request.volume_id))
             if present is not None and present.inline:
                 self.storage.remove(present)
             if target.is_dir():

@@ -34,6 +34,7 @@ class Settings:
     the gate is set. The next answer of a method in ``losing`` is lost when the method has reached its gate. Methods in
     ``lost_answers`` do their work, and answer with that code. ``expands_beyond`` lets volumes grow beyond the
     capacity, which is then reported as less than 0. All volumes are made in the segment ``misplaced``, if it is set.
+    The next ``empty_lists`` lists have no volumes. With ``speaking_ids`` the id of a volume contains its name.
     """
 
     sizes: dict[str, int]
@@ -55,8 +56,14 @@ class Settings:
     losing: set[str] = field(default_factory=set)
     expands_beyond: bool = False
     misplaced: str = ""
+    empty_lists: int = 0
+    speaking_ids: bool = False
     lost_answers: dict[str, grpc.StatusCode] = field(default_factory=dict)
     _entered: threading.Event = field(default_factory=threading.Event, init=False)
+
+    def id_of(self, name: str) -> str:
+        """Return the id of the volume with a name, which no client can guess unless ids speak."""
+        return f"vol-{name if self.speaking_ids else hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
     def pause(self, method: str) -> None:
         """Wait until the gate of a method is set."""
@@ -141,7 +148,7 @@ class Storage:
         inline: bool = False,
     ) -> Kept:
         """Create a volume. Raises Refused if it does not fit."""
-        id = id_of(name)
+        id = settings.id_of(name)
         kept = Kept(id=id, name=name, size=size, segment=segment, parameters=parameters, inline=inline)
         with self._lock:
             if kept.taken > self.free(settings, segment):
@@ -172,11 +179,6 @@ class Storage:
 
     def _path(self, kept: Kept) -> pathlib.Path:
         return self._folder / (kept.segment or "all") / kept.id
-
-
-def id_of(name: str) -> str:
-    """Return the id of the volume with a name, which no client can guess."""
-    return f"vol-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
 
 
 def copies(parameters: Mapping[str, str]) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.servers.csi_plugin import CsiPlugin, services, volumes
+from tests.servers.csi_plugin import CsiPlugin
 from tests.unit.agent import fakes
 from tests.unit.drivers.csi.backends import Make, create_foreign, direct_plugin, eventually, figures, listed, volume
 from tonnage.agent import execution
@@ -23,7 +23,6 @@ from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
 from tonnage.drivers.base import Driver
 from tonnage.drivers.csi.connection import CallFailed, Deadline
-from tonnage.drivers.csi.plugin import Plugin
 from tonnage.rpc.messages import Command, Outcome, Verb
 
 
@@ -169,15 +168,11 @@ def test_a_refused_repeated_create_has_made_nothing_if_the_list_lacks_it(plugin:
     assert len(plugin.storage.all()) == 2
 
 
-def test_a_list_that_changes_between_its_pages_proves_nothing(
-    plugin: CsiPlugin, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_list_that_changes_between_its_pages_proves_nothing(plugin: CsiPlugin, make: Make) -> None:
     driver = make()
     create_unresolved(plugin, driver)
     plugin.settings.failing["CreateVolume"] = grpc.StatusCode.RESOURCE_EXHAUSTED
-    whole = Plugin.volumes
-    pages = iter([[], None])
-    monkeypatch.setattr(Plugin, "volumes", lambda *given: whole(*given) if next(pages) is None else [])
+    plugin.settings.empty_lists = 1
     with pytest.raises(errors.OutcomeUnknown):
         driver.create(volume())
 
@@ -231,11 +226,10 @@ def test_a_volume_that_exists_with_other_properties_and_an_unknown_id_counts(
 
 @pytest.mark.parametrize("failure", [grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ALREADY_EXISTS])
 def test_a_delete_finds_a_volume_whose_id_contains_its_name(
-    plugin: CsiPlugin, make: Make, monkeypatch: pytest.MonkeyPatch, failure: grpc.StatusCode
+    plugin: CsiPlugin, make: Make, failure: grpc.StatusCode
 ) -> None:
     """The volume may have taken the room that the plugin looks for before it looks for the name."""
-    for module in (volumes, services):
-        monkeypatch.setattr(module, "id_of", lambda name: f"vol-{name}")
+    plugin.settings.speaking_ids = True
     driver = make()
     create_unresolved(plugin, driver)
     later = create_foreign(plugin, name="later")
@@ -245,11 +239,8 @@ def test_a_delete_finds_a_volume_whose_id_contains_its_name(
     assert listed(driver) == {later: ("default", 1.0)}
 
 
-def test_a_delete_leaves_a_volume_that_was_managed_meanwhile(
-    plugin: CsiPlugin, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (volumes, services):
-        monkeypatch.setattr(module, "id_of", lambda name: f"vol-{name}")
+def test_a_delete_leaves_a_volume_that_was_managed_meanwhile(plugin: CsiPlugin, make: Make) -> None:
+    plugin.settings.speaking_ids = True
     driver = make("csi_timeout = 0.5")
     create_unresolved(plugin, driver)
     [made] = plugin.storage.all()

@@ -20,14 +20,15 @@ from typing import Any
 import pytest
 
 from tests.unit.drivers import configured, mounts
+from tests.unit.drivers.filesystem import overtaken
+from tests.unit.drivers.filesystem.overtaken import OvertakenDriver
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
 from tonnage.drivers import loader
 from tonnage.drivers.base import Source, Terms, Volume
-from tonnage.drivers.filesystem import sparse_copy, volume_files
-from tonnage.drivers.filesystem.driver import FilesystemDriver
+from tonnage.drivers.filesystem import sparse_copy
 from tonnage.drivers.filesystem.folder_pool import CopyInProgress
 
 THIN, THICK = Provisioning.THIN, Provisioning.THICK
@@ -39,7 +40,7 @@ MIB = 1 << 20
 class FolderBackend:
     """A driver with its folder, which is also a source of copies."""
 
-    driver: FilesystemDriver
+    driver: OvertakenDriver
     folder: Path
 
     def source(self, name: str, size_gb: int = 1) -> Source:
@@ -69,6 +70,36 @@ def tmp_volumes(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
+class Copies:
+    """Copies of files that wait before their first byte while ``go_on`` is not set.
+
+    They fail with the ``error``, or since their source ``is_written`` meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self.began, self.go_on = threading.Event(), threading.Event()
+        self.go_on.set()
+        self.error: OSError | None = None
+        self.is_written = False
+        self._real = sparse_copy.copy
+
+    def copy(self, source: int, target: int, share: bool) -> bool:
+        """Copy unless it is to fail."""
+        self.began.set()
+        assert self.go_on.wait(60)
+        if self.error is not None:
+            raise self.error
+        return self._real(source, target, share) and not self.is_written
+
+
+@pytest.fixture
+def copies(monkeypatch: pytest.MonkeyPatch) -> Copies:
+    """The copies of all drivers."""
+    copies = Copies()
+    monkeypatch.setattr(sparse_copy, "copy", copies.copy)
+    return copies
+
+
 @pytest.fixture
 def make_backend(tmp_volumes: Path) -> Callable[..., FolderBackend]:
     """A factory of backends with one pool."""
@@ -80,8 +111,8 @@ def make_backend(tmp_volumes: Path) -> Callable[..., FolderBackend]:
         conf_folder = tmp_volumes / f"{name}-conf"
         conf_folder.mkdir(exist_ok=True)
         text = f"[{name}]\nvolume_driver = filesystem\nfilesystem_path = {folder}\n{textwrap.dedent(text)}\n"
-        driver = loader.load(f"host@{name}", name, configured.conf(conf_folder, text))
-        assert isinstance(driver, FilesystemDriver)
+        driver = loader.build(OvertakenDriver, f"host@{name}", name, configured.conf(conf_folder, text))
+        assert isinstance(driver, OvertakenDriver)
         driver.check()
         return FolderBackend(driver, folder)
 
@@ -222,24 +253,15 @@ def test_a_source_larger_than_the_volume_is_refused(here: FolderBackend, there: 
 
 
 def test_a_source_written_during_the_copy_is_an_error(
-    here: FolderBackend, there: FolderBackend, monkeypatch: pytest.MonkeyPatch
+    here: FolderBackend, there: FolderBackend, copies: Copies
 ) -> None:
     path = filled(there.folder / "v")
-    os.utime(path, ns=(0, 0))
-    real = os.sendfile
-
-    def sendfile(*args: int) -> int:
-        with path.open("r+b") as file:
-            file.write(b"new")
-        return real(*args)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(sparse_copy, "_share_blocks", lambda *_: False)
-        patch.setattr(os, "sendfile", sendfile)
-        with pytest.raises(errors.DriverError, match="its source was written to meanwhile") as caught:
-            here.driver.migrate(volume("v"), there.source("v"))
+    copies.is_written = True
+    with pytest.raises(errors.DriverError, match="its source was written to meanwhile") as caught:
+        here.driver.migrate(volume("v"), there.source("v"))
     assert caught.value.clean
     assert here.names() == []
+    copies.is_written = False
     here.driver.migrate(volume("v"), there.source("v"))
     assert same(path, here.folder / "v")
 
@@ -303,7 +325,6 @@ def test_a_disk_that_fills_up_during_an_operation(
     make_backend: Callable[..., FolderBackend],
     there: FolderBackend,
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     kind: str,
 ) -> None:
     filled(there.folder / "v", data=400 * MIB)
@@ -311,7 +332,7 @@ def test_a_disk_that_fills_up_during_an_operation(
         here = make_backend("here", folder=point / "volumes")
         before = here.figures()
         # Other programs take the space after the driver has checked it.
-        monkeypatch.setattr(here.driver, "admit_data", lambda *_: None)
+        here.driver.meanwhile = overtaken.nothing
         with pytest.raises(
             errors.CapacityExceeded, match=f"volume v in pool host@here#here: .*No space left.* {point}"
         ):
@@ -320,41 +341,26 @@ def test_a_disk_that_fills_up_during_an_operation(
         if kind == "btrfs":  # reports it only then
             mounts.commit(point)
         assert here.figures()["free_capacity_gb"] == pytest.approx(before["free_capacity_gb"], abs=0.03)
-        monkeypatch.undo()
+        here.driver.meanwhile = None
         with pytest.raises(errors.CapacityExceeded, match="GiB of data"):
             here.driver.migrate(volume("v", terms=GENEROUS), there.source("v"))
     assert there.names() == ["v"]
-
-
-class _Stopped:
-    """Copies that wait before their first byte until they are allowed to continue."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.copying = threading.Event()
-        self.go_on = threading.Event()
-        self._real = sparse_copy.copy
-        monkeypatch.setattr(sparse_copy, "copy", self._copy)
-
-    def _copy(self, source: int, target: int, share: bool) -> bool:
-        self.copying.set()
-        assert self.go_on.wait(60)
-        return self._real(source, target, share)
 
 
 @pytest.mark.parametrize("kind", [THIN, THICK])
 def test_a_copy_in_progress_counts_for_admission_and_not_in_reports(
     make_backend: Callable[..., FolderBackend],
     there: FolderBackend,
-    monkeypatch: pytest.MonkeyPatch,
+    copies: Copies,
     kind: Provisioning,
 ) -> None:
     here = make_backend("here", "filesystem_size_limit_gb = 4\nfilesystem_provisioning = both")
     filled(there.folder / "v")
     once = Terms(ratio=1.0, calculation=Calculation.CINDER)
-    stopped = _Stopped(monkeypatch)
+    copies.go_on.clear()
     work = threading.Thread(target=here.driver.migrate, args=(volume("v", 3, kind, terms=once), there.source("v")))
     work.start()
-    assert stopped.copying.wait(60)
+    assert copies.began.wait(60)
     reported = here.figures()
     assert reported["provisioned_capacity_gb"] == 0
     assert reported["free_capacity_gb"] == 4
@@ -367,27 +373,22 @@ def test_a_copy_in_progress_counts_for_admission_and_not_in_reports(
     here.driver.create(volume("w", 1, kind, terms=once))
     with pytest.raises(errors.CapacityExceeded):
         here.driver.extend(volume("w", 1, kind, terms=once), 2)
-    stopped.go_on.set()
+    copies.go_on.set()
     work.join(60)
     assert {one.id: one.size_gb for one in here.driver.list_volumes()} == {"v": 3, "w": 1}
     assert here.figures()["provisioned_capacity_gb"] == 4
 
 
 def test_a_failed_copy_frees_its_capacity(
-    make_backend: Callable[..., FolderBackend], there: FolderBackend, monkeypatch: pytest.MonkeyPatch
+    make_backend: Callable[..., FolderBackend], there: FolderBackend, copies: Copies
 ) -> None:
     here = make_backend("here", "filesystem_size_limit_gb = 4\nfilesystem_provisioning = both")
     filled(there.folder / "v")
     once = Terms(ratio=1.0, calculation=Calculation.CINDER)
-
-    def broken(*_: object, **__: object) -> bool:
-        raise OSError(errno.EIO, "Input/output error")
-
+    copies.error = OSError(errno.EIO, "Input/output error")
     for kind in (THIN, THICK):
-        with monkeypatch.context() as patch:
-            patch.setattr(sparse_copy, "copy", broken)
-            with pytest.raises(errors.DriverError, match="Input/output error") as caught:
-                here.driver.migrate(volume("v", 4, kind, terms=once), there.source("v"))
+        with pytest.raises(errors.DriverError, match="Input/output error") as caught:
+            here.driver.migrate(volume("v", 4, kind, terms=once), there.source("v"))
         assert caught.value.clean
         here.driver.create(volume("w", 4, kind, terms=once))
         here.driver.delete(volume("w", 4, kind))
@@ -396,17 +397,17 @@ def test_a_failed_copy_frees_its_capacity(
 
 def test_a_copy_can_fail_while_the_copies_in_progress_are_counted(here: FolderBackend) -> None:
     """A failed copy is removed without the lock of the folder."""
-    copies: dict[str, Any] = here.driver._pools["here"].copies
+    in_progress: dict[str, Any] = here.driver._pools["here"].copies
 
     class Failing:
         allocated = to_write = 0
 
         @property
         def size(self) -> int:
-            del copies["v"]
+            del in_progress["v"]
             return GIB
 
-    copies |= {"v": Failing(), "w": CopyInProgress(size=GIB, allocated=0, to_write=0)}
+    in_progress |= {"v": Failing(), "w": CopyInProgress(size=GIB, allocated=0, to_write=0)}
     here.driver.create(volume("x"))
     assert here.names() == ["x"]
 
@@ -574,33 +575,14 @@ def test_a_file_with_the_volumes_name_is_managed_in_place(here: FolderBackend) -
     assert (here.folder / "v").stat().st_size == GIB
 
 
-def test_repeating_an_interrupted_manage_finishes_it(here: FolderBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_managing_does_not_replace_a_name_that_was_taken_meanwhile_and_can_be_repeated(here: FolderBackend) -> None:
     filled(here.folder / "image", GIB // 2)
-
-    def broken(*_: object) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(volume_files, "rename", broken)
-        with pytest.raises(errors.DriverError, match="Input/output error"):
-            here.driver.manage(volume("v", 0), "image")
-    assert here.names() == ["image"]
-    assert here.driver.manage(volume("v", 0), "image") == 1
-    assert here.names() == ["v"]
-
-
-def test_managing_does_not_replace_a_name_that_was_taken_meanwhile(
-    here: FolderBackend, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    filled(here.folder / "image")
-    real = volume_files.grow
-
-    def grow(*args: Any, **more: Any) -> None:
-        real(*args, **more)
-        (here.folder / "v").write_text("precious", encoding="utf-8")
-
-    monkeypatch.setattr(volume_files, "grow", grow)
+    here.driver.meanwhile = lambda: (here.folder / "v").write_text("precious", encoding="utf-8")
     with pytest.raises(errors.DriverError, match="File exists"):
         here.driver.manage(volume("v", 0), "image")
     assert (here.folder / "v").read_text(encoding="utf-8") == "precious"
     assert here.names() == ["image", "v"]
+    (here.folder / "v").unlink()
+    here.driver.meanwhile = None
+    assert here.driver.manage(volume("v", 0), "image") == 1
+    assert here.names() == ["v"]

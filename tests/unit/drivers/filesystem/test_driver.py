@@ -22,13 +22,14 @@ import pytest
 
 import tonnage
 from tests.unit.drivers import configured, mounts
+from tests.unit.drivers.filesystem import overtaken
+from tests.unit.drivers.filesystem.overtaken import OvertakenDriver
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
 from tonnage.drivers import contract, loader
 from tonnage.drivers.base import Terms, Volume
-from tonnage.drivers.filesystem import volume_files
 from tonnage.drivers.filesystem.driver import FilesystemDriver
 
 MARK = ".tonnage-pool"
@@ -44,15 +45,34 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
-def load(folder: Path, text: str = "", sections: str = "") -> FilesystemDriver:
+RefuseSync = Callable[..., None]
+
+
+@pytest.fixture
+def refuse_sync(monkeypatch: pytest.MonkeyPatch) -> RefuseSync:
+    """A function that makes each sync of a file (or of a folder) fail for a full disk or another reason."""
+    fsync = os.fsync
+
+    def refuse(folders: bool, number: int = errno.EDQUOT) -> None:
+        def fail(descriptor: int) -> None:
+            if stat.S_ISDIR(os.fstat(descriptor).st_mode) == folders:
+                raise OSError(number, os.strerror(number))
+            fsync(descriptor)
+
+        monkeypatch.setattr(os, "fsync", fail)
+
+    return refuse
+
+
+def load(folder: Path, text: str = "", sections: str = "") -> OvertakenDriver:
     text = f"[fs]\nvolume_driver = filesystem\nfilesystem_path = {folder}\n{textwrap.dedent(text)}\n"
     conf = configured.conf(folder.parent, text + textwrap.dedent(sections))
-    driver = loader.load("host@fs", "fs", conf)
-    assert isinstance(driver, FilesystemDriver)
+    driver = loader.build(OvertakenDriver, "host@fs", "fs", conf)
+    assert isinstance(driver, OvertakenDriver)
     return driver
 
 
-def make(folder: Path, text: str = "", sections: str = "") -> FilesystemDriver:
+def make(folder: Path, text: str = "", sections: str = "") -> OvertakenDriver:
     driver = load(folder, text, sections)
     driver.check()
     return driver
@@ -341,13 +361,9 @@ def test_entries_that_are_not_regular_files_stay_unchanged(folder: Path, prepare
     assert outside.stat().st_size == 0
 
 
-def test_a_create_never_replaces_a_taken_name(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_create_never_replaces_a_taken_name(folder: Path) -> None:
     driver = make(folder)
-
-    def taken_meanwhile(*args: object) -> None:
-        (folder / "v").write_text("precious", encoding="utf-8")
-
-    monkeypatch.setattr(driver, "admit", taken_meanwhile)
+    driver.meanwhile = lambda: (folder / "v").write_text("precious", encoding="utf-8")
     with pytest.raises(errors.DriverError, match="File exists in") as caught:
         driver.create(volume("v"))
     assert caught.value.clean
@@ -420,41 +436,13 @@ def test_a_file_system_without_unnamed_files_is_refused(tmp_path: Path) -> None:
 # Failures
 
 
-def _fails(number: int) -> Callable[..., None]:
-    def fail(*args: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    return fail
-
-
-def test_an_error_of_the_disk_names_the_folder_and_leaves_nothing(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_the_disk_names_the_folder_and_leaves_nothing(folder: Path, refuse_sync: RefuseSync) -> None:
     driver = make(folder)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", _fails(errno.EIO))
-        with pytest.raises(errors.DriverError, match=f"volume v in pool host@fs#fs: .*error in {folder}") as caught:
-            driver.create(volume("v"))
+    refuse_sync(folders=False, number=errno.EIO)
+    with pytest.raises(errors.DriverError, match=f"volume v in pool host@fs#fs: .*error in {folder}") as caught:
+        driver.create(volume("v"))
     assert caught.value.clean
     assert names(folder) == []
-
-
-def test_an_error_after_the_file_has_its_name_is_not_clean(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    driver = make(folder)
-    real = volume_files.give_name
-
-    def give_name(*args: Any) -> None:
-        real(*args)
-        monkeypatch.setattr(os, "fsync", _fails(errno.EIO))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(volume_files, "give_name", give_name)
-        with pytest.raises(errors.DriverError) as caught:
-            driver.create(volume("v"))
-    monkeypatch.undo()
-    assert not caught.value.clean
-    driver.create(volume("v"))
-    assert [one.size_gb for one in driver.list_volumes()] == [1]
 
 
 def test_a_volume_above_the_largest_file_size_does_not_fit(folder: Path) -> None:
@@ -517,14 +505,14 @@ def test_two_drivers_in_one_folder_enforce_its_limit(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
-def test_a_disk_that_fills_up_during_an_operation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_a_disk_that_fills_up_during_an_operation(tmp_path: Path, kind: str) -> None:
     with mounts.mounted(kind, tmp_path, 3000) as point:
         driver = make(point / "volumes", "filesystem_provisioning = thick")
         driver.create(volume("v", 1, THICK))
         before = figures(driver)
         assert before["free_capacity_gb"] < 2
         # Other programs take the space after the check, which sees a larger disk.
-        monkeypatch.setattr(driver, "admit", lambda *args: None)
+        driver.meanwhile = overtaken.nothing
         with pytest.raises(errors.CapacityExceeded, match=f"volume w in pool host@fs#fs: .*No space left.* {point}"):
             driver.create(volume("w", 2, THICK))
         with pytest.raises(errors.CapacityExceeded, match="No space left"):
@@ -534,7 +522,7 @@ def test_a_disk_that_fills_up_during_an_operation(tmp_path: Path, monkeypatch: p
         after = figures(driver)
         assert after["provisioned_capacity_gb"] == 1
         assert after["free_capacity_gb"] == pytest.approx(before["free_capacity_gb"], abs=0.05)
-        monkeypatch.undo()
+        driver.meanwhile = None
         driver.delete(volume("v", 1, THICK))
         mounts.commit(point)
         driver.create(volume("w", 2, THICK))
@@ -737,36 +725,28 @@ def test_files_are_named_by_volume_ids(folder: Path) -> None:
 # A disk that is full at the sync
 
 
-def refuse_sync(monkeypatch: pytest.MonkeyPatch, folders: bool) -> None:
-    """Make each sync of a file (or of a folder) fail for a full disk."""
-    fsync = os.fsync
-
-    def full(descriptor: int) -> None:
-        if stat.S_ISDIR(os.fstat(descriptor).st_mode) == folders:
-            raise OSError(errno.EDQUOT, os.strerror(errno.EDQUOT))
-        fsync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", full)
-
-
 @pytest.mark.parametrize("kind", [THIN, THICK])
 def test_an_extend_that_cannot_be_synced_leaves_the_old_size(
-    folder: Path, kind: Provisioning, monkeypatch: pytest.MonkeyPatch
+    folder: Path, kind: Provisioning, refuse_sync: RefuseSync
 ) -> None:
     driver = make(folder, "filesystem_provisioning = both")
     driver.create(volume("v1", 1, kind))
     before = used(folder / "v1")
-    refuse_sync(monkeypatch, folders=False)
+    refuse_sync(folders=False)
     with pytest.raises(errors.CapacityExceeded, match="extend to 2 GiB failed"):
         driver.extend(volume("v1", 1, kind, terms=GENEROUS), 2)
     assert (folder / "v1").stat().st_size == GIB
     assert used(folder / "v1") == before
 
 
-def test_a_name_that_cannot_be_synced_is_not_a_clean_failure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_cannot_be_synced_is_not_a_clean_failure(
+    folder: Path, refuse_sync: RefuseSync, monkeypatch: pytest.MonkeyPatch
+) -> None:
     driver = make(folder)
-    refuse_sync(monkeypatch, folders=True)
+    refuse_sync(folders=True)
     with pytest.raises(errors.DriverError, match="create failed") as raised:
         driver.create(volume("v1"))
     assert not raised.value.clean
-    assert [stored.id for stored in driver.list_volumes()] == ["v1"]
+    monkeypatch.undo()
+    driver.create(volume("v1"))
+    assert [(stored.id, stored.size_gb) for stored in driver.list_volumes()] == [("v1", 1)]
