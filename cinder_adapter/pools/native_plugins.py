@@ -32,6 +32,11 @@ class NativePlugins:
         self._weighs_capacity = capacity.CapacityWeigher.__name__ in weighers
         self._chains: dict[tuple[type, ...], FilterChain] = {}
 
+    def replace(self, filters: Collection[type], weighers: Collection[type]) -> bool:
+        """Return whether there are native plug-ins in place of all these classes."""
+        weighs = self._weighs_capacity and set(weighers) == {capacity.CapacityWeigher}
+        return weighs and self._filters.keys() >= set(filters)
+
     def split(self, classes: Sequence[type]) -> tuple[FilterChain, list[type]]:
         """Return the native filters in place of some of these classes, and the other classes."""
         native = tuple(cls for cls in classes if cls in self._filters)

@@ -65,15 +65,15 @@ class ReportedBackend(host_manager.BackendState):  # type: ignore[misc]
         self.revision = next(_revisions)
 
 
-def services(context: Any) -> list[tuple[Any, ...]]:
+def services() -> list[tuple[Any, ...]]:
     """Return all facts about cinder-volume's services, and their clusters, that tell Cinder which backends are up.
 
     Cinder reads them for each decision, as objects, which take a tenth of a millisecond each. Only whether they have
     changed is of interest here.
     """
     alive_since = utils.service_expired_time()
-    with cinder_db.main_context_manager.reader.using(context) as session:
+    with cinder_db.get_engine().connect() as connection:
         return [
             (*facts, bool(updated_at and updated_at >= alive_since))
-            for *facts, updated_at in session.connection().execute(_SERVICES)
+            for *facts, updated_at in connection.execute(_SERVICES)
         ]

@@ -10,7 +10,6 @@ from typing import Any, NoReturn
 
 from cinder import exception, objects
 from cinder.scheduler import filter_scheduler
-from oslo_utils import timeutils
 
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
@@ -20,6 +19,7 @@ from tonnage.cinder_adapter.scheduler import placing, recorded_requests
 from tonnage.cinder_adapter.scheduler.cinder_host_manager import LedgerHostManager
 from tonnage.cinder_adapter.scheduler.cinder_ledger import CinderLedger
 from tonnage.cinder_adapter.scheduler.recorded_requests import RecordedRequest
+from tonnage.cinder_adapter.scheduler.volume_rows import WaitingRow
 from tonnage.ledger.catalog import refusals
 from tonnage.ledger.claims import bookings, observed_claims, request_keys
 from tonnage.rpc.cinder_explanations import PartialExplanation
@@ -80,6 +80,13 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
             lambda: self._place(context, request_spec, filter_properties),
             lambda: super(LedgerScheduler, self).schedule_create_volume(context, request_spec, asked),
         )
+
+    def _get_weighted_candidates(self, context: Any, request_spec: Any, filter_properties: Any = None) -> Any:
+        if self.host_manager.is_native and "volume" in request_spec and isinstance(request_spec, objects.RequestSpec):
+            # Plug-ins get plain values. Cinder would read more of the volume from its database to convert it.
+            request_spec = copy.copy(request_spec)
+            del request_spec.volume
+        return super()._get_weighted_candidates(context, request_spec, filter_properties)
 
     def schedule_create_group(self, context: Any, group: Any, *args: Any, **kwargs: Any) -> None:
         def place() -> None:
@@ -282,7 +289,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
             for candidate in candidates:
                 pool = candidate.obj
                 booking = _booking(context, pool, volume.id, bookings.CREATE, int(volume.size), properties)
-                row = _Row(volume, pool)
+                row = WaitingRow(volume, pool)
                 send = self._create_command(context, volume, request_spec, properties, pool)
                 try:
                     placing.place(self.ledger.database, booking, key, row, send)
@@ -347,27 +354,6 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
             LOG.warning("The refusal could not be recorded for 'tonnage why': %s", error)
         LOG.warning("Request %s of %s is refused: %s", context.request_id, subject, refusal.message)
         raise exception.NoValidBackend(reason=refusal.message)
-
-
-class _Row:
-    """The row of a volume that waits for a pool."""
-
-    def __init__(self, volume: Any, pool: Any) -> None:
-        self._volume, self._pool = volume, pool
-
-    def take(self, _pool: str) -> bool:
-        """Write the pool, unless the volume has one or is not being created any more."""
-        values = {
-            "host": self._pool.host,
-            "cluster_name": self._pool.cluster_name,
-            "scheduled_at": timeutils.utcnow(),
-            "availability_zone": self._pool.service["availability_zone"],
-        }
-        return bool(self._volume.conditional_update(values, {"status": "creating", "host": None}))
-
-    def give_back(self) -> None:
-        """Let the volume wait again."""
-        self._volume.conditional_update({"host": None}, {"status": "creating", "host": self._pool.host})
 
 
 def _key(context: Any, subject: str, verb: str) -> request_keys.Key:

@@ -56,6 +56,11 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
         return any(each.__name__ == rejections.CAPACITY for each in self.enabled_filters)
 
     @property
+    def is_native(self) -> bool:
+        """Whether there is a native plug-in in place of each of Cinder's."""
+        return self._native.replace(self.enabled_filters, self._choose_backend_weighers(None))
+
+    @property
     def decision(self) -> DecisionRecord:
         """The decision that this thread has made last."""
         return getattr(self._local, "decision", None) or DecisionRecord()
@@ -121,7 +126,7 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
 
     def _update_backend_state_map(self, context: Any) -> None:
         """Walk through all services and backends if any of them has changed, or has reported."""
-        services = backend_states.services(context)
+        services = backend_states.services()
         with self._lock:
             if self._walked != (self._reports, services):
                 seen = self._reports

@@ -1,16 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows of volumes in Cinder's database, read through Cinder's own connection."""
+"""The rows of volumes in Cinder's database, read and written through Cinder's own connections."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
-from cinder import context as cinder_context
 from cinder.db import api as cinder_db
 from cinder.db import models
+from oslo_db import api as oslo_db_api
+from oslo_utils import timeutils
 
 from tonnage.ledger.db import dialects
+
+_VOLUME = models.Volume.__table__.c
+_CREATING = sa.update(models.Volume.__table__).where(
+    _VOLUME.id == sa.bindparam("of"), _VOLUME.deleted == sa.false(), _VOLUME.status == "creating"
+)
+_TAKE = _CREATING.where(_VOLUME.host.is_(None)).values(
+    host=sa.bindparam("to_host"),
+    cluster_name=sa.bindparam("to_cluster_name"),
+    scheduled_at=sa.bindparam("to_scheduled_at"),
+    availability_zone=sa.bindparam("to_availability_zone"),
+)
+_GIVE_BACK = _CREATING.where(_VOLUME.host == sa.bindparam("taken")).values(host=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +75,40 @@ class VolumeRows:
         }
 
 
+class WaitingRow:
+    """The row of a volume that waits for a pool, and the pool that is chosen for it."""
+
+    def __init__(self, volume: Any, pool: Any) -> None:
+        self._volume, self._pool = volume, pool
+
+    def take(self, _pool: str) -> bool:
+        """Write the pool, unless the volume has one or is not being created any more; return whether it is written."""
+        values = {
+            "host": self._pool.host,
+            "cluster_name": self._pool.cluster_name,
+            "scheduled_at": timeutils.utcnow(),
+            "availability_zone": self._pool.service["availability_zone"],
+        }
+        if not _write(_TAKE, {"of": self._volume.id, **{f"to_{name}": value for name, value in values.items()}}):
+            return False
+        self._volume.update(values)
+        self._volume.obj_reset_changes(values)
+        return True
+
+    def give_back(self) -> None:
+        """Let the volume wait again."""
+        if _write(_GIVE_BACK, {"of": self._volume.id, "taken": self._pool.host}):
+            self._volume.host = None
+            self._volume.obj_reset_changes(["host"])
+
+
+@oslo_db_api.wrap_db_retry(max_retries=5, retry_on_deadlock=True)  # type: ignore[untyped-decorator]
+def _write(statement: sa.Update, values: Mapping[str, Any]) -> bool:
+    """Execute a conditional update of a row; return whether it has matched."""
+    with cinder_db.get_engine().begin() as connection:
+        return bool(connection.execute(statement, values).rowcount)
+
+
 def _execute(statements: Sequence[sa.Select[Any]]) -> list[Any]:
-    context = cinder_context.get_admin_context()
-    with cinder_db.main_context_manager.reader.using(context) as session:
-        return [row for statement in statements for row in session.execute(statement)]
+    with cinder_db.get_engine().connect() as connection:
+        return [row for statement in statements for row in connection.execute(statement)]
