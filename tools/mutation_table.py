@@ -994,6 +994,13 @@ MUTATIONS = (
         ),
     ),
     Mutation(
+        "A ledger whose copy is used takes no claim",
+        "ledger/claims/observed_claims.py",
+        "    generation = scheduling_rules.read_generation(session)\n",
+        "    generation = 0\n",
+        (OBSERVED_CLAIMS,),
+    ),
+    Mutation(
         "Thick volumes of another system are within the limit for all",
         "ledger/claims/observed_claims.py",
         "generation, all_bounded=True)",
@@ -1017,8 +1024,8 @@ MUTATIONS = (
     Mutation(
         "A claim that was given up is not sent",
         "ledger/claims/observed_claims.py",
-        ".where(claim.id == claim_id, claim.state == pool_counters.PENDING, claim.sent.is_(False))",
-        ".where(claim.id == claim_id, claim.sent.is_(False))",
+        "_CLAIM.state == pool_counters.PENDING, _CLAIM.sent.is_(False))",
+        "_CLAIM.sent.is_(False))",
         (OBSERVED_CLAIMS,),
     ),
     Mutation(
@@ -1094,8 +1101,8 @@ MUTATIONS = (
     Mutation(
         "A volume in another pool, or in none, ends its claim",
         "cinder_adapter/scheduler/claim_ends.py",
-        "    if row.pool != claim.pool:\n",
-        "    if row.pool is not None and row.pool != claim.pool:\n",
+        "    if row.pool != claim.pool or",
+        "    if row.pool is not None and row.pool != claim.pool or",
         (CLAIM_ENDS,),
     ),
     Mutation(

@@ -66,7 +66,9 @@ class LookAlikeColumns(PoolTable):
             return np.array([function(self._states[name]) for name in part.names], dtype=np.float64)
 
         with self._lock:
-            found: npt.NDArray[np.float64] = self.derived(function, column)
+            found: npt.NDArray[np.float64] = self._by_figures.column(
+                self, function, column, lambda row: function(self._states[self.names[row]])
+            )
         return found
 
 

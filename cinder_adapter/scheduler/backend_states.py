@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cinder's own states of backends and services, read again only after they have changed."""
 
+import functools
 import itertools
 from collections.abc import Mapping
 from typing import Any
@@ -17,18 +18,24 @@ _BEATS = ("updated_at", "report_count")
 
 _SERVICE, _CLUSTER = models.Service.__table__.c, models.Cluster.__table__.c
 
+#: All facts that tell Cinder which backends are up. They are one text for each service: single values take longer.
+_FACTS = (
+    _SERVICE.id,
+    _SERVICE.host,
+    _SERVICE.cluster_name,
+    _SERVICE.availability_zone,
+    _SERVICE.disabled,
+    _SERVICE.frozen,
+    _CLUSTER.disabled,
+    _CLUSTER.frozen,
+    _SERVICE.updated_at >= sa.bindparam("alive_since", type_=sa.DateTime()),
+)
+_BAR = sa.literal_column("'|'", sa.String())
+_TEXTS: list[sa.ColumnElement[str]] = [
+    sa.func.coalesce(sa.cast(fact, sa.String(255)), sa.literal_column("''")) for fact in _FACTS
+]
 _SERVICES = (
-    sa.select(
-        _SERVICE.id,
-        _SERVICE.host,
-        _SERVICE.cluster_name,
-        _SERVICE.availability_zone,
-        _SERVICE.disabled,
-        _SERVICE.frozen,
-        _CLUSTER.disabled,
-        _CLUSTER.frozen,
-        _SERVICE.updated_at,
-    )
+    sa.select(functools.reduce(lambda text, more: text + _BAR + more, _TEXTS))
     .outerjoin(
         models.Cluster.__table__,
         sa.and_(
@@ -65,15 +72,11 @@ class ReportedBackend(host_manager.BackendState):  # type: ignore[misc]
         self.revision = next(_revisions)
 
 
-def services() -> list[tuple[Any, ...]]:
+def services() -> list[str]:
     """Return all facts about cinder-volume's services, and their clusters, that tell Cinder which backends are up.
 
     Cinder reads them for each decision, as objects, which take a tenth of a millisecond each. Only whether they have
     changed is of interest here.
     """
-    alive_since = utils.service_expired_time()
     with cinder_db.get_engine().connect() as connection:
-        return [
-            (*facts, bool(updated_at and updated_at >= alive_since))
-            for *facts, updated_at in connection.execute(_SERVICES)
-        ]
+        return list(connection.scalars(_SERVICES, {"alive_since": utils.service_expired_time()}))

@@ -58,6 +58,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self.host_manager = LedgerHostManager()
         self.ledger: CinderLedger
+        self._is_native = False
         self._stock_if_away = False
         self._patience = 0.0
 
@@ -65,6 +66,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         """Decide by a ledger from now on. A doubtful refusal waits for ``patience`` seconds."""
         self.ledger = ledger
         self.host_manager.use(ledger, native)
+        self._is_native = self.host_manager.is_native
         self._stock_if_away = stock_if_away
         self._patience = patience
 
@@ -82,7 +84,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         )
 
     def _get_weighted_candidates(self, context: Any, request_spec: Any, filter_properties: Any = None) -> Any:
-        if self.host_manager.is_native and "volume" in request_spec and isinstance(request_spec, objects.RequestSpec):
+        if self._is_native and isinstance(request_spec, objects.RequestSpec) and "volume" in request_spec:
             # Plug-ins get plain values. Cinder would read more of the volume from its database to convert it.
             request_spec = copy.copy(request_spec)
             del request_spec.volume

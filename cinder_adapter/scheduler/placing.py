@@ -51,8 +51,7 @@ def place(database: Database, booking: Booking, key: Key, row: Row, send: Callab
 
 def claim(database: Database, booking: Booking, key: Key) -> None:
     """Book a claim, as the first step of :func:`place`."""
-    # Two schedulers may have the same message in hand: the second one finds the key of the first.
-    database.run_past_duplicates(observed_claims.book, booking, key)
+    database.run(observed_claims.book, booking, key)
 
 
 def confirm_sent(database: Database, booking: Booking) -> None:

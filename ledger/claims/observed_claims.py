@@ -67,6 +67,13 @@ class SeenVolume:
     physical: bool = False
 
 
+_CLAIM = models.table(models.Claim).c
+_RECORD_SENT = (
+    sa.update(models.table(models.Claim))
+    .where(_CLAIM.id == sa.bindparam("of"), _CLAIM.state == pool_counters.PENDING, _CLAIM.sent.is_(False))
+    .values(sent=True)
+)
+
 #: The verb of the claim for a snapshot, which is released as soon as the snapshot is made.
 SNAPSHOT = "snapshot"
 
@@ -87,12 +94,11 @@ def book(session: orm.Session, booking: bookings.Booking, asked: request_keys.Ke
     Raises :class:`Repeated` for a known key, and :class:`~tonnage.ledger.claims.bookings.PoolsChanged` if the pool does
     not admit the claim.
     """
-    known = request_keys.find(session, {asked.request_id: None}).get(asked.request_id)
+    known = request_keys.insert_unless_known(session, replace(asked, answer={"claim_id": booking.id}))
     if known is not None:
         if known.answer.get("claim_id") == booking.id:
             return  # by an earlier try of this transaction, whose commit got no answer
         raise Repeated(asked.volume_id)
-    request_keys.insert(session, [replace(asked, answer={"claim_id": booking.id})])
     generation = scheduling_rules.read_generation(session)
     # The limits in the pool's row are those of the other system's arithmetic, and hold for all of its volumes.
     bookings.take(session, [booking], Calculation.STANDARD, generation, all_bounded=True)
@@ -110,15 +116,11 @@ def refuse(session: orm.Session, asked: request_keys.Key) -> None:
 
 def record_sent(session: orm.Session, claim_id: str) -> bool:
     """Record that the command of a claim is about to be sent; return False if the claim has ended: send nothing."""
-    claim = models.Claim
-    changed = session.connection().execute(
-        sa.update(models.table(claim))
-        .where(claim.id == claim_id, claim.state == pool_counters.PENDING, claim.sent.is_(False))
-        .values(sent=True)
-    )
+    changed = session.connection().execute(_RECORD_SENT, {"of": claim_id})
     if changed.rowcount or not database.may_be_committed(session):
         return bool(changed.rowcount)
     # An earlier try of this transaction may have recorded it.
+    claim = models.Claim
     pending = sa.select(claim.sent).where(claim.id == claim_id, claim.state == pool_counters.PENDING)
     return bool(session.scalar(pending))
 

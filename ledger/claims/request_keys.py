@@ -48,6 +48,7 @@ _MESSAGE = "message"
 
 _KEY = models.table(models.RequestKey).c
 _INSERT = sa.insert(models.table(models.RequestKey))
+_INSERT_UNLESS_KNOWN = dialects.insert_unless_known(models.table(models.RequestKey))
 _NOW = sa.select(models.utcnow().label("now")).subquery()
 #: A row for each key, with the time; one row with only the time if there is no key.
 _FIND = sa.select(_NOW.c.now, _KEY.request_id, _KEY.volume_id, _KEY.answer).select_from(
@@ -123,6 +124,14 @@ def insert(session: orm.Session, keys: Sequence[Key]) -> None:
     if refused := [_row(key) for key in ordered if key.refused]:
         past = connection.execute(sa.select(models.utcnow())).scalar_one() - KEPT + REFUSAL_KEPT
         connection.execute(_INSERT, [{**row, "refused": True, "counted_from": past} for row in refused])
+
+
+def insert_unless_known(session: orm.Session, key: Key) -> Key | None:
+    """Insert the key of a request that is answered now; return the key of an answer that another transaction gave."""
+    connection = session.connection()
+    if connection.execute(_INSERT_UNLESS_KNOWN[connection.dialect.name], _row(key)).rowcount:
+        return None
+    return find(session, {key.request_id: None})[key.request_id]
 
 
 def _row(key: Key) -> dict[str, Any]:

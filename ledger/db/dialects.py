@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from tonnage.ledger.models.base import utcnow
 
@@ -198,6 +199,22 @@ def with_multi_statements(url: sa.URL) -> sa.URL:
     if not isinstance(flags, str) or not flags.isdecimal():
         raise sa.exc.ArgumentError(f"client_flag is {flags!r}: it takes a whole number")
     return url.update_query_dict({"client_flag": str(int(flags) | CLIENT.MULTI_STATEMENTS)})
+
+
+def insert_unless_known(table: sa.Table) -> Mapping[str, sa.Insert]:
+    """Return the insert of a row that has no effect if its key is there, by SQLAlchemy's name of the database.
+
+    Its ``rowcount`` tells whether it had one. It waits for a transaction that inserts the same key. MariaDB ignores
+    errors in the values as well.
+    """
+    ignore = sa.insert(table).prefix_with("IGNORE")
+    inserts: Mapping[str, sa.Insert] = {
+        "postgresql": postgresql.insert(table).on_conflict_do_nothing(),
+        "sqlite": sqlite.insert(table).on_conflict_do_nothing(),
+        "mysql": ignore,
+        "mariadb": ignore,
+    }
+    return {name: each.execution_options(preserve_rowcount=True) for name, each in inserts.items()}
 
 
 def execute_batched(cursor: Any, statement: str, rows: Sequence[Any], context: Any) -> bool | None:

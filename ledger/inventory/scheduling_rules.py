@@ -21,6 +21,8 @@ from tonnage.ledger import models
 from tonnage.ledger.inventory import heartbeats, ledger_identity
 from tonnage.ledger.inventory.heartbeats import SchedulerProcess
 
+_GENERATION = sa.select(models.table(models.Rules).c.generation)
+
 
 class RulesChanged(Exception):
     """The schedulers have agreed on other rules. The transaction has written nothing."""
@@ -78,7 +80,7 @@ def lock_shared(session: orm.Session) -> int:
 
 def read_generation(session: orm.Session) -> int:
     """Return the generation of the rules."""
-    generation = session.scalar(sa.select(models.Rules.generation)) or 0
+    generation = session.connection().scalar(_GENERATION) or 0
     ledger_identity.require_in_use(session, generation)
     return generation
 

@@ -125,7 +125,7 @@ def modules(suite: str, scheduler: str) -> list[Any]:
     if scheduler != "cinder" and suite == "filter_scheduler":
         fakes.FakeFilterScheduler, fakes.FakeHostManager = FakeLedgerScheduler, FakeLedgerHostManager
         host_manager.HostManager = FakeLedgerHostManager  # some tests replace its methods
-        backend_states.services = lambda context: object()  # the tests change the services
+        backend_states.services = object  # the tests change the services
         found[0].FilterSchedulerTestCase.driver_cls = FakeLedgerScheduler
     elif scheduler != "cinder":
         fakes.FakeBackendState, fakes.FakeHostManager = fake_look_alike, LookAlikeHostManager

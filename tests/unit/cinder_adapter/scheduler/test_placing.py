@@ -12,7 +12,7 @@ from tests.unit.ledger.observed import POOL, Ledger
 from tonnage.capacity.request import Provisioning
 from tonnage.cinder_adapter.scheduler import placing
 from tonnage.ledger import models
-from tonnage.ledger.claims import bookings, observed_claims, request_keys
+from tonnage.ledger.claims import bookings, observed_claims
 from tonnage.ledger.claims.observed_claims import SeenEnd
 
 
@@ -85,14 +85,9 @@ def test_the_row_stays_as_it_is_if_the_pool_is_full(ledger: Ledger) -> None:
     assert row.pool is None
 
 
-def test_the_second_of_two_schedulers_with_one_message_claims_nothing(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_second_of_two_schedulers_with_one_message_claims_nothing(ledger: Ledger) -> None:
     booking, key = new_booking(ledger)
     placing.claim(ledger.database, booking, key)
-    answers = [{}]  # at first the commit of the other scheduler is not visible
-    find = request_keys.find
-    monkeypatch.setattr(request_keys, "find", lambda *asked: answers.pop() if answers else find(*asked))
     with pytest.raises(observed_claims.Repeated):
         placing.claim(ledger.database, replace(booking, id=str(uuid.uuid4())), key)
     assert ledger.counters() == (4, 4)

@@ -4,10 +4,14 @@
 import uuid
 
 import pytest
+import sqlalchemy as sa
 
 from tests.unit.ledger.observed import POOL, Ledger
+from tonnage.capacity import errors
+from tonnage.ledger import models
 from tonnage.ledger.claims import bookings, observed_claims
 from tonnage.ledger.claims.observed_claims import SeenEnd, SeenVolume
+from tonnage.ledger.inventory import ledger_identity
 from tonnage.ledger.repair import consistency_check
 
 
@@ -67,6 +71,17 @@ def test_a_claim_whose_commit_got_no_answer_is_booked_once(ledger: Ledger) -> No
     booking = ledger.book(2)
     ledger.database.run(observed_claims.book, booking, observed_claims.key(booking.volume_id, "create", "1"))
     assert ledger.counters() == (2, 2)
+
+
+@pytest.mark.parametrize("size", [0, 2])
+def test_a_ledger_whose_copy_is_used_takes_no_claim(ledger: Ledger, size: int) -> None:
+    rules = {"id": 1, "default_ratio": "1.0", "calculation": "cinder", "generation": 0}
+    ledger.database.run(lambda session: session.execute(sa.insert(models.Rules), rules))
+    ledger.database.run(ledger_identity.set_copy, "elsewhere")
+    with pytest.raises(errors.LedgerMoved):
+        ledger.book(size)
+    ledger.database.run(ledger_identity.set_copy, None)
+    ledger.book(size)
 
 
 def test_a_claim_is_sent_once(ledger: Ledger) -> None:
