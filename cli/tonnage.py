@@ -22,7 +22,7 @@ COMMANDS = (
     LazyCommand("volumes", "show the volumes of all projects", f"{_OVERVIEWS}.volumes:add_volumes", _LEDGER),
     LazyCommand("types", "show the volume types, with sums", f"{_OVERVIEWS}.volumes:add_types", _LEDGER),
     LazyCommand("claims", "show the operations under way", f"{_OVERVIEWS}.volumes:add_claims", _LEDGER),
-    LazyCommand("refusals", "show the refused requests", f"{_OVERVIEWS}.refusals:add_arguments", _LEDGER),
+    LazyCommand("refusals", "show the refused requests", f"{_OVERVIEWS}.refused_requests:add_arguments", _LEDGER),
     LazyCommand("why", "tell why a volume is where it is", f"{_OVERVIEWS}.placement_reasons:add_arguments", _BOTH),
     LazyCommand("forecast", "show when pools will be full", f"{_OVERVIEWS}.forecasts:add_arguments", _LEDGER),
     LazyCommand("drift", "show where the ledger is wrong, and why", f"{_OVERVIEWS}.drift:add_arguments", _LEDGER),

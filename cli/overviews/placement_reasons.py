@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from tonnage.cli.commands import subcommands
-from tonnage.cli.overviews import formats, refusals, volumes
+from tonnage.cli.overviews import formats, refused_requests, volumes
 from tonnage.cli.overviews.formats import Column, Part, capacity
 from tonnage.cli.simulation import argument_types, simulation_arguments
 
@@ -136,7 +136,7 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     empty = answer.unknown or "none"
     parts = (
         Part("claims", "Claims", volumes.CLAIMS, found.claims, "none", most),
-        Part("refusals", "Refusals", refusals.COLUMNS, found.refusals, "none recorded", most),
+        Part("refusals", "Refusals", refused_requests.COLUMNS, found.refusals, "none recorded", most),
         Part("pools", "The same request now", _POOLS, verdicts, empty, most, answer.left_out),
     )
     formats.show_one(arguments, COLUMNS, _Row(found, now), parts)

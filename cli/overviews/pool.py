@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from tonnage.cli.commands import subcommands
-from tonnage.cli.overviews import formats, pools, refusals, volumes
+from tonnage.cli.overviews import formats, pools, refused_requests, volumes
 from tonnage.cli.overviews.formats import Column, Part
 from tonnage.cli.simulation import argument_types
 
@@ -68,7 +68,7 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     parts = (
         Part("claims", "Claims in flight", volumes.CLAIMS, claims, "none", most),
         Part("volumes", "Volumes", volumes.VOLUMES, in_pool, "none", most),
-        Part("refusals", "Refusals whose nearest pool it was", refusals.COLUMNS, refused, "none", most),
+        Part("refusals", "Refusals whose nearest pool it was", refused_requests.COLUMNS, refused, "none", most),
         Part("findings", "Findings about its reports", _FINDINGS, findings, "none", most),
         Part("sharing", "Pools that share its storage", pools.COLUMNS, sharing, "none", most),
     )
