@@ -58,8 +58,7 @@ class BackendAgent:
             driver,
             settings.threads,
             settings.record_seconds,
-            self._on_outcome,
-            self._on_crash,
+            self,
             backoff=settings.backoff,
         )
         self._server = rpc.server(transport, rpc.TOPIC_AGENT, backend, AgentEndpoint(self, self.operations))
@@ -67,8 +66,8 @@ class BackendAgent:
         self._snapshots = StorageSnapshots(
             driver, self.operations, self._scheduler, settings.quiet_wait, settings.quiet_look
         )
-        self.outbox = Outbox(backend, self._deliver, settings.backoff)
-        self._listing_loop = ListingLoop(backend, self._send_listing, settings.listing_interval, settings.backoff)
+        self.outbox = Outbox(backend, self, settings.backoff)
+        self._listing_loop = ListingLoop(backend, self, settings.listing_interval, settings.backoff)
         # The same during the life of this process, so that a repeated hello opens no new epoch. Set by start().
         self._nonce = ""
         self._epoch: Epoch | None = None
@@ -331,7 +330,7 @@ class BackendAgent:
         self._introduced = True
         return welcome
 
-    def _send_listing(self) -> None:
+    def send_listing(self) -> None:
         """Send a listing of all volumes, unless the backend is joining, which does so by itself."""
         epoch = self._epoch
         if epoch is None or self._joining():
@@ -371,11 +370,12 @@ class BackendAgent:
     def _log_join_failure(self, error: BaseException | None) -> None:
         self._failure_log.failed(f"Backend {self.backend} cannot join yet and keeps trying: {error}")
 
-    def _on_outcome(self, outcome: messages.Outcome) -> None:
+    def on_outcome(self, outcome: messages.Outcome) -> None:
+        """Send an outcome, and report soon."""
         self.outbox.put(outcome)
         self._wake.set()
 
-    def _deliver(self, outcomes: Sequence[messages.Outcome]) -> None:
+    def deliver(self, outcomes: Sequence[messages.Outcome]) -> None:
         """Send outcomes. It raises an exception if they have to be sent again, which is safe."""
         for outcome, receipt in zip(outcomes, self._scheduler.outcomes(outcomes), strict=True):
             if not receipt.accepted:
@@ -402,7 +402,8 @@ class BackendAgent:
             "no two agents may run backends of the same name, so this one stops serving it"
         )
 
-    def _on_crash(self, error: BaseException) -> None:
+    def on_crash(self, error: BaseException) -> None:
+        """End the backend."""
         LOG.error("Backend %s: a worker failed", self.backend, exc_info=error)
         self._fail(f"backend {self.backend} ends after an internal error ({type(error).__name__}); see the log")
 

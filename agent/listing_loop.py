@@ -2,7 +2,7 @@
 """Listings of all volumes, sent periodically and on request, beside the reports."""
 
 import logging
-from collections.abc import Callable
+from typing import Protocol
 
 from tonnage.agent.backoff import BackOff, FailureLog
 from tonnage.worker import Worker
@@ -10,15 +10,22 @@ from tonnage.worker import Worker
 LOG = logging.getLogger(__name__)
 
 
-class ListingLoop:
-    """Calls ``send_listing``, which may take long, every ``interval`` seconds and on request, on its own thread.
+class ListingSender(Protocol):
+    """The backend whose volumes are listed."""
 
-    With an ``interval`` of 0 it calls on request only. After an exception it repeats the call after growing pauses.
+    def send_listing(self) -> None:
+        """List all volumes and send the list, which may take long."""
+
+
+class ListingLoop:
+    """Has the ``sender`` send a listing every ``interval`` seconds and on request, on its own thread.
+
+    With an ``interval`` of 0 that is on request only. After an exception it is repeated after growing pauses.
     """
 
-    def __init__(self, backend: str, send_listing: Callable[[], None], interval: float, backoff: BackOff) -> None:
+    def __init__(self, backend: str, sender: ListingSender, interval: float, backoff: BackOff) -> None:
         self._backend = backend
-        self._send_listing = send_listing
+        self._sender = sender
         self._backoff = backoff
         self._failures = 0
         self._failure_log = FailureLog(LOG)
@@ -38,7 +45,7 @@ class ListingLoop:
 
     def _list_once(self) -> float | None:
         try:
-            self._send_listing()
+            self._sender.send_listing()
         except Exception as error:
             self._failures += 1
             self._failure_log.failed(f"Backend {self._backend} could not send a listing of its volumes: {error}")

@@ -14,6 +14,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable
 from concurrent import futures
 from dataclasses import dataclass
+from typing import Protocol
 
 from tonnage.agent import execution
 from tonnage.agent.backoff import BackOff
@@ -96,14 +97,21 @@ class _Removals:
         return removal.pool, removal.volume_id, removal.request_id if removal.verb is Verb.PURGE else ""
 
 
-class Operations:
-    """Runs commands on a driver. Thread-safe.
+class OperationsOwner(Protocol):
+    """The backend whose operations run. Its methods are called on the threads of the operations."""
 
-    ``on_outcome`` is called with each outcome, for a repeated command once more. ``on_crash`` is called if a worker
-    thread itself fails; the effect of its operation is unknown then.
+    def on_outcome(self, outcome: Outcome) -> None:
+        """Take an outcome. That of a repeated command comes once more."""
+
+    def on_crash(self, error: BaseException) -> None:
+        """Take the error of a worker thread that has failed itself; the effect of its operation is unknown."""
+
+
+class Operations:
+    """Runs commands on a driver, and tells the ``owner`` their outcomes. Thread-safe.
 
     An operation whose outcome the storage does not tell stays in hand and is run again after growing pauses, until its
-    outcome is known or a removal of the volume takes its place. ``on_outcome`` is called after the first such run.
+    outcome is known or a removal of the volume takes its place. The owner is told after the first such run.
 
     Records are kept until ``record_seconds`` after their outcome was acknowledged. That is safe: an acknowledged claim
     is settled in the ledger, and no scheduler sends its command any more. Only copies that are on the bus already can
@@ -115,8 +123,7 @@ class Operations:
         driver: Driver,
         threads: int,
         record_seconds: float,
-        on_outcome: Callable[[Outcome], None],
-        on_crash: Callable[[BaseException], None],
+        owner: OperationsOwner,
         clock: Callable[[], float] = time.monotonic,
         backoff: BackOff = _BACKOFF,
     ) -> None:
@@ -124,8 +131,7 @@ class Operations:
         self._backoff = backoff
         self._clock = clock
         self._record_seconds = record_seconds
-        self._on_outcome = on_outcome
-        self._on_crash = on_crash
+        self._owner = owner
         self._pool = futures.ThreadPoolExecutor(threads, thread_name_prefix=f"{driver.backend} operation")
         # Guards the fields below; notified when an operation has ended.
         self._changed = threading.Condition()
@@ -238,7 +244,7 @@ class Operations:
             outcome = record.outcome
         for each in (abandoned, outcome):
             if each is not None:
-                self._on_outcome(each)
+                self._owner.on_outcome(each)
 
     def _after_removal(self, command: Command) -> execution.OperationResult:
         """Return the result of a command that comes after a removal of its volume, and is not run."""
@@ -274,7 +280,7 @@ class Operations:
 
     def _check_worker(self, done: "futures.Future[None]") -> None:
         if not done.cancelled() and (error := done.exception()) is not None:
-            self._on_crash(error)
+            self._owner.on_crash(error)
 
     def _work(self, volume_id: str) -> None:
         with self._changed:
@@ -307,7 +313,7 @@ class Operations:
             self._changed.notify_all()
         if not outcome.unknown or record.unknown == 1:
             self._log(command, outcome)
-            self._on_outcome(outcome)
+            self._owner.on_outcome(outcome)
 
     def _end(self, record: _Record, outcome: Outcome) -> None:
         record.outcome = self._unacknowledged[outcome.claim_id] = outcome

@@ -10,9 +10,9 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from tonnage.agent.backoff import BackOff, FailureLog
 from tonnage.rpc.messages import Outcome
@@ -36,14 +36,22 @@ _Key: TypeAlias = tuple[str, bool]
 
 @dataclass(slots=True)
 class _QueuedOutcome:
+    key: _Key
     outcome: Outcome
-    due: float
+    due: float = 0.0
     attempts: int = 0
     sending: bool = False
 
 
+class OutcomeSender(Protocol):
+    """The backend whose outcomes are sent."""
+
+    def deliver(self, outcomes: Sequence[Outcome]) -> None:
+        """Send outcomes in one call. Raises an exception if they have to be sent again."""
+
+
 class Outbox:
-    """Sends outcomes, and repeats failed calls after growing pauses. ``send`` raises an exception to keep its outcomes.
+    """Has outcomes sent by the ``sender``, and repeats failed calls after growing pauses.
 
     An outcome is sent at once if no call is in flight. Outcomes that arrive during a call, and in the rest after a call
     with several outcomes, gather and leave together in the next one; a full batch ends the rest. A call that has been
@@ -53,12 +61,12 @@ class Outbox:
     def __init__(
         self,
         backend: str,
-        send: Callable[[Sequence[Outcome]], None],
+        sender: OutcomeSender,
         backoff: BackOff,
         patience: float = _PATIENCE,
     ) -> None:
         self._backend = backend
-        self._send = send
+        self._sender = sender
         self._backoff = backoff
         self._patience = patience
         self._failure_log = FailureLog(LOG)
@@ -86,9 +94,10 @@ class Outbox:
             now = time.monotonic()
             # Otherwise the workers know that outcomes wait.
             is_news = not self._queue or self._queue[0][0] > now
-            queued = self._outcomes.get(_key(outcome))
+            key = outcome.claim_id, outcome.unknown
+            queued = self._outcomes.get(key)
             if queued is None:
-                queued = self._outcomes[_key(outcome)] = _QueuedOutcome(outcome, 0.0)
+                queued = self._outcomes[key] = _QueuedOutcome(key, outcome)
             if not queued.sending:
                 self._enqueue(queued, now)
             is_news = is_news or len(self._outcomes) == self._max_batch
@@ -115,7 +124,7 @@ class Outbox:
 
     def _enqueue(self, queued: _QueuedOutcome, due: float) -> None:
         queued.due = due
-        heapq.heappush(self._queue, (due, next(self._numbers), _key(queued.outcome)))
+        heapq.heappush(self._queue, (due, next(self._numbers), queued.key))
 
     def _deliver(self) -> float | None:
         """Send the outcomes that are due; return the seconds until others are, None if none wait."""
@@ -125,7 +134,7 @@ class Outbox:
             return pause
         failure: Exception | None = None
         try:
-            self._send([queued.outcome for queued in batch])
+            self._sender.deliver([queued.outcome for queued in batch])
         except Exception as error:
             failure = error
         self._settle(batch, now, failure)
@@ -162,10 +171,10 @@ class Outbox:
             for queued in batch:
                 queued.sending = False
                 queued.attempts += 1
-                if self._outcomes.get(_key(queued.outcome)) is not queued:
+                if self._outcomes.get(queued.key) is not queued:
                     continue
                 if failure is None:
-                    del self._outcomes[_key(queued.outcome)]
+                    del self._outcomes[queued.key]
                 else:
                     self._enqueue(queued, time.monotonic() + self._backoff.after(queued.attempts))
             self._changed.notify_all()
@@ -177,7 +186,3 @@ class Outbox:
             self._failure_log.failed(
                 f"Backend {self._backend}: an outcome could not be delivered and is kept: {failure}"
             )
-
-
-def _key(outcome: Outcome) -> _Key:
-    return outcome.claim_id, outcome.unknown

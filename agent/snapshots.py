@@ -131,8 +131,12 @@ class StorageSnapshots:
             ended = operations.unacknowledged()
             began = time.monotonic()
             with self._resumed_if_long():
-                reported = [] if self._withdrawn else backend_stats.pools_of(self._driver.report())
-                pools = [self._with_features(pool) for pool in reported]
+                reported: Any = [] if self._withdrawn else self._driver.report()
+                if isinstance(reported, Mapping):  # as a driver of Cinder reports
+                    reported = backend_stats.pools_of(reported)
+                # With the features that the driver lacks.
+                lacks = {} if self._driver.supports_clone else {CLONE_SUPPORT: False}
+                pools = [{**lacks, **pool} for pool in reported]
         finally:
             operations.resume()
         return messages.BackendReport(
@@ -146,10 +150,6 @@ class StorageSnapshots:
             age=time.monotonic() - began,
             supports_auto_ratio=self._driver.supports_auto_ratio,
         )
-
-    def _with_features(self, pool: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a pool of the driver's report, with the features that the driver lacks."""
-        return dict(pool) if self._driver.supports_clone else {CLONE_SUPPORT: False, **pool}
 
     @contextlib.contextmanager
     def _resumed_if_long(self) -> Iterator[None]:

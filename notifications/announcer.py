@@ -3,7 +3,7 @@
 
 import datetime
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from oslo_config import cfg
@@ -15,7 +15,7 @@ from tonnage.notifications import alerts, options
 from tonnage.notifications.alerts import Alert
 from tonnage.notifications.bus import Bus
 from tonnage.notifications.payloads import ThresholdCrossing
-from tonnage.notifications.sender import NotificationSender
+from tonnage.notifications.sender import NotificationSender, Recipient
 from tonnage.notifications.usage_sender import UsageReport, UsageSender
 
 LOG = logging.getLogger(__name__)
@@ -32,6 +32,16 @@ class AnnouncerConfig:
     alerts: Sequence[Alert] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _BusRecipient:
+    """The recipient of all messages, over the bus."""
+
+    bus: Bus
+
+    def send(self, message: notification_outbox.Message) -> None:
+        self.bus.send(message.id, message.event_type, message.payload)
+
+
 class Announcer:
     """Sends the figures of reports, and the crossings of thresholds by pools.
 
@@ -46,12 +56,8 @@ class Announcer:
         self._usage: UsageSender | None = None
         self._bus_senders: list[NotificationSender] = []
         if bus is not None:
-            self._usage = UsageSender(bus.send, only_changes=config.settings.only_changes)
-            self._bus_senders.append(
-                self._new_sender(
-                    NOTIFICATIONS, lambda message: bus.send(message.id, message.event_type, message.payload)
-                )
-            )
+            self._usage = UsageSender(bus, only_changes=config.settings.only_changes)
+            self._bus_senders.append(self._new_sender(NOTIFICATIONS, _BusRecipient(bus)))
         self._alert_senders: list[NotificationSender] = []
         #: Senders of removed alerts whose threads have not ended yet.
         self._stopping: list[NotificationSender] = []
@@ -120,15 +126,15 @@ class Announcer:
     def _sender_for(self, alert: Alert, before: NotificationSender | None) -> NotificationSender:
         """Return the sender of an alert's channel: the sender that it had ``before``, or a new one."""
         if before is not None:
-            before.set_send(alert.send)
+            before.recipient = alert
             return before
-        sender = self._new_sender(alert.channel, alert.send)
+        sender = self._new_sender(alert.channel, alert)
         if self._started:
             sender.start()
         return sender
 
-    def _new_sender(self, channel: str, send: Callable[[notification_outbox.Message], None]) -> NotificationSender:
-        return NotificationSender(self._database, channel, self._host, send)
+    def _new_sender(self, channel: str, recipient: Recipient) -> NotificationSender:
+        return NotificationSender(self._database, channel, self._host, recipient)
 
     def channels(self) -> list[str]:
         """Return the channels of all senders."""

@@ -3,7 +3,7 @@
 
 import logging
 import time
-from collections.abc import Callable
+from typing import Protocol
 
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import notification_outbox
@@ -32,10 +32,17 @@ _BATCH = 20
 _STOP_TIMEOUT = 5.0
 
 
-class NotificationSender:
-    """Sends the messages of one channel while this scheduler (``owner``) has the channel's lease.
+class Recipient(Protocol):
+    """The recipient of the messages of a channel."""
 
-    ``send`` raises :class:`~tonnage.capacity.errors.TonnageError` for a message that was not sent. It is retried later.
+    def send(self, message: notification_outbox.Message) -> None:
+        """Send a message. Raises :class:`~tonnage.capacity.errors.TonnageError` if it was not sent."""
+
+
+class NotificationSender:
+    """Sends the messages of one channel to its recipient while this scheduler (``owner``) has the channel's lease.
+
+    A message that was not sent is retried later.
     """
 
     def __init__(
@@ -43,7 +50,7 @@ class NotificationSender:
         database: Database,
         channel: str,
         owner: str,
-        send: Callable[[notification_outbox.Message], None],
+        recipient: Recipient,
         *,
         poll: float = POLL_INTERVAL,
         first_delay: float = _FIRST_DELAY,
@@ -51,13 +58,9 @@ class NotificationSender:
         self.channel = channel
         self._database = database
         self._owner = owner
-        self._send = send
+        self.recipient = recipient
         self._first_delay = self._delay = first_delay
         self._worker = Worker(f"announcements-{channel}", self._run_once, poll)
-
-    def set_send(self, send: Callable[[notification_outbox.Message], None]) -> None:
-        """Replace the function that sends messages."""
-        self._send = send
 
     def start(self) -> None:
         """Start the thread."""
@@ -123,7 +126,7 @@ class NotificationSender:
             for message in messages:
                 if self._worker.stopping or time.monotonic() - began > _LEASE_USE:
                     break
-                self._send(message)
+                self.recipient.send(message)
                 sent.append(message.id)
         finally:
             if sent:

@@ -9,14 +9,14 @@ import datetime
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.notifications import payloads
+from tonnage.notifications.bus import Bus
 from tonnage.notifications.payloads import Usage
 from tonnage.worker import Worker
 
@@ -38,14 +38,10 @@ class UsageReport:
 
 
 class UsageSender:
-    """Sends the figures of reports by ``send``.
+    """Sends the figures of reports over the bus. If ``only_changes`` is true, only those that differ from the last."""
 
-    ``send`` takes a message id, the event type and a payload, and raises TonnageError. If ``only_changes`` is true, it
-    sends only figures that differ from the last ones.
-    """
-
-    def __init__(self, send: Callable[[str, str, Mapping[str, Any]], None], *, only_changes: bool) -> None:
-        self._send = send
+    def __init__(self, bus: Bus, *, only_changes: bool) -> None:
+        self._bus = bus
         self.only_changes = only_changes
         self._waiting: dict[str, UsageReport] = {}
         self._sent: dict[str, dict[str, Usage]] = {}
@@ -95,7 +91,7 @@ class UsageSender:
             if sent.get(usage.name) != usage:
                 if self._worker.stopping:
                     return
-                self._send(str(uuid.uuid4()), event_type, usage.payload(report.reported_at))
+                self._bus.send(str(uuid.uuid4()), event_type, usage.payload(report.reported_at))
             if only_changes:
                 current[usage.name] = usage
 

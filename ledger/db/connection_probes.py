@@ -11,7 +11,6 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable
 from typing import Any
 
 import sqlalchemy as sa
@@ -38,10 +37,10 @@ class ConnectionProbes:
     it, or if another server has become the primary, the transaction cannot succeed any more.
     """
 
-    def __init__(self, engine: sa.Engine, connect: Callable[[], sa.Connection]) -> None:
-        """``connect`` opens a connection that belongs to no pool."""
+    def __init__(self, engine: sa.Engine, probe: sa.Engine) -> None:
+        """``probe`` opens connections that belong to no pool."""
         self._engine = engine
-        self._connect = connect
+        self._probe = probe
         self._lock = threading.Lock()
         self._in_use: dict[int, tuple[float, Any, object]] = {}
         self._next_probe = 0.0
@@ -75,7 +74,7 @@ class ConnectionProbes:
         if not suspects or now < self._next_probe:
             return
         try:
-            with self._connect() as connection:
+            with self._probe.connect() as connection:
                 server = connection.info.get(SERVER)
         except Exception as error:
             if not db_errors.is_away(error):

@@ -9,6 +9,7 @@ import random
 import threading
 import uuid
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import oslo_messaging
@@ -234,7 +235,7 @@ def test_concurrent_senders_send_each_message_of_an_outbox_once(ledgers: list[da
         sent.append((message.id, number))
 
     def work(place: int) -> None:
-        sender = NotificationSender(ledgers[place % 2], "c", f"scheduler {place}", send)
+        sender = NotificationSender(ledgers[place % 2], "c", f"scheduler {place}", SimpleNamespace(send=send))
         while True:
             with contextlib.suppress(bus_room.NotSent):
                 sender.send_batch()

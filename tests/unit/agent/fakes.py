@@ -4,6 +4,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from tonnage.capacity import errors
@@ -14,6 +15,14 @@ from tonnage.rpc import messages, serialization
 from tonnage.rpc.batching.packed_reports import PackedReport
 
 DEADLINE = 60.0
+
+
+@dataclass
+class Owner:
+    """The owner of operations."""
+
+    on_outcome: Callable[[messages.Outcome], object]
+    on_crash: Callable[[BaseException], object]
 
 
 def eventually(condition: Callable[[], Any], what: str = "") -> Any:

@@ -718,7 +718,7 @@ def test_stopping_lets_operations_end_and_tells_of_them(
 def test_stopping_tells_of_an_operation_whose_worker_has_not_come_to_it_yet(
     agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent.operations, "_on_outcome", lambda outcome: None)
+    monkeypatch.setattr(agent, "on_outcome", lambda outcome: None)
     client.run(BACKEND, [command("c1", "v1")])
     eventually(agent.operations.unacknowledged)
     agent.stop()

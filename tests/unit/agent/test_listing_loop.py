@@ -22,7 +22,7 @@ class Lister:
         self.gate = threading.Event()
         self.gate.set()
 
-    def list_volumes(self) -> None:
+    def send_listing(self) -> None:
         self.times.append(time.monotonic())
         assert self.gate.wait(fakes.DEADLINE)
         if self.failures:
@@ -39,7 +39,7 @@ def make(lister: Lister) -> Iterator[Make]:
     made = []
 
     def listing_loop(interval: float) -> ListingLoop:
-        made.append(ListingLoop("host@backend", lister.list_volumes, interval, BackOff(0.05, 0.05)))
+        made.append(ListingLoop("host@backend", lister, interval, BackOff(0.05, 0.05)))
         made[-1].start()
         return made[-1]
 

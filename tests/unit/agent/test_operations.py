@@ -62,7 +62,7 @@ def make(driver: fakes.GatedDriver, ends: Ends, crashes: list[BaseException]) ->
         clock: Callable[[], float] = time.monotonic,
         backoff: BackOff = SHORT,
     ) -> Operations:
-        operations = Operations(driver, threads, record_seconds, ended, crashes.append, clock, backoff)
+        operations = Operations(driver, threads, record_seconds, fakes.Owner(ended, crashes.append), clock, backoff)
         operations.begin_epoch(Epoch(1))
         operations.resume()
         made.append(operations)

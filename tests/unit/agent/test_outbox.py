@@ -24,7 +24,7 @@ class Receiver:
         self.gate = threading.Event()
         self.gate.set()
 
-    def send(self, outcomes: Sequence[Outcome]) -> None:
+    def deliver(self, outcomes: Sequence[Outcome]) -> None:
         self.entered.release()
         assert self.gate.wait(fakes.DEADLINE)
         self.calls.append([outcome.claim_id for outcome in outcomes])
@@ -39,7 +39,7 @@ def receiver() -> Receiver:
 
 @pytest.fixture
 def outbox(receiver: Receiver) -> Iterator[Outbox]:
-    outbox = Outbox("host@backend", receiver.send, BackOff(0.01, 0.05), patience=fakes.DEADLINE)
+    outbox = Outbox("host@backend", receiver, BackOff(0.01, 0.05), patience=fakes.DEADLINE)
     outbox.start()
     yield outbox
     receiver.gate.set()
@@ -121,7 +121,7 @@ def test_batches_grow_again_after_a_failure(
 
 
 def test_an_outcome_that_is_put_again_while_it_waits_is_sent_at_once(receiver: Receiver) -> None:
-    outbox = Outbox("host@backend", receiver.send, BackOff(600.0, 600.0))
+    outbox = Outbox("host@backend", receiver, BackOff(600.0, 600.0))
     outbox.start()
     receiver.undeliverable = "c1"
     outbox.put(outcome("c1"))
@@ -141,7 +141,7 @@ def test_outcomes_of_a_past_epoch_are_not_sent(outbox: Outbox, receiver: Receive
 
 
 def test_a_call_without_an_answer_does_not_keep_later_outcomes(receiver: Receiver) -> None:
-    outbox = Outbox("host@backend", receiver.send, BackOff(0.01, 0.05), patience=0.05)
+    outbox = Outbox("host@backend", receiver, BackOff(0.01, 0.05), patience=0.05)
     outbox.start()
     receiver.gate.clear()
     for number in range(2):

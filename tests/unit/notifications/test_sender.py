@@ -33,7 +33,7 @@ class Receiver:
         self._calls = 0
         self.came = threading.Event()
 
-    def __call__(self, message: notification_outbox.Message) -> None:
+    def send(self, message: notification_outbox.Message) -> None:
         self._calls += 1
         if self._calls in self._refuses:
             raise NotSent(f"number {message.payload['number']} was refused")

@@ -303,7 +303,7 @@ def test_a_delete_is_done_within_a_retry_interval_of_the_first_answer(
     """The agent repeats a create and then its delete, and logs each failure once."""
     backoff = BackOff(first=0.2, longest=0.4)
     outcomes: queue.Queue[Outcome] = queue.Queue()
-    agent = Operations(make("csi_timeout = 60"), 1, 600.0, outcomes.put, pytest.fail, backoff=backoff)
+    agent = Operations(make("csi_timeout = 60"), 1, 600.0, fakes.Owner(outcomes.put, pytest.fail), backoff=backoff)
     agent.begin_epoch(Epoch(1))
     agent.resume()
     plugin.settings.lost_answers["CreateVolume"] = grpc.StatusCode.UNKNOWN
@@ -334,7 +334,8 @@ def test_a_failure_that_lasts_is_logged_once(
     plugin.settings.lists = False
     outcomes: queue.Queue[Outcome] = queue.Queue()
     backoff = BackOff(first=0.05, longest=0.1)
-    agent = Operations(make(f"csi_timeout = {timeout}"), 1, 600.0, outcomes.put, pytest.fail, backoff=backoff)
+    owner = fakes.Owner(outcomes.put, pytest.fail)
+    agent = Operations(make(f"csi_timeout = {timeout}"), 1, 600.0, owner, backoff=backoff)
     agent.begin_epoch(Epoch(1))
     agent.resume()
     plugin.settings.failing["CreateVolume"] = code

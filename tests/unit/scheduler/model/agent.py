@@ -35,7 +35,8 @@ class Agent:
         #: In the middle of a look.
         self.looking = False
         self.workers = Workers()
-        self.operations = Operations(driver, 1, _NEVER, send, self._crashed)
+        self.on_outcome = send
+        self.operations = Operations(driver, 1, _NEVER, self)
         self.operations._pool = self.workers  # type: ignore[assignment]
         self.snapshots = StorageSnapshots(driver, self.operations, scheduler, 0.0, _NEVER)
 
@@ -89,5 +90,5 @@ class Agent:
         return [command for queue in self.operations._queues.values() for command in queue]
 
     @staticmethod
-    def _crashed(error: BaseException) -> None:
+    def on_crash(error: BaseException) -> None:
         raise error
