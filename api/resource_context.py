@@ -44,15 +44,13 @@ class ResourceContext:
         self.policy.require(identity, rule, volume.project_id)
         return volume
 
-    def write_refusal(self, req: Request, resp: falcon.Response, refusal: Refusal | None) -> bool:
+    def write_refusal(self, req: Request, resp: falcon.Response, refusal: Refusal) -> None:
         """Write a refusal into the response, with names and figures of pools if the policy allows it.
 
-        It is text, and since 3.72 also data. Return whether there is a refusal.
+        It is text, and since 3.72 also data.
 
         Raises :class:`~tonnage.capacity.errors.OverQuota` for one by a quota.
         """
-        if refusal is None:
-            return False
         if refusal.excess is not None:
             raise errors.OverQuota(refusal.excess.sentence)
         size, message = refusal.largest_size_gb, refusal.message
@@ -62,4 +60,3 @@ class ResourceContext:
         # Cinder's bodies have neither key.
         data = {"refusal": refusal, "largest_size_gb": size} if req.at_least(microversions.OWN_KEYS) else {}
         faults.write(resp, 409, message, **{key: value for key, value in data.items() if value is not None})
-        return True

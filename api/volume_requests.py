@@ -78,7 +78,8 @@ class RequestReader:
     def read_create(self, req: Request) -> CreateVolume | CreateGroup:
         """Return the request for a new volume (key ``volume``) or for several, all or none (key ``volumes``)."""
         sent, identity = self._context.bodies.decode(req), req.context.identity
-        key = _request_key(req, sent)
+        sent_key = req.get_header(IDEMPOTENCY_KEY.name)
+        key = _RequestKey(identity.request_id or "") if sent_key is None else _request_key(identity, sent_key, sent)
         if "volumes" not in sent:
             body = convert(sent, volume_bodies.CreateVolume)
             return self._create_volume(body.volume, body.all_hints(), identity, key)
@@ -146,10 +147,14 @@ class RequestReader:
         """Return the request for a volume. ``hints`` are those outside of the volume's own object."""
         source = None if not wanted.source_volid else self._visible_volume(wanted.source_volid, identity)
         inherited = None if source is None else source.volume_type_id
+        # A clone without a size gets that of its source.
+        default_size = 0 if source is None else source.size_gb
+        if all_hints := {**hints, **wanted.all_hints()}:
+            _check_length(all_hints)
         return CreateVolume(
             request_id=key.request_id,
             volume_id=key.volume_id(index),
-            size_gb=_size(wanted, source),
+            size_gb=int(wanted.size) if isinstance(wanted.size, fields.Size) else default_size,
             project_id=identity.project_id or "",
             user_id=identity.user_id or "",
             name=wanted.name,
@@ -157,7 +162,7 @@ class RequestReader:
             volume_type=self.type_for(wanted.volume_type or inherited, identity),
             availability_zone=wanted.availability_zone or None,
             metadata=wanted.metadata or {},
-            hints=_check_length({**hints, **wanted.all_hints()}),
+            hints=all_hints,
             source_volume_id=None if source is None else source.id,
             group_id=self._group(wanted.group_id, identity) if wanted.group_id else None,
         )
@@ -197,16 +202,11 @@ class RequestReader:
         return self.type_id(requested, identity) if requested else self._default_type
 
 
-def _request_key(req: Request, body: object) -> _RequestKey:
-    """Return the key of a request for new volumes.
+def _request_key(identity: RequestContext, key: str, body: object) -> _RequestKey:
+    """Return the key of a request for new volumes with the header ``Idempotency-Key``.
 
-    Without the header ``Idempotency-Key`` it is the request id. With the header it is a hash: requests of one project
-    with the same header and the same body are the same request.
+    It is a hash: requests of one project with the same header and the same body are the same request.
     """
-    identity = req.context.identity
-    key = req.get_header(IDEMPOTENCY_KEY.name)
-    if key is None:
-        return _RequestKey(identity.request_id or "")
     if not re.fullmatch(IDEMPOTENCY_KEY.pattern, key):
         raise errors.InvalidInput(f"{IDEMPOTENCY_KEY.name} is no text of 1 to {_MAX_KEY_LENGTH} characters of ASCII")
     hashed = msgspec.json.encode([identity.project_id, key, body], order="sorted")
@@ -215,8 +215,8 @@ def _request_key(req: Request, body: object) -> _RequestKey:
     return _RequestKey(request_id, from_sender=True)
 
 
-def _check_length(hints: fields.Hints) -> fields.Hints:
-    """Return the hints. Raise InvalidInput if one names more volumes than one request may create.
+def _check_length(hints: fields.Hints) -> None:
+    """Raise InvalidInput if a hint names more volumes than one request may create.
 
     The scheduler checks each named volume again for every decision, and in a group for each member.
     """
@@ -226,14 +226,6 @@ def _check_length(hints: fields.Hints) -> fields.Hints:
             raise errors.InvalidInput(
                 f"the hint {hint} names {len(value)} volumes: it takes at most {volume_bodies.MAX_AT_ONCE}"
             )
-    return hints
-
-
-def _size(wanted: volume_bodies.NewVolume, source: models.Volume | None) -> int:
-    """Return the size of a new volume in GiB. A clone without a size gets that of its source."""
-    if isinstance(wanted.size, fields.Size):
-        return int(wanted.size)
-    return 0 if source is None else source.size_gb
 
 
 def existing_volume_request(

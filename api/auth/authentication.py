@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Authentication: the strategies, and the middleware that applies one."""
+"""Authentication: the strategies, and the middleware that applies one.
+
+The middleware also refuses changes that pages of other sites make through the browser of a user.
+"""
 
 import ipaddress
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeAlias
 from urllib import parse
 
@@ -20,6 +23,9 @@ from tonnage.capacity import errors
 
 #: Returns the context of a request, given the project in its URL (None if the URL has none).
 Authenticator: TypeAlias = Callable[[Request, "str | None"], RequestContext]
+
+#: Methods without effects. Browsers do not send the header ``Origin`` with each of these requests.
+_SAFE = ("GET", "HEAD", "OPTIONS")
 
 #: Most characters of a header that an error message repeats.
 _SHOWN = 64
@@ -65,10 +71,27 @@ class Authentication:
     """Middleware that authenticates a request before its resource is called.
 
     A resource marked with :class:`~tonnage.api.openapi.annotations.PublicResource` needs no authentication.
+
+    Requests with effects from pages of other origins are refused. Browsers add the origin of the page to such a
+    request, and may add stored credentials; other clients send no origin. ``allowed_origins`` are those that CORS
+    allows.
     """
 
-    def __init__(self, authenticator: Authenticator) -> None:
+    def __init__(self, authenticator: Authenticator, allowed_origins: Collection[str] = ()) -> None:
         self._authenticator = authenticator
+        self._allowed_origins = allowed_origins
+
+    def process_request(self, req: Request, resp: falcon.Response) -> None:
+        """Raise :class:`~tonnage.api.auth.enforcement.Forbidden` for a request from another origin."""
+        origin, allowed = req.get_header("Origin"), self._allowed_origins
+        if origin is None or req.method in _SAFE or origin in allowed or "*" in allowed:
+            return
+        # Without the scheme: a proxy may end TLS.
+        if parse.urlsplit(origin).netloc.lower() != (req.get_header("Host") or "").lower():
+            raise enforcement.Forbidden(
+                f"A page of {origin[:_SHOWN]!r} has sent this: changes are accepted from programs, and from pages of "
+                "the origins in [cors] allowed_origin."
+            )
 
     def process_resource(self, req: Request, resp: falcon.Response, resource: Any, params: dict[str, Any]) -> None:
         """Take the project out of the URL parameters and set the identity of the request."""

@@ -3,8 +3,6 @@
 
 import logging
 import threading
-from collections.abc import Mapping
-from typing import Any
 
 from oslo_config import cfg
 from oslo_context.context import RequestContext
@@ -100,7 +98,13 @@ class Policy:
         if identity.project_id is None:
             # oslo.policy would treat two missing projects as the same project.
             return False
-        return bool(self.enforcer.authorize(rule, _target(identity, project_id), self._credentials(identity)))
+        cache = self._cache
+        # A thread checks many rules of a request.
+        if getattr(cache, "identity", None) is not identity:
+            self._reload_files()
+            cache.identity, cache.credentials = identity, dict(identity.to_policy_values())
+        target = {"project_id": identity.project_id if project_id is None else project_id}
+        return bool(self.enforcer.authorize(rule, target, cache.credentials))
 
     def visible_project(self, identity: RequestContext) -> str | None:
         """Return the project whose objects the user can see, None for all projects.
@@ -113,15 +117,6 @@ class Policy:
             raise Forbidden("This request needs a project: get a token for one.")
         return identity.project_id
 
-    def _credentials(self, identity: RequestContext) -> dict[str, Any]:
-        """Return the credentials for the rules. They are cached per request, as its thread checks many rules."""
-        cache = self._cache
-        if getattr(cache, "identity", None) is not identity:
-            self._reload_files()
-            cache.identity, cache.credentials = identity, dict(identity.to_policy_values())
-        credentials: dict[str, Any] = cache.credentials
-        return credentials
-
     def _reload_files(self) -> None:
         """Load changed policy files. Log an error in them once, and keep the previous rules."""
         try:
@@ -132,7 +127,3 @@ class Policy:
             self._logged_error = error.message
         else:
             self._logged_error = ""
-
-
-def _target(identity: RequestContext, project_id: str | None) -> Mapping[str, Any]:
-    return {"project_id": identity.project_id if project_id is None else project_id}

@@ -36,7 +36,7 @@ def administrator(req: Request, *, user_id: str, project_id: str | None) -> Requ
         project_id=project_id or PROJECT,
         roles=["admin", "member", "reader"],
         is_admin=True,
-        request_id=request_id(req),
+        request_id=req.env.get(_REQUEST_ID),
         global_request_id=req.env.get(_GLOBAL_REQUEST_ID),
     )
 

@@ -42,7 +42,9 @@ class BodyReader:
 
     def decode(self, req: Request) -> Any:
         """Return the body as builtins. Raises as :meth:`read` does."""
-        raw = self._raw(req)
+        stream = req.stream if req.content_length is None else req.bounded_stream
+        is_sent = req.content_length is not None or "chunked" in (req.get_header("Transfer-Encoding") or "").lower()
+        raw = self._limit.read(stream) if is_sent else b""
         if not raw:
             raise falcon.HTTPBadRequest(description="The request has no body: expected a JSON object.")
         # Required also for security: a page of another site cannot make a browser send this type without a preflight.
@@ -59,15 +61,6 @@ class BodyReader:
         if not isinstance(data, dict):
             raise falcon.HTTPBadRequest(description=f"The request's body is {_show(data)}: expected a JSON object.")
         return data
-
-    def _raw(self, req: Request) -> bytes:
-        if req.content_length is None:
-            if "chunked" not in (req.get_header("Transfer-Encoding") or "").lower():
-                return b""
-            stream = req.stream
-        else:
-            stream = req.bounded_stream
-        return self._limit.read(stream)
 
 
 def has_nul(raw: bytes) -> bool:

@@ -108,8 +108,8 @@ class WsgiServer(httpserver.HTTPServer):
             max_body_size=sys.maxsize,
         )
         self.limits, self.address, self.stopping = limits, address, False
-        self._application = application
-        self._threads = futures.ThreadPoolExecutor(limits.threads, thread_name_prefix="request")
+        self.application = application
+        self.threads = futures.ThreadPoolExecutor(limits.threads, thread_name_prefix="request")
         self._max_connections = int(_raise_file_limit(limits.max_files) * _CONNECTIONS_SHARE)
         #: The current request of each connection. The connection that waits longest comes first.
         self._requests: dict[object, _Request] = {}
@@ -128,16 +128,6 @@ class WsgiServer(httpserver.HTTPServer):
         self._requests.pop(server_conn, None)
         super().on_close(server_conn)
 
-    def call(self, environ: dict[str, Any], respond: Callable[[_Response], None]) -> None:
-        """Call the application on a thread, and then ``respond`` on the event loop."""
-        loop = asyncio.get_running_loop()
-
-        def work() -> None:
-            response = _call(self._application, environ)
-            loop.call_soon_threadsafe(respond, response)
-
-        self._threads.submit(work)
-
     async def drain(self) -> None:
         """Accept no more connections, and wait at most ``stop_timeout`` seconds for the requests that have arrived."""
         await asyncio.sleep(_POLL_INTERVAL)
@@ -150,7 +140,7 @@ class WsgiServer(httpserver.HTTPServer):
                 request.close_unless_needed(begun=waited < _ARRIVAL_TIMEOUT)
             await asyncio.sleep(_POLL_INTERVAL)
         await self.close_all_connections()
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.threads.shutdown(wait=False, cancel_futures=True)
 
 
 class _Request(httputil.HTTPMessageDelegate):
@@ -177,16 +167,16 @@ class _Request(httputil.HTTPMessageDelegate):
         self._environ = _environ(start_line, headers, self._connection.context, self._server.address)
         if len(start_line.path) + sum(len(name) + len(value) for name, value in headers.get_all()) > _MAX_HEADERS:
             self._respond(_Response.of_error(431, f"The headers are too large: at most {_MAX_HEADERS} bytes are read."))
-        elif not self._may_request():
+        elif self._server.limits.anonymous_paths is not None and not self._may_request():
             self._is_refused = True
             self._respond(_Response.of_error(403, "This path is only for clients with a certificate."))
 
     def _may_request(self) -> bool:
-        """Return whether the client may send this request, by its certificate."""
-        anonymous_paths = self._server.limits.anonymous_paths
+        """Return whether the client has a certificate, or may send this request without one."""
         socket = self._connection.stream.socket
-        if anonymous_paths is None or (isinstance(socket, ssl.SSLSocket) and socket.getpeercert()):
+        if isinstance(socket, ssl.SSLSocket) and socket.getpeercert():
             return True
+        anonymous_paths = self._server.limits.anonymous_paths or ()
         has_body = "CONTENT_LENGTH" in self._environ or "HTTP_TRANSFER_ENCODING" in self._environ
         return self._environ["PATH_INFO"] in anonymous_paths and not has_body
 
@@ -202,11 +192,12 @@ class _Request(httputil.HTTPMessageDelegate):
             self.finish()
 
     def finish(self) -> None:
-        """Pass the request to the application."""
+        """Have a thread pass the request to the application."""
         if not self.answering:
             self.answering = True
             self._environ["wsgi.input"] = io.BytesIO(self._body)
-            self._server.call(self._environ, self._respond)
+            loop = asyncio.get_running_loop()
+            self._server.threads.submit(_call, self._server.application, self._environ, loop, self._respond)
 
     def on_connection_close(self) -> None:
         """Do nothing; the server forgets the connection."""
@@ -293,8 +284,13 @@ def _environ(
     return environ
 
 
-def _call(application: WsgiApp, environ: dict[str, Any]) -> _Response:
-    """Call the application, and return its whole response."""
+def _call(
+    application: WsgiApp,
+    environ: dict[str, Any],
+    loop: asyncio.AbstractEventLoop,
+    respond: Callable[[_Response], None],
+) -> None:
+    """Call the application, and then ``respond`` on the event loop with its whole response."""
     started: list[Any] = []
     written: list[bytes] = []
 
@@ -310,10 +306,11 @@ def _call(application: WsgiApp, environ: dict[str, Any]) -> _Response:
             if hasattr(parts, "close"):
                 parts.close()
         code, _, reason = started[0].partition(" ")
-        return _Response(int(code), reason, started[1], body)
+        response = _Response(int(code), reason, started[1], body)
     except Exception:
         LOG.exception("%s %s failed", environ["REQUEST_METHOD"], environ["PATH_INFO"])
-        return _Response.of_error(500, faults.INTERNAL)
+        response = _Response.of_error(500, faults.INTERNAL)
+    loop.call_soon_threadsafe(respond, response)
 
 
 def _raise_file_limit(wanted: int) -> int:

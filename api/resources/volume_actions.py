@@ -56,7 +56,9 @@ class Actions:
         volume = self._context.authorized_volume(req, volume_id, policies.VOLUME_EXTEND)
         size = body.convert(arguments, volume_bodies.Extend).new_size
         request = ExtendVolume(request_id=_id(req), volume_id=volume.id, new_size_gb=int(size))
-        self._context.write_refusal(req, resp, self._context.scheduler.extend(request).refusal)
+        answer = self._context.scheduler.extend(request)
+        if answer.refusal is not None:
+            self._context.write_refusal(req, resp, answer.refusal)
 
     def _force_delete(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
         """Delete a volume. An operation in progress is not interrupted."""
@@ -77,7 +79,9 @@ class Actions:
             volume_type=kind,
             migration_policy=MigrationPolicy(sent.migration_policy or MigrationPolicy.NEVER),
         )
-        self._context.write_refusal(req, resp, self._context.scheduler.retype(request).refusal)
+        answer = self._context.scheduler.retype(request)
+        if answer.refusal is not None:
+            self._context.write_refusal(req, resp, answer.refusal)
 
     def _migrate(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
         """Migrate a volume to a backend or a pool or, without a host, to any other pool."""
@@ -86,7 +90,9 @@ class Actions:
         if host is not None:
             self._check_destination(host, volume)
         request = MigrateVolume(request_id=_id(req), volume_id=volume.id, destination=host)
-        self._context.write_refusal(req, resp, self._context.scheduler.migrate(request).refusal)
+        answer = self._context.scheduler.migrate(request)
+        if answer.refusal is not None:
+            self._context.write_refusal(req, resp, answer.refusal)
 
     def _check_destination(self, host: str, volume: models.Volume) -> None:
         with self._context.database.reading() as session:

@@ -20,7 +20,7 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, volumes
 from tonnage.ledger.db import filter_values
 from tonnage.rpc.batching.call_batcher import CallBatcher
-from tonnage.rpc.messages import CreateGroup, CreateVolume, DeleteVolume
+from tonnage.rpc.messages import CreateGroup, DeleteVolume
 
 _PATTERNS = {"metadata": filter_values.PATTERN}
 _QUERY = Query(
@@ -64,13 +64,11 @@ class Volumes:
         request = self._reader.read_create(req)
         if isinstance(request, CreateGroup):
             self._create_several(req, resp, request)
-        else:
-            self._create_one(req, resp, request)
-
-    def _create_one(self, req: Request, resp: falcon.Response, request: CreateVolume) -> None:
+            return
         context = self._context
         answer = context.scheduler.create(request)
-        if context.write_refusal(req, resp, answer.refusal):
+        if answer.refusal is not None:
+            context.write_refusal(req, resp, answer.refusal)
             return
         volume = self._created.call(answer.volume_id)
         if volume is None:
@@ -86,7 +84,8 @@ class Volumes:
     def _create_several(self, req: Request, resp: falcon.Response, request: CreateGroup) -> None:
         context = self._context
         answer = context.scheduler.create_group(request)
-        if context.write_refusal(req, resp, answer.refusal):
+        if answer.refusal is not None:
+            context.write_refusal(req, resp, answer.refusal)
             return
         with context.database.reading() as session:
             created = volumes.load(session, [each.volume_id for each in answer.volumes])

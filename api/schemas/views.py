@@ -85,38 +85,7 @@ class VolumeView:
     def changed(self, volume: models.Volume) -> response_bodies.VolumeDetail:
         """Return a volume that a request has created or changed: as in Cinder, without owner, host and migration."""
         view = self.managed(volume)
-        self._add_newer_keys(view, volume)
-        return view
-
-    def managed(self, volume: models.Volume) -> response_bodies.VolumeDetail:
-        """Return a volume that is managed from now on: as in Cinder, with the keys of 3.0 in all microversions."""
-        view = response_bodies.VolumeDetail(
-            id=volume.id,
-            name=volume.name,
-            description=volume.description,
-            status=self._status(volume),
-            size=volume.size_gb,
-            availability_zone=volume.availability_zone,
-            created_at=time(volume.created_at),
-            updated_at=time(volume.updated_at),
-            volume_type=None if volume.volume_type is None else volume.volume_type.name,
-            metadata=volume.user_metadata,
-            user_id=volume.user_id,
-            links=links(self.req, "volumes", volume.id),
-            source_volid=volume.source_volume_id,
-        )
-        if self.admin:
-            view.migration_status = volume.migration_status
-        return view
-
-    def _status(self, volume: models.Volume) -> str:
-        """Return the status, in Cinder's microversions one that its clients wait for when they manage a volume."""
-        if volume.status == "error_managing" and not self.req.at_least(microversions.OWN_KEYS):
-            return "error"
-        return volume.status
-
-    def _add_newer_keys(self, view: response_bodies.VolumeDetail, volume: models.Volume) -> None:
-        """Add the keys of later microversions."""
+        # The keys of later microversions.
         if self.req.at_least(microversions.GROUPS):
             view.group_id = volume.group_id
         if self.host and self.req.at_least(21):
@@ -131,6 +100,30 @@ class VolumeView:
             view.consumes_quota = True
         if self.req.at_least(microversions.OWN_KEYS):
             view.status_reason = reason(volume.status_reason, details=self.reasons)
+        return view
+
+    def managed(self, volume: models.Volume) -> response_bodies.VolumeDetail:
+        """Return a volume that is managed from now on: as in Cinder, with the keys of 3.0 in all microversions."""
+        # In Cinder's microversions a status that its clients wait for when they manage a volume.
+        in_error = volume.status == "error_managing" and not self.req.at_least(microversions.OWN_KEYS)
+        view = response_bodies.VolumeDetail(
+            id=volume.id,
+            name=volume.name,
+            description=volume.description,
+            status="error" if in_error else volume.status,
+            size=volume.size_gb,
+            availability_zone=volume.availability_zone,
+            created_at=time(volume.created_at),
+            updated_at=time(volume.updated_at),
+            volume_type=None if volume.volume_type is None else volume.volume_type.name,
+            metadata=volume.user_metadata,
+            user_id=volume.user_id,
+            links=links(self.req, "volumes", volume.id),
+            source_volid=volume.source_volume_id,
+        )
+        if self.admin:
+            view.migration_status = volume.migration_status
+        return view
 
 
 def group(req: Request, shown: groups.GroupView, *, volumes: bool, owner: bool) -> group_bodies.GroupDetail:

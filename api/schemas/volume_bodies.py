@@ -286,10 +286,7 @@ VOLUME_ACTIONS = {
 
 def _normalize_names(sent: NewVolume | Described) -> None:
     """Set ``name`` and ``description``, stripped, from the keys that the client used."""
-    sent.name = _first_stripped(sent.name, sent.display_name)
-    sent.description = _first_stripped(sent.description, sent.display_description)
-
-
-def _first_stripped(*texts: str | None) -> str | None:
-    """Return the first text that is not None, stripped."""
-    return next((text.strip() for text in texts if text is not None), None)
+    name = sent.display_name if sent.name is None else sent.name
+    description = sent.display_description if sent.description is None else sent.description
+    sent.name = None if name is None else name.strip()
+    sent.description = None if description is None else description.strip()

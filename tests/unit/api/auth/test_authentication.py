@@ -7,7 +7,7 @@ from falcon import testing
 
 from tests.unit.api.cluster import Client
 from tonnage.api.auth import enforcement
-from tonnage.api.auth.same_origin import SameOrigin
+from tonnage.api.auth.authentication import Authentication, noauth
 from tonnage.api.http.http_request import Request
 
 HORIZON = "https://horizon.example"
@@ -35,7 +35,7 @@ def test_a_page_of_the_same_origin_is_served(client: Client, origin: str) -> Non
 def test_origins_that_cors_allows_are_served() -> None:
     def ask(allowed: list[str]) -> int:
         application: falcon.App[Request, falcon.Response] = falcon.App(
-            request_type=Request, middleware=[SameOrigin(allowed)]
+            request_type=Request, middleware=[Authentication(noauth, allowed)]
         )
         application.add_error_handler(enforcement.Forbidden, _forbid)
         return testing.TestClient(application).simulate_post("/", headers={"Origin": HORIZON}).status_code
