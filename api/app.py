@@ -6,7 +6,7 @@ import msgspec
 from falcon import media
 from oslo_config import cfg
 
-from tonnage.api.auth import authentication, noauth_identity, same_origin
+from tonnage.api.auth import authentication, noauth_identity
 from tonnage.api.auth.enforcement import Policy
 from tonnage.api.http import faults, microversions, middleware
 from tonnage.api.http.body import BodyReader
@@ -67,11 +67,10 @@ def build(
     app: faults.App = falcon.App(
         request_type=Request,
         middleware=[
-            request_metrics.RequestMetrics(),
+            *([request_metrics.RequestMetrics()] if conf.metrics.enabled else []),
             middleware.RequestLimits(limit),
             microversions.MicroversionMiddleware(),
-            same_origin.SameOrigin(conf.cors.allowed_origin or ()),
-            authentication.Authentication(authenticator),
+            authentication.Authentication(authenticator, conf.cors.allowed_origin or ()),
         ],
     )
     app.req_options.strip_url_path_trailing_slash = True

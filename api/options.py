@@ -4,9 +4,9 @@
 from oslo_config import cfg
 
 from tonnage.api.http import middleware
-from tonnage.api.monitoring import options as monitoring_options
 from tonnage.k8s import options as k8s_options
 from tonnage.ledger.inventory import service_options
+from tonnage.metrics import options as metrics_options
 from tonnage.quotas import options as quota_options
 
 OPTIONS = (
@@ -82,9 +82,9 @@ def register(conf: cfg.ConfigOpts) -> None:
     quota_options.register(conf)
     k8s_options.register(conf)
     middleware.register(conf)
-    monitoring_options.register(conf)
+    metrics_options.register(conf)
 
 
 def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
     """Return the options by section, for the sample configuration."""
-    return [("DEFAULT", list(OPTIONS)), *k8s_options.list_opts(), *monitoring_options.list_opts()]
+    return [("DEFAULT", list(OPTIONS)), *k8s_options.list_opts(), *metrics_options.list_opts()]

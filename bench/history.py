@@ -154,7 +154,7 @@ def main() -> int:
     page = LedgerPage(database, 3600.0, given.pools, 0.0)
 
     def new_refusals() -> RefusalForecaster:
-        return RefusalForecaster(database, decisions.simulator, decisions.snapshot)
+        return RefusalForecaster(database, decisions.simulator, decisions.snapshots)
 
     rows = [
         cost("sample", lambda: HistoryWriter(database, 3600.0).sample()),

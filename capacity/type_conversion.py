@@ -27,7 +27,8 @@ def convert(data: Any, kind: type[T], hook: Hook | None = None, *, from_attribut
 
     Raises :class:`msgspec.ValidationError`.
     """
-    _register(kind)
+    if kind not in _registered:
+        _register(kind)
     return msgspec.convert(data, kind, dec_hook=hook, from_attributes=from_attributes)  # noqa: TID251
 
 
@@ -37,12 +38,12 @@ def decode(raw: bytes | str, kind: type[T], hook: Hook | None = None) -> T:
     Raises :class:`msgspec.DecodeError` (:class:`msgspec.ValidationError` is a subclass), UnicodeDecodeError, and
     RecursionError for data that is nested too deeply.
     """
-    _register(kind)
+    if kind not in _registered:
+        _register(kind)
     return msgspec.json.decode(raw, type=kind, dec_hook=hook)
 
 
 def _register(kind: Any) -> None:
-    if kind not in _registered:
-        with _lock:
-            msgspec.json.Decoder(kind)
-        _registered.add(kind)
+    with _lock:
+        msgspec.json.Decoder(kind)
+    _registered.add(kind)

@@ -4,7 +4,7 @@
 import functools
 import logging
 import sys
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -63,10 +63,14 @@ class FilterChain:
         """Return the pools that each filter left."""
         masks = [_asked(pools, request)]
         failed: dict[int, str] = {}
+        concerned = self._concerned(request)
         for place, plugin in enumerate(self.filters):
             still_in = masks[-1]
             if not still_in.any():
                 break
+            if plugin not in concerned:
+                masks.append(still_in)
+                continue
             still_in.flags.writeable = False
             try:
                 masks.append(still_in & _checked(plugin.narrow(pools, request, still_in), len(pools)))
@@ -107,7 +111,7 @@ class FilterChain:
     def explain(self, pools: PoolTable, request: Request, result: FilterResult) -> list[PoolVerdict]:
         """Return the verdicts of the filters on every pool in the scope of the request, in table order.
 
-        Unlike a decision this runs every filter on every pool.
+        Unlike a decision this runs every filter that the request concerns on every pool.
         """
         refusals: dict[int, list[FilterVerdict]] = {}
         for place, refused in enumerate(self._refused(pools, request, result)):
@@ -133,19 +137,8 @@ class FilterChain:
 
     def _left_by(self, pools: PoolTable, request: Request, asked: Collection[Filter]) -> Mask:
         """Return the pools that all filters with cached verdicts and all filters in ``asked`` accept."""
-        concerned = [plugin for plugin in self.filters if _concerns(plugin, request)]
+        concerned = self._concerned(request)
         keys = {plugin: key for plugin in concerned if (key := plugin.kept_by(request)) is not None}
-        mask = self._admitted(pools, request, keys)
-        if request.limited_to() is not None:
-            mask = mask & _asked(pools, request)
-        for plugin in concerned:
-            if plugin not in keys and plugin in asked:
-                mask.flags.writeable = False
-                mask = mask & _checked(plugin.narrow(pools, request, mask), len(pools))
-        return mask
-
-    def _admitted(self, pools: PoolTable, request: Request, keys: Mapping[Filter, tuple[Hashable, ...]]) -> Mask:
-        """Return the pools that all filters in ``keys`` accept: filters with the cache keys of their verdicts."""
 
         def verdicts(pools: PoolTable) -> Mask:
             mask = np.ones(len(pools), dtype=np.bool_)
@@ -153,7 +146,23 @@ class FilterChain:
                 mask &= _checked(plugin.accepts(pools, request), len(pools))
             return mask
 
-        return pools.derived_from_traits((self, *keys.items()), verdicts)
+        mask = pools.derived_from_traits((self, *keys.items()), verdicts)
+        if (request.pool, request.backend, request.backends) != (None, None, None):
+            mask = mask & _asked(pools, request)
+        for plugin in concerned:
+            if plugin not in keys and plugin in asked:
+                mask.flags.writeable = False
+                mask = mask & _checked(plugin.narrow(pools, request, mask), len(pools))
+        return mask
+
+    def _concerned(self, request: Request) -> list[Filter]:
+        """Return the filters that may refuse a pool for this request; see :attr:`Filter.request_fields`."""
+        return [
+            plugin
+            for plugin in self.filters
+            if (names := plugin.request_fields) is None
+            or any(getattr(request, name) != getattr(_PLAIN, name) for name in names)
+        ]
 
     def _nearest(self, pools: PoolTable, request: Request, result: FilterResult) -> NearestMiss | None:
         """Return the nearest miss: the pool that the fewest filters refuse, first those that judge its kind.
@@ -188,8 +197,11 @@ class FilterChain:
 
     def _refused(self, pools: PoolTable, request: Request, result: FilterResult) -> Iterator[Mask]:
         """Yield a mask for each filter: the pools in scope that it refuses, regardless of the other filters."""
-        asked = result.masks[0]
+        asked, concerned = result.masks[0], self._concerned(request)
         for place, plugin in enumerate(self.filters):
+            if plugin not in concerned:
+                yield np.zeros(len(pools), dtype=np.bool_)
+                continue
             try:
                 if place in result.failures:
                     raise RuntimeError(result.failures[place])
@@ -211,12 +223,6 @@ class FilterChain:
                 failure = plugin_errors.described(error)
                 _log_failure(plugin.name, failure)
         return Rejection("filter_failed", f"could not be judged, {plugin.name} failed ({failure})")
-
-
-def _concerns(plugin: Filter, request: Request) -> bool:
-    """Return whether a filter may refuse a pool for this request; see :attr:`Filter.request_fields`."""
-    names = plugin.request_fields
-    return names is None or any(getattr(request, name) != getattr(_PLAIN, name) for name in names)
 
 
 def _asked(pools: PoolTable, request: Request) -> Mask:

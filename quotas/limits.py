@@ -77,6 +77,10 @@ class Place(NamedTuple):
     user_id: str = ""
 
 
+#: The holder of the limits of every project without limits of its own.
+_DEFAULT_PLACE = Place(Holder.CLASS, DEFAULT_CLASS)
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits that were set, and the defaults of the configuration for all others."""
@@ -89,20 +93,16 @@ class Limits:
 
         A volume type has no limit unless one is set.
         """
-        of_class = self.own(Place(Holder.CLASS, DEFAULT_CLASS), item)
-        if of_class is not None:
-            return of_class
-        return UNLIMITED if item.volume_type_id else self.defaults.get(item.resource, UNLIMITED)
+        return self._first(item, _DEFAULT_PLACE)
 
     def of_project(self, project_id: str, item: Item) -> int:
-        """Return the limit that applies to a project."""
-        found = self.own(Place(Holder.PROJECT, project_id), item)
-        return self.default(item) if found is None else found
+        """Return the limit that applies to a project: its own, else the default."""
+        return self._first(item, Place(Holder.PROJECT, project_id), _DEFAULT_PLACE)
 
     def of_user(self, project_id: str, user_id: str, item: Item) -> int:
         """Return the limit that applies to one user in a project: the user's own, else the project's."""
-        found = self.own(Place(Holder.PROJECT, project_id, user_id), item)
-        return self.of_project(project_id, item) if found is None else found
+        own = Place(Holder.PROJECT, project_id, user_id)
+        return self._first(item, own, Place(Holder.PROJECT, project_id), _DEFAULT_PLACE)
 
     def own(self, place: Place, item: Item) -> int | None:
         """Return the limit that was set at a place, None if none was."""
@@ -111,10 +111,15 @@ class Limits:
     def at(self, scope: Scope, resource: Resource) -> int:
         """Return the limit for the usage in a scope; the usage of one user has only the user's own limit."""
         item = Item(resource, scope.volume_type_id)
-        if not scope.user_id:
-            return self.of_project(scope.project_id, item)
-        found = self.own(Place(Holder.PROJECT, scope.project_id, scope.user_id), item)
-        return UNLIMITED if found is None else found
+        own = Place(Holder.PROJECT, scope.project_id, scope.user_id)
+        return self.rows.get(own, {}).get(item, UNLIMITED) if scope.user_id else self._first(item, own, _DEFAULT_PLACE)
+
+    def _first(self, item: Item, *places: Place) -> int:
+        """Return the limit at the first of these places that has one, else that of the option."""
+        for place in places:
+            if (found := self.rows.get(place, {}).get(item)) is not None:
+                return found
+        return UNLIMITED if item.volume_type_id else self.defaults.get(item.resource, UNLIMITED)
 
 
 def items(type_ids: Iterable[str]) -> list[Item]:

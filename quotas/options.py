@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options of quotas, under the names that Cinder's users know."""
 
+import collections
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from oslo_config import cfg
@@ -82,26 +83,6 @@ QUOTA_OPTIONS = [
 COUNTERS_LAST = 60.0
 
 
-class Defaults(Mapping[Resource, int]):
-    """The limits of the options. All values change at once when the configuration is reloaded."""
-
-    def __init__(self, values: Mapping[Resource, int]) -> None:
-        self._values = dict(values)
-
-    def change(self, values: Mapping[Resource, int]) -> None:
-        """Replace all values."""
-        self._values = dict(values)
-
-    def __getitem__(self, resource: Resource) -> int:
-        return self._values[resource]
-
-    def __iter__(self) -> Iterator[Resource]:
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The default limits, and the number of seconds for which counters are trusted after a recount.
@@ -129,8 +110,13 @@ def source(conf: cfg.ConfigOpts) -> Source:
 
 def from_conf(conf: cfg.ConfigOpts) -> Settings:
     """Return the settings of the configuration. Its limits change when the configuration is reloaded."""
-    defaults = Defaults(_limits(conf))
-    conf.register_mutate_hook(lambda conf, changed: defaults.change(_limits(conf)))
+    defaults = collections.ChainMap(_limits(conf))
+
+    def change(conf: cfg.ConfigOpts, changed: object) -> None:
+        # All values change at once.
+        defaults.maps[0] = _limits(conf)
+
+    conf.register_mutate_hook(change)
     counted_by = source(conf)
     return Settings(
         defaults,

@@ -5,12 +5,14 @@ Pure: the current usage and the limits are arguments.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tonnage.capacity.decision import Excess
 from tonnage.quotas import limits
 from tonnage.quotas.limits import Item, Limits, Resource, Scope
+
+_PER_VOLUME = Item(Resource.PER_VOLUME_GIGABYTES)
 
 
 class QuotaChanged(Exception):
@@ -77,69 +79,75 @@ def limited_demands(found: Limits, demands: Iterable[Demand]) -> dict[Scope, Usa
     return total
 
 
-def fits(found: Limits, scope: Scope, used: Usage, more: Usage) -> bool:
-    """Return True if the usage may grow by ``more``. A demand of 0 always fits, even if the usage is over the limit."""
-    return all(
-        more.of(each) <= 0 or not 0 <= found.at(scope, each) < used.of(each) + more.of(each) for each in limits.COUNTED
-    )
+def scopes_with_room(found: Limits, used: Mapping[Scope, Usage], more: Mapping[Scope, Usage]) -> set[Scope]:
+    """Return the scopes in ``used`` whose usage may grow by ``more``.
+
+    A demand of 0 always fits, even if the usage is over the limit.
+    """
+    return {
+        scope
+        for scope, so_far in used.items()
+        if all(
+            more[scope].of(each) <= 0 or not 0 <= found.at(scope, each) < so_far.of(each) + more[scope].of(each)
+            for each in limits.COUNTED
+        )
+    }
 
 
-class QuotaBudget:
-    """The quota left for further requests. ``used`` has the usage of every scope with a limit.
+@dataclass(frozen=True, slots=True)
+class ReservedQuota:
+    """The limits, and the usage of every scope with a limit when it was read.
 
-    ``external`` is the part of it, in GiB, that is used outside the ledger's volumes.
+    ``external`` is the part of the usage, in GiB, that is outside the ledger's volumes.
     """
 
-    def __init__(self, found: Limits, used: Mapping[Scope, Usage], external: Mapping[Scope, int] | None = None) -> None:
-        self.limits = found
-        self.external = external or {}
-        self._used = used
-        #: The sums taken so far, by limited scope.
-        self.taken: dict[Scope, Usage] = {}
+    limits: Limits
+    used: Mapping[Scope, Usage] = field(default_factory=dict)
+    external: Mapping[Scope, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class QuotaBudget:
+    """The part of a reserved quota that is left for further requests.
+
+    ``taken`` has the sums taken so far, by limited scope.
+    """
+
+    reserved: ReservedQuota
+    taken: dict[Scope, Usage] = field(default_factory=dict, init=False)
 
     def excess(self, demands: Sequence[Demand]) -> Excess | None:
         """Return the first limit that a set of volumes would exceed, None if all of them fit."""
-        of_same_request: dict[Scope, Usage] = {}
+        found, of_same_request = self.reserved.limits, dict[Scope, Usage]()
         for demand in demands:
-            found = self._volume_too_large(demand) or self._over_limit(demand, of_same_request)
-            if found is not None:
-                return found
-            self._add(of_same_request, demand)
+            largest = found.of_user(demand.project_id, demand.user_id, _PER_VOLUME)
+            if 0 <= largest < demand.size_gb:
+                return Excess(_PER_VOLUME.resource, largest, 0, demand.size_gb)
+            if (excess := self._over_limit(demand, of_same_request)) is not None:
+                return excess
+            for scope, takes in limited_demands(found, [demand]).items():
+                of_same_request[scope] = of_same_request.get(scope, Usage()).plus(takes)
         return None
 
     def take(self, demands: Collection[Demand]) -> None:
         """Count the demands of volumes that have been placed."""
-        for demand in demands:
-            self._add(self.taken, demand)
-
-    def _volume_too_large(self, demand: Demand) -> Excess | None:
-        item = Item(Resource.PER_VOLUME_GIGABYTES)
-        limit = self.limits.of_user(demand.project_id, demand.user_id, item)
-        if 0 <= limit < demand.size_gb:
-            return Excess(item.resource, limit, 0, demand.size_gb)
-        return None
+        for scope, takes in limited_demands(self.reserved.limits, demands).items():
+            self.taken[scope] = self.taken.get(scope, Usage()).plus(takes)
 
     def _over_limit(self, demand: Demand, of_same_request: Mapping[Scope, Usage]) -> Excess | None:
         for resource in (Resource.GIGABYTES, Resource.VOLUMES):
             demanded = demand.takes.of(resource)
             for scope in demand.scopes():
-                limit = self.limits.at(scope, resource)
+                limit = self.reserved.limits.at(scope, resource)
                 if limit < 0 or demanded <= 0:
                     continue
-                counted = (self._usage(scope), self.taken.get(scope, Usage()), of_same_request.get(scope, Usage()))
-                used = sum(each.of(resource) for each in counted)
+                if scope not in self.reserved.used:
+                    # The request has changed while the decision waited for locks.
+                    raise QuotaChanged(f"usage of {scope} was not looked at")
+                so_far = (each.get(scope, Usage()) for each in (self.reserved.used, self.taken, of_same_request))
+                used = sum(each.of(resource) for each in so_far)
                 if used + demanded > limit:
                     item = Item(resource, scope.volume_type_id)
                     name = limits.name(item, {demand.volume_type_id: demand.volume_type})
                     return Excess(name, limit, used, demanded)
         return None
-
-    def _add(self, total: dict[Scope, Usage], demand: Demand) -> None:
-        for scope in limited_demands(self.limits, [demand]):
-            total[scope] = total.get(scope, Usage()).plus(demand.takes)
-
-    def _usage(self, scope: Scope) -> Usage:
-        if scope not in self._used:
-            # The request has changed while the decision waited for locks.
-            raise QuotaChanged(f"usage of {scope} was not looked at")
-        return self._used[scope]

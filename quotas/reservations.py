@@ -13,7 +13,7 @@ Counters are locked in the order of their keys, before all other rows that a boo
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import sqlalchemy as sa
@@ -27,28 +27,35 @@ from tonnage.quotas import limits, quota_check
 from tonnage.quotas.external_usage import NO_EXTERNAL_USAGE
 from tonnage.quotas.limits import Limits, Resource, Scope
 from tonnage.quotas.options import Settings
-from tonnage.quotas.quota_check import Demand, QuotaBudget, QuotaChanged, Usage
+from tonnage.quotas.quota_check import Demand, QuotaBudget, QuotaChanged, ReservedQuota, Usage
 
 _TABLE = models.table(models.QuotaUsage)
 _ROW = _TABLE.c
 _KEY = (_ROW.project_id, _ROW.user_id, _ROW.volume_type_id)
+_KEY_NAMES = tuple(column.name for column in _KEY)
+_NONE: Mapping[Scope, int] = MappingProxyType({})
 
 
-def read(session: orm.Session, scopes: Collection[Scope], seconds: float) -> dict[Scope, Usage]:
-    """Return the trusted counters: rows of these scopes that were recounted less than ``seconds`` ago."""
+def read(
+    session: orm.Session, scopes: Collection[Scope], seconds: float, external: Mapping[Scope, int] = _NONE
+) -> dict[Scope, Usage]:
+    """Return the usage by trusted counters: rows of these scopes that were recounted less than ``seconds`` ago.
+
+    ``external`` maps scopes to the GiB of external usage, which is added.
+    """
     found: dict[Scope, Usage] = {}
     statement = sa.select(*_KEY, _ROW.volumes, _ROW.gigabytes, _ROW.counted_at, models.utcnow())
-    for chunk in dialects.in_chunks(_projects(scopes)):
+    for chunk in dialects.in_chunks({scope.project_id for scope in scopes}):
         for row in session.execute(statement.where(_ROW.project_id.in_(chunk))):
-            age = models.age(row[6], row[5])
-            if age is not None and age < seconds:
-                found[Scope(row[0], row[1], row[2])] = Usage(int(row[3]), int(row[4]))
-    return {scope: used for scope, used in found.items() if scope in scopes}
+            scope = Scope(row[0], row[1], row[2])
+            if scope in scopes and row[5] is not None and max(0.0, (row[6] - row[5]).total_seconds()) < seconds:
+                found[scope] = Usage(int(row[3]), int(row[4]) + external.get(scope, 0))
+    return found
 
 
 def insert_missing(session: orm.Session, scopes: Iterable[Scope]) -> None:
     """Insert missing counter rows, in a transaction of their own; they are untrusted until they are recounted."""
-    rows = [{**_named(scope), "volumes": 0, "gigabytes": 0} for scope in sorted(scopes)]
+    rows = [{**dict(zip(_KEY_NAMES, scope, strict=True)), "volumes": 0, "gigabytes": 0} for scope in sorted(scopes)]
     session.connection().execute(_make(session), rows)
 
 
@@ -78,24 +85,6 @@ def recount(session: orm.Session, scopes: Collection[Scope], placed_only: bool) 
     return found
 
 
-def add(session: orm.Session, taken: Mapping[Scope, Usage], limits: Limits, external: Mapping[Scope, int]) -> bool:
-    """Add bookings to trusted counters with room for them; return False if one of them is untrusted or full.
-
-    ``external`` maps scopes to the GiB of external usage.
-    """
-    rows = [
-        {
-            **_key(scope),
-            "of_volumes": used.volumes,
-            "of_gigabytes": used.gigabytes,
-            "most_volumes": limits.at(scope, Resource.VOLUMES),
-            "most_gigabytes": _left(limits.at(scope, Resource.GIGABYTES), external.get(scope, 0)),
-        }
-        for scope, used in sorted(taken.items())
-    ]
-    return not rows or session.connection().execute(_ADD, rows).rowcount == len(rows)
-
-
 def count(session: orm.Session, scopes: Collection[Scope], placed_only: bool) -> dict[Scope, Usage]:
     """Return the usage of each scope by the volumes."""
     found = dict.fromkeys(scopes, Usage())
@@ -115,11 +104,6 @@ def sums(project_id: str, shares: Iterable[volume_usage.Share]) -> dict[Scope, U
     return found
 
 
-def _left(limit: int, external: int) -> int:
-    """Return the part of a limit that is left after external usage; no limit stays no limit."""
-    return limit if limit < 0 else max(0, limit - external)
-
-
 def _projects(scopes: Iterable[Scope]) -> list[str]:
     return sorted({scope.project_id for scope in scopes})
 
@@ -136,20 +120,16 @@ def _make(session: orm.Session) -> Any:
     return mysql.insert(_TABLE).on_duplicate_key_update(counted_at=_ROW.counted_at)
 
 
-def _named(scope: Scope) -> dict[str, str]:
-    return {column.name: value for column, value in zip(_KEY, scope, strict=True)}
-
-
 def _key(scope: Scope) -> dict[str, Any]:
-    return {f"of_{name}": value for name, value in _named(scope).items()}
+    return {f"of_{name}": value for name, value in zip(_KEY_NAMES, scope, strict=True)}
 
 
 def _given(name: str) -> sa.BindParameter[int]:
     return sa.bindparam(name, type_=sa.BigInteger())
 
 
-def _room(column: sa.ColumnElement[int], more: str, most: str) -> sa.ColumnElement[bool]:
-    return sa.or_(_given(more) == 0, _given(most) < 0, column + _given(more) <= _given(most))
+def _room(used: sa.ColumnElement[int], more: str, most: str) -> sa.ColumnElement[bool]:
+    return sa.or_(_given(more) == 0, _given(most) < 0, used + _given(more) <= _given(most))
 
 
 _IS = tuple(column == sa.bindparam(f"of_{column.name}") for column in _KEY)
@@ -164,23 +144,10 @@ _ADD = (
         *_IS,
         _ROW.counted_at.is_not(None),
         _room(_ROW.volumes, "of_volumes", "most_volumes"),
-        _room(_ROW.gigabytes, "of_gigabytes", "most_gigabytes"),
+        _room(_ROW.gigabytes + _given("external"), "of_gigabytes", "most_gigabytes"),
     )
     .values(volumes=_ROW.volumes + _given("of_volumes"), gigabytes=_ROW.gigabytes + _given("of_gigabytes"))
 )
-
-
-@dataclass(frozen=True, slots=True)
-class ReservedQuota:
-    """The limits, and the usage when it was read; ``external`` is the usage, in GiB, outside the ledger's volumes."""
-
-    limits: Limits
-    used: dict[Scope, Usage]
-    external: dict[Scope, int]
-
-    def budget(self) -> QuotaBudget:
-        """Return the budget of requests, with nothing taken from it yet."""
-        return QuotaBudget(self.limits, self.used, self.external)
 
 
 def reserve(
@@ -195,29 +162,30 @@ def reserve(
     Raises :class:`~tonnage.quotas.quota_check.QuotaChanged` for a scope without a counter row.
     """
     if not demands:
-        return ReservedQuota(Limits(settings.defaults), {}, {})
+        return ReservedQuota(Limits(settings.defaults))
     found = limits.read(session, settings.defaults, {demand.project_id for demand in demands})
     asked = quota_check.limited_demands(found, demands)
     if not asked:
-        return ReservedQuota(found, {}, {})
-    external = _external_usage(settings, asked)
+        return ReservedQuota(found)
+    external = _external_usage(settings, asked) if settings.external_usage is not NO_EXTERNAL_USAGE else {}
     if not contested:
-        used = read(session, asked, settings.counter_lifetime)
-        if _fit(found, asked, used, external) == asked.keys():
-            return _held(found, used, external)
+        used = read(session, asked, settings.counter_lifetime, external)
+        if quota_check.scopes_with_room(found, used, asked) == asked.keys():
+            return ReservedQuota(found, used, external)
     lock(session, asked)
-    used = read(session, asked, settings.counter_lifetime)
-    stale = asked.keys() - _fit(found, asked, used, external)
+    used = read(session, asked, settings.counter_lifetime, external)
+    stale = asked.keys() - quota_check.scopes_with_room(found, used, asked)
     if stale:
-        used.update(recount(session, stale, settings.placed_only))
-    return _held(found, used, external)
+        used.update(_with_external(recount(session, stale, settings.placed_only), external))
+    return ReservedQuota(found, used, external)
 
 
 def preview(session: orm.Session, settings: Settings, demands: Sequence[Demand]) -> ReservedQuota:
     """Return the result of :func:`reserve`, counted from the volumes and without locks, to answer a query."""
     found = limits.read(session, settings.defaults, {demand.project_id for demand in demands})
     asked = quota_check.limited_demands(found, demands)
-    return _held(found, count(session, asked, settings.placed_only), _external_usage(settings, asked))
+    external = _external_usage(settings, asked) if settings.external_usage is not NO_EXTERNAL_USAGE else {}
+    return ReservedQuota(found, _with_external(count(session, asked, settings.placed_only), external), external)
 
 
 def consume(session: orm.Session, given: QuotaBudget) -> None:
@@ -225,7 +193,20 @@ def consume(session: orm.Session, given: QuotaBudget) -> None:
 
     Raises :class:`~tonnage.quotas.quota_check.QuotaChanged` if the quota has been used by other transactions.
     """
-    if not add(session, given.taken, given.limits, given.external):
+    found, external = given.reserved.limits, given.reserved.external
+    rows = [
+        {
+            **_key(scope),
+            "of_volumes": used.volumes,
+            "of_gigabytes": used.gigabytes,
+            "external": external.get(scope, 0),
+            "most_volumes": found.at(scope, Resource.VOLUMES),
+            "most_gigabytes": found.at(scope, Resource.GIGABYTES),
+        }
+        for scope, used in sorted(given.taken.items())
+    ]
+    if rows and session.connection().execute(_ADD, rows).rowcount != len(rows):
+        # One of the counters is untrusted, or has no room.
         raise QuotaChanged("others were faster")
 
 
@@ -250,23 +231,8 @@ def require_same_limits(
 
 def _external_usage(settings: Settings, scopes: Iterable[Scope]) -> dict[Scope, int]:
     """Return the external usage by scope, read once for a transaction: it may change at any moment."""
-    if settings.external_usage is NO_EXTERNAL_USAGE:
-        return {}
     return {scope: settings.external_usage.used_gb(scope) for scope in scopes}
 
 
-def _held(found: Limits, used: Mapping[Scope, Usage], external: dict[Scope, int]) -> ReservedQuota:
-    return ReservedQuota(
-        found, {scope: each.plus(Usage(0, external.get(scope, 0))) for scope, each in used.items()}, external
-    )
-
-
-def _fit(
-    found: Limits, asked: Mapping[Scope, Usage], used: Mapping[Scope, Usage], external: Mapping[Scope, int]
-) -> set[Scope]:
-    """Return the scopes in which all demands fit."""
-    return {
-        scope
-        for scope, so_far in used.items()
-        if quota_check.fits(found, scope, so_far.plus(Usage(0, external.get(scope, 0))), asked[scope])
-    }
+def _with_external(counted: Mapping[Scope, Usage], external: Mapping[Scope, int]) -> dict[Scope, Usage]:
+    return {scope: used.plus(Usage(0, external.get(scope, 0))) for scope, used in counted.items()}

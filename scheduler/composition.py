@@ -2,7 +2,7 @@
 """The composition of a scheduler: its parts, built in two groups around one decision thread."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tonnage.filters.chain import FilterChain
@@ -21,6 +21,7 @@ from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
 from tonnage.scheduler.compute.instance_hosts import InstanceHosts
 from tonnage.scheduler.compute.nova import Nova
 from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
+from tonnage.scheduler.decisions.decision_metrics import MeteredPlacer
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
 from tonnage.scheduler.decisions.placement_requests import Move, Retry
 from tonnage.scheduler.decisions.placer import Placer
@@ -38,7 +39,7 @@ from tonnage.scheduler.reports.report_handler import ReportHandler
 from tonnage.scheduler.settings import Settings
 from tonnage.scheduler.simulation.decision_log import DecisionLog, LogFile
 from tonnage.scheduler.simulation.refusal_forecasts import RefusalForecaster
-from tonnage.scheduler.simulation.simulator import Simulator, Snapshot
+from tonnage.scheduler.simulation.simulator import DecisionSnapshots, Simulator
 
 Clock = Callable[[], float]
 
@@ -52,11 +53,15 @@ _PATIENCE = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Integrations:
-    """Optional collaborators: a file for the decision log, Nova, and the sender of announcements."""
+    """Optional collaborators: a file for the decision log, Nova, and the sender of announcements.
+
+    With ``metrics`` decisions are counted and timed.
+    """
 
     log_file: LogFile | None = None
     nova: Nova | None = None
     announcer: Announcer | None = None
+    metrics: bool = False
 
 
 class Foundation:
@@ -94,11 +99,10 @@ class DecisionParts:
     ) -> None:
         settings, file = base.settings, integrations.log_file
         log = None if file is None else DecisionLog(file, settings.host, base.hosts, base.clock)
-        self._base = base
         self._thread = thread
         self._state = BackendStateFilter(settings.service_down_time, base)
         self.rules = RulesInForce(self.with_state_filter(rules), log)
-        self.placer = Placer(
+        self.placer = (MeteredPlacer if integrations.metrics else Placer)(
             base.database,
             base.cache_refresh,
             self.rules,
@@ -107,32 +111,22 @@ class DecisionParts:
             base.rules_agreement,
             thread,
         )
-        self.instance_hosts = InstanceHosts(base.database, integrations.nova)
+        nova = integrations.nova
+        self.instance_hosts = None if nova is None else InstanceHosts(base.database, nova)
         self.simulator = Simulator(base.database, settings.quotas)
+        self.snapshots = DecisionSnapshots(thread, base.hosts, self.rules, settings.availability_zone)
 
     def with_state_filter(self, rules: Rules) -> Rules:
         """Return rules whose first filter is the one of the state of backends, which is always enabled."""
         filters = FilterChain([self._state, *rules.filters.filters], rules.calculation)
         return Rules(filters, rules.weighers, rules.calculation)
 
-    def snapshot(self) -> Snapshot:
-        """Return a copy of the pools with the rules in force, made by the decision thread between its other work."""
-        return self._thread.call(self._snapshots, None)
-
-    def _snapshots(self, items: Sequence[None]) -> list[Snapshot | Exception]:
-        hosts = self._base.hosts
-        snapshot = Snapshot(
-            hosts.table.snapshot(),
-            self.rules.current,
-            hosts.default_ratio,
-            dict(hosts.entries),
-            self._base.settings.availability_zone,
-        )
-        return [snapshot] * len(items)
-
     def place_later(self, work: Retry | Move) -> None:
         """Have a volume placed or moved in a later batch, once the host of its instance is known."""
-        self.instance_hosts.locate_later(work, self._submit)
+        if self.instance_hosts is None:
+            self._submit(work)
+        else:
+            self.instance_hosts.locate_later(work, self._submit)
 
     def _submit(self, work: Retry | Move) -> None:
         self._thread.submit(self.placer.place, work)
@@ -152,7 +146,7 @@ class ReportParts:
         settings, database, hosts, clock = base.settings, base.database, base.hosts, base.clock
         self.audit = AuditThread(DriverAudit(database), agents, clock)
         writer = HistoryWriter(database, settings.service_down_time)
-        refusals = RefusalForecaster(database, decisions.simulator, decisions.snapshot)
+        refusals = RefusalForecaster(database, decisions.simulator, decisions.snapshots)
         self.history = HistoryThread(writer, [Forecaster(database), refusals], base.membership)
         self.alerts = None if announcer is None else CapacityAlerts(hosts, announcer)
         self.registration = Registration(database, base.cache_refresh, dispatcher, agents, self.audit)

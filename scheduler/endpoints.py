@@ -39,7 +39,7 @@ fit_nodes          FitQuery ->         the nodes of a cluster with room for volu
 =================  ==================  ======================================================================
 """
 
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from tonnage.rpc import serialization
 from tonnage.rpc.batching import request_batch
@@ -66,13 +66,7 @@ from tonnage.scheduler import request_validation
 from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.manager import SchedulerManager
 
-
-class _Request(Protocol):
-    @property
-    def request_id(self) -> str: ...
-
-
-_Kind = TypeVar("_Kind", bound=_Request)
+_Kind = TypeVar("_Kind", bound=request_validation.IdentifiedRequest)
 
 
 class SchedulerEndpoint:
@@ -115,7 +109,7 @@ class SchedulerEndpoint:
 
     def request_batch(self, ctxt: Any, message: Any) -> Any:
         """Handle the requests of a batch."""
-        return request_batch.serve(message, self._core.handle_batch, _check)
+        return request_batch.serve(message, self._core.handle_batch, request_validation.check_request_id)
 
     def manage_volume(self, ctxt: Any, message: Any) -> None:
         """Adopt a volume on the storage."""
@@ -157,9 +151,5 @@ class SchedulerEndpoint:
 def _request(message: Any, kind: type[_Kind]) -> _Kind:
     """Return the request in a message, with a valid request id."""
     request = serialization.unpack(message, kind)
-    _check(request)
+    request_validation.check_request_id(request)
     return request
-
-
-def _check(request: _Request) -> None:
-    request_validation.check_request_id(request.request_id)

@@ -240,7 +240,13 @@ class HostManager:
             if name is not None and name in self.entries and self.entries[name].counters != value:
                 self.entries[name] = self.entries[name]._replace(counters=value)
                 changed.append(name)
-        self.reset(changed)
+        self.reset_counters(changed)
+
+    def reset_counters(self, names: Sequence[str]) -> None:
+        """Set the counters in rows of the table to those of their entries, without claims that were not booked."""
+        if names:
+            counters = zip(*(pool_figures.counted(self.entries[name].counters) for name in names), strict=True)
+            self.table.set_figures(names, dict(zip(pool_figures.COUNTED, counters, strict=True)))
 
     def reset(self, names: Iterable[str]) -> None:
         """Make rows of the table again from their entries, without claims that were not booked."""

@@ -4,6 +4,7 @@
 Every method may be called from any thread; it hands its work to the decision thread and waits.
 """
 
+import contextlib
 import logging
 import time
 from collections.abc import Sequence
@@ -49,7 +50,7 @@ from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery
 from tonnage.scheduler.claims.dispatcher import Dispatcher
 from tonnage.scheduler.composition import Clock, DecisionParts, Foundation, Integrations, ReportParts
 from tonnage.scheduler.decisions import decision_metrics, quota_demands, resolution
-from tonnage.scheduler.decisions.decision_thread import DecisionThread
+from tonnage.scheduler.decisions.decision_thread import LONGEST_WAIT, DecisionThread
 from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.settings import Mutable, Settings
@@ -90,6 +91,7 @@ class SchedulerManager:
         self._settings = settings
         self._is_stuck = False
         self._reads_usage = settings.quotas.external_usage is not NO_EXTERNAL_USAGE
+        self._timed = decision_metrics.timed if integrations.metrics else contextlib.nullcontext
         self._agents = agents
         self._clock = clock
         self._thread = thread or DecisionThread(settings.batch_size)
@@ -169,7 +171,8 @@ class SchedulerManager:
         self._thread.stop()
         self._audit.stop()
         self._history.stop()
-        self.decisions.instance_hosts.stop()
+        if self.decisions.instance_hosts is not None:
+            self.decisions.instance_hosts.stop()
         self.leave()
 
     def leave(self) -> None:
@@ -235,9 +238,10 @@ class SchedulerManager:
         """
         if self._reads_usage:
             self._read_usage([work])
-        with decision_metrics.timed([work]):
-            [located] = self.decisions.instance_hosts.located([work])
-            return self._thread.call(self.decisions.placer.place, located)
+        with self._timed([work]):
+            if self.decisions.instance_hosts is not None:
+                [work] = self.decisions.instance_hosts.located([work])
+            return self._thread.call(self.decisions.placer.place, work)
 
     def manage(self, message: ManageVolume) -> None:
         """Adopt a volume that is on the storage.
@@ -272,12 +276,14 @@ class SchedulerManager:
         """Return an answer to each of these requests, or its own error instead."""
         if self._reads_usage:
             self._read_usage(messages)
-        with decision_metrics.timed([message for message in messages if not isinstance(message, DeleteVolume)]):
+        with self._timed(messages):
+            if self.decisions.instance_hosts is not None:
+                messages = self.decisions.instance_hosts.located(messages)
             waiting: list[futures.Future[Any]] = [
-                self._thread.request(self.operations.delete, message)
+                self._thread.submit(self.operations.delete, message, LONGEST_WAIT)
                 if isinstance(message, DeleteVolume)
-                else self._thread.request(self.decisions.placer.place, message)
-                for message in self.decisions.instance_hosts.located(messages)
+                else self._thread.submit(self.decisions.placer.place, message, LONGEST_WAIT)
+                for message in messages
             ]
             return [each.exception() or each.result() for each in waiting]
 
@@ -315,8 +321,10 @@ class SchedulerManager:
         if self._reads_usage:
             asked = [each for one in question.requests for each in (one.create, one.group, one.extend)]
             self._read_usage(asked)
-        work = self.decisions.instance_hosts.located(simulator.requests_of(question))
-        return self.decisions.simulator.what_if(question, work, self.decisions.snapshot())
+        work = simulator.requests_of(question)
+        if self.decisions.instance_hosts is not None:
+            work = self.decisions.instance_hosts.located(work)
+        return self.decisions.simulator.what_if(question, work, self.decisions.snapshots.take())
 
     def fit_nodes(self, query: FitQuery) -> FitAnswer:
         """Return which nodes of a cluster take volumes together.

@@ -2,6 +2,7 @@
 """Validation of requests: values that the ledger cannot store, and unusable request ids."""
 
 import uuid
+from typing import Protocol
 
 from tonnage.capacity import errors, units
 from tonnage.rpc.messages import CreateVolume
@@ -20,8 +21,16 @@ def check_new_volume(message: CreateVolume) -> None:
         check_length(field_name, getattr(message, field_name) or "", 255)
 
 
-def check_request_id(request_id: str) -> None:
+class IdentifiedRequest(Protocol):
+    """A request with an id."""
+
+    @property
+    def request_id(self) -> str: ...
+
+
+def check_request_id(request: IdentifiedRequest) -> None:
     """Raise :class:`~tonnage.capacity.errors.InvalidInput` for an unusable request id."""
+    request_id = request.request_id
     if not request_id or len(request_id) > _LONGEST_REQUEST_ID or "\0" in request_id:
         raise errors.InvalidInput(
             f"request_id is {request_id[:40]!r}: it takes 1 to {_LONGEST_REQUEST_ID} characters, none of them NUL, and "

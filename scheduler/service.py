@@ -42,7 +42,7 @@ class SchedulerService:
             database,
             self._sender,
             Rules(mutable.filters, mutable.weighers, mutable.calculation),
-            integrations=Integrations(self._log_file, nova.from_conf(conf), self._announcer),
+            integrations=Integrations(self._log_file, nova.from_conf(conf), self._announcer, conf.metrics.enabled),
         )
         self._sync_thread = placement.create_sync_thread(conf, database, self._core.membership)
         self._server = rpc_transport.server(

@@ -8,6 +8,7 @@ from oslo_config import cfg
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.inventory import service_options
+from tonnage.metrics import options as metrics_options
 from tonnage.notifications import announcer
 from tonnage.notifications import options as notification_options
 from tonnage.placement import factory as placement
@@ -57,6 +58,7 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(service_options.OPTIONS)
     quota_options.register(conf)
     notification_options.register(conf)
+    metrics_options.register(conf)
 
 
 def validate(conf: cfg.ConfigOpts) -> None:

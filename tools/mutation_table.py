@@ -253,8 +253,8 @@ MUTATIONS = (
     Mutation(
         "Nothing that locks pools takes effect in a ledger whose copy is used.",
         "ledger/claims/pool_counters.py",
-        "        ledger_identity.require_in_use(session, backend.rules_generation)\n",
-        "        pass\n",
+        "            raise ledger_identity.moved(session)\n",
+        "            pass\n",
         (DATABASE_COPY,),
     ),
     Mutation(
@@ -317,8 +317,8 @@ MUTATIONS = (
     Mutation(
         "The ledger stores the answer of a refused request.",
         "scheduler/decisions/booking_plan.py",
-        "        if key_of(item):\n",
-        "        if key_of(item) and answer.refusal is None:\n",
+        "        if key.request_id:\n",
+        "        if key.request_id and answer.refusal is None:\n",
         (STORED_REFUSALS,),
     ),
     Mutation(
@@ -387,7 +387,7 @@ MUTATIONS = (
     Mutation(
         "An extend that was refused for a volume in use has no later effect.",
         "scheduler/decisions/booking_plan.py",
-        "        if key and isinstance(error, STORED_ERRORS):\n",
+        "        if key.request_id and isinstance(error, STORED_ERRORS):\n",
         "        if False:\n",
         (REDELIVERY,),
     ),
@@ -580,7 +580,8 @@ MUTATIONS = (
         "    session.add(claim)\n    volume.status",
         "    session.add(claim)\n"
         "    pool_counters.add_to_backends(session, {pools[volume.pool_id]: -volume.size_gb})\n"
-        "    pool_counters._add(session, pool_counters._ADD_TO_POOL, {volume.pool_id: -volume.size_gb})\n"
+        '    row = {"of": volume.pool_id, "more": -volume.size_gb, "gone": 0, "came": 0}\n'
+        "    session.connection().execute(pool_counters._ADD_TO_POOL, row)\n"
         "    volume.status",
         (DELETIONS,),
     ),

@@ -113,7 +113,8 @@ class WeigherChain:
         totals: Weights | None = None
         unranked: Mask | None = None
         for scores in self._scores(pools, request, candidates, rows):
-            part = self._selection.part(scores.scaled, scores.multiplier)
+            multiplier = abs(scores.multiplier) if self._selection.reverses else scores.multiplier
+            part = scores.scaled if multiplier == 1 else scores.scaled * multiplier
             totals = part if totals is None else totals + part
             if scores.unranked is not None:
                 unranked = scores.unranked if unranked is None else unranked | scores.unranked

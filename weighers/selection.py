@@ -2,7 +2,7 @@
 """Selection of a pool by its weights: the best one, or a weighted random one."""
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -55,13 +55,12 @@ def chances(pools: PoolTable, request: Request, rows: npt.NDArray[np.intp], purp
 class Selection(abc.ABC):
     """A rule that selects a pool by raw weights. All methods receive only candidates with finite weights."""
 
+    #: Whether :meth:`scaled` reverses the weights for a negative multiplier. Else the multiplier does.
+    reverses: ClassVar[bool] = False
+
     @abc.abstractmethod
     def scaled(self, raw: Weights, low: float, high: float, multiplier: float) -> Weights:
         """Return one weigher's weights, of which ``low`` and ``high`` are the extremes, scaled to 0..1."""
-
-    @abc.abstractmethod
-    def part(self, scaled: Weights, multiplier: float) -> Weights:
-        """Return the addition of one weigher's scaled weights to the totals."""
 
     @abc.abstractmethod
     def scores(self, totals: Weights, pools: PoolTable, request: Request, rows: npt.NDArray[np.intp]) -> Weights:
@@ -82,10 +81,6 @@ class Ordered(Selection):
         scaled /= high - low
         return scaled
 
-    def part(self, scaled: Weights, multiplier: float) -> Weights:
-        """Return the scaled weights times the multiplier."""
-        return scaled if multiplier == 1 else scaled * multiplier
-
     def scores(self, totals: Weights, pools: PoolTable, request: Request, rows: npt.NDArray[np.intp]) -> Weights:
         """Return the totals as scores."""
         return totals
@@ -103,6 +98,8 @@ class Stochastic(Selection):
     the pool that would be selected without the first.
     """
 
+    reverses = True
+
     def scaled(self, raw: Weights, low: float, high: float, multiplier: float) -> Weights:
         """Return each weight as a share of the sum."""
         least = min(low, 0.0)
@@ -112,10 +109,6 @@ class Stochastic(Selection):
         directed = raw - least if multiplier >= 0 else low + (high - least) - raw
         weights = directed / largest
         return np.asarray(weights / weights.sum())
-
-    def part(self, scaled: Weights, multiplier: float) -> Weights:
-        """Return the shares times the absolute multiplier: its sign has reversed the weights already."""
-        return scaled * abs(multiplier)
 
     def scores(self, totals: Weights, pools: PoolTable, request: Request, rows: npt.NDArray[np.intp]) -> Weights:
         """Return random scores; pools without a share come last."""

@@ -49,15 +49,13 @@ class ChangedRows:
     def __init__(self) -> None:
         self._rows: list[int] = []
         self._dropped = 0
-
-    @property
-    def count(self) -> int:
-        """The number of changes so far."""
-        return self._dropped + len(self._rows)
+        #: The number of changes so far.
+        self.count = 0
 
     def record(self, rows: Iterable[int], table_size: int) -> None:
         """Record changes of these rows of a table with ``table_size`` rows."""
         self._rows.extend(rows)
+        self.count = self._dropped + len(self._rows)
         if len(self._rows) > max(MIN_RECORDED, 2 * table_size):
             self._dropped += len(self._rows)
             self._rows.clear()
@@ -68,10 +66,9 @@ class ChangedRows:
         Return None if these changes are no longer recorded, or if they are so many that it is less work to compute all
         ``table_size`` rows.
         """
-        now = self._dropped + len(self._rows)
-        if seen == now:
+        if seen == self.count:
             return set()
-        if seen < self._dropped or seen < now - table_size // 2:
+        if seen < self._dropped or seen < self.count - table_size // 2:
             return None
         return {row for row in self._rows[seen - self._dropped :] if row < table_size}
 

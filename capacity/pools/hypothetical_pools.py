@@ -32,12 +32,8 @@ class Changes:
     lost: tuple[str, ...] = ()
     added: tuple[dict[str, Any], ...] = ()
 
-    def __bool__(self) -> bool:
-        """Return whether there is any change."""
-        return self != _NONE
 
-
-_NONE = Changes()
+NO_CHANGES = Changes()
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,9 +154,15 @@ class PoolTable(Columns):
         pool[POSITION["claimed_physical"]] += physical_gb
         layout.update_totals(pool)
         self._changed([index])
-        rows = self._rows_sharing(index)
-        if rows is None:
-            return
+        storage_id = self._storage_ids[index]
+        if storage_id is not None and len(self._by_storage[storage_id].names) > 1:
+            self._claim_of_other(self._by_storage[storage_id], index, size_gb, physical_gb)
+
+    def _claim_of_other(self, storage: Storage, index: int, size_gb: float, physical_gb: float) -> None:
+        """Count a claim of the pool of row ``index`` for the other pools on its storage."""
+        if storage.rows is None:
+            storage.rows = np.fromiter((self._index[name] for name in storage.names), dtype=np.intp)
+        rows = storage.rows[storage.rows != index]
         others = self._figures[:, rows]
         is_whole_storage = np.isnan(others[POSITION["storage_free"]])
         others[POSITION["shared_allocated"], is_whole_storage] += size_gb
@@ -166,11 +172,25 @@ class PoolTable(Columns):
         self._figures[:, rows] = others
         self._changed(rows.tolist())
 
+    def set_figures(self, names: Collection[str], figures: Mapping[str, Sequence[float]]) -> None:
+        """Set some figures of known pools; their other figures and their traits stay.
+
+        ``figures`` maps a field of :class:`Pool` to a list of values, one for each name.
+        """
+        rows = np.array([self._index[name] for name in names], dtype=np.intp)
+        before = self._figures[:, rows]
+        block = before.copy()
+        for key, values in figures.items():
+            block[POSITION[key]] = values
+        layout.update_totals(block)
+        self._figures[:, rows] = block
+        # As bits, by which nan equals itself.
+        self._changed(rows[(before.view(np.uint64) != block.view(np.uint64)).any(axis=0)].tolist())
+
     def set_volumes(self, numbers: Mapping[str, int]) -> None:
         """Set the number of volumes of these pools; unknown names are ignored."""
-        known = {self._index[name]: number for name, number in numbers.items() if name in self._index}
-        self._figures[POSITION["volumes"], list(known)] = list(known.values())
-        self._changed(known)
+        known = {name: number for name, number in numbers.items() if name in self._index}
+        self.set_figures(known, {"volumes": list(known.values())})
 
     def remove(self, name: str) -> None:
         """Remove a pool, if there is one with that name."""
@@ -226,7 +246,8 @@ class PoolTable(Columns):
         others = added + self._move_storages(where, storage_ids)
         others += self._replace_capabilities(where, capabilities)
         zone_codes = self._codes_of_zones(zones)
-        self._drop_stale_columns()
+        if added:
+            self._drop_stale_columns()
         layout.update_totals(figures)
         moved = self._codes[POSITION["zone_code"], where] != zone_codes
         if moved.any():
@@ -298,19 +319,6 @@ class PoolTable(Columns):
         self._storage_ids[index] = None
         if not storage.names:
             del self._by_storage[storage_id]
-
-    def _rows_sharing(self, index: int) -> Rows | None:
-        """Return the rows of the other pools on the storage of this one, None if there are none."""
-        storage_id = self._storage_ids[index]
-        if storage_id is None:
-            return None
-        storage = self._by_storage[storage_id]
-        if len(storage.names) == 1:
-            return None
-        if storage.rows is None:
-            storage.rows = np.fromiter((self._index[name] for name in storage.names), dtype=np.intp)
-        others: Rows = storage.rows[storage.rows != index]
-        return others
 
     def _changed(self, rows: Iterable[int], traits_of: Sequence[int] = ()) -> None:
         """Record changes of the figures or traits of ``rows``; ``traits_of`` are the rows with changed traits."""

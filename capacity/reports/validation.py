@@ -62,7 +62,7 @@ class _Invalid(Exception):
 
 def validate(report: object) -> Report:
     """Validate a report: a list of pools, each a mapping as drivers send it, or Cinder's stats. Never raises."""
-    pools = backend_stats.pools_of(report)
+    pools = backend_stats.pools_of(report) if isinstance(report, Mapping) else report
     if not isinstance(pools, (list, tuple)):
         return Report((), (BadField("?", "pools", pools, "a report carries a list of pools"),))
     valid: dict[str, PoolStats] = {}
@@ -72,7 +72,12 @@ def validate(report: object) -> Report:
         try:
             if not isinstance(raw, Mapping):
                 raise _Invalid("pool", raw, "a pool is an object with fields")
-            label = name = _name(raw)
+            name = raw.get("pool_name")
+            if not is_name(name):
+                raise _Invalid("pool_name", name, "expected a name of at most 255 printable characters")
+            if "#" in name:
+                raise _Invalid("pool_name", name, "a pool's name has no '#'")
+            label = name
             if name in valid:
                 raise _Invalid("pool_name", name, "another pool of this report has that name")
             valid[name] = _stats(name, raw)
@@ -94,13 +99,13 @@ def _stats(name: str, raw: Mapping[str, Any]) -> PoolStats:
         name=name,
         total=total,
         free=total if is_free_over_total else reported_free,
-        provisioned=_finite(raw, "provisioned_capacity_gb"),
+        provisioned=_capacity(raw, "provisioned_capacity_gb", finite=True),
         reserved_percentage=_percentage(raw, remarks),
         ratio=_ratio(raw, remarks),
         thin=_flag(raw, "thin_provisioning_support", remarks),
         thick=_flag(raw, "thick_provisioning_support", remarks),
         storage_id=storage_id,
-        storage_free=_finite(raw, "storage_free_capacity_gb"),
+        storage_free=_capacity(raw, "storage_free_capacity_gb", finite=True),
         capabilities=_capabilities(raw, remarks),
     )
     _add_remarks(remarks, stats, raw, reported_free)
@@ -155,15 +160,6 @@ def _shared(keys: tuple[str, ...], *values: object) -> Mapping[str, Any]:
     return dict(zip(keys, values, strict=True))
 
 
-def _name(raw: Mapping[str, Any]) -> str:
-    name = raw.get("pool_name")
-    if not is_name(name):
-        raise _Invalid("pool_name", name, "expected a name of at most 255 printable characters")
-    if "#" in name:
-        raise _Invalid("pool_name", name, "a pool's name has no '#'")
-    return name
-
-
 def _number(key: str, value: object) -> float:
     """Return a number, also that of a text such as ``"20.0"``: drivers of Cinder pass on options as texts."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
@@ -191,26 +187,19 @@ def _physical(raw: Mapping[str, Any], key: str, remarks: dict[str, str]) -> floa
     return number
 
 
-def _capacity(raw: Mapping[str, Any], key: str, least: float = 0.0) -> float:
+def _capacity(raw: Mapping[str, Any], key: str, least: float = 0.0, *, finite: bool = False) -> float:
     """Return a capacity in GiB, rounded to two decimals; nan if it is unknown or missing."""
     value = raw.get(key)
     if value is None or value == units.UNKNOWN:
         return math.nan
-    if value == units.INFINITE:
-        return math.inf
-    number = _number(key, value)
+    number = math.inf if value == units.INFINITE else _number(key, value)
     if number < least:
         raise _Invalid(key, value, "a capacity is not negative")
+    if finite and number == math.inf:
+        raise _Invalid(key, value, "cannot be infinite")
     if math.isfinite(number) and number > units.MAX_CAPACITY_GB:
         raise _Invalid(key, value, f"more than {units.MAX_CAPACITY_GB:.0f} GiB")
     return round(number, 2)
-
-
-def _finite(raw: Mapping[str, Any], key: str) -> float:
-    number = _capacity(raw, key)
-    if math.isinf(number):
-        raise _Invalid(key, raw.get(key), "cannot be infinite")
-    return number
 
 
 def _percentage(raw: Mapping[str, Any], remarks: dict[str, str]) -> float:

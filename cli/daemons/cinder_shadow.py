@@ -7,13 +7,13 @@ import sys
 from cotyledon import types
 from oslo_config import cfg
 
-from tonnage.api.monitoring import options as monitoring_options
 from tonnage.api.monitoring import server as monitoring
 from tonnage.cinder_adapter.watch import shadow_composition, shadow_options
 from tonnage.cinder_adapter.watch.shadow import Shadow
 from tonnage.cli import setup, unknown_options
 from tonnage.cli.daemons import workers
 from tonnage.ledger.db import database, schema
+from tonnage.metrics import options as metrics_options
 from tonnage.rpc import options as rpc_options
 from tonnage.scheduler import settings as scheduler_settings
 
@@ -54,7 +54,7 @@ _REGISTER = [
     rpc_options.register,
     scheduler_settings.register,
     database.register,
-    monitoring_options.register,
+    metrics_options.register,
     shadow_options.register,
 ]
 

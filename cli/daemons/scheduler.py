@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from cotyledon import types
 from oslo_config import cfg
 
-from tonnage.api.monitoring import options as monitoring_options
 from tonnage.capacity import errors
 from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.cli.daemons import reload, workers
@@ -117,7 +116,7 @@ class _SchedulerPlan(workers.WorkerPlan):
 def main() -> None:
     """Run the scheduler until SIGTERM or Ctrl-C."""
     conf, argv = cfg.CONF, sys.argv[1:]
-    register = [rpc_options.register, settings.register, database.register, monitoring_options.register]
+    register = [rpc_options.register, settings.register, database.register]
     setup.configure(conf, argv, PROG, register)
     reloader = ConfigReloader(conf, lambda: setup.read_again(conf, argv, register))
     # Errors in the configuration are reported before a worker starts.

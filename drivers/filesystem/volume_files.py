@@ -49,9 +49,14 @@ class File:
     used: int
 
 
-def open_folder(path: str) -> contextlib.AbstractContextManager[int]:
-    """Open a folder that is not a symbolic link; yields its descriptor."""
-    return _open_folder(path, None)
+@contextlib.contextmanager
+def open_folder(path: str, folder: int | None = None) -> Iterator[int]:
+    """Open a folder that is not a symbolic link, relative to an open ``folder`` if given; yields its descriptor."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -79,7 +84,7 @@ def files(folder: int) -> Iterator[File]:
     """Yield the regular files in the folder, each once, even if it has two names."""
     seen_inodes: set[int] = set()
     # The folder is opened anew: btrfs lists the entries of the time when a folder was opened, not when it is read.
-    with _open_folder(".", folder) as current, os.scandir(current) as entries:
+    with open_folder(".", folder) as current, os.scandir(current) as entries:
         for entry in entries:
             try:
                 if not entry.is_file(follow_symlinks=False):
@@ -209,15 +214,6 @@ def can_allocate(folder: int) -> bool:
             if error.errno not in OUT_OF_SPACE:
                 raise
     return True
-
-
-@contextlib.contextmanager
-def _open_folder(path: str, folder: int | None) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 def _allocate(descriptor: int, offset: int, length: int) -> None:

@@ -97,7 +97,7 @@ def get(session: orm.Session, volume_id: str, project_id: str | None) -> models.
 
 def load(session: orm.Session, volume_ids: Sequence[str]) -> list[models.Volume]:
     """Return the existing volumes with these ids, in the order of the ids."""
-    found = session.scalars(_with_type_and_pool(sa.select(models.Volume).where(models.Volume.id.in_(volume_ids))))
+    found = session.scalars(_LOAD, {"ids": volume_ids})
     rows = {volume.id: volume for volume in found}
     return [rows[volume_id] for volume_id in volume_ids if volume_id in rows]
 
@@ -298,6 +298,10 @@ def _with_type_and_pool(statement: sa.Select[Any], load: Callable[..., Any] = or
         load(volume.volume_type).options(orm.load_only(kind.name), orm.lazyload(kind.specs)),
         load(volume.pool).load_only(pool.name),
     )
+
+
+#: The statement is built once, as it is executed for each volume that is made.
+_LOAD = _with_type_and_pool(sa.select(models.Volume).where(models.Volume.id.in_(sa.bindparam("ids", expanding=True))))
 
 
 def _has_metadata(text: str) -> sa.ColumnElement[bool]:

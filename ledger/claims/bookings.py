@@ -121,11 +121,8 @@ class Booking:
     clone_of: str | None = None
     volume_type_id: str | None = None
     group_id: str | None = None
-
-    @property
-    def reference(self) -> str | None:
-        """The name on the storage of a volume to adopt: none, as nothing is booked for one."""
-        return None
+    #: The name on the storage of a volume to adopt: none, as nothing is booked for one.
+    reference: None = None
 
 
 def book(
@@ -157,7 +154,10 @@ def book(
     touched = take(session, bookings, calculation, generation)
     if joining := [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None]:
         group_backends.lock_for_members(session, joining)
-    if (sources := _sources(bookings, seen)) or bound:
+    clones = [(each.clone_of, each.source_pool_id) for each in bookings if each.clone_of is not None]
+    if clones or bound:
+        # Each source of a clone with its size in GiB and its pool, as the decision read them.
+        sources = {source: (seen[source].size_gb, pool_id) for source, pool_id in clones}
         changed = {each.volume_id for each in bookings if each.volume is None}
         clone_sources.lock(session, sources, bound, others, changed)
     _write_volumes(session, bookings, seen)
@@ -189,7 +189,7 @@ def take(
     sharing = {pool_id for booking in bookings for pool_id in booking.sharing}
     if sharing:
         pool_counters.lock(session, sharing | by_pool.keys())
-    if not pool_counters.claim_on_backends(session, by_backend, generation):
+    if not pool_counters.add_to_backends(session, by_backend, claimed_by=generation):
         scheduling_rules.require_generation(session, generation)
         raise PoolsChanged(by_pool)
     if not _take(session, [_terms(by_pool[pool_id], all_bounded) for pool_id in sorted(by_pool)], calculation):
@@ -199,36 +199,28 @@ def take(
 
 def insert_claims(session: orm.Session, bookings: Sequence[Booking], *, sent: bool = True) -> None:
     """Insert the claims of bookings; ``sent`` is false if their commands are recorded as sent later."""
-    session.connection().execute(_INSERT_CLAIM, [{**_claim(booking), "sent": sent} for booking in bookings])
-
-
-def _sources(bookings: Sequence[Booking], seen: Mapping[str, SeenVolume]) -> dict[str, tuple[int, int | None]]:
-    """Map each clone source to its size in GiB and its pool, as the decision read them."""
-    return {
-        booking.clone_of: (seen[booking.clone_of].size_gb, booking.source_pool_id)
+    rows = [
+        {
+            "id": booking.id,
+            "volume_id": booking.volume_id,
+            "backend_id": booking.backend_id,
+            "pool_id": booking.pool_id,
+            "verb": booking.verb,
+            "state": pool_counters.PENDING,
+            "size_gb": booking.size_gb,
+            "physical_gb": booking.physical_gb,
+            "target_size_gb": booking.target_size_gb,
+            "provisioning": booking.provisioning.value,
+            "everywhere": booking.storage_id is None,
+            "source_pool_id": booking.source_pool_id,
+            # The type that a volume gets by a move; a new volume has its type in its own row.
+            "volume_type_id": booking.volume_type_id if booking.volume is None else None,
+            "request_id": booking.request_id,
+            "sent": sent,
+        }
         for booking in bookings
-        if booking.clone_of is not None
-    }
-
-
-def _claim(booking: Booking) -> dict[str, Any]:
-    return {
-        "id": booking.id,
-        "volume_id": booking.volume_id,
-        "backend_id": booking.backend_id,
-        "pool_id": booking.pool_id,
-        "verb": booking.verb,
-        "state": pool_counters.PENDING,
-        "size_gb": booking.size_gb,
-        "physical_gb": booking.physical_gb,
-        "target_size_gb": booking.target_size_gb,
-        "provisioning": booking.provisioning.value,
-        "everywhere": booking.storage_id is None,
-        "source_pool_id": booking.source_pool_id,
-        # The type that a volume gets by a move; a new volume has its type in its own row.
-        "volume_type_id": booking.volume_type_id if booking.volume is None else None,
-        "request_id": booking.request_id,
-    }
+    ]
+    session.connection().execute(_INSERT_CLAIM, rows)
 
 
 def _take(session: orm.Session, by_pool: Sequence["_Terms"], calculation: Calculation) -> bool:
@@ -252,7 +244,10 @@ def _take(session: orm.Session, by_pool: Sequence["_Terms"], calculation: Calcul
 
 def _take_together(session: orm.Session, together: Sequence["_Terms"], statement: sa.Update) -> bool:
     """Take claims as :func:`_take` does, on pools that do not share a storage with each other."""
-    if not _execute(session, statement, [terms.parameters() for terms in together]):
+    if not together:
+        return True
+    result = session.connection().execute(statement, [dict(terms.parameters) for terms in together])
+    if result.rowcount != len(together):
         return False
     for terms in together:
         if terms.storage_id is not None:
@@ -271,49 +266,28 @@ def _mixed(terms: "_Terms", calculation: Calculation) -> sa.Update:
     return _TAKE[calculation].where(*conditions)
 
 
-def _execute(session: orm.Session, statement: sa.Update, rows: Sequence[Mapping[str, Any]]) -> bool:
-    """Execute an update for all rows in one batch; return True if each matched its row of the database."""
-    if not rows:
-        return True
-    result = session.connection().execute(statement, [dict(row) for row in rows])
-    return result.rowcount == len(rows)
-
-
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """The sums of the claims on one pool, applied in order: each claim needs room after the claims before it.
+    """The sums of the claims on one pool, and the ``parameters`` of the update of its counters.
 
-    ``thin_sum`` is the sum of sizes up to the last claim that the ratio limits: the last thin claim, or the last one of
-    all. ``thick_sum`` is the physical capacity taken up to the last thick claim. ``largest`` maps the physical capacity
-    taken before thin claims to the largest of their sizes. ``moved`` is the sum of the migrations.
+    ``largest`` maps the physical capacity taken before thin claims to the largest of their sizes.
     """
 
     pool_id: int
-    generation: int
     storage_id: str | None
     size: int
     physical: int
-    thin_sum: int
-    thick_sum: int
     largest: Mapping[int, int]
-    moved: int
-
-    def parameters(self) -> dict[str, float]:
-        before, most = next(iter(self.largest.items()), (0, 0))
-        return {
-            "on_pool": self.pool_id,
-            "seen": self.generation,
-            "size": self.size,
-            "physical": self.physical,
-            "thin_sum": float(self.thin_sum),
-            "thick_sum": float(self.thick_sum),
-            "before": float(before),
-            "largest": float(most),
-            "moved": self.moved,
-        }
+    parameters: Mapping[str, float]
 
 
 def _terms(bookings: Sequence[Booking], all_bounded: bool) -> _Terms:
+    """Return the sums of the claims on one pool, applied in order: each claim needs room after the claims before it.
+
+    ``thin_sum`` is the sum of sizes up to the last claim that the ratio limits: the last thin claim, or the last one of
+    all. ``thick_sum`` is the physical capacity taken up to the last thick claim. ``moved`` is the sum of the
+    migrations.
+    """
     thin_sum = thick_sum = size = physical = 0
     largest: dict[int, int] = {}
     for booking in bookings:
@@ -327,10 +301,19 @@ def _terms(bookings: Sequence[Booking], all_bounded: bool) -> _Terms:
         size += booking.size_gb
         physical += booking.physical_gb
     first = bookings[0]
-    moved = sum(booking.size_gb for booking in bookings if booking.verb == MIGRATE)
-    return _Terms(
-        first.pool_id, first.generation, first.storage_id, size, physical, thin_sum, thick_sum, largest, moved
-    )
+    before, most = next(iter(largest.items()), (0, 0))
+    parameters = {
+        "on_pool": first.pool_id,
+        "seen": first.generation,
+        "size": size,
+        "physical": physical,
+        "thin_sum": float(thin_sum),
+        "thick_sum": float(thick_sum),
+        "before": float(before),
+        "largest": float(most),
+        "moved": sum(booking.size_gb for booking in bookings if booking.verb == MIGRATE),
+    }
+    return _Terms(first.pool_id, first.storage_id, size, physical, largest, parameters)
 
 
 _POOL = models.table(models.Pool).c
@@ -399,13 +382,35 @@ _TAKE = {calculation: _conditional_update(calculation) for calculation in Calcul
 
 
 def _write_volumes(session: orm.Session, bookings: Sequence[Booking], seen: Mapping[str, SeenVolume]) -> None:
-    new = [_row(booking, booking.volume) for booking in bookings if booking.volume is not None]
+    new: list[dict[str, Any]] = [
+        {
+            "id": volume.volume_id,
+            "name": volume.name,
+            "description": volume.description,
+            "project_id": volume.project_id,
+            "user_id": volume.user_id,
+            "size_gb": volume.size_gb,
+            "status": "creating",
+            "volume_type_id": booking.volume_type_id,
+            "availability_zone": booking.availability_zone,
+            "requested_zone": booking.requested_zone,
+            "pool_id": booking.pool_id,
+            "provisioning": booking.provisioning.value,
+            "metadata": dict(volume.metadata),
+            "hints": dict(volume.hints),
+            "group_id": volume.group_id,
+            "source_volume_id": volume.source_volume_id,
+            "attempted_pools": [],
+            "request_id": booking.request_id,
+        }
+        for booking in bookings
+        if (volume := booking.volume) is not None
+    ]
     if new:
         session.connection().execute(_INSERT_VOLUME, new)
     known = sorted((booking for booking in bookings if booking.volume is None), key=lambda booking: booking.volume_id)
     for booking in known:
-        statement, rows = _CHANGE[booking.verb], [_change(booking, seen)]
-        if not _execute(session, statement, rows):
+        if session.connection().execute(_CHANGE[booking.verb], _change(booking, seen)).rowcount != 1:
             raise errors.Conflict(f"volume {booking.volume_id} was changed by another request; try again")
 
 
@@ -464,26 +469,3 @@ _CHANGE = {
     )
     .values(status=sa.bindparam("meanwhile"), migration_status="migrating"),
 }
-
-
-def _row(booking: Booking, volume: NewVolume) -> dict[str, Any]:
-    return {
-        "id": volume.volume_id,
-        "name": volume.name,
-        "description": volume.description,
-        "project_id": volume.project_id,
-        "user_id": volume.user_id,
-        "size_gb": volume.size_gb,
-        "status": "creating",
-        "volume_type_id": booking.volume_type_id,
-        "availability_zone": booking.availability_zone,
-        "requested_zone": booking.requested_zone,
-        "pool_id": booking.pool_id,
-        "provisioning": booking.provisioning.value,
-        "metadata": dict(volume.metadata),
-        "hints": dict(volume.hints),
-        "group_id": volume.group_id,
-        "source_volume_id": volume.source_volume_id,
-        "attempted_pools": [],
-        "request_id": booking.request_id,
-    }

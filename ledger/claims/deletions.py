@@ -124,7 +124,7 @@ def unmanage(
     change = pool_counters.AllocationChange(-size, deleted=size)
     pool_counters.add_to_pools(session, locked, {pool_id: change})
     pool_counters.recount_in_flight(session, [pool_id])
-    pool_counters.recount_shared(session, locked.shared())
+    pool_counters.recount_shared(session, locked.shared)
     return pool_counters.read(session, locked.backends.keys())
 
 

@@ -54,7 +54,7 @@ def apply(session: orm.Session, endings: Sequence[EndedOperation], max_attempts:
             _show_unknown(work, claim, by_id[claim.id])
         elif claim.state == pool_counters.PENDING:
             work.ended.append(claim.id)
-            _apply(work, claim, by_id[claim.id])
+            _APPLY[claim.verb](work, claim, work.volumes.get(claim.volume_id), by_id[claim.id])
     return work.finish()
 
 
@@ -102,7 +102,7 @@ def interrupt(session: orm.Session, volume_ids: Collection[str], reason: str) ->
                 if volume is not None and volume.status in _UNKNOWN[bookings.CREATE]:
                     _fail(session, volume, "error", "create", reason)
             else:
-                _apply(work, open_claim, ending)
+                _APPLY[open_claim.verb](work, open_claim, volume, ending)
         in_place = volume is not None and volume.pool_id == open_claim.pool_id
         if open_claim.state in (pool_counters.CONFIRMED, pool_counters.ABANDONED) and not in_place:
             work.release(open_claim, ending)
@@ -153,11 +153,6 @@ def _show_unknown(work: Settlement, claim: models.Claim, ending: EndedOperation)
     states = _UNKNOWN.get(claim.verb)
     if volume is not None and states is not None and volume.status == states[0]:
         _fail(work.session, volume, states[1], claim.verb, ending.message)
-
-
-def _apply(work: Settlement, claim: models.Claim, ending: EndedOperation) -> None:
-    volume = work.volumes.get(claim.volume_id)
-    _APPLY[claim.verb](work, claim, volume, ending)
 
 
 def _abandon(work: Settlement, claim: models.Claim) -> None:

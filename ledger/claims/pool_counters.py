@@ -113,17 +113,14 @@ def allocated_on_backends(session: orm.Session) -> dict[int, int]:
 class LockedPools:
     """Pools whose rows, and whose backends' rows, are locked: maps from pool id to backend, storage and last report.
 
-    ``epochs`` maps the ids of the locked backends to their epochs.
+    ``epochs`` maps the ids of the locked backends to their epochs, ``shared`` are the ids of all storages of the pools.
     """
 
     backends: Mapping[int, int]
     storages: Mapping[int, str | None]
     covers: Mapping[int, Covers]
     epochs: Mapping[int, int]
-
-    def shared(self) -> set[str]:
-        """Return the ids of all storages of the pools."""
-        return {storage for storage in self.storages.values() if storage is not None}
+    shared: frozenset[str]
 
 
 _BACKEND = models.table(models.Backend).c
@@ -164,31 +161,34 @@ def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collectio
     ids.update(row[0] for row in select(_ON_STORAGES, storages))
     backends = select(_LOCK_BACKENDS, backend_ids)
     for backend in backends:
-        ledger_identity.require_in_use(session, backend.rules_generation)
+        if backend.rules_generation < 0:
+            raise ledger_identity.moved(session)
     rows = select(_LOCK_POOLS, ids)
     return LockedPools(
         {row[0]: row[1] for row in rows},
         {row[0]: row[2] for row in rows},
         {row[0]: (int(row[3]), int(row[4])) for row in rows},
         {row[0]: int(row[1]) for row in backends},
+        frozenset(row[2] for row in rows if row[2] is not None),
     )
 
 
-def add_to_backends(session: orm.Session, added: Mapping[int, int]) -> None:
-    """Add GiB to the allocated capacity of backends; a negative number takes away."""
-    _add(session, _ADD_TO_BACKEND, added)
+def add_to_backends(session: orm.Session, added: Mapping[int, int], claimed_by: int | None = None) -> bool:
+    """Add GiB to the allocated capacity of backends, in id order; a negative number takes away.
 
-
-def claim_on_backends(session: orm.Session, added: Mapping[int, int], rules: int) -> bool:
-    """Add GiB to the allocated capacity of backends that accept claims; return False if one of them does not.
-
-    A backend accepts claims if it is enabled, not draining, and at the generation ``rules`` of the scheduling rules.
+    ``claimed_by`` is the generation of the scheduling rules by which claims were decided: then only a backend that
+    accepts claims is changed, which is enabled, not draining, and at that generation. Return False if one of them is
+    not changed.
     """
-    return _add(session, _CLAIM_ON_BACKEND, added, rules=rules)
+    statement, given = _ADD_TO_BACKEND, dict[str, int]()
+    if claimed_by is not None:
+        statement, given = _CLAIM_ON_BACKEND, {"rules": claimed_by}
+    rows = [{"of": key, "more": size, **given} for key, size in sorted(added.items()) if size]
+    return not rows or session.connection().execute(statement, rows).rowcount == len(rows)
 
 
 def add_to_pools(session: orm.Session, locked: LockedPools, added: Mapping[int, AllocationChange]) -> None:
-    """Change the allocated capacity of locked pools and of their backends."""
+    """Change the allocated capacity of locked pools and of their backends; ``added`` maps pools to their changes."""
     by_backend: dict[int, int] = {}
     for pool_id, change in added.items():
         by_backend[locked.backends[pool_id]] = by_backend.get(locked.backends[pool_id], 0) + change.size
@@ -200,12 +200,6 @@ def add_to_pools(session: orm.Session, locked: LockedPools, added: Mapping[int, 
     ]
     if rows:
         session.connection().execute(_ADD_TO_POOL, rows)
-
-
-def _add(session: orm.Session, statement: sa.Update, added: Mapping[int, int], **given: int) -> bool:
-    """Execute the update for each id, in id order; return False if one did not match its row."""
-    rows = [{"of": key, "more": size, **given} for key, size in sorted(added.items()) if size]
-    return not rows or session.connection().execute(statement, rows).rowcount == len(rows)
 
 
 def _allocation_update(table: sa.Table) -> sa.Update:

@@ -99,10 +99,9 @@ def lock(
     # The rows are read under the pools' locks: another scheduler may have received the same outcome.
     volumes = session.scalars(_LOCK_VOLUMES, {"ids": volume_ids}).all()
     claims = session.scalars(_LOCK_CLAIMS, {"ids": claim_ids}).all()
-    shared = locked.shared()
     stamps = (
         {row[0]: int(row[1]) for row in session.execute(sa.select(models.Storage.name, models.Storage.stamp))}
-        if shared
+        if locked.shared
         else {}
     )
     return Settlement(
@@ -230,9 +229,11 @@ class Settlement:
     def finish(self) -> Result:
         """Write the counters and return the result."""
         self.session.flush()
-        pool_counters.add_to_pools(self.session, self.locked, self.added)
-        pool_counters.recount_in_flight(self.session, self.changed_pools)
-        pool_counters.recount_shared(self.session, self.locked.shared())
+        if self.added:
+            pool_counters.add_to_pools(self.session, self.locked, self.added)
+        if self.changed_pools:
+            pool_counters.recount_in_flight(self.session, self.changed_pools)
+        pool_counters.recount_shared(self.session, self.locked.shared)
         return Result(
             pool_counters.read(self.session, self.locked.backends.keys()),
             tuple(self.ended),

@@ -12,6 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -134,7 +135,7 @@ class Database:
         self.engine = engine
         self._sessions = orm.sessionmaker(engine, expire_on_commit=False)
         self.connectivity = db_errors.Connectivity()
-        self._writer = galera.Writer()
+        self._writer = galera.Writer() if engine.dialect.name in dialects.GALERA else None
         #: The last time that was read, by the clocks of the database and of this process.
         self._last_time: tuple[datetime.datetime, float] | None = None
         self._max_retries = max_retries
@@ -159,7 +160,7 @@ class Database:
         self._probes = None
         if engine.dialect.name != "sqlite":
             probe = create_engine(engine.url, poolclass=sa.NullPool)
-            self._probes = connection_probes.ConnectionProbes(engine, probe.connect)
+            self._probes = connection_probes.ConnectionProbes(engine, probe)
 
     def run(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run ``work(session, ...)`` in a transaction of its own and return its result.
@@ -172,7 +173,7 @@ class Database:
         again, each transaction is tried only once. A transaction that ends with this error may have been committed,
         too.
         """
-        commit_lost = False
+        commit_lost, writer = False, self._writer
 
         def attempt_once() -> T:
             nonlocal commit_lost
@@ -180,10 +181,11 @@ class Database:
             try:
                 with self._sessions.begin() as session:
                     session.info[_MAY_BE_COMMITTED] = commit_lost
-                    term = self._enter(session)
+                    if writer is not None:
+                        term = self._enter(writer, session)
                     result = work(session, *args, **kwargs)
-                    if term is not None:
-                        self._writer.confirm(session, term)
+                    if writer is not None and term is not None:
+                        writer.confirm(session, term)
                     work_done = True
             except Exception as error:
                 # A node of Galera that leaves its cluster reports a deadlock although the others may have the commit.
@@ -260,17 +262,15 @@ class Database:
                 raise
             raise unavailable from error
 
-    def _enter(self, session: orm.Session) -> galera.Term | None:
-        """Begin a transaction at the node of Galera that writes the ledger. Other servers have no such term."""
-        if self.engine.dialect.name not in dialects.GALERA:
-            return None
-        found = self._writer.enter(session)
+    def _enter(self, writer: galera.Writer, session: orm.Session) -> galera.Term | None:
+        """Begin a transaction at the node of Galera that writes the ledger. Single servers have no such term."""
+        found = writer.enter(session)
         if not isinstance(found, galera.OtherWriter):
             return found
         if not found.unused:
             raise found
         with self._sessions.begin() as its_own:
-            self._writer.take_over(its_own, found)
+            writer.take_over(its_own, found)
         LOG.warning("The ledger is written through Galera node %s now; it was %s", found.here, found.writer or "none")
         raise db_errors.Collision("the writer has changed")
 
@@ -297,7 +297,8 @@ class Database:
         session = orm.Session(engine, expire_on_commit=False)
         try:
             self._last_time = dialects.require_writable(session.connection()), time.monotonic()
-            self._enter(session)
+            if self._writer is not None:
+                self._enter(self._writer, session)
         except Exception:
             session.close()
             raise
@@ -352,26 +353,30 @@ class Database:
         self.engine.dispose()
 
 
+@dataclass(slots=True)
 class _Attempts:
-    """The attempts of one call, and how long the database has been away during it."""
+    """The attempts of one call, and how long the database has been away during it.
 
-    def __init__(self, connectivity: db_errors.Connectivity, max_retries: int, max_outage: float) -> None:
-        self.connectivity, self._max_retries, self._max_outage = connectivity, max_retries, max_outage
-        self._away_since: float | None = None
-        #: Number of attempts that found the database away.
-        self.failures = 0
+    ``failures`` is the number of attempts that found it away.
+    """
+
+    connectivity: db_errors.Connectivity
+    max_retries: int
+    max_outage: float
+    away_since: float | None = None
+    failures: int = 0
 
     def is_last(self, state: tenacity.RetryCallState) -> bool:
         """Return True if no attempt follows the one that has failed."""
         error = _error_of(state)
         if error is None or not db_errors.is_away(error):
-            return state.attempt_number > self._max_retries
+            return state.attempt_number > self.max_retries
         now = state.outcome_timestamp or time.monotonic()
-        if self._away_since is None:  # earlier, the attempt did its work or waited for locks
-            self._away_since = max(state.start_time, now - dialects.CONNECT_TIMEOUT)
+        if self.away_since is None:  # earlier, the attempt did its work or waited for locks
+            self.away_since = max(state.start_time, now - dialects.CONNECT_TIMEOUT)
         self.failures += 1
-        late = self.failures > 1 and now - self._away_since > self._max_outage
-        return late or self.connectivity.lost or state.attempt_number > self._max_retries
+        late = self.failures > 1 and now - self.away_since > self.max_outage
+        return late or self.connectivity.lost or state.attempt_number > self.max_retries
 
 
 def _error_of(state: tenacity.RetryCallState) -> BaseException | None:

@@ -363,7 +363,8 @@ def set_state(session: orm.Session, name: str, *, enabled: bool, draining: bool,
     backend = session.scalar(sa.select(models.Backend).where(models.Backend.name == name).with_for_update())
     if backend is None:
         raise errors.NotFound(f"backend {name} could not be found: no agent has introduced it")
-    ledger_identity.require_in_use(session, backend.rules_generation)
+    if backend.rules_generation < 0:
+        raise ledger_identity.moved(session)
     backend.enabled, backend.draining = enabled, draining
     backend.disabled_reason = None if enabled else reason
     session.flush()

@@ -50,11 +50,7 @@ def set_copy(session: orm.Session, address: str | None) -> str | None:
     return before
 
 
-def require_in_use(session: orm.Session, rules_generation: int) -> None:
-    """Raise :class:`~tonnage.capacity.errors.LedgerMoved` if a copy of the ledger is used instead.
-
-    ``rules_generation`` is a generation of the scheduling rules that the session has read.
-    """
-    if rules_generation < 0:
-        row = session.get_one(models.LedgerIdentity, _ROW)
-        raise errors.LedgerMoved(schema.describe_copy(row.copied_to, row.copied_at))
+def moved(session: orm.Session) -> errors.LedgerMoved:
+    """Return the error for a ledger of which a copy is used: one with a negative generation of its rules."""
+    row = session.get_one(models.LedgerIdentity, _ROW)
+    return errors.LedgerMoved(schema.describe_copy(row.copied_to, row.copied_at))

@@ -91,7 +91,7 @@ def record(
         comparison = _compare(session, listing)
         _write(session, comparison)
         if _write_external(session, comparison):
-            pool_counters.recount_shared(session, locked.shared())
+            pool_counters.recount_shared(session, locked.shared)
     recorded: Any = session.execute(
         sa.update(backend)
         .where(backend.id == backend_id, backend.epoch == epoch)

@@ -67,21 +67,24 @@ def find(session: orm.Session) -> Rules | None:
     row = session.execute(sa.select(rules.default_ratio, rules.calculation, rules.generation)).one_or_none()
     if row is None:
         return None
-    ledger_identity.require_in_use(session, row.generation)
+    if row.generation < 0:
+        raise ledger_identity.moved(session)
     return Rules(row.default_ratio, row.calculation, int(row.generation))
 
 
 def lock_shared(session: orm.Session) -> int:
     """Lock the rules against changes until the transaction ends, and return their generation."""
     generation = session.scalar(sa.select(models.Rules.generation).with_for_update(read=True)) or 0
-    ledger_identity.require_in_use(session, generation)
+    if generation < 0:
+        raise ledger_identity.moved(session)
     return generation
 
 
 def read_generation(session: orm.Session) -> int:
     """Return the generation of the rules."""
     generation = session.connection().scalar(_GENERATION) or 0
-    ledger_identity.require_in_use(session, generation)
+    if generation < 0:
+        raise ledger_identity.moved(session)
     return generation
 
 
@@ -150,7 +153,8 @@ def _lock(session: orm.Session, me: SchedulerProcess) -> models.Rules:
         except db_exc.DBDuplicateEntry:  # another scheduler has inserted it
             pass
         row = session.scalars(rows).one()
-    ledger_identity.require_in_use(session, row.generation)
+    if row.generation < 0:
+        raise ledger_identity.moved(session)
     return row
 
 

@@ -85,5 +85,5 @@ def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed
         session.execute(statement.execution_options(synchronize_session=False))
     history_writer.forget_pools(session, list(pools))
     if pools:
-        pool_counters.recount_shared(session, locked.shared())
+        pool_counters.recount_shared(session, locked.shared)
     return Removed(tuple(sorted(pools.values())), tuple(lost_ids))

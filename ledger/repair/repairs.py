@@ -197,7 +197,7 @@ def _recount(
                 .execution_options(synchronize_session=False)
             )
     pool_counters.recount_in_flight(session, pool_ids)
-    pool_counters.recount_shared(session, locked.shared())
+    pool_counters.recount_shared(session, locked.shared)
     not_shared = [pool_id for pool_id in pool_ids if locked.storages[pool_id] is None]
     session.execute(
         sa.update(pool)

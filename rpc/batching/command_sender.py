@@ -177,18 +177,15 @@ class CommandSender:
 
     def _take_turn(self) -> float | None:
         """Send all messages that wait, unless the thread rests; return the seconds until the rest ends."""
-        rest = self._remaining_rest()
+        with self._changed:
+            ends = self._closing or any(len(queue.commands) >= _MAX_BATCH for queue in self._queues.values())
+            rest = 0.0 if ends else self._due - time.monotonic()
         if rest <= 0.0:
             began = time.monotonic()
             rest = rest_after(self._send_all(), time.monotonic() - began)
             with self._changed:
                 self._due = time.monotonic() + rest
         return rest if rest > 0.0 else None
-
-    def _remaining_rest(self) -> float:
-        with self._changed:
-            ends = self._closing or any(len(queue.commands) >= _MAX_BATCH for queue in self._queues.values())
-            return 0.0 if ends else self._due - time.monotonic()
 
     def _send_all(self) -> int:
         """Send messages, one backend after another, until none wait; return the number of commands in them."""
@@ -197,7 +194,10 @@ class CommandSender:
             number += len(batch.commands)
             lost: list[str] = []
             try:
-                self._send(batch)
+                if batch.notices or batch.shared_storages:
+                    self._send_notices(batch)
+                if batch.commands:
+                    self._agents.run(batch.backend, batch.commands)
             except Exception as error:
                 lost = [command.claim_id for command in batch.commands]
                 if isinstance(error, errors.Unavailable):
@@ -224,13 +224,11 @@ class CommandSender:
             self._sending = True
             return _Batch(backend, list(queue.notices), sorted(queue.shared_storages), commands)
 
-    def _send(self, batch: _Batch) -> None:
+    def _send_notices(self, batch: _Batch) -> None:
         for notice in batch.notices:
             getattr(self._agents, notice)(batch.backend)
         if batch.shared_storages:
             self._agents.take_stamps(batch.backend, batch.shared_storages)
-        if batch.commands:
-            self._agents.run(batch.backend, batch.commands)
 
     def _drop_all(self) -> list[str]:
         """Drop all queues and return the claim ids of their commands."""

@@ -14,7 +14,7 @@ from tonnage.capacity.arithmetic import DEFAULT_RATIO
 from tonnage.capacity.pools.pool import backend_of, short_name
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger.claims import bookings
-from tonnage.ledger.claims.bookings import Booking
+from tonnage.ledger.claims.bookings import Booking, SourceVolume
 from tonnage.ledger.inventory.backends import PendingClaim
 from tonnage.rpc.messages import Command, Source, Verb
 from tonnage.scheduler.host_manager import HostManager
@@ -46,7 +46,7 @@ class Dispatcher:
             self._out.pop(claim.id, None)
             return
         self._out[claim.id] = self._clock()
-        row = self._hosts.table.get(claim.pool_name)
+        entry = self._hosts.entries.get(claim.pool_name)
         self._commands.run(
             backend.name,
             Command(
@@ -58,10 +58,10 @@ class Dispatcher:
                 size_gb=claim.target_size_gb,
                 # It is unknown for a volume that is adopted.
                 provisioning=Provisioning(claim.provisioning or Provisioning.THIN),
-                ratio=DEFAULT_RATIO if row is None else row.ratio,
+                ratio=DEFAULT_RATIO if entry is None else entry.ratio,
                 calculation=self._hosts.calculation,
                 request_id=claim.request_id,
-                source=self._source(claim),
+                source=None if claim.source is None else self._source(claim.source),
                 reference=claim.reference or "",
             ),
         )
@@ -102,14 +102,7 @@ class Dispatcher:
                 self.send(claim)
         self._caught_up = True
 
-    def _source(self, claim: Booking | PendingClaim) -> Source | None:
-        if claim.source is None:
-            return None
-        row = self._hosts.table.get(claim.source.pool_name)
-        location = "" if row is None else str(row.capabilities.get("location_info", ""))
-        return Source(
-            volume_id=claim.source.volume_id,
-            pool=claim.source.pool_name,
-            size_gb=claim.source.size_gb,
-            location=location,
-        )
+    def _source(self, volume: SourceVolume) -> Source:
+        entry = self._hosts.entries.get(volume.pool_name)
+        location = "" if entry is None else str(entry.stats.capabilities.get("location_info", ""))
+        return Source(volume_id=volume.volume_id, pool=volume.pool_name, size_gb=volume.size_gb, location=location)

@@ -73,11 +73,7 @@ class OutcomeHandler:
         """
         # A known outcome comes after an unknown one.
         in_order = sorted(outcomes, key=lambda outcome: not outcome.unknown)
-        return self._end(
-            {outcome.claim_id: _ending(outcome) for outcome in in_order if outcome.claim_id not in self._ended}
-        )
-
-    def _end(self, fresh: dict[str, EndedOperation]) -> dict[str, Exception]:
+        fresh = {outcome.claim_id: _ending(outcome) for outcome in in_order if outcome.claim_id not in self._ended}
         if not fresh:
             return {}
         try:
@@ -88,9 +84,8 @@ class OutcomeHandler:
             if len(fresh) == 1:
                 LOG.exception("The outcome of claim %s could not be taken in", *fresh)
                 return dict.fromkeys(fresh, error)
-            items = list(fresh.items())
-            middle = len(items) // 2
-            return self._end(dict(items[:middle])) | self._end(dict(items[middle:]))
+            middle = len(in_order) // 2
+            return self.end(in_order[:middle]) | self.end(in_order[middle:])
         ended = {id: ending for id, ending in fresh.items() if id not in result.past and not ending.unknown}
         self._settle(result, ended)
         return {}

@@ -17,7 +17,7 @@ from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends
 from tonnage.quotas import options as quota_options
 from tonnage.quotas import reservations
-from tonnage.quotas.quota_check import Demand, QuotaChanged, Usage
+from tonnage.quotas.quota_check import Demand, QuotaBudget, QuotaChanged, Usage
 from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.rpc.messages import BackendState, DeleteVolume, ManageVolume, SetBackendState, UnmanageVolume
 from tonnage.scheduler import request_validation
@@ -128,7 +128,7 @@ class VolumeOperations:
                     volume_type="" if kind is None else kind.name,
                 )
             ]
-            given = reservations.reserve(session, self._quotas, demanded, contested=True).budget()
+            given = QuotaBudget(reservations.reserve(session, self._quotas, demanded, contested=True))
             # While this waited for the counters the same request may have taken effect, so that it counts already.
             if not request_keys.find(session, asked):
                 if (excess := given.excess(demanded)) is not None:

@@ -46,12 +46,12 @@ class _Wanted:
 
 
 class InstanceHosts:
-    """Looks up the hosts of instances, if there is a Nova. Many threads may use it."""
+    """Looks up the hosts of instances. A scheduler without Nova has no such object. Many threads may use it."""
 
-    def __init__(self, database: Database, compute: nova.Nova | None = None) -> None:
+    def __init__(self, database: Database, compute: nova.Nova) -> None:
         self._database = database
         self._nova = compute
-        self._patience = 0.0 if compute is None else compute.timeout
+        self._patience = compute.timeout
         self._slots = threading.BoundedSemaphore(_WAITING)
         self._lookups = futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="nova")
         self._located_later: set[str] = set()
@@ -68,7 +68,7 @@ class InstanceHosts:
 
     def locate_later(self, work: Retry | Move, submit: Callable[[Retry | Move], object]) -> None:
         """Submit work without a client; a volume that needs another pool waits for the host of its instance."""
-        if self._nova is None or isinstance(work, Move):
+        if isinstance(work, Move):
             submit(work)
         elif work.volume_id not in self._located_later:
             # Each sweep hands the volume over again, maybe before Nova has answered.
@@ -101,7 +101,7 @@ class InstanceHosts:
         return replace(item, locality=self._find({wanted})[wanted]) if wanted else item
 
     def _find(self, instances: set[_Wanted]) -> dict[_Wanted, Locality]:
-        if self._nova is None or not instances:
+        if not instances:
             return {}
         if not self._slots.acquire(blocking=False):
             problem = f"Nova is slow to answer, and {_WAITING} other requests wait for it already"

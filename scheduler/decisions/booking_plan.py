@@ -2,8 +2,7 @@
 """The booking plan of a batch: the changes of one transaction, and the answers and commands that follow its commit."""
 
 import uuid
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tonnage.capacity import errors
@@ -15,9 +14,10 @@ from tonnage.ledger.catalog.refusals import RefusedRequest
 from tonnage.ledger.claims.bookings import Booking
 from tonnage.ledger.claims.request_keys import STORED_ERRORS, Key
 from tonnage.quotas.quota_check import QuotaBudget
+from tonnage.rpc import serialization
 from tonnage.rpc.messages import Answer, CreateGroup, CreateVolume, GroupAnswer
 from tonnage.scheduler.decisions.decider import RequestDecision
-from tonnage.scheduler.decisions.placement_requests import Move, Retry, Work, answered_key, key_of, purpose
+from tonnage.scheduler.decisions.placement_requests import Move, Retry, Work, key_of
 from tonnage.scheduler.decisions.pool_selection import physical_gb
 from tonnage.scheduler.decisions.request_spec import NotNow, RequestSpec
 from tonnage.scheduler.host_manager import HostManager
@@ -52,7 +52,7 @@ class BookingPlan:
             self.hint_targets.update(spec.hint_targets)
         if isinstance(decided.found, Refusal):
             self._refuse(item, decided, decided.found)
-        elif decided.stays:
+        elif isinstance(decided.staying, Placement):
             [spec], [placement] = decided.specs, decided.found
             self.retyped.append(
                 volumes.Retyped(
@@ -66,15 +66,16 @@ class BookingPlan:
             self.bookings += [self._booking(spec, placement) for spec, placement in placed]
             self.decisions += placed
         answer = _answer(item, decided)
-        if key_of(item):
-            self.keys.append(answered_key(item, answer))
+        key = key_of(item)
+        if key.request_id:
+            self.keys.append(replace(key, answer=serialization.pack(answer), refused=bool(answer.refusal)))
         return answer
 
     def fail(self, item: Work, error: errors.TonnageError) -> errors.TonnageError:
         """Plan the consequences of an error that a request is answered with, and return it."""
         key = key_of(item)
-        if key and isinstance(error, STORED_ERRORS):
-            self.keys.append(Key.of_error(key, *purpose(item), error))
+        if key.request_id and isinstance(error, STORED_ERRORS):
+            self.keys.append(Key.of_error(key.request_id, key.volume_id, key.verb, error))
         if isinstance(item, Retry) and not isinstance(error, NotNow):
             # The source of a clone is gone, for example: the volume would be tried again and again.
             self.failed[item.volume_id] = error.message
@@ -87,13 +88,13 @@ class BookingPlan:
             self.failed[item.volume_id] = refusal.message
         self.decisions += [(spec, refusal) for spec in decided.specs]
         if not (isinstance(item, Move) and not item.keyed):  # a drain tries again all the time
-            request, (volume_id, verb) = decided.specs[0].request, purpose(item)
+            request, key = decided.specs[0].request, key_of(item)
             self.refused.append(
                 RefusedRequest(
                     request_id=request.request_id,
-                    volume_id=volume_id,
+                    volume_id=key.volume_id,
                     project_id=request.project_id,
-                    verb=verb,
+                    verb=key.verb,
                     refusal=refusal,
                     body=_body(item, request),
                 )
@@ -106,7 +107,10 @@ class BookingPlan:
         backend = hosts.backend(backend_of(placement.pool))
         if backend is None:
             raise errors.NotFound(f"the backend of pool {placement.pool} has gone")
-        sharing = self._sharing(placement.pool)
+        index = hosts.table.index(placement.pool)
+        if index is None:
+            raise errors.NotFound(f"pool {placement.pool} has gone")
+        sharing = hosts.table.sharing(index)
         return Booking(
             id=str(uuid.uuid4()),
             request_id=spec.request.request_id,
@@ -131,13 +135,6 @@ class BookingPlan:
             volume_type_id=spec.volume_type_id,
             group_id=None if spec.group is None else spec.group.id,
         )
-
-    def _sharing(self, pool: str) -> Sequence[str]:
-        """Return the names of the pools that draw on the same storage, the pool itself among them."""
-        index = self.hosts.table.index(pool)
-        if index is None:
-            raise errors.NotFound(f"pool {pool} has gone")
-        return self.hosts.table.sharing(index)
 
 
 def _answer(item: Work, decided: RequestDecision) -> Answer | GroupAnswer:

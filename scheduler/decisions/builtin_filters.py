@@ -59,8 +59,8 @@ class BackendStateFilter(Filter):
         return eligible
 
     def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Return the key of the verdicts on all requests that have not failed before and are no clones."""
-        return None if request.attempted or _is_clone(request) else ()
+        """Return the key of the verdicts on all requests that have not failed before and copy no volume."""
+        return None if request.attempted or request.copies else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Return why a pool may not be considered."""

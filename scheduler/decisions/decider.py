@@ -6,7 +6,7 @@ books nothing: a scheduler hands its decisions to a :class:`~tonnage.scheduler.d
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tonnage.capacity import errors
@@ -51,40 +51,26 @@ class RequestDecision:
     doubtful: Sequence[Request] = ()
 
     @property
-    def stays(self) -> bool:
-        """Whether the volume stays in its pool, with another type."""
-        return isinstance(self.staying, Placement)
-
-    @property
     def request(self) -> str:
         """The request in a few words."""
         return self.specs[0].request.describe()
 
 
+@dataclass(slots=True)
 class Decider:
     """Decides requests on ``pools`` by ``rules``.
 
     ``budget`` is the rest of the quotas, None if nothing is limited. Unless ``counting``, no request sees the
-    placements of those before it.
+    placements of those before it. ``counted`` are the names of the pools whose rows contain placements.
     """
 
-    def __init__(
-        self,
-        pools: PoolTable,
-        rules: Rules,
-        budget: QuotaBudget | None = None,
-        observer: DecisionObserver | None = None,
-        *,
-        counting: bool = True,
-    ) -> None:
-        self.budget = budget
-        #: The names of the pools whose rows contain placements.
-        self.counted: set[str] = set()
-        self._pools = pools
-        self._rules = rules
-        self._observer = observer
-        self._counting = counting
-        self._affinity: GroupAffinity | None = None
+    pools: PoolTable
+    rules: Rules
+    budget: QuotaBudget | None = None
+    observer: DecisionObserver | None = None
+    counting: bool = field(default=True, kw_only=True)
+    counted: set[str] = field(default_factory=set, init=False)
+    _affinity: GroupAffinity | None = field(default=None, init=False)
 
     def decide(self, item: Work, lookup: Lookup, demands: Sequence[Demand] = ()) -> RequestDecision:
         """Decide one request.
@@ -104,28 +90,29 @@ class Decider:
             decided = self._decide_retype(item, specs[0], lookup)
         else:
             decided = self._decide_volume(specs[0])
-        if self.budget is not None and self._counting and not isinstance(decided.found, Refusal):
+        if self.budget is not None and self.counting and not isinstance(decided.found, Refusal):
             self.budget.take(demands)
         return decided
 
     def choose(self, request: Request, *, in_place: bool = False, final: bool = True) -> Decision:
         """Return the pool for one volume, or the refusal, which is recorded if it is ``final``."""
-        rules = self._rules.without_room if in_place else self._rules
-        decision = rules.choose(self._pools, request)
-        if self._observer is not None and (final or isinstance(decision, Placement)):
-            self._observer.decided(self._pools, rules, request, decision, in_place=in_place)
+        rules = self.rules.without_room if in_place else self.rules
+        decision = rules.choose(self.pools, request)
+        if self.observer is not None and (final or isinstance(decision, Placement)):
+            self.observer.decided(self.pools, rules, request, decision, in_place=in_place)
         return decision
 
     def pack(self, members: Sequence[Member]) -> list[Placement] | Refusal:
         """Return the pools for several volumes, all or none."""
-        packing = GroupPacking(self._pools, self._rules, members)
+        packing = GroupPacking(self.pools, self.rules, members)
         found = packing.placements()
-        if self._observer is not None:
-            self._observer.packed(packing, found)
+        if self.observer is not None:
+            self.observer.packed(packing, found)
         return found
 
     def _decide_volume(self, spec: RequestSpec) -> RequestDecision:
-        spec = self._confined(spec)
+        if spec.group is not None or spec.request.operation is Operation.MIGRATE:
+            spec = self._confined(spec)
         decision = self.choose(spec.request, final=spec.unsettled is None)
         if isinstance(decision, Refusal) and spec.unsettled is not None:
             raise NotNow(f"volume {spec.volume_id} waits until volume {spec.unsettled} is made")
@@ -168,22 +155,22 @@ class Decider:
         """Keep a volume that moves out of its own place, and a volume of a group on the backend of that."""
         request = spec.request
         if request.operation is Operation.MIGRATE and spec.source is not None:
-            request = moves.kept_apart(self._pools, request, spec.source.pool_name)
+            request = moves.kept_apart(self.pools, request, spec.source.pool_name)
         if spec.group is not None:
             request = self._groups.confined(request, spec.group)
         return spec if request is spec.request else replace(spec, request=request)
 
     def _count(self, spec: RequestSpec, placement: Placement) -> None:
         """Count a placement in the table, for the requests that are decided after it."""
-        if not self._counting:
+        if not self.counting:
             return
-        pools, request = self._pools, spec.request
+        pools, request = self.pools, spec.request
         index = pools.index(placement.pool)
         if index is None:
             raise errors.NotFound(f"pool {placement.pool} has gone")
         self.counted.update(pools.sharing(index))
         pools.claim(index, request.size_gb, physical_gb(placement, request, spec.copied_gb))
-        if self._rules.counts_volumes and request.operation is not Operation.EXTEND:
+        if self.rules.counts_volumes and request.operation is not Operation.EXTEND:
             pools.set_volumes({placement.pool: int(pools.volumes[index]) + 1})
         if spec.group is not None:
             self._groups.place(spec.group, placement.pool)
@@ -191,7 +178,7 @@ class Decider:
     @property
     def _groups(self) -> GroupAffinity:
         if self._affinity is None:
-            self._affinity = GroupAffinity(self._pools, self._rules.without_room.filters)
+            self._affinity = GroupAffinity(self.pools, self.rules.without_room.filters)
         return self._affinity
 
 

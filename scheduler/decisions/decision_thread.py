@@ -28,8 +28,10 @@ from tonnage.worker import rest_after
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds after which no item is handed over any more: longer than callers wait, shorter than refusals are kept.
-_LONGEST_WAIT = 600.0
+#: Seconds after which no item with a caller is handed over any more: longer than callers wait, shorter than refusals
+#: are kept. When the process was suspended for longer than that, nobody waits for the request any more. For a request
+#: with a key that is certain only in the ledger, see :mod:`tonnage.ledger.claims.request_keys`.
+LONGEST_WAIT = 600.0
 
 #: How many batches are taken from the queue at a time.
 _ROUND = 4
@@ -97,17 +99,9 @@ class DecisionThread:
         future.set_exception(errors.Declined("the scheduler is stopping; ask another one, or again in a moment"))
         return future
 
-    def request(self, handler: Handler[Item, Result], item: Item) -> futures.Future[Result]:
-        """Submit an item for a caller that gives up after some time.
-
-        When the process was suspended for longer than that, nobody waits for the request any more. For a request with a
-        key that is certain only in the ledger, see :mod:`tonnage.ledger.claims.request_keys`.
-        """
-        return self.submit(handler, item, _LONGEST_WAIT)
-
     def call(self, handler: Handler[Item, Result], item: Item) -> Result:
         """Submit for a caller, and wait for the result."""
-        return self.request(handler, item).result()
+        return self.submit(handler, item, LONGEST_WAIT).result()
 
     def waiting(self) -> int:
         """Return the number of items that have not been handed over to their handlers."""
@@ -120,8 +114,8 @@ class DecisionThread:
 
     def _run(self) -> None:
         due = time.monotonic()
-        ended = False
-        while not ended:
+        stopped = False
+        while not stopped:
             if time.monotonic() >= due:
                 self._turn_began = time.monotonic()
                 self._keep_house()
@@ -129,19 +123,14 @@ class DecisionThread:
                 due = time.monotonic() + self._period
             wake = min([due, *(self._rests[job.handler] for job in self._waiting)])
             jobs = self._take(max(0.0, wake - time.monotonic()))
-            ended = None in jobs
-            ready = self._ready([job for job in jobs if job is not None], everything=ended)
-            for batch in self._batches(ready):
+            stopped = None in jobs
+            for batch in self._batches([job for job in jobs if job is not None], everything=stopped):
                 began = self._turn_began = time.monotonic()
                 self._work(batch)
                 if batch[0].handler in self.paced:
-                    self._rest(batch, began)
+                    ended = time.monotonic()
+                    self._rests[batch[0].handler] = ended + rest_after(len(batch), ended - began)
             self._turn_began = None
-
-    def _rest(self, batch: Sequence[_Job], began: float) -> None:
-        """Let the handler of a batch rest that it was called with at ``began``."""
-        now = time.monotonic()
-        self._rests[batch[0].handler] = now + rest_after(len(batch), now - began)
 
     def _take(self, patience: float) -> list[_Job | None]:
         """Wait for a job and return all jobs that have arrived by then; None among them is the end."""
@@ -154,8 +143,11 @@ class DecisionThread:
             pass
         return jobs
 
-    def _ready(self, jobs: Sequence[_Job], *, everything: bool) -> list[_Job]:
-        """Return the jobs, of these and of those that have waited, that are due now; the others wait."""
+    def _batches(self, jobs: Sequence[_Job], *, everything: bool) -> list[list[_Job]]:
+        """Return the jobs, of these and of those that have waited, that are due now; the others wait.
+
+        The jobs of a handler are in calls of at most a batch, in the order in which the handlers were first asked for.
+        """
         now = time.monotonic()
         jobs = [*self._waiting, *jobs]
         # Once there is enough for a whole batch nothing is gained by waiting for more.
@@ -165,14 +157,10 @@ class DecisionThread:
             for handler, end in self._rests.items()
             if end > now and waiting[handler] < self._batch_size and not everything
         }
-        self._waiting = [job for job in jobs if job.handler in resting]
-        return [job for job in jobs if job.handler not in resting]
-
-    def _batches(self, jobs: Sequence[_Job]) -> list[list[_Job]]:
-        """Return jobs by handler, in the order in which each was first asked for, in calls of at most a batch."""
+        self._waiting = []
         by_handler: dict[Handler[Any, Any], list[_Job]] = {}
         for job in jobs:
-            by_handler.setdefault(job.handler, []).append(job)
+            (self._waiting if job.handler in resting else by_handler.setdefault(job.handler, [])).append(job)
         size = self._batch_size
         return [each[start : start + size] for each in by_handler.values() for start in range(0, len(each), size)]
 

@@ -77,33 +77,26 @@ def by_volume(work: Sequence[Work]) -> list[Single]:
     return flat
 
 
-def key_of(item: Work) -> str:
-    """Return the idempotency key of an item, empty if it has none."""
-    if isinstance(item, Retry) or (isinstance(item, Move) and not item.keyed):
-        return ""
-    return item.message.request_id if isinstance(item, Move) else item.request_id
+def key_of(item: Work) -> Key:
+    """Return the key of a request, without an answer. Its request id is empty if no answer is kept.
+
+    Its volume is that of the request, of a group the first one.
+    """
+    if isinstance(item, CreateGroup):
+        return Key(item.request_id, item.volumes[0].volume_id if item.volumes else "", request_keys.GROUP)
+    if isinstance(item, Move):
+        return Key(item.message.request_id if item.keyed else "", item.message.volume_id, bookings.MIGRATE)
+    if isinstance(item, RetypeVolume):
+        return Key(item.request_id, item.volume_id, request_keys.RETYPE)
+    if isinstance(item, Retry):
+        return Key("", item.volume_id, bookings.CREATE)
+    return Key(item.request_id, item.volume_id, bookings.EXTEND if isinstance(item, ExtendVolume) else bookings.CREATE)
 
 
 def keys_of(work: Sequence[Work]) -> dict[str, datetime.datetime | None]:
-    """Map the idempotency keys of the items that have one to the times at which they were asked for."""
-    messages = (item.message if isinstance(item, Move) else item for item in work if key_of(item))
-    return {message.request_id: message.asked_at for message in messages if isinstance(message, KeyedRequest)}
-
-
-def purpose(item: Work) -> tuple[str, str]:
-    """Return the volume id of a request, that of the first volume of a group, and its verb."""
-    if isinstance(item, CreateGroup):
-        return (item.volumes[0].volume_id if item.volumes else ""), request_keys.GROUP
-    if isinstance(item, Move):
-        return item.message.volume_id, bookings.MIGRATE
-    if isinstance(item, RetypeVolume):
-        return item.volume_id, request_keys.RETYPE
-    return item.volume_id, bookings.EXTEND if isinstance(item, ExtendVolume) else bookings.CREATE
-
-
-def answered_key(item: Work, answer: Answer | GroupAnswer) -> Key:
-    """Return the key of a request with its answer, as it is kept."""
-    return Key(key_of(item), *purpose(item), serialization.pack(answer), refused=bool(answer.refusal))
+    """Map the ids of the requests whose answers are kept to the times at which they were asked for."""
+    messages = (item.message if isinstance(item, Move) and item.keyed else item for item in work)
+    return {each.request_id: each.asked_at for each in messages if isinstance(each, KeyedRequest) and each.request_id}
 
 
 def kept_answer(item: Work, known: Key) -> Answer | GroupAnswer:
@@ -112,7 +105,8 @@ def kept_answer(item: Work, known: Key) -> Answer | GroupAnswer:
     Raises :class:`~tonnage.capacity.errors.Conflict` if its id was used for another request, and the error that it was
     refused with.
     """
-    known.require(*purpose(item))
+    key = key_of(item)
+    known.require(key.volume_id, key.verb)
     if isinstance(item, CreateGroup):
         return serialization.unpack(known.answer, GroupAnswer)
     return serialization.unpack(known.answer, Answer)

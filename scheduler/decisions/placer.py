@@ -11,6 +11,7 @@ If the ledger finds that a pool or the usage of a quota changed meanwhile, nothi
 the batch is decided anew.
 """
 
+import functools
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
@@ -30,11 +31,11 @@ from tonnage.ledger.inventory import scheduling_rules
 from tonnage.metrics import instruments
 from tonnage.quotas import limits, reservations
 from tonnage.quotas import options as quota_options
-from tonnage.quotas.quota_check import QuotaChanged
+from tonnage.quotas.quota_check import QuotaBudget, QuotaChanged, ReservedQuota
 from tonnage.rpc.messages import Answer, GroupAnswer
 from tonnage.scheduler.claims.dispatcher import Dispatcher
 from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
-from tonnage.scheduler.decisions import decision_metrics, quota_demands, resolution
+from tonnage.scheduler.decisions import quota_demands, resolution
 from tonnage.scheduler.decisions.booking_plan import BookingPlan
 from tonnage.scheduler.decisions.decider import Decider
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
@@ -45,7 +46,6 @@ from tonnage.scheduler.decisions.placement_requests import (
     kept_answer,
     key_of,
     keys_of,
-    purpose,
 )
 from tonnage.scheduler.decisions.pool_selection import set_volume_numbers
 from tonnage.scheduler.decisions.request_spec import Lookup, NotFirst
@@ -89,7 +89,6 @@ class Placer:
     def place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
         """Decide a batch of requests, book the decisions, and send the commands."""
         answers = self._place(work)
-        decision_metrics.record(work, answers)
         settled = any(
             isinstance(item, Retry) and isinstance(found, Answer) for item, found in zip(work, answers, strict=True)
         )
@@ -162,7 +161,7 @@ class Placer:
         # In the one order: quotas before backends and pools.
         held, wanted = None, []
         if limits.has_volume_limits(session, self.quotas.defaults):
-            new = [item for item in work if key_of(item) not in known]
+            new = [item for item in work if key_of(item).request_id not in known]
             wanted = [demand for item in new for demand in quota_demands.of_request(item, lookup)]
             held = reservations.reserve(session, self.quotas, wanted, contested=hurried or bool(contested))
         locked = None
@@ -173,9 +172,7 @@ class Placer:
             lookup = resolution.read_references(session, by_volume(work))
         numbers = volumes.per_pool(session) if self.rules.current.counts_volumes else None
 
-        def decide() -> BookingPlan:
-            return self._decide(work, known, lookup, held, numbers)
-
+        decide = functools.partial(self._decide, work, known, lookup, held, numbers)
         plan = decide()
         generation = self._hosts.rules_generation
         if plan.doubtful or plan.retyped:
@@ -202,11 +199,8 @@ class Placer:
             # While the booking waited there came more room than the decision saw: a refused request may fit beside the
             # booked ones.
             raise bookings.PoolsChanged(chosen)
-        for retyped in sorted(plan.retyped, key=lambda retyped: retyped.volume_id):
-            volumes.set_type(session, retyped, seen[retyped.volume_id])
-        for volume_id, reason in sorted(plan.failed.items()):
-            operation_outcomes.fail_volume(session, volume_id, reason)
-        refusals.insert(session, plan.refused)
+        if plan.retyped or plan.failed or plan.refused:
+            _record_unbooked(session, plan, seen)
         return plan, {**pool_counters.read(session, unsure), **booked} if unsure else booked
 
     def _decide(
@@ -214,7 +208,7 @@ class Placer:
         work: Sequence[Work],
         known: Mapping[str, Key],
         lookup: Lookup,
-        held: reservations.ReservedQuota | None,
+        held: ReservedQuota | None,
         numbers: Mapping[int, int] | None,
     ) -> BookingPlan:
         """Decide requests in the order of their arrival and plan their bookings.
@@ -227,24 +221,25 @@ class Placer:
         rules = self.rules
         if rules.log is not None:
             rules.log.start_batch()
-        decider = Decider(self._hosts.table, rules.current, None if held is None else held.budget(), rules.log)
+        decider = Decider(self._hosts.table, rules.current, None if held is None else QuotaBudget(held), rules.log)
         self._tentative = decider.counted
         plan = BookingPlan(self._hosts, decider.budget)
         first: dict[str, int] = {}
         for number, item in enumerate(work):
             key = key_of(item)
             try:
-                if key in known:
-                    plan.answers[number] = kept_answer(item, known[key])
+                if key.request_id in known:
+                    plan.answers[number] = kept_answer(item, known[key.request_id])
                     continue
-                if key and key in first:
-                    Key(key, *purpose(work[first[key]])).require(*purpose(item))
-                    plan.answers[number] = plan.answers[first[key]]
+                if key.request_id and key.request_id in first:
+                    earlier = first[key.request_id]
+                    key_of(work[earlier]).require(key.volume_id, key.verb)
+                    plan.answers[number] = plan.answers[earlier]
                     continue
             except errors.TonnageError as error:
                 plan.answers[number] = error
                 continue
-            first[key] = number
+            first[key.request_id] = number
             try:
                 demands = [] if decider.budget is None else quota_demands.of_request(item, lookup)
                 decided = decider.decide(item, lookup, demands)
@@ -258,7 +253,7 @@ class Placer:
 
     def _forget(self) -> None:
         """Remove placements that are not booked from the table, in pools that are still known."""
-        self._hosts.reset(name for name in self._tentative if name in self._hosts.entries)
+        self._hosts.reset_counters([name for name in self._tentative if name in self._hosts.entries])
         self._tentative.clear()
 
     def _with_figures_of_the_ledger(
@@ -312,6 +307,15 @@ class Placer:
                     request.describe(),
                     decision.pool,
                 )
+
+
+def _record_unbooked(session: orm.Session, plan: BookingPlan, seen: Mapping[str, bookings.SeenVolume]) -> None:
+    """Record the decisions without a booking: retypes in place, volumes that no pool is left for, and refusals."""
+    for retyped in sorted(plan.retyped, key=lambda retyped: retyped.volume_id):
+        volumes.set_type(session, retyped, seen[retyped.volume_id])
+    for volume_id, reason in sorted(plan.failed.items()):
+        operation_outcomes.fail_volume(session, volume_id, reason)
+    refusals.insert(session, plan.refused)
 
 
 def _further(requests: Iterable[Request], known: Sequence[Request]) -> list[Request]:

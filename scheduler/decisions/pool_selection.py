@@ -52,13 +52,9 @@ class Rules:
             return self
         return Rules(self.filters.judged_by(calculation), self.weighers.judged_by(calculation), calculation)
 
-    def best(self, pools: PoolTable, request: Request) -> int | None:
-        """Return the row of the best pool for a request, or None if every pool is refused."""
-        return self.weighers.rank(pools, request, self.filters.candidates(pools, request))
-
     def choose(self, pools: PoolTable, request: Request) -> Decision:
         """Return the pool for a request, or the refusal."""
-        index = self.best(pools, request)
+        index = self.weighers.rank(pools, request, self.filters.candidates(pools, request))
         if index is None:
             return worded(self.filters.refusal(pools, request, self.filters.run(pools, request)))
         return Placement(pools.names[index], provisioning_in(pools, index, request))

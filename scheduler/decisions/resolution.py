@@ -60,7 +60,7 @@ def read_references(session: orm.Session, items: Sequence[Single]) -> Lookup:
     for item in items:
         if isinstance(item, CreateVolume):
             names.add(item.volume_type or "")
-            ids.update(_named_by(item))
+            ids.update(named for step in steps_of(item) for named in step.volume_ids(item))
         elif isinstance(item, Move):
             names.add(item.volume_type or "")
             ids.add(item.message.volume_id)
@@ -95,13 +95,9 @@ def _volumes(session: orm.Session, ids: set[str]) -> dict[str, models.Volume]:
             row for some in dialects.in_chunks(ids) for row in session.scalars(with_names.where(volume.id.in_(some)))
         ]
         volumes.update({row.id: row for row in rows})
-        ids = {other for row in rows if row.pool_id is None for other in _named_by(row)} - volumes.keys()
+        waiting = [row for row in rows if row.pool_id is None]
+        ids = {named for row in waiting for step in steps_of(row) for named in step.volume_ids(row)} - volumes.keys()
     return volumes
-
-
-def _named_by(volume: UnplacedVolume) -> list[str]:
-    """Return the ids of other volumes that a request depends on."""
-    return [volume_id for step in steps_of(volume) for volume_id in step.volume_ids(volume)]
 
 
 def _copies(session: orm.Session, volume_ids: Sequence[str]) -> dict[str, frozenset[str]]:
@@ -162,7 +158,9 @@ def resolve_create(message: CreateVolume, lookup: Lookup) -> RequestSpec:
         new_volume=message,
         volume_type_id=None if volume_type is None else volume_type.id,
     )
-    return _refined(spec, message, lookup)
+    for step in steps_of(message):
+        spec = step.refine(spec, message, lookup)
+    return spec
 
 
 def resolve_group(item: CreateGroup, lookup: Lookup) -> list[RequestSpec]:
@@ -225,15 +223,11 @@ def resolve_retry(item: Retry, lookup: Lookup) -> RequestSpec:
         locality=item.locality,
     )
     spec = RequestSpec(request=request, volume_id=volume.id, target_size_gb=volume.size_gb)
-    return _refined(spec, volume, lookup)
+    for step in steps_of(volume):
+        spec = step.refine(spec, volume, lookup)
+    return spec
 
 
 def type_probe(volume_type: str) -> CreateVolume:
     """Return a request that asks for the features of a volume type. It is not meant to be placed."""
     return CreateVolume(request_id="", volume_id=str(uuid.uuid4()), size_gb=1, project_id="", volume_type=volume_type)
-
-
-def _refined(spec: RequestSpec, volume: UnplacedVolume, lookup: Lookup) -> RequestSpec:
-    for step in steps_of(volume):
-        spec = step.refine(spec, volume, lookup)
-    return spec

@@ -20,8 +20,8 @@ from tonnage.ledger.db.database import storable_text
 from tonnage.ledger.inventory import reports
 from tonnage.scheduler.reports.backend_state import BackendEntry, PoolEntry
 
-#: Fields of a row of the pool table, each with the name of the counter or of the attribute of the backend behind it.
-_COUNTED = {
+#: The figures in a row of the pool table that are counters, each with the name of the counter.
+COUNTED = {
     "allocated": "allocated",
     "claimed": "in_flight",
     "claimed_physical": "in_flight_physical",
@@ -30,8 +30,10 @@ _COUNTED = {
     "shared_in_flight_physical": "shared_in_flight_physical",
     "external": "external",
 }
+#: The fields of a row of the pool table that are attributes of its backend.
 _STATE = ("up", "enabled", "availability_zone")
-_counted = operator.attrgetter(*_COUNTED.values())
+#: Returns the counters of a pool, in the order of :data:`COUNTED`.
+counted = operator.attrgetter(*COUNTED.values())
 _state = operator.attrgetter(*_STATE)
 
 
@@ -47,11 +49,11 @@ def ratio(stats: PoolStats, counters: Counters, default: float | str) -> float:
 def columns(entries: Sequence[PoolEntry], backends: Sequence[BackendEntry]) -> dict[str, Any]:
     """Return pools as columns of the pool table; there is at least one pool."""
     reported = StatsColumns.of([entry.stats for entry in entries]).by_field()
-    counted = zip(*(_counted(entry.counters) for entry in entries), strict=True)
+    counters = zip(*(counted(entry.counters) for entry in entries), strict=True)
     state = zip(*map(_state, backends), strict=True)
     return {
         **reported,
-        **dict(zip(_COUNTED, counted, strict=True)),
+        **dict(zip(COUNTED, counters, strict=True)),
         **dict(zip(_STATE, state, strict=True)),
         "ratio": [entry.ratio for entry in entries],
     }
@@ -59,7 +61,7 @@ def columns(entries: Sequence[PoolEntry], backends: Sequence[BackendEntry]) -> d
 
 def counters_of(pool: Pool) -> dict[str, float]:
     """Return the counters in a row of the pool table, with tentative placements, by the names of the counters."""
-    return {counter: getattr(pool, figure) for figure, counter in _COUNTED.items()}
+    return {counter: getattr(pool, figure) for figure, counter in COUNTED.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

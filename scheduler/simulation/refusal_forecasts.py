@@ -17,7 +17,7 @@ from tonnage.ledger.history import coming_refusals, history_reader, history_writ
 from tonnage.ledger.history.coming_refusals import DAYS, ComingRefusals, WantedVolume
 from tonnage.ledger.history.history_reader import TypeDay
 from tonnage.rpc.messages import CreateVolume, WhatIf
-from tonnage.scheduler.simulation.simulator import Simulator, Snapshot
+from tonnage.scheduler.simulation.simulator import DecisionSnapshots, Simulator, Snapshot
 
 #: The number of runs.
 RUNS = 20
@@ -33,16 +33,13 @@ INTERVAL = 3600.0
 
 
 class RefusalForecaster:
-    """Expects the refusals of all volume types once an hour.
-
-    ``snapshots`` returns the pools and rules of the moment.
-    """
+    """Expects the refusals of all volume types once an hour, by the pools and rules of the moment."""
 
     def __init__(
         self,
         database: Database,
         asker: Simulator,
-        snapshots: Callable[[], Snapshot],
+        snapshots: DecisionSnapshots,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database, self._asker, self._snapshots, self._clock = database, asker, snapshots, clock
@@ -67,7 +64,7 @@ class RefusalForecaster:
         if not any(history):
             return
         self._due = self._clock() + INTERVAL
-        found = expect(self._asker, self._snapshots(), history, go_on)
+        found = expect(self._asker, self._snapshots.take(), history, go_on)
         if found is not None:
             self._database.run(coming_refusals.store, found)
 

@@ -12,13 +12,16 @@ from tonnage.ledger.catalog import volumes
 from tonnage.ledger.db.database import Database
 from tonnage.quotas import limits, reservations
 from tonnage.quotas import options as quota_options
-from tonnage.quotas.quota_check import Demand
+from tonnage.quotas.quota_check import Demand, QuotaBudget, ReservedQuota
 from tonnage.rpc.messages import Asked, MigrateVolume, Outlook, WhatIf
 from tonnage.scheduler.decisions import quota_demands, resolution
 from tonnage.scheduler.decisions.decider import Decider
+from tonnage.scheduler.decisions.decision_thread import DecisionThread
 from tonnage.scheduler.decisions.placement_requests import Move, Work, by_volume
 from tonnage.scheduler.decisions.pool_selection import Rules, set_volume_numbers
 from tonnage.scheduler.decisions.request_spec import Lookup
+from tonnage.scheduler.decisions.rules_in_force import RulesInForce
+from tonnage.scheduler.host_manager import HostManager
 from tonnage.scheduler.ignored_hints import IgnoredHints
 from tonnage.scheduler.reports.backend_state import PoolEntry
 from tonnage.scheduler.simulation.explainer import Explainer
@@ -50,12 +53,31 @@ class Snapshot:
         """Return the derivation of each ``auto`` ratio, for the pools that still have that ratio."""
         found = {}
         for name, entry in self.entries.items():
+            if (self.default_ratio if entry.stats.ratio is None else entry.stats.ratio) != over_subscription.AUTO:
+                continue
             index = self.pools.index(name)
             if index is not None and self.pools.ratio[index] == entry.ratio:
                 worked_out = over_subscription.describe_auto_ratio(entry.stats, entry.ratio, self.default_ratio)
                 if worked_out is not None:
                     found[name] = worked_out
         return found
+
+
+class DecisionSnapshots:
+    """Takes snapshots of the pools and the rules by which a scheduler decides."""
+
+    def __init__(self, thread: DecisionThread, hosts: HostManager, rules: RulesInForce, availability_zone: str) -> None:
+        self._thread, self._hosts, self._rules = thread, hosts, rules
+        self._availability_zone = availability_zone
+
+    def take(self) -> Snapshot:
+        """Return a copy of the pools with the rules in force, made by the decision thread between its other work."""
+        return self._thread.call(self._snapshots, None)
+
+    def _snapshots(self, items: Sequence[None]) -> list[Snapshot | Exception]:
+        hosts, rules = self._hosts, self._rules.current
+        pools, entries = hosts.table.snapshot(), dict(hosts.entries)
+        return [Snapshot(pools, rules, hosts.default_ratio, entries, self._availability_zone)] * len(items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +87,20 @@ class SimulatedRequests:
     work: Sequence[Work]
     lookup: Lookup
     demands: Sequence[Sequence[Demand]]
-    held: reservations.ReservedQuota | None
+    held: ReservedQuota | None
     apart: bool
 
     def decide(self, snapshot: Snapshot, *, detail: bool) -> list[list[Explanation]]:
         """Return the explanations of each request. The placements stay in the snapshot, unless ``apart``."""
         explainer = Explainer(detail=detail)
-        budget = None if self.held is None else self.held.budget()
+        budget = None if self.held is None else QuotaBudget(self.held)
         decider = Decider(snapshot.pools, snapshot.rules, budget, explainer, counting=not self.apart)
-        ignored = IgnoredHints(snapshot.rules.filters.filters)
         auto_ratios = snapshot.auto_ratios() if detail else {}
         found = []
         for item, demands in zip(self.work, self.demands, strict=True):
             decided = decider.decide(item, self.lookup, demands)
             hints = {key: value for spec in decided.specs for key, value in spec.request.hints.items()}
-            told = tuple(ignored.among(hints))
+            told = tuple(IgnoredHints(snapshot.rules.filters.filters).among(hints)) if hints else ()
             found.append(
                 [
                     _with_ratios(replace(each, ignored_hints=told) if told else each, auto_ratios)
@@ -106,7 +127,7 @@ class Simulator:
         """
         snapshot = replace(snapshot, pools=snapshot.pools.snapshot())
         requests = self._requests(question, work, snapshot)
-        if not question.changes:
+        if question.changes == hypothetical_pools.NO_CHANGES:
             return [Outlook(volumes=each) for each in requests.decide(snapshot, detail=question.detail)]
         changed = requests.decide(snapshot.changed(question.changes), detail=question.detail)
         unchanged = requests.decide(snapshot, detail=False)

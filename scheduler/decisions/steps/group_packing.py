@@ -71,10 +71,10 @@ class GroupPacking:
 
     def _greedily(self, order: Sequence[int]) -> Refusal | None:
         for number in order:
-            request = self.request(number)
-            index = self.rules.best(self.pools, request)
+            request, filters = self.request(number), self.rules.filters
+            index = self.rules.weighers.rank(self.pools, request, filters.candidates(self.pools, request))
             if index is None:
-                refusal = self.rules.filters.refusal(self.pools, request, self.rules.filters.run(self.pools, request))
+                refusal = filters.refusal(self.pools, request, filters.run(self.pools, request))
                 place = f"volume {number + 1} of {len(self.members)}, all or none"
                 return replace(refusal, request=f"{refusal.request} ({place})")
             self.claim(number, index)

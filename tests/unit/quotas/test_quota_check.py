@@ -8,7 +8,7 @@ import pytest
 from tonnage.capacity.decision import Excess
 from tonnage.quotas import quota_check
 from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
-from tonnage.quotas.quota_check import Demand, QuotaBudget, QuotaChanged, Usage
+from tonnage.quotas.quota_check import Demand, QuotaBudget, QuotaChanged, ReservedQuota, Usage
 
 PROJECT, USER = Place(Holder.PROJECT, "p"), Place(Holder.PROJECT, "p", "u")
 VOLUMES, GIGABYTES = Item(Resource.VOLUMES), Item(Resource.GIGABYTES)
@@ -27,7 +27,7 @@ def demand(size: int, kind: str = "") -> Demand:
 
 
 def budget_of(rows: dict[Place, dict[Item, int]], used: dict[Scope, Usage]) -> QuotaBudget:
-    return QuotaBudget(Limits({}, rows), used)
+    return QuotaBudget(ReservedQuota(Limits({}, rows), used))
 
 
 def test_each_request_counts_for_the_next_ones() -> None:

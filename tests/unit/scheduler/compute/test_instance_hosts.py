@@ -64,8 +64,7 @@ def nova() -> Iterator[Compute]:
 @pytest.fixture
 def local(core: SchedulerManager, nova: Any) -> Iterator[SchedulerManager]:
     """A scheduler that keeps volumes beside instances, and has Nova to ask."""
-    core.decisions.instance_hosts._nova = nova
-    core.decisions.instance_hosts._patience = nova.timeout
+    core.decisions.instance_hosts = InstanceHosts(core.database, nova)
     filters = FilterChain([InstanceLocalityFilter(SimpleNamespace())])
     rules = core.decisions.rules
     rules.apply(core.decisions.with_state_filter(replace(rules.current, filters=filters)))
@@ -160,17 +159,6 @@ def test_an_invalid_instance_id_is_not_looked_up(local: SchedulerManager, nova: 
     assert refused.nearest.rejection.code == "bad_hint"
     assert "is no id of an instance" in refused.message
     assert nova.asked == []
-
-
-def test_without_nova_messages_do_not_change(ledger: database.Database) -> None:
-    nobody = InstanceHosts(ledger)
-    message = create(HERE)
-    [same] = nobody.located([message])
-    assert same is message
-    submitted: list[object] = []
-    nobody.locate_later(Retry("v"), submitted.append)
-    assert submitted == [Retry("v")]
-    nobody.stop()
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ class Turns(DecisionThread):
         jobs, self.jobs = self.jobs, []
         self.busy = True
         try:
-            for batch in self._batches(jobs):
+            for batch in self._batches(jobs, everything=True):
                 self._work_until_killed(batch)
         finally:
             self.busy = False

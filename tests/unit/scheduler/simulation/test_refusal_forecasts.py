@@ -4,6 +4,7 @@
 import datetime
 import json
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -65,7 +66,8 @@ def stored(world: World) -> list[StoredRefusals]:
 
 
 def forecaster(world: World, snapshots: Callable[[], Snapshot] | None = None, **clock: Any) -> RefusalForecaster:
-    return RefusalForecaster(world.database, Simulator(world.database), snapshots or (lambda: snapshot(world)), **clock)
+    taker: Any = SimpleNamespace(take=snapshots or (lambda: snapshot(world)))
+    return RefusalForecaster(world.database, Simulator(world.database), taker, **clock)
 
 
 def test_the_filter_that_refuses_first_is_told(world: World) -> None:
