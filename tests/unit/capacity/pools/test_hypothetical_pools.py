@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from tests.unit.capacity import strategies
 from tonnage.capacity import errors
-from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools import hypothetical_pools
 from tonnage.capacity.pools.hypothetical_pools import Changes, Defaults
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
@@ -121,12 +120,6 @@ def test_invalid_changes_raise_with_name_and_value(given_changes: dict[str, Any]
     with pytest.raises(errors.InvalidInput) as caught:
         changed(**given_changes)
     assert said in caught.value.message
-
-
-def test_changes_are_true_if_there_is_any() -> None:
-    assert not Changes()
-    assert Changes(calculation=Calculation.STANDARD)
-    assert Changes(lost=("h@a",))
 
 
 @strategies.PROPERTY

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import numpy as np
+import numpy.typing as npt
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -214,6 +215,23 @@ def test_numbers_of_volumes() -> None:
     assert table.volumes.tolist() == [0, 7, 0]
     assert counted.tolist() == [0, 0, 0]
     assert table.derived("volumes", lambda pools: pools.volumes).tolist() == [0, 7, 0]
+
+
+def test_figures_are_set_in_changed_rows_alone() -> None:
+    table = PoolTable(Pool(name=f"h@b#{number}", total=100.0, free=50.0) for number in range(10))
+    computed: list[int] = []
+
+    def in_flight(pools: PoolTable) -> npt.NDArray[np.float64]:
+        computed.append(len(pools))
+        return pools.in_flight.copy()
+
+    table.derived("in flight", in_flight)
+    table.set_figures(["h@b#1", "h@b#2"], {"claimed": [3.0, 0.0], "shared_in_flight": [1.0, 0.0]})
+    assert table.derived("in flight", in_flight).tolist() == [0, 4, *[0] * 8]
+    table.set_figures(["h@b#1"], {"claimed": [3.0]})
+    assert table.derived("in flight", in_flight)[1] == 4
+    assert computed == [10, 1]
+    assert (table.total[1], table.free[1]) == (100.0, 50.0)
 
 
 def test_rows_are_not_looked_up_by_partial_names() -> None:
