@@ -38,7 +38,11 @@ _VERBS = {
     "migrate_volume": bookings.MIGRATE,
     "retype_volume": bookings.MIGRATE,
     "create_snapshot": observed_claims.SNAPSHOT,
+    "create_group": observed_claims.GROUP,  # from a source; volumes of other groups are placed one by one
 }
+
+#: The fields of requests with the ids that claims are for; others are for volumes.
+_SUBJECTS = {observed_claims.SNAPSHOT: "snapshot_id", observed_claims.GROUP: "group_id"}
 
 #: The operation of a request for a new volume: Cinder's manager does not always name it.
 _NEW_VOLUME = (None, "create_volume")
@@ -100,7 +104,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
             except exception.NoValidBackend:
                 # A group takes no capacity: its volumes are placed one by one.
                 subject = getattr(group, "id", "")
-                self._refuse(context, f"group {subject}", subject, "group")
+                self._refuse(context, f"group {subject}", subject, observed_claims.GROUP)
 
         self._decide(place_or_refuse, place)
 
@@ -261,7 +265,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         if verb == bookings.EXTEND:
             target = int(properties.get("new_size", size))
             size = target - size
-        subject = request_spec.get("snapshot_id") if verb == observed_claims.SNAPSHOT else request_spec.get("volume_id")
+        subject = request_spec.get(_SUBJECTS.get(verb, "volume_id"))
         if size <= 0 or not subject:
             return
         if not takes_capacity:
@@ -269,7 +273,8 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         booking = _booking(context, pool, subject, verb, size, properties, target)
         try:
             placing.claim(self.ledger.database, booking, _key(context, subject, verb))
-            placing.confirm_sent(self.ledger.database, booking)
+            if verb != observed_claims.GROUP:
+                placing.confirm_sent(self.ledger.database, booking)
         except (placing.Superseded, observed_claims.Repeated) as error:
             raise NoEffect(f"Request {context.request_id} for {subject} has no effect: {error}") from error
         self.ledger.pools.note_claim(row.id, booking.size_gb, booking.physical_gb)

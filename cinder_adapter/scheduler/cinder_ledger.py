@@ -140,8 +140,11 @@ class CinderLedger:
     ) -> int:
         """Record the ends and volumes that rows show; return the number of changed volumes.
 
-        ``claims`` were read before the rows.
+        ``claims`` were read before the rows. The volumes of a group change in one transaction: when the claim of the
+        whole group ends, their own claims count.
         """
+        rows = list(rows)
+        together = {row.id: row.group_id or row.id for row in rows}
         seen = claim_ends.judge(claims, rows, self._lease, snapshots_in_hand)
         places = {each.pool for each in seen.found if "#" in each.pool}
         known = {name: self.observe(backend_of(name)) for name in places}
@@ -150,16 +153,17 @@ class CinderLedger:
         changed: dict[str, tuple[list[observed_claims.SeenEnd], list[observed_claims.SeenVolume]]] = {}
         of_claim = {claim.id: claim.volume_id for claim in claims}
         for end in seen.ends:
-            changed.setdefault(of_claim[end.claim_id], ([], []))[0].append(end)
+            volume_id = of_claim[end.claim_id]
+            changed.setdefault(together.get(volume_id, volume_id), ([], []))[0].append(end)
         for found in seen.found:
-            changed.setdefault(found.volume_id, ([], []))[1].append(found)
+            changed.setdefault(together[found.volume_id], ([], []))[1].append(found)
         volumes = list(changed.values())
         for start in range(0, len(volumes), _CHUNK):
             chunk = volumes[start : start + _CHUNK]
             ends = [end for mine, _ in chunk for end in mine]
             found_volumes = [volume for _, mine in chunk for volume in mine]
             self.database.run(observed_claims.settle, ends, found_volumes)
-        return len(volumes)
+        return len({of_claim[end.claim_id] for end in seen.ends}.union(each.volume_id for each in seen.found))
 
     def purge(self) -> None:
         """Delete old refusals, the keys of old requests, and pools that are no longer reported."""

@@ -106,6 +106,12 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         with _quietly():
             super().create_snapshot(ctxt, *args, **kwargs)
 
+    def validate_host_capacity(self, context: Any, *args: Any, **kwargs: Any) -> bool:
+        fits = False
+        with _quietly():
+            fits = bool(super().validate_host_capacity(context, *args, **kwargs))
+        return fits
+
     def _report(
         self, ledger: CinderLedger, request_id: str, host: str, cluster: str | None, capabilities: Mapping[str, Any]
     ) -> None:

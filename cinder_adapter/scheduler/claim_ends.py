@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple, Protocol
 
 from tonnage.ledger.claims import bookings
-from tonnage.ledger.claims.observed_claims import SNAPSHOT, OpenClaim, SeenEnd, SeenVolume
+from tonnage.ledger.claims.observed_claims import GROUP, SNAPSHOT, OpenClaim, SeenEnd, SeenVolume
 
 #: Statuses of a volume whose operation changes its size on the storage and has not ended.
 _IN_HAND = frozenset({"creating", "downloading", "extending", "deleting"})
@@ -23,7 +23,7 @@ _TARGET = "target:"
 
 
 class VolumeRow(Protocol):
-    """A live row of a volume in Cinder's database. ``pool`` is None while it has no host."""
+    """A live row of a volume in Cinder's database. ``pool`` is None without a host, ``group_id`` without a group."""
 
     @property
     def id(self) -> str: ...
@@ -42,6 +42,9 @@ class VolumeRow(Protocol):
 
     @property
     def project_id(self) -> str: ...
+
+    @property
+    def group_id(self) -> str | None: ...
 
 
 class Seen(NamedTuple):
@@ -62,14 +65,24 @@ def judge(
     The rows must be read after the claims. ``claims`` has all claims of each volume; a volume without a row is deleted.
     A claim that was not sent is given up after ``lease`` seconds if its row has no host. The claim of a snapshot ends
     when the snapshot is not in hand any more; it counts for no volume. A claim of no capacity shows that a retype was
-    decided, and ends with it.
+    decided, and ends with it. The claim of a group ends when its volumes have hosts, because they are found then;
+    without any volume it is given up after ``lease`` seconds.
     """
     by_id = {row.id: row for row in rows}
     of_volume: dict[str, list[OpenClaim]] = {volume_id: [] for volume_id in by_id}
+    of_group: dict[str | None, list[VolumeRow]] = {}
+    for each in by_id.values():
+        of_group.setdefault(each.group_id, []).append(each)
     seen = Seen([], [])
     for claim in claims:
         if claim.verb == SNAPSHOT:
             if claim.volume_id not in snapshots_in_hand:
+                seen.ends.append(SeenEnd(claim.id, claim.sent, kept=False))
+            continue
+        if claim.verb == GROUP:
+            members = of_group.get(claim.volume_id, [])
+            # Cinder's API makes all of their rows before it gives a host to one.
+            if all(row.pool is not None for row in members) if members else claim.age >= lease:
                 seen.ends.append(SeenEnd(claim.id, claim.sent, kept=False))
             continue
         of_volume.setdefault(claim.volume_id, []).append(claim)

@@ -64,7 +64,8 @@ OPTIONS = [
         "claim_lease",
         default=60.0,
         min=5.0,
-        help="Seconds after which a claim is given up whose scheduler ended before it sent the command.",
+        help="Seconds after which a claim is given up whose scheduler ended before it sent the command, or whose group "
+        "got no volumes.",
     ),
     cfg.FloatOpt(
         "refusal_patience",

@@ -18,7 +18,7 @@ class Rows(Protocol):
     """Cinder's database."""
 
     def read(self, volume_ids: Collection[str] | None = None) -> Sequence[VolumeRow]:
-        """Return the live rows of all volumes, or of these."""
+        """Return the live rows of all volumes, or of these; the ids may be those of groups too."""
 
     def snapshots_in_hand(self) -> Collection[str]:
         """Return the ids of the snapshots that are being made."""

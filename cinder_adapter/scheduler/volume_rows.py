@@ -36,13 +36,14 @@ class Row:
     status: str
     migration_status: str
     project_id: str
+    group_id: str | None
 
 
 class VolumeRows:
     """Reads rows. Each read is a transaction of its own, so it sees all that was committed before."""
 
     def read(self, volume_ids: Collection[str] | None = None) -> Sequence[Row]:
-        """Return the live rows of all volumes, or of these."""
+        """Return the live rows of all volumes, or of these; the ids may be those of groups too."""
         volume = models.Volume
         statement = sa.select(
             volume.id,
@@ -52,17 +53,14 @@ class VolumeRows:
             volume.status,
             volume.migration_status,
             volume.project_id,
+            volume.group_id,
         ).where(volume.deleted == sa.false())
-        statements = (
-            [statement]
-            if volume_ids is None
-            else [statement.where(volume.id.in_(some)) for some in dialects.in_chunks(sorted(volume_ids))]
-        )
-        return [
-            # A volume that waits for another attempt keeps the name of the cluster, but has no host.
-            Row(id, (cluster or host) if host else None, size or 0, status or "", migration or "", project or "")
-            for id, host, cluster, size, status, migration, project in _execute(statements)
-        ]
+        if volume_ids is None:
+            return _rows([statement])
+        found = _rows([statement.where(volume.id.in_(some)) for some in dialects.in_chunks(sorted(volume_ids))])
+        if not (others := sorted(set(volume_ids) - {row.id for row in found})):
+            return found
+        return found + _rows([statement.where(volume.group_id.in_(some)) for some in dialects.in_chunks(others)])
 
     def snapshots_in_hand(self) -> Collection[str]:
         """Return the ids of the snapshots that are being made."""
@@ -107,6 +105,14 @@ def _write(statement: sa.Update, values: Mapping[str, Any]) -> bool:
     """Execute a conditional update of a row; return whether it has matched."""
     with cinder_db.get_engine().begin() as connection:
         return bool(connection.execute(statement, values).rowcount)
+
+
+def _rows(statements: Sequence[sa.Select[Any]]) -> list[Row]:
+    return [
+        # A volume that waits for another attempt keeps the name of the cluster, but has no host.
+        Row(id, (cluster or host) if host else None, size or 0, status or "", migration or "", project or "", group)
+        for id, host, cluster, size, status, migration, project, group in _execute(statements)
+    ]
 
 
 def _execute(statements: Sequence[sa.Select[Any]]) -> list[Any]:

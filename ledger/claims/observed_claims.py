@@ -77,6 +77,10 @@ _RECORD_SENT = (
 #: The verb of the claim for a snapshot, which is released as soon as the snapshot is made.
 SNAPSHOT = "snapshot"
 
+#: The verb of the claim for all volumes of a group that is made from a source. Their own claims replace it. It stands
+#: for no command and is never recorded as sent, so nothing is on the storage by it.
+GROUP = "group"
+
 
 class Repeated(Exception):
     """The request was answered before, by another claim: its message was delivered again."""

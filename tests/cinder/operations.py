@@ -88,7 +88,7 @@ def group(cinder: Cinder, kind: str) -> str:
         body = {"group_type": {"name": "group"}}
         known["group"] = cinder.request("POST", "/group_types", body, _GROUPS)["group_type"]["id"]
     body = {"group": {"name": "g", "group_type": known["group"], "volume_types": [types[kind]]}}
-    return _when_available(cinder, "group", cinder.request("POST", "/groups", body, _GROUPS)["group"]["id"])
+    return when_available(cinder, "group", cinder.request("POST", "/groups", body, _GROUPS)["group"]["id"])
 
 
 def member(cinder: Cinder, group_id: str, size: int) -> str:
@@ -102,13 +102,18 @@ def group_snapshot(cinder: Cinder, group_id: str) -> str:
     """Create a snapshot of a group, and return its id."""
     body = {"group_snapshot": {"group_id": group_id, "name": "s"}}
     made = cinder.request("POST", "/group_snapshots", body, _GROUPS)["group_snapshot"]["id"]
-    return _when_available(cinder, "group_snapshot", made)
+    return when_available(cinder, "group_snapshot", made)
 
 
 def group_from(cinder: Cinder, source: dict[str, str]) -> str:
     """Create a group from another one or from a snapshot, and return its id."""
+    return when_available(cinder, "group", request_group_from(cinder, source))
+
+
+def request_group_from(cinder: Cinder, source: dict[str, str]) -> str:
+    """Request a group from another one or from a snapshot, and return its id."""
     body = {"create-from-src": {"name": "copy", **source}}
-    return _when_available(cinder, "group", cinder.request("POST", "/groups/action", body, _GROUPS)["group"]["id"])
+    return str(cinder.request("POST", "/groups/action", body, _GROUPS)["group"]["id"])
 
 
 def groups(cinder: Cinder) -> set[str]:
@@ -134,7 +139,9 @@ def remove_group_snapshot(cinder: Cinder, snapshot_id: str) -> None:
     wait_for(lambda: not cinder.request("GET", snapshots, None, _GROUPS)["group_snapshots"], "the snapshot is gone")
 
 
-def _when_available(cinder: Cinder, kind: str, one: str) -> str:
+def when_available(cinder: Cinder, kind: str, one: str) -> str:
+    """Wait until a group or a snapshot of one is made, and return its id."""
+
     def ended() -> str:
         found = str(cinder.request("GET", f"/{kind}s/{one}", None, _GROUPS)[kind]["status"])
         return "" if found == "creating" else found

@@ -126,6 +126,32 @@ def test_a_group_with_volumes(site: Site) -> None:
     wait_for(lambda: not cinder.volumes(), "the group's volumes are gone")
 
 
+def test_the_volumes_of_a_group_from_a_source_are_claimed_before_they_are_made(site: Site) -> None:
+    cinder = site.cinder
+    source = operations.group(cinder, on(cinder, "b2"))
+    for size in (10, 15):
+        volume_id = operations.member(cinder, source, size)
+        assert cinder.settled([volume_id])[volume_id]["status"] == "available"
+    site.settled(SECOND, 25)
+    cinder.control("b2", create_seconds=5)
+    made = operations.request_group_from(cinder, {"source_group_id": source})
+    # At once, and the same while the claims of the volumes replace that of the group.
+    counted = set()
+    pool = f"FROM pools WHERE name = '{SECOND}'"
+    claims = f"SELECT size_gb FROM claims WHERE pool_id = (SELECT id {pool}) ORDER BY size_gb"
+
+    def replaced() -> bool:
+        counted.add(site.rows(f"SELECT allocated_capacity_gb {pool}")[0][0])
+        return [row[0] for row in site.rows(claims)] == [10, 10, 15, 15]
+
+    wait_for(replaced, "the volumes have claims of their own", 30)
+    assert counted == {50}
+    cinder.control("b2")
+    for group in (made, source):
+        operations.when_available(cinder, "group", group)
+        operations.remove_group(cinder, group)
+
+
 def test_groups_from_a_group_and_from_its_snapshot(site: Site) -> None:
     cinder = site.cinder
     source = operations.group(cinder, on(cinder, "b2"))

@@ -37,6 +37,7 @@ class Row:
     migration_status: str = ""
     new_size: int = 0
     project_id: str = "project"
+    group_id: str | None = None
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,16 @@ class World:
         self.probes: list[int] = []
         self.looks: list[Report] = []
         self.reports: list[Report] = []
+        #: Requests of cinder-api for groups from a source, and those whose volumes have no rows yet.
+        self.groups: list[Iterator[None]] = []
+        self.promised = 0
         self.refused = 0
         self.database.run(probes.observe, BACKEND, "nova", "cinder")
 
     # What users and operators do
 
     def create(self) -> None:
-        row = Row(str(uuid.UUID(int=self.chance.getrandbits(128), version=4)), self.chance.choice((2, 3, 5, 8)))
+        row = Row(self._id(), self.chance.choice((2, 3, 5, 8)))
         self.rows[row.id] = row
         self.requests.append(Create(row.id))
         if self.chance.random() < 0.15:  # the message is delivered twice
@@ -110,6 +114,43 @@ class World:
         else:
             row.status = "deleting"
             self.commands.append(Command("delete", row.id, row.pool, row.size_gb))
+
+    def create_group(self) -> None:
+        """Copy a group of volumes."""
+        self.groups.append(self._copy_group())
+
+    def _copy_group(self) -> Iterator[None]:
+        """Ask a scheduler for the sum of the sizes, then make all rows, then give them hosts."""
+        group, pool = self._id(), self.chance.choice(POOLS)
+        sizes = [self.chance.choice((1, 2, 3)) for _ in range(self.chance.choice((1, 2, 3)))]
+        whole = Row(group, sum(sizes))
+        booking = self._booking(pool, whole, observed_claims.GROUP, whole.size_gb, whole.size_gb)
+        try:
+            if booking is None:
+                raise bookings.PoolsChanged(())
+            key = observed_claims.key(group, observed_claims.GROUP, str(self.chance.random()))
+            placing.claim(self.database, booking, key)
+        except bookings.PoolsChanged:
+            self.refused += 1
+            return
+        self.promised += 1
+        yield
+        self.promised -= 1
+        rows = [Row(self._id(), size, group_id=group) for size in sizes]
+        for row in rows:
+            self.rows[row.id] = row
+            yield
+        for row in rows:
+            row.pool = pool
+            yield
+        self.commands += [Command("copy", row.id, pool, row.size_gb) for row in rows]
+
+    def group_turn(self) -> None:
+        """Let cinder-api do a step."""
+        _turn(self.groups, self.chance, kill=0.0)
+
+    def _id(self) -> str:
+        return str(uuid.UUID(int=self.chance.getrandbits(128), version=4))
 
     def _any(self, *statuses: str) -> Row | None:
         rows = [row for row in self.rows.values() if row.status in statuses]
@@ -196,7 +237,7 @@ class World:
             if found is None:
                 return None
             return bookings.Booking(
-                id=str(uuid.UUID(int=self.chance.getrandbits(128), version=4)),
+                id=self._id(),
                 request_id="req",
                 volume_id=row.id,
                 verb=verb,
@@ -215,15 +256,17 @@ class World:
         self.schedulers.append(self._poll(complete=self.chance.random() < 0.3))
 
     def _poll(self, complete: bool) -> Iterator[None]:
+        # cinder-api makes the rows of a group sooner than its claim is given up.
+        short = self.chance.random() < 0.5 and not self.promised
         with self.database.reading() as session:
             ids = {claim.volume_id for claim in observed_claims.open_claims(session)}
             if complete:
                 ids |= observed_claims.volumes(session) | set(self.rows)
             claims = observed_claims.open_claims(session, ids)
         yield
-        rows = [replace(self.rows[each]) for each in ids if each in self.rows]
+        rows = [replace(row) for row in self.rows.values() if row.id in ids or row.group_id in ids]
         yield
-        seen = claim_ends.judge(claims, rows, lease=0.0 if self.chance.random() < 0.5 else 1e9)
+        seen = claim_ends.judge(claims, rows, lease=0.0 if short else 1e9)
         self.database.run(observed_claims.settle, seen.ends, seen.found)
 
     def probe(self) -> None:
@@ -327,7 +370,7 @@ class World:
             yield
             files.pop(command.volume_id, None)
         elif failed:
-            row.status = "error_extending" if command.verb == "extend" else row.status
+            row.status = {"extend": "error_extending", "copy": "error"}.get(command.verb, row.status)
         elif command.verb == "extend":
             row.size_gb, row.status = command.size_gb, "available"
         else:
@@ -346,6 +389,8 @@ class World:
             (self.create, 3),
             (self.extend, 2),
             (self.delete, 2),
+            (self.create_group, 1),
+            (self.group_turn, 6),
             (self.receive_request, 6),
             (self.scheduler_turn, 30),
             (self.poll, 4),
@@ -368,7 +413,7 @@ class World:
         for _ in range(rounds):
             self.poll()
             for _ in range(12):
-                for turns in (self.schedulers, self.services):
+                for turns in (self.schedulers, self.groups, self.services):
                     while turns:
                         _turn(turns, self.chance, kill=0.0)
                 self.receive_request()

@@ -3,6 +3,7 @@
 
 import uuid
 from collections.abc import Collection, Sequence
+from typing import Any
 
 import pytest
 
@@ -35,7 +36,8 @@ class Rows:
         if self.fails:
             raise OSError("no database")
         self.reads.append(volume_ids)
-        return [row for row in self.rows.values() if volume_ids is None or row.id in volume_ids]
+        ids = volume_ids
+        return [row for row in self.rows.values() if ids is None or row.id in ids or row.group_id in ids]
 
     def snapshots_in_hand(self) -> Collection[str]:
         return ()
@@ -103,6 +105,26 @@ def test_between_full_polls_only_volumes_in_hand_are_read(ledger: Ledger, cinder
     assert rows.reads[2:] == [None]
     ledger.probe_and_report(6)
     assert ledger.counters() == (6, 0)
+
+
+def test_the_volumes_of_a_group_count_from_the_moment_at_which_its_claim_ends(
+    ledger: Ledger, cinder: CinderLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cinder_ledger, "_CHUNK", 1)
+    group, run, counted = str(uuid.uuid4()), ledger.database.run, []
+    ledger.book(6, group, verb=observed_claims.GROUP)
+
+    def counting(*step: Any) -> Any:
+        try:
+            return run(*step)
+        finally:
+            counted.append(ledger.counters())
+
+    monkeypatch.setattr(ledger.database, "run", counting)
+    members = [Row(str(uuid.uuid4()), 2, POOL, "creating", group_id=group) for _ in range(3)]
+    RowPoll(cinder, Rows(*members), WaitingRequests(300), 60).poll_some(cinder.open_volumes())
+    assert set(counted) == {(6, 6)}
+    assert cinder.open_volumes() == {row.id for row in members}
 
 
 def test_a_poll_that_fails_is_tried_again(ledger: Ledger, cinder: CinderLedger) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 
 from tonnage.cinder_adapter.scheduler import claim_ends
-from tonnage.ledger.claims.observed_claims import SNAPSHOT, OpenClaim, SeenEnd, SeenVolume
+from tonnage.ledger.claims.observed_claims import GROUP, SNAPSHOT, OpenClaim, SeenEnd, SeenVolume
 
 A, B = "real@b1#a", "real@b2#b"
 LEASE = 60.0
@@ -20,6 +20,7 @@ class Row:
     status: str = "available"
     migration_status: str = ""
     project_id: str = "project"
+    group_id: str | None = None
 
 
 def claim(verb: str = "create", **fields: object) -> OpenClaim:
@@ -126,3 +127,28 @@ def test_the_claim_of_a_snapshot_ends_when_it_is_made() -> None:
     mine = [claim(SNAPSHOT, volume_id="s")]
     assert claim_ends.judge(mine, [], LEASE, {"s"}) == ([], [])
     assert claim_ends.judge(mine, [], LEASE, ()).ends == [SeenEnd(SNAPSHOT, True, kept=False)]
+
+
+def member(name: str, pool: str | None) -> Row:
+    return Row(id=name, pool=pool, status="creating", group_id="g")
+
+
+@pytest.mark.parametrize("pools", [[None, None], [A, None]])
+def test_the_claim_of_a_group_holds_until_all_its_volumes_have_hosts(pools: list[str | None]) -> None:
+    mine = [claim(GROUP, volume_id="g", sent=False, age=LEASE)]
+    rows = [member(str(number), pool) for number, pool in enumerate(pools)]
+    assert claim_ends.judge(mine, rows, LEASE).ends == []
+
+
+def test_the_volumes_of_a_group_count_instead_of_its_claim() -> None:
+    mine = [claim(GROUP, volume_id="g", size_gb=6, sent=False)]
+    found = claim_ends.judge(mine, [member("v", A), member("w", A), Row(id="other")], LEASE)
+    assert found.ends == [SeenEnd(GROUP, False, kept=False)]
+    assert [each.volume_id for each in found.found] == ["v", "w", "other"]
+
+
+@pytest.mark.parametrize(("age", "given_up"), [(LEASE - 1, False), (LEASE, True)])
+def test_the_claim_of_a_group_without_volumes_is_given_up_after_its_lease(age: float, given_up: bool) -> None:
+    mine = [claim(GROUP, volume_id="g", sent=False, age=age)]
+    found = claim_ends.judge(mine, [Row(id="other", group_id="h")], LEASE)
+    assert found.ends == ([SeenEnd(GROUP, False, kept=False)] if given_up else [])
