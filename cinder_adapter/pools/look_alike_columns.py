@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The figures and capabilities of pools as columns, for filters and weighers that judge all pools at once."""
+"""The traits of pools, and functions of their figures, as columns for filters and weighers that judge all pools."""
 
-import math
 import threading
 from collections.abc import Callable, Collection
 from typing import Any
@@ -15,13 +14,11 @@ from tonnage.cinder_adapter.pools.look_alikes import PoolLookAlike
 from tonnage.filters.base import Mask
 from tonnage.filters.chain import FilterChain, FilterResult
 
-#: Capacities that Cinder compares as words.
-_WORDS = {"infinite": math.inf, "unknown": math.nan, None: math.nan}
-
 
 class LookAlikeColumns(PoolTable):
     """A table with a row for each pool, in the order of the pools. Pools are replaced, but neither added nor removed.
 
+    Its columns of figures have no values, as figures of Cinder may be words: :meth:`computed` reads those of the pools.
     Any thread may call the methods of this class.
     """
 
@@ -33,21 +30,17 @@ class LookAlikeColumns(PoolTable):
 
     def show(self, states: Collection[PoolLookAlike]) -> None:
         """Replace pools."""
-        columns = {
-            "total": [_number(state.total_capacity_gb) for state in states],
-            "free": [_number(state.free_capacity_gb) for state in states],
-            "allocated": [state.allocated_capacity_gb for state in states],
-            "provisioned": [state.provisioned_capacity_gb for state in states],
-            "reserved_percentage": [_number(state.reserved_percentage) for state in states],
-            "ratio": [state.max_over_subscription_ratio for state in states],
-            "thin": [bool(state.thin_provisioning_support) for state in states],
-            "thick": [bool(state.thick_provisioning_support) for state in states],
-            "availability_zone": [str(state.service.get("availability_zone") or "") for state in states],
-            "capabilities": [state.capabilities for state in states],
-        }
         with self._lock:
             self._states.update((state.backend_id, state) for state in states)
-            self.put_columns([state.backend_id for state in states], columns)
+            moved = [state for state in states if not self._has_traits_of(state)]
+            if moved:
+                columns = {
+                    **dict.fromkeys(("total", "free"), np.nan),
+                    "availability_zone": [_zone(state) for state in moved],
+                    "capabilities": [state.capabilities for state in moved],
+                }
+                self.put_columns([state.backend_id for state in moved], columns)
+            self._changed([self._index[state.backend_id] for state in states])
 
     def left_by(self, filters: FilterChain, request: Request) -> Mask:
         """Return the pools that all of these filters accept."""
@@ -71,9 +64,10 @@ class LookAlikeColumns(PoolTable):
             )
         return found
 
+    def _has_traits_of(self, state: PoolLookAlike) -> bool:
+        row = self.index(state.backend_id)
+        return row is not None and self.capabilities[row] is state.capabilities and self.zones[row] == _zone(state)
 
-def _number(value: Any) -> float:
-    try:
-        return float(_WORDS.get(value, value))
-    except (TypeError, ValueError):
-        return math.nan
+
+def _zone(state: PoolLookAlike) -> str:
+    return str(state.service.get("availability_zone") or "")

@@ -123,3 +123,25 @@ def test_a_look_alike_consumes_nothing(site: Site) -> None:
     state.consume_from_volume({"size": 5})
     assert state.allocated_capacity_gb == 0
     assert repr(state) == f"pool '{POOL}'"
+
+
+def test_functions_of_figures_follow_the_pools_that_change(site: Site) -> None:
+    def provisioned(state: Any) -> float:
+        return float(state.provisioned_capacity_gb)
+
+    _, before = site.known.present()
+    assert before.columns.computed(provisioned).tolist() == [0, 0]
+    site.ledger.send(3)
+    site.of_ledger.refresh()
+    site.known.present()
+    assert before.columns.computed(provisioned).tolist() == [0, 3]
+
+
+def test_traits_follow_the_reports(site: Site) -> None:
+    _, pools = site.known.present()
+    assert pools.columns.in_zone("nova").tolist() == [True, True]
+    site.report(OTHER, POOL, service={"availability_zone": "az1"}, capabilities={"media": "hdd"})
+    _, pools = site.known.present()
+    codes, values = pools.columns.capability("media")
+    assert [values[code] for code in codes] == ["hdd", "hdd"]
+    assert pools.columns.in_zone("az1").tolist() == [True, True]
