@@ -22,6 +22,9 @@ from tonnage.ledger.inventory import backends, probes, reports
 
 LOG = logging.getLogger(__name__)
 
+#: The option with the URL of the ledger.
+_OPTION = "[tonnage] connection"
+
 #: The name of the other system in the rows of backends.
 _SYSTEM = "cinder"
 
@@ -55,11 +58,10 @@ def connect(options: cfg.ConfigOpts) -> "CinderLedger":
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for a missing or unusable URL or an outdated schema.
     """
     if not options.connection:
-        raise errors.ConfigurationError("option [tonnage] connection is not set: it takes the URL of the ledger")
-    engine = database.create_engine(
-        options.connection, name="[tonnage] connection", max_overflow=_CONNECTIONS, pool_recycle=3600
-    )
-    schema.require_current(engine)
+        raise errors.ConfigurationError(f"option {_OPTION} is not set: it takes the URL of the ledger")
+    name = f"option {_OPTION}"
+    engine = database.create_engine(options.connection, name=name, max_overflow=_CONNECTIONS, pool_recycle=3600)
+    schema.require_current(engine, _OPTION)
     return CinderLedger(database.Database(engine, _RETRIES, _PAUSE, _PAUSE), options.claim_lease, options.figures_lag)
 
 

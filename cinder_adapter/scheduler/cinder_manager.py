@@ -69,6 +69,12 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         _run("tonnage-probe", self._prober.probe, _PROBE_TURN, self._ended)
         super().init_host(*args, **kwargs)
 
+    def is_working(self) -> bool:
+        """Return whether requests can be decided. While they cannot, Cinder shows this scheduler as down."""
+        refuses = CONF.tonnage.without_ledger == ledger_options.REFUSE
+        is_away = self._ledger is not None and self._ledger.database.away
+        return bool(super().is_working()) and not (refuses and is_away)
+
     def update_service_capabilities(
         self,
         context: Any,
@@ -160,7 +166,10 @@ class _Explanations:
 
 
 def _connect() -> CinderLedger:
-    """Return the ledger, or end this process with one line in the log. Cinder's service starts another process."""
+    """Return the ledger, or end this process with one line in the log. Cinder's service starts another process.
+
+    As none of them sends heartbeats, Cinder shows the scheduler as down.
+    """
     try:
         return cinder_ledger.connect(CONF.tonnage)
     except errors.ConfigurationError as error:

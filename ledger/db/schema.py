@@ -21,16 +21,19 @@ LOG = logging.getLogger(__name__)
 #: The revision that this release needs.
 HEAD = "0027"
 
+#: The usual name of the URL in errors.
+_OPTION = "[database] connection"
+
 #: Number of times that a migration runs again after a deadlock.
 _MAX_RETRIES = 10
 
 
-def current(engine: sa.Engine) -> str | None:
-    """Return the revision of the database, None for an empty one.
+def current(engine: sa.Engine, option: str = _OPTION) -> str | None:
+    """Return the revision of the database, None for an empty one. ``option`` is the name of its URL in errors.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the database cannot be reached.
     """
-    with _explain_errors(engine), _connect(engine) as connection:
+    with _explain_errors(engine, option), _connect(engine, option) as connection:
         if not sa.inspect(connection).has_table("alembic_version"):
             return None
         return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
@@ -65,33 +68,33 @@ def sync(engine: sa.Engine, revision: str = "head") -> None:
                 LOG.info("The migration collided with other transactions and starts again")
 
 
-def require_current(engine: sa.Engine) -> None:
+def require_current(engine: sa.Engine, option: str = _OPTION) -> None:
     """Raise :class:`~tonnage.capacity.errors.ConfigurationError` if the database is behind this release's revision.
 
     A later revision is accepted, as migrations only add: an upgrade starts with the database, and processes of the
     previous release go on with it, even if one of them restarts. The same error is raised for a ledger whose copy in
-    another database is used instead.
+    another database is used instead. ``option`` is the name of the database's URL in errors.
     """
-    require_revision(engine)
-    with _explain_errors(engine), _connect(engine) as connection:
+    require_revision(engine, option)
+    with _explain_errors(engine, option), _connect(engine, option) as connection:
         copy = connection.execute(
             sa.text("SELECT copied_to, copied_at FROM ledger_identity WHERE copied_to IS NOT NULL")
         ).one_or_none()
     if copy is not None:
-        raise errors.ConfigurationError(describe_copy(copy.copied_to, copy.copied_at))
+        raise errors.ConfigurationError(describe_copy(copy.copied_to, copy.copied_at, option))
 
 
-def describe_copy(address: str | None, at: object) -> str:
+def describe_copy(address: str | None, at: object, option: str = _OPTION) -> str:
     """Return the message about a ledger whose copy in another database is used since a time (UTC)."""
     return (
-        f"the ledger was copied from this database to {address} at {at} (UTC): set [database] connection to that; to "
+        f"the ledger was copied from this database to {address} at {at} (UTC): set {option} to that; to "
         "use this one again, without all that has been decided since, run 'tonnage-manage db copy --undo'"
     )
 
 
-def require_revision(engine: sa.Engine) -> None:
+def require_revision(engine: sa.Engine, option: str = _OPTION) -> None:
     """Do the same as :func:`require_current`, also for a ledger that was copied to another database."""
-    found = current(engine)
+    found = current(engine, option)
     if found is None or found < HEAD:
         raise errors.ConfigurationError(
             f"the database is at revision {found or 'none'}, this release needs {HEAD}: run 'tonnage-manage db sync'"
@@ -100,7 +103,7 @@ def require_revision(engine: sa.Engine) -> None:
         LOG.warning("The database is at revision %s of a later release; this release has %s", found, HEAD)
 
 
-def _connect(engine: sa.Engine) -> sa.Connection:
+def _connect(engine: sa.Engine, option: str = _OPTION) -> sa.Connection:
     """Return a connection; turn any error of the driver into a ConfigurationError.
 
     The URL's parameters reach the driver unchecked, and may fail there in any way.
@@ -110,21 +113,17 @@ def _connect(engine: sa.Engine) -> sa.Connection:
     except (db_exc.DBError, sa.exc.SQLAlchemyError):
         raise
     except Exception as error:
-        raise errors.ConfigurationError(
-            f"option [database] connection cannot be used: {type(error).__name__}: {error}"
-        ) from error
+        raise errors.ConfigurationError(f"option {option} cannot be used: {type(error).__name__}: {error}") from error
 
 
 @contextlib.contextmanager
-def _explain_errors(engine: sa.Engine) -> Iterator[None]:
+def _explain_errors(engine: sa.Engine, option: str = _OPTION) -> Iterator[None]:
     """Turn an error of the database into a ConfigurationError that tells an operator the cause."""
     try:
         yield
     except (db_exc.DBError, sa.exc.SQLAlchemyError) as error:
         cause = str(error).strip().splitlines()[0] + _full_disk_note(engine)
-        raise errors.ConfigurationError(
-            f"the database that [database] connection names cannot be used: {cause}"
-        ) from error
+        raise errors.ConfigurationError(f"the database that {option} names cannot be used: {cause}") from error
 
 
 def _full_disk_note(engine: sa.Engine) -> str:

@@ -98,6 +98,9 @@ def test_a_volume_is_tried_in_another_pool_after_a_failure(site: Site) -> None:
     assert [each["status"] for each in site.cinder.settled([second]).values()] == ["error"]
     [refusal] = site.why(second)["refusals"][:1]
     assert "RetryFilter refused 1" in refusal["message"] or "CapacityFilter refused" in refusal["message"]
+    because = {each["pool"]: each["because"] for each in site.explained(second)["pools"]}
+    tried = because[FIRST].startswith("RetryFilter: was tried for this volume before (one of 1 pool tried)")
+    assert tried == ("RetryFilter refused 1" in refusal["message"])
 
 
 def test_a_volume_that_is_deleted_while_it_is_made(site: Site) -> None:

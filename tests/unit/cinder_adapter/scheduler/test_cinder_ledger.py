@@ -3,6 +3,7 @@
 
 import uuid
 from collections.abc import Collection, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -212,9 +213,16 @@ def test_a_volume_of_another_system_is_explained_by_its_claims(ledger: Ledger) -
     assert found.reason == "placed here by request req"
 
 
-def test_a_ledger_without_a_url_is_a_configuration_error() -> None:
-    class Options:
-        connection = None
-
-    with pytest.raises(errors.ConfigurationError, match="connection is not set"):
-        cinder_ledger.connect(Options())  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        (None, "option [tonnage] connection is not set: it takes the URL of the ledger"),
+        ("nonsense", "option [tonnage] connection cannot be used: "),
+        ("sqlite:////no/such/folder/ledger.sqlite", "the database that [tonnage] connection names cannot be used: "),
+    ],
+)
+def test_an_unusable_url_is_told_by_the_option_that_has_it(url: str | None, expected: str) -> None:
+    options: Any = SimpleNamespace(connection=url, claim_lease=60.0, figures_lag=0)
+    with pytest.raises(errors.ConfigurationError) as raised:
+        cinder_ledger.connect(options)
+    assert raised.value.message.startswith(expected)
