@@ -241,6 +241,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Measure the structure of the code.")
     parser.add_argument("--static", action="store_true", help="only the figures of the source files")
     parser.add_argument("--files", action="store_true", help="list the files that each trip passes")
+    parser.add_argument("--functions", action="store_true", help="list the functions that each trip passes, by file")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     figures = static_figures()
@@ -255,6 +256,9 @@ def main() -> int:
     if args.files:
         for name, trip in found.items():
             print(f"\n{name}:", *trip.files(), sep="\n  ")
+    if args.functions:
+        for name, trip in found.items():
+            print(f"\n{name}:", *(f"{path}: {', '.join(each)}" for path, each in trip.functions()), sep="\n  ")
     return 0
 
 

@@ -56,6 +56,11 @@ class Trip:
         """Return the files that were passed, sorted."""
         return sorted({path for name, path, _ in self.calls if thread in name})
 
+    def functions(self) -> list[tuple[str, list[str]]]:
+        """Return the files that were passed, sorted, each with its functions in the order of their first calls."""
+        passed = dict.fromkeys((path, function) for _, path, function in self.calls)
+        return [(path, [function for of, function in passed if of == path]) for path in self.files()]
+
 
 class Tracer:
     """Records calls of Tonnage's functions in all threads that start after :meth:`install`."""
@@ -191,13 +196,14 @@ class Standalone:
         subprocess.run(
             [*program, "--config-file", str(self._conf), "db", "sync"], check=True, stdout=subprocess.DEVNULL
         )
-        self._process = subprocess.Popen(
-            [sys.executable, __file__, str(self._conf)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(folder / "log").open("w"),
-            text=True,
-        )
+        with (folder / "log").open("w") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(self._conf)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
 
     def wait_until_ready(self) -> None:
         """Wait for a first report."""
@@ -212,7 +218,8 @@ class Standalone:
     def stop(self) -> None:
         """End the process."""
         self._process.terminate()
-        self._process.wait(timeout=60)
+        # It closes the pipes as well.
+        self._process.communicate(timeout=60)
 
     def _order(self, line: str) -> dict[str, Any]:
         stdin, stdout = self._process.stdin, self._process.stdout
