@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the repetition of commands."""
 
+from collections.abc import Callable
+
 import pytest
 
 from tonnage.cli import watch
@@ -34,9 +36,9 @@ def test_outputs_follow_each_other_where_nobody_looks(capsys: pytest.CaptureFixt
 
 
 def test_a_terminal_is_cleared_when_the_next_output_is_complete(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], use_terminal: Callable[[], None]
 ) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    use_terminal()
     with pytest.raises(KeyboardInterrupt):
         watch.repeat(show, 5, Pauses(1))
     shown = capsys.readouterr().out

@@ -162,12 +162,12 @@ def test_the_command_sends_name_and_password(
         conf, app.build(conf, cluster.database, cluster.scheduler, authentication.select(conf, "192.0.2.1"))
     )
     server.start()
-    question, target = {"requests": [{"volume": {"size": 1}}]}, scheduler_query.QueryTarget()
+    question, target = {"requests": [{"volume": {"size": 1}}]}, scheduler_query.QueryTarget(url=server.url)
     try:
-        [outlook] = scheduler_query._over_rest(server.url, question, target)
+        [outlook] = scheduler_query.query(conf, question, target)
         assert outlook.volumes[0].pool is not None
         monkeypatch.setenv("OS_PASSWORD", "wrong")
         with pytest.raises(errors.InvalidInput, match=r"does not take these credentials: .*authentication"):
-            scheduler_query._over_rest(server.url, question, target)
+            scheduler_query.query(conf, question, target)
     finally:
         server.stop()

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.servers import ledger_schema
+from tests.unit.cli.conftest import Asked
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors, units
 from tonnage.capacity.decision import Refusal, Rejection
@@ -38,15 +39,15 @@ class Ledger:
         }
         self.world = World(figures, engine=self.engine).started()
         options = {option.dest: option.default for option in database.OPTIONS}
-        self._database = SimpleNamespace(**{**options, "connection": url})
+        database_options = SimpleNamespace(**{**options, "connection": url})
+        self.conf: Any = SimpleNamespace(database=database_options, service_down_time=60)
         self._capsys = capsys
 
     def run(self, line: str, status: int = 0) -> str:
         """Return the output of a command, which has to end with that exit status."""
         given = line.split()
         arguments = tonnage.PROGRAM.parser(given[0]).parse_args(given)
-        conf: Any = SimpleNamespace(database=self._database, service_down_time=60)
-        assert arguments.run(conf, arguments) == status
+        assert arguments.run(self.conf, arguments) == status
         return self._capsys.readouterr().out
 
     def write(self, step: Any, *given: Any) -> None:
@@ -239,20 +240,12 @@ def explanation(chosen: str, other: str) -> Explanation:
     return Explanation("4 GiB", chosen, f"4 GiB goes to {chosen}", verdicts)
 
 
-def test_why_shows_the_request_the_claims_and_the_same_decision_now(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_why_shows_the_request_the_claims_and_the_same_decision_now(ledger: Ledger, asked: Asked) -> None:
     [made] = ledger.world.create(4)
     other = next(pool for pool in (f"{BACKEND}#p0", f"{BACKEND}#p1") if pool != made.pool)
-    asked: list[Any] = []
-
-    def query(conf: object, question: Any, target: object) -> list[Outlook]:
-        asked.append(question)
-        return [Outlook(volumes=[explanation(made.pool, other)])]
-
-    monkeypatch.setattr(scheduler_query, "query", query)
+    asked.outlooks = [Outlook(volumes=[explanation(made.pool, other)])]
     shown = ledger.json(f"why {made.volume_id}")
-    assert asked == [{"requests": [{"volume": {"size": 4}}], "detail": True}]
+    assert asked.questions == [{"requests": [{"volume": {"size": 4}}], "detail": True}]
     assert (shown["pool"], shown["size_bytes"], shown["pool_now"]) == (made.pool, gib(4), made.pool)
     assert shown["reason"] == f"placed here by request {shown['request_id']}"
     assert [(each["verb"], each["pool"]) for each in shown["claims"]] == [("create", made.pool)]
@@ -263,21 +256,15 @@ def test_why_shows_the_request_the_claims_and_the_same_decision_now(
     assert f"4 GiB goes to {made.pool}" in ledger.run(f"why {made.volume_id}")
 
 
-def test_why_shows_a_refused_request_and_asks_it_again(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    def query(conf: object, question: Any, target: object) -> list[Outlook]:
-        asked.append(question)
-        return [Outlook(volumes=[Explanation("60 GiB", None, "No pool for 60 GiB", ())])]
-
-    monkeypatch.setattr(scheduler_query, "query", query)
+def test_why_shows_a_refused_request_and_asks_it_again(ledger: Ledger, asked: Asked) -> None:
+    asked.outlooks = [Outlook(volumes=[Explanation("60 GiB", None, "No pool for 60 GiB", ())])]
     [answer] = ledger.world.create(60)
     [row] = ledger.json("refusals")
     for name in (row["request_id"], answer.volume_id):
         shown = ledger.json(f"why {name}")
         assert (shown["status"], shown["pool"], shown["reason"]) == (None, None, row["message"])
         assert [each["message"] for each in shown["refusals"]] == [row["message"]]
-        assert asked.pop() == {"requests": [{"volume": {"size": 60}}], "detail": True}
+        assert asked.questions.pop() == {"requests": [{"volume": {"size": 60}}], "detail": True}
         assert shown["pools"] == []
     with pytest.raises(errors.NotFound, match="nothing could not be found"):
         ledger.run("why nothing")
@@ -341,17 +328,11 @@ def test_why_names_the_reason_of_a_volume_in_error_and_the_pools_that_failed(led
     assert ledger.json(f"why --offline {placed['id']}")["reason"].endswith(", after h@b#p failed to create it")
 
 
-def test_why_says_if_no_scheduler_answers(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def query(*given: object) -> None:
-        raise errors.Unavailable("no scheduler answers")
-
-    monkeypatch.setattr(scheduler_query, "query", query)
+def test_why_says_if_no_scheduler_answers(ledger: Ledger, asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
+    asked.error = errors.Unavailable("no scheduler answers")
     [made] = ledger.world.create(4)
     arguments = tonnage.PROGRAM.parser("why").parse_args(["why", made.volume_id])
-    conf: Any = SimpleNamespace(database=ledger._database, service_down_time=60)
-    assert arguments.run(conf, arguments) == 1
+    assert arguments.run(ledger.conf, arguments) == 1
     shown = capsys.readouterr()
     assert "placed here by request" in shown.out
     assert shown.out.endswith("The same request now: unknown, for the reason on standard error\n")

@@ -7,6 +7,7 @@ import datetime
 import io
 import json
 import math
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
@@ -116,12 +117,12 @@ def test_sizes_are_in_the_unit_that_suits_them(gib: float, text: str) -> None:
     assert formats.size(gib) == text
 
 
-def test_red_is_for_terminals_without_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_red_is_for_terminals_without_no_color(
+    use_terminal: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     column = Column("state", itemgetter("state"), "state", is_bad=lambda row: row["state"] == "down")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    monkeypatch.setenv("TERM", "xterm")
     assert column.cell({"state": "down"}) == "down"
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    use_terminal()
     assert column.cell({"state": "down"}) == "\x1b[31mdown\x1b[0m"
     assert column.cell({"state": "up"}) == "up"
     monkeypatch.setenv("NO_COLOR", "1")

@@ -15,8 +15,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
-from types import SimpleNamespace
+from collections.abc import Callable, Iterator
 from typing import Any, Self, TextIO
 
 import pytest
@@ -27,7 +26,6 @@ from tests.unit.cli.overviews.test_commands import Ledger
 from tests.unit.scheduler.world import BACKEND
 from tonnage.capacity import errors
 from tonnage.cli import tonnage
-from tonnage.cli.commands import subcommands
 from tonnage.cli.overviews import top
 from tonnage.cli.overviews.top_keys import Keys
 from tonnage.cli.overviews.top_table import Screen, render
@@ -128,9 +126,8 @@ def test_a_database_that_is_away_is_tried_again(
         return answer
 
     monkeypatch.setattr(top, "take", take)
-    conf: Any = SimpleNamespace(database=made._database, service_down_time=60)
     parsed = arguments("--updates 2 --interval 0.1")
-    assert parsed.run(conf, parsed) == 0
+    assert parsed.run(made.conf, parsed) == 0
     output = capsys.readouterr()
     assert output.err == "tonnage: the database is away\n"
     assert "2 of 2 pool(s) up" in output.out
@@ -147,15 +144,14 @@ def test_the_screen_keeps_the_last_state_below_an_error(made: Ledger) -> None:
     assert f"{BACKEND}#p0" in file.getvalue()
 
 
-def test_a_terminal_without_rich_is_told_how_to_install_it(made: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
-    def load(place: str) -> None:
-        raise ImportError(place)
-
-    monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
-    monkeypatch.setattr(subcommands, "load", load)
+def test_a_terminal_without_rich_is_told_how_to_install_it(
+    made: Ledger, use_terminal: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_terminal()
+    monkeypatch.delitem(sys.modules, "tonnage.cli.overviews.top_table")
+    monkeypatch.setitem(sys.modules, "rich.console", None)
     with pytest.raises(errors.ConfigurationError, match=r"needs rich; .*install"):
-        top._display()
+        made.run("top --updates 1")
 
 
 @pytest.mark.parametrize(("width", "height"), [(1, 1), (5, 2), (20, 5), (80, 24), (400, 200)])
@@ -234,11 +230,13 @@ def test_keys_scroll_update_and_end(made: Ledger, terminal: tuple[int, TextIO]) 
         assert screen.wait(0)
 
 
-def test_a_terminal_that_cannot_move_its_cursor_gets_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+def test_a_terminal_that_cannot_move_its_cursor_gets_lines(
+    made: Ledger, use_terminal: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use_terminal()
     for kind in ("dumb", "unknown", ""):
         monkeypatch.setenv("TERM", kind)
-        assert isinstance(top._display(), top.Lines)
+        assert "2 of 2 pool(s) up" in made.run("top --updates 1")
 
 
 class Program:

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.unit.cli.conftest import Asked
 from tonnage.api.schemas import volume_bodies
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Explanation, PoolVerdict, Weight
 from tonnage.cli import setup, tonnage
 from tonnage.cli.commands import subcommands
-from tonnage.cli.simulation import scheduler_query, simulation_arguments
+from tonnage.cli.simulation import simulation_arguments
 from tonnage.rpc.messages import MigrationPolicy, Outlook
 
 
@@ -22,28 +23,6 @@ def run(*arguments: str) -> int:
     parsed = tonnage.PROGRAM.parser(arguments[0]).parse_args(arguments)
     run: Any = subcommands.load(parsed.run)
     return int(run(SimpleNamespace(default_volume_type=None), parsed))
-
-
-class Asked:
-    """The questions to schedulers, which answer with ``outlooks`` or ``error``."""
-
-    def __init__(self) -> None:
-        self.questions: list[dict[str, Any]] = []
-        self.outlooks: list[Outlook] = []
-        self.error: errors.TonnageError | None = None
-
-    def query(self, conf: object, question: dict[str, Any], target: scheduler_query.QueryTarget) -> list[Outlook]:
-        self.questions.append(question)
-        if self.error is not None:
-            raise self.error
-        return self.outlooks
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    asked = Asked()
-    monkeypatch.setattr(scheduler_query, "query", asked.query)
-    return asked
 
 
 @pytest.mark.parametrize(

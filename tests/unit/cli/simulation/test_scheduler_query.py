@@ -16,6 +16,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.hypothetical_pools import Changes
 from tonnage.cli.simulation import scheduler_query
+from tonnage.cli.simulation.scheduler_query import QueryTarget
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc.messages import CreateVolume
 
@@ -110,7 +111,7 @@ def test_without_a_configuration_the_destination_is_missing() -> None:
     api_options.register(conf)
     conf([], project="tonnage", default_config_files=[], default_config_dirs=[])
     with pytest.raises(errors.ConfigurationError, match=r"with --config-file, or the REST API with --url http"):
-        scheduler_query.query(conf, {"requests": [{"volume": {"size": 1}}]}, scheduler_query.QueryTarget(project="p"))
+        scheduler_query.query(conf, {"requests": [{"volume": {"size": 1}}]}, QueryTarget(project="p"))
 
 
 def test_an_unreachable_bus_is_named_without_its_password(
@@ -129,7 +130,7 @@ def test_an_unreachable_bus_is_named_without_its_password(
 
     monkeypatch.setattr(scheduler_query.SchedulerClient, "what_if", fail)
     with pytest.raises(errors.Unavailable) as caught:
-        scheduler_query.query(conf, {"requests": [{"volume": {"size": 1}}]}, scheduler_query.QueryTarget(project="p"))
+        scheduler_query.query(conf, {"requests": [{"volume": {"size": 1}}]}, QueryTarget(project="p"))
     assert caught.value.message == (
         "nobody answers (asked over the message bus of option transport_url, one:5673, two:its usual port; with --url "
         "the REST API is asked)"
@@ -152,7 +153,7 @@ def test_a_server_that_is_no_rest_api_is_reported_on_one_line() -> None:
         with pytest.raises(
             errors.Unavailable, match=r"^there is no answer at http://.*/v3/a%20b%2Fc/.* \(220 mail\.example"
         ):
-            scheduler_query._over_rest(url, {"requests": []}, scheduler_query.QueryTarget(project="a b/c"))
+            scheduler_query.query(cfg.ConfigOpts(), {"requests": []}, QueryTarget(project="a b/c", url=url))
         thread.join(30)
 
 
