@@ -3,27 +3,19 @@
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
 import tenacity
 
 from tests.servers.base import wait_for
-from tonnage.capacity.arithmetic import Calculation
+from tests.unit.scheduler import managers
 from tonnage.filters.capacity import CapacityFilter
-from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db import database, db_errors
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import BackendReport, Command, Hello, Outcome, PoolQuery
-from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.manager import SchedulerManager
-from tonnage.scheduler.settings import Settings
-from tonnage.weighers.capacity import CapacityWeigher
-from tonnage.weighers.chain import WeigherChain
-
-_CINDER = Calculation.CINDER
 
 
 class RecordingAgents:
@@ -73,24 +65,20 @@ def run_schedulers(
 
     Each backend has one thin pool ``p`` of ``capacity`` GiB with a ratio of 1.
     """
-    conf = SimpleNamespace(over_provisioning_calculation=_CINDER, capacity_weight_multiplier=1.0)
     cores = [
-        SchedulerManager(
-            Settings(
+        managers.manager(
+            database.Database(engine),
+            agents,
+            managers.settings(
                 host=f"s{number}",
-                availability_zone="nova",
-                calculation=_CINDER,
                 default_ratio=1.0,
                 # Each backend reports once, and the test may take long after that.
                 service_down_time=3600.0,
-                max_attempts=3,
                 batch_size=16,
                 claim_lease=3600.0,
                 quotas=quotas or Quotas(),
             ),
-            database.Database(engine),
-            agents,
-            Rules(FilterChain([CapacityFilter(conf)], _CINDER), WeigherChain([CapacityWeigher(conf)]), _CINDER),
+            [CapacityFilter],
         )
         for number in range(schedulers)
     ]

@@ -7,7 +7,6 @@ import pathlib
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from types import SimpleNamespace
 from typing import Any
 
 from falcon import testing
@@ -16,17 +15,16 @@ from oslo_context.context import RequestContext
 
 from tests.servers import ledger_schema
 from tests.unit.api.conformance import Conformance
+from tests.unit.scheduler import managers
 from tonnage.api import app, options
 from tonnage.api.auth import authentication, request_context
 from tonnage.api.page.shared_results import LIFETIMES, Lifetimes
 from tonnage.api.resource_context import ResourceContext
 from tonnage.api.resources.discovery import OpenApi
-from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
-from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db import database
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import serialization, transport
@@ -34,12 +32,7 @@ from tonnage.rpc.batching.command_sender import AgentClient, CommandSender
 from tonnage.rpc.bus_health import BusHealth
 from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, ListedVolume, Listing, Outcome, Verb
 from tonnage.rpc.scheduler_client import SchedulerClient
-from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.endpoints import SchedulerEndpoint
-from tonnage.scheduler.manager import SchedulerManager
-from tonnage.scheduler.settings import Settings
-from tonnage.weighers.capacity import CapacityWeigher
-from tonnage.weighers.chain import WeigherChain
 
 BACKEND = "box@disk"
 POOLS: list[dict[str, Any]] = [
@@ -208,8 +201,7 @@ class Cluster:
         self.scheduler = SchedulerClient(bus)
         # The bus is in this process, which may be slow.
         self.scheduler._health = BusHealth(bus, timeout=60.0)
-        values = SimpleNamespace(over_provisioning_calculation="cinder", capacity_weight_multiplier=1.0)
-        kinds = (
+        filters = (
             AvailabilityZoneFilter,
             CapabilitiesFilter,
             CapacityFilter,
@@ -217,26 +209,9 @@ class Cluster:
             DifferentBackendFilter,
         )
         self._sender = CommandSender(AgentClient(bus))
-        self._core = SchedulerManager(
-            Settings(
-                host="box",
-                availability_zone="nova",
-                calculation=Calculation.CINDER,
-                default_ratio=20.0,
-                # The storage reports only after commands, so its last report may be old.
-                service_down_time=3600.0,
-                max_attempts=1,
-                batch_size=64,
-                claim_lease=60.0,
-            ),
-            self.database,
-            self._sender,
-            Rules(
-                FilterChain([kind(values) for kind in kinds]),
-                WeigherChain([CapacityWeigher(values)]),
-                Calculation.CINDER,
-            ),
-        )
+        # The storage reports only after commands, so its last report may be old.
+        settings = managers.settings(host="box", service_down_time=3600.0, max_attempts=1)
+        self._core = managers.manager(self.database, self._sender, settings, filters)
         self.storage = Storage(self.scheduler)
         self._servers = [
             transport.server(bus, transport.TOPIC_SCHEDULER, "box", SchedulerEndpoint(self._core)),

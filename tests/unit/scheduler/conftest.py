@@ -7,19 +7,16 @@ from typing import Any
 import pytest
 
 from tests.servers import ledger_schema
+from tests.unit.scheduler import managers
 from tests.unit.scheduler.world import BACKEND, Agent, StoragePool
-from tonnage.capacity.arithmetic import Calculation
-from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory import heartbeats
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import Hello
 from tonnage.scheduler.composition import Integrations
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
-from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
-from tonnage.weighers.chain import WeigherChain
 
 
 class Clock:
@@ -40,17 +37,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def settings() -> Settings:
-    return Settings(
-        host="here",
-        availability_zone="nova",
-        calculation=Calculation.CINDER,
-        default_ratio=20.0,
-        service_down_time=60.0,
-        max_attempts=3,
-        batch_size=64,
-        claim_lease=60,
-        drain_concurrency=4,
-    )
+    return managers.settings()
 
 
 @pytest.fixture
@@ -79,8 +66,9 @@ def core(
 ) -> Iterator[SchedulerManager]:
     """A scheduler with one backend, which has reported once."""
     agents: Any = SimpleNamespace(run=lambda *given: None)
-    rules = Rules(FilterChain([]), WeigherChain([]), Calculation.CINDER)
-    core = SchedulerManager(settings, ledger, agents, rules, clock, integrations, thread)
+    core = managers.manager(
+        ledger, agents, settings, weighers=(), clock=clock, integrations=integrations, thread=thread
+    )
     core.start()
     agent = Agent({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
     agent.epoch = core.hello(Hello(backend=BACKEND, nonce="n", availability_zone="nova", driver="memory")).epoch

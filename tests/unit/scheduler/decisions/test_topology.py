@@ -15,10 +15,9 @@ import pytest
 import sqlalchemy as sa
 
 from tests.servers.base import wait_for
+from tests.unit.scheduler import managers
 from tests.unit.scheduler.conftest import Clock
-from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.capacity import CapacityFilter
-from tonnage.filters.chain import FilterChain
 from tonnage.filters.storage_class import StorageClassFilter
 from tonnage.filters.topology import TopologyFilter
 from tonnage.ledger import models
@@ -36,11 +35,8 @@ from tonnage.rpc.messages import (
     WhatIf,
 )
 from tonnage.scheduler.decisions.placement_requests import Move
-from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
-from tonnage.weighers.capacity import CapacityWeigher
-from tonnage.weighers.chain import WeigherChain
 
 #: What the agents' pools have, by backend: local storage on three nodes, and an array for nodes of one zone.
 POOLS: dict[str, dict[str, Any]] = {
@@ -149,10 +145,8 @@ def segments(*labels: dict[str, str]) -> dict[str, Any]:
 
 
 def scheduler(ledger: database.Database, settings: Settings, clock: Clock, agents: Any) -> SchedulerManager:
-    conf = SimpleNamespace(over_provisioning_calculation=Calculation.CINDER, capacity_weight_multiplier=1.0)
-    filters = FilterChain([CapacityFilter(conf), TopologyFilter(conf), StorageClassFilter(conf)])
-    rules = Rules(filters, WeigherChain([CapacityWeigher(conf)]), settings.calculation)
-    return SchedulerManager(settings, ledger, agents, rules, clock)
+    filters = (CapacityFilter, TopologyFilter, StorageClassFilter)
+    return managers.manager(ledger, agents, settings, filters, clock=clock)
 
 
 @pytest.fixture

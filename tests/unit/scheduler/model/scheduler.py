@@ -2,28 +2,22 @@
 """One scheduler process: the real one, with its thread taking turns and its transactions watched."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tests.unit.scheduler import managers
 from tests.unit.scheduler.model import admission
 from tests.unit.scheduler.model.turns import Turns
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
-from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db.database import Database
 from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.scheduler.claims.periodic_tasks import BackendMonitor
 from tonnage.scheduler.claims.sweep import Sweep
-from tonnage.scheduler.decisions.pool_selection import Rules
-from tonnage.scheduler.manager import SchedulerManager
-from tonnage.scheduler.settings import Settings
-from tonnage.weighers.capacity import CapacityWeigher
-from tonnage.weighers.chain import WeigherChain
 
 LEASE = 60.0
 DOWN_TIME = 60.0
@@ -85,37 +79,21 @@ class Scheduler:
         interruptions: Interruptions | None = None,
         attempts: int = 3,
     ) -> None:
-        conf: Any = SimpleNamespace(over_provisioning_calculation=calculation, capacity_weight_multiplier=1.0)
-        filters = [
-            CapabilitiesFilter(conf),
-            CapacityFilter(conf),
-            SameBackendFilter(conf),
-            DifferentBackendFilter(conf),
-        ]
+        filters = [CapabilitiesFilter, CapacityFilter, SameBackendFilter, DifferentBackendFilter]
         database = WatchedDatabase(engine, calculation, interruptions)
         database.scheduler = self
-        settings = Settings(
+        settings = managers.settings(
             host=host,
-            availability_zone="nova",
             calculation=calculation,
-            default_ratio=20.0,
             service_down_time=DOWN_TIME,
             max_attempts=attempts,
-            batch_size=64,
             claim_lease=LEASE,
             drain_concurrency=2,
         )
         self.host = host
         self.clock = clock
         self.thread = Turns()
-        self.core = SchedulerManager(
-            settings,
-            database,
-            agents,
-            Rules(FilterChain(filters, calculation), WeigherChain([CapacityWeigher(conf)]), calculation),
-            clock,
-            thread=self.thread,
-        )
+        self.core = managers.manager(database, agents, settings, filters, clock=clock, thread=self.thread)
         # Nothing is audited: a ledger in memory belongs to one thread, and is lost with the connections of others.
         self.core.load()
 
