@@ -20,7 +20,7 @@ _OTHERS = 5.0
 @pytest.fixture
 def own_broker() -> Iterator[rabbitmq.RabbitMQ]:
     """A broker that only this test uses and kills."""
-    yield from fixtures._run(rabbitmq.RabbitMQ)
+    yield from fixtures.run(rabbitmq.RabbitMQ)
 
 
 def ask(tonnage: Deployment) -> tuple[requests.Response, float]:

@@ -85,16 +85,16 @@ class TlsPostgreSQL(PostgreSQL):
         super().__init__()
         self._certificates, self.port = certificates, base.free_port()
 
-    def _prepare(self) -> None:
-        super()._prepare()
+    def prepare(self) -> None:
+        super().prepare()
         self._certificates.give_to(base.unprivileged_user())
         with (self.folder / "data" / "postgresql.conf").open("a") as file:
             file.write(f"port = {self.port}\n" + self._certificates.example("postgresql.conf"))
         self.url += f"&port={self.port}"
 
-    def _popen(self, command: Any, **more: Any) -> "subprocess.Popen[bytes]":
+    def popen(self, command: Any, **more: Any) -> "subprocess.Popen[bytes]":
         listening = [f"{word}localhost" if word == "listen_addresses=" else word for word in command]
-        return super()._popen(listening, **more)
+        return super().popen(listening, **more)
 
     def _ready(self) -> bool:
         with contextlib.suppress(sa.exc.OperationalError):
@@ -109,11 +109,11 @@ class TlsMariaDB(MariaDB):
         super().__init__()
         self._certificates, self.port = certificates, base.free_port()
 
-    def _popen(self, command: Any, **more: Any) -> "subprocess.Popen[bytes]":
+    def popen(self, command: Any, **more: Any) -> "subprocess.Popen[bytes]":
         options = self._certificates.options("mariadb.cnf", "mariadbd")
         network = [f"--{name}={value}" for name, value in options.items()]
         network += [f"--port={self.port}", "--bind-address=127.0.0.1"]
-        return super()._popen([word for word in command if word != "--skip-networking"] + network, **more)
+        return super().popen([word for word in command if word != "--skip-networking"] + network, **more)
 
 
 class TlsRabbitMQ(RabbitMQ):
@@ -123,8 +123,8 @@ class TlsRabbitMQ(RabbitMQ):
         super().__init__(managed=False)
         self._certificates, self.port = certificates, base.free_port()
 
-    def _prepare(self) -> None:
-        super()._prepare()
+    def prepare(self) -> None:
+        super().prepare()
         file = self.folder / "rabbitmq.conf"
         ours = self._certificates.example("rabbitmq.conf").replace("5671", f"127.0.0.1:{self.port}")
         file.write_text(f"{file.read_text()}\n{ours}")

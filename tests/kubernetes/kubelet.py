@@ -51,8 +51,8 @@ class Machine(base.Server):
     def installed(cls) -> bool:
         return network.available()
 
-    def _prepare(self) -> None:
-        self.network = network.Network(self._popen, _PODS)
+    def prepare(self) -> None:
+        self.network = network.Network(self.popen, _PODS)
         self.address = self.network.own_address
         hosts = ["127.0.0.1 localhost", *(f"{self.address} {name}" for name in self._names)]
         (self.folder / "hosts").write_text("\n".join([*hosts, ""]), encoding="utf-8")
@@ -61,7 +61,7 @@ class Machine(base.Server):
     def start(self) -> None:
         """Start nothing: pods are started one by one."""
 
-    def _launch(self) -> "subprocess.Popen[bytes]":
+    def launch(self) -> "subprocess.Popen[bytes]":
         raise NotImplementedError
 
     def _ready(self) -> bool:
@@ -74,7 +74,7 @@ class Machine(base.Server):
     def run(self, node: int, command: Sequence[str | pathlib.Path], log: str) -> "subprocess.Popen[bytes]":
         """Run a command with the address of a node, in a mount namespace of its own."""
         command = ["unshare", "--mount", "--propagation", "private", *command]
-        return self._popen(self.network.command(node, command), env=dict(os.environ), log=log)
+        return self.popen(self.network.command(node, command), env=dict(os.environ), log=log)
 
 
 class Pod:

@@ -32,7 +32,7 @@ class _KubernetesProcess(base.Server):
         return (images.KUBERNETES / cls.program).exists()
 
     def _start(self, *arguments: str) -> "subprocess.Popen[bytes]":
-        return self._popen([images.KUBERNETES / self.program, *arguments], env={"HOME": str(self.folder)})
+        return self.popen([images.KUBERNETES / self.program, *arguments], env={"HOME": str(self.folder)})
 
 
 class Etcd(_KubernetesProcess):
@@ -40,11 +40,11 @@ class Etcd(_KubernetesProcess):
 
     name = program = "etcd"
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         self.url = f"http://127.0.0.1:{base.free_port()}"
         self._peers = f"http://127.0.0.1:{base.free_port()}"
 
-    def _launch(self) -> "subprocess.Popen[bytes]":
+    def launch(self) -> "subprocess.Popen[bytes]":
         return self._start(
             f"--data-dir={self.folder}/data",
             f"--listen-client-urls={self.url}",
@@ -74,14 +74,14 @@ class ApiServer(_KubernetesProcess):
         self._etcd, self._address = etcd, address
         self._token = secrets.token_hex()
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         self.port = base.free_port()
         self.url = f"https://{self._address}:{self.port}"
         self.authority = self.folder / "authority.pem"
         self._certificates()
         self._private("tokens.csv", f"{self._token},admin,admin,system:masters")
 
-    def _launch(self) -> "subprocess.Popen[bytes]":
+    def launch(self) -> "subprocess.Popen[bytes]":
         return self._start(
             f"--bind-address={self._address}",
             f"--secure-port={self.port}",

@@ -93,12 +93,12 @@ class Server(abc.ABC):
         """Return whether the programs are on this machine."""
 
     @abc.abstractmethod
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         """Create the data folder and choose the address, once."""
 
     @abc.abstractmethod
-    def _launch(self) -> subprocess.Popen[bytes]:
-        """Start the server process with :meth:`_popen`."""
+    def launch(self) -> subprocess.Popen[bytes]:
+        """Start the server process with :meth:`popen`."""
 
     @abc.abstractmethod
     def _ready(self) -> bool:
@@ -114,7 +114,7 @@ class Server(abc.ABC):
             [sys.executable, "-I", _WATCHER, self.folder], stdin=subprocess.PIPE, cwd="/", start_new_session=True
         )
         try:
-            self._prepare()
+            self.prepare()
             self.start()
         except BaseException:
             self.close()
@@ -133,7 +133,7 @@ class Server(abc.ABC):
 
     def start(self) -> None:
         """Start the server with its data and wait until it answers. Raises RuntimeError with the end of its log."""
-        process = self._launch()
+        process = self.launch()
         deadline = time.monotonic() + self.patience
         while not self._ready():
             if process.poll() is not None:
@@ -166,7 +166,7 @@ class Server(abc.ABC):
         for process in self._processes:
             process.wait(self.patience)
 
-    def _popen(
+    def popen(
         self,
         command: Sequence[str | pathlib.Path],
         *,

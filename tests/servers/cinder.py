@@ -126,7 +126,7 @@ class Cinder(base.Server):
         place = self.shape.cluster or "real"
         return [f"{place}@{name}#{pool}" for name in self.shape.backends for pool in self.shape.pools]
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         self._port = base.free_port()
         self.url = f"http://127.0.0.1:{self._port}/v3/{self.shape.project}"
         for name in ("coordination", "locks"):
@@ -185,7 +185,7 @@ class Cinder(base.Server):
             "OS_CINDER_DISABLE_EVENTLET_PATCHING": "0" if patched else "1",
         }
 
-    def _launch(self) -> "subprocess.Popen[bytes]":
+    def launch(self) -> "subprocess.Popen[bytes]":
         for number in range(self.shape.schedulers):
             self.start_scheduler(number)
         for host in _MEMBERS if self.shape.cluster else ():
@@ -218,7 +218,7 @@ class Cinder(base.Server):
         """
         words = [] if more is None else ["--config-file", str(self.folder / more)]
         environment = self._environment(patched, clock)
-        process = self._popen(self._command(program, *words), env=environment, log=f"{name}.log")
+        process = self.popen(self._command(program, *words), env=environment, log=f"{name}.log")
         self.services[name] = process
         return process
 

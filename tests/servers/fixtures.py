@@ -17,7 +17,7 @@ from tests.servers import base, keystone, lvm_guest, mariadb, placement, postgre
 AnyServer = TypeVar("AnyServer", bound=base.Server)
 
 
-def _run(kind: type[AnyServer]) -> Iterator[AnyServer]:
+def run(kind: type[AnyServer]) -> Iterator[AnyServer]:
     if not kind.installed():
         suites.cannot_run(kind.name, f"no {kind.name} on this machine; install the package {kind.packages}")
     with kind() as server:
@@ -27,37 +27,37 @@ def _run(kind: type[AnyServer]) -> Iterator[AnyServer]:
 @pytest.fixture(scope="session")
 def postgresql_server() -> Iterator[postgresql.PostgreSQL]:
     """A PostgreSQL that can be stopped, killed and started; ``database()`` creates an empty database."""
-    yield from _run(postgresql.PostgreSQL)
+    yield from run(postgresql.PostgreSQL)
 
 
 @pytest.fixture(scope="session")
 def mariadb_server() -> Iterator[mariadb.MariaDB]:
     """A MariaDB that can be stopped, killed and started; ``database()`` creates an empty database."""
-    yield from _run(mariadb.MariaDB)
+    yield from run(mariadb.MariaDB)
 
 
 @pytest.fixture(scope="session")
 def rabbitmq_server() -> Iterator[rabbitmq.RabbitMQ]:
     """A RabbitMQ that can be stopped, killed and started; ``virtual_host()`` creates an empty virtual host."""
-    yield from _run(rabbitmq.RabbitMQ)
+    yield from run(rabbitmq.RabbitMQ)
 
 
 @pytest.fixture(scope="session")
 def lvm() -> Iterator[lvm_guest.LvmGuest]:
     """A virtual machine with LVM and empty disks, which the tests share by agreement."""
-    yield from _run(lvm_guest.LvmGuest)
+    yield from run(lvm_guest.LvmGuest)
 
 
 @pytest.fixture(scope="session")
 def placement_server() -> Iterator[placement.Placement]:
     """OpenStack Placement, which can be killed and started. It has the content of other tests."""
-    yield from _run(placement.Placement)
+    yield from run(placement.Placement)
 
 
 @pytest.fixture(scope="session")
 def keystone_server() -> Iterator[keystone.Keystone]:
     """OpenStack Identity, which can be killed and started. It has the accounts of other tests."""
-    yield from _run(keystone.Keystone)
+    yield from run(keystone.Keystone)
 
 
 @pytest.fixture(scope="session")

@@ -95,8 +95,8 @@ class Galera(nodes.NodeCluster, database.DatabaseServer):
             and _library() is not None
         )
 
-    def _prepare(self) -> None:
-        nodes.NodeCluster._prepare(self)
+    def prepare(self) -> None:
+        nodes.NodeCluster.prepare(self)
         server, installer = base.find("mariadbd"), base.find("mariadb-install-db")
         assert server
         assert installer
@@ -236,7 +236,7 @@ class Galera(nodes.NodeCluster, database.DatabaseServer):
         configuration = self.folder / "haproxy.cfg"
         path = os.environ.get("PATH", os.defpath)
         configuration.write_text(_PROXY.format(port=self._port, path=path, check=check, servers=servers))
-        self._proxy = self._popen([proxy, "-db", "-f", configuration])
+        self._proxy = self.popen([proxy, "-db", "-f", configuration])
 
     def _answers(self) -> bool:
         with contextlib.suppress(sa.exc.OperationalError):

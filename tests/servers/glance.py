@@ -63,7 +63,7 @@ class Glance(base.Server):
         super().__init__()
         self._keystone = keystone
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         self._port = base.free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         for name in ("images", "staging", "tasks"):
@@ -83,10 +83,10 @@ class Glance(base.Server):
         path = os.environ.get("PATH", os.defpath)
         return {"PATH": path, "HOME": str(self.folder), "OS_GLANCE_CONFIG_DIR": str(self.folder)}
 
-    def _launch(self) -> "subprocess.Popen[bytes]":
+    def launch(self) -> "subprocess.Popen[bytes]":
         # It takes bodies in chunks, of which the client of Tempest does not tell the size.
         server = (f"--listen=127.0.0.1:{self._port}", f"--max-request-body-size={_LARGEST}")
-        return self._popen(
+        return self.popen(
             [HOME / "bin" / "python", "-I", "-W", "ignore", "-m", "waitress", *server, "glance.wsgi.api:application"],
             env=self._environment(),
         )

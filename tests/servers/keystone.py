@@ -47,7 +47,7 @@ class Keystone(base.Server):
     def installed(cls) -> bool:
         return (_BIN / "keystone-manage").exists()
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         self._port = base.free_port()
         self.url = f"http://127.0.0.1:{self._port}/v3"
         (self.folder / "keystone.conf").write_text(_CONFIGURATION.format(folder=self.folder))
@@ -60,9 +60,9 @@ class Keystone(base.Server):
         self._manage("bootstrap", "--bootstrap-password", PASSWORD, "--bootstrap-region-id", REGION, *addresses)
         self._token: str | None = None
 
-    def _launch(self) -> "subprocess.Popen[bytes]":
+    def launch(self) -> "subprocess.Popen[bytes]":
         # -I keeps the folder of the script out of the module search path.
-        return self._popen(
+        return self.popen(
             [_BIN / "python", "-I", "-W", "ignore", _SERVE, str(self._port), "keystone.wsgi.api:application"],
             env=self._environment,
         )

@@ -67,14 +67,14 @@ class LvmGuest(base.Server):
             raise RuntimeError(f"in the guest: {text}: exit code {done.code}: {done.err.strip()}")
         return done
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         lvm_image.build(self.folder / "image", _LINES, SUDOERS.read_text())
         for disk in self.disks:
             with (self.folder / disk).open("wb") as file:
                 file.truncate(self.disk_gb << 30)
         self.url = str(self.folder / "exec")
 
-    def _launch(self) -> subprocess.Popen[bytes]:
+    def launch(self) -> subprocess.Popen[bytes]:
         program = base.find("qemu-system-x86_64")
         assert program is not None
         self._lines: queue.Queue[socket.socket] = queue.Queue()
@@ -99,7 +99,7 @@ class LvmGuest(base.Server):
                 "-drive",
                 f"file={self.folder}/{disk},format=raw,if=virtio,cache=unsafe,discard=unmap,detect-zeroes=unmap",
             ]
-        return self._popen(command)
+        return self.popen(command)
 
     def _ready(self) -> bool:
         while self._connected < _LINES:

@@ -28,7 +28,7 @@ class MariaDB(database.DatabaseServer):
     def installed(cls) -> bool:
         return all((base.find("mariadbd"), base.find("mariadb-install-db")))
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         installer, server = base.find("mariadb-install-db"), base.find("mariadbd")
         assert installer
         assert server
@@ -54,8 +54,8 @@ class MariaDB(database.DatabaseServer):
         with pymysql.connect(unix_socket=str(self._socket), user="root", ssl_disabled=True) as connection:
             connection.cursor().execute("CREATE DATABASE IF NOT EXISTS tonnage")
 
-    def _launch(self) -> subprocess.Popen[bytes]:
-        return self._popen(
+    def launch(self) -> subprocess.Popen[bytes]:
+        return self.popen(
             [
                 *(self._server, "--no-defaults", f"--datadir={self._data}", f"--user={self._user}"),
                 *(f"--socket={self._socket}", f"--pid-file={self.folder / 'pid'}", "--skip-networking"),

@@ -23,8 +23,8 @@ class NodeCluster(base.Server):
     def installed(cls) -> bool:
         return network.available()
 
-    def _prepare(self) -> None:
-        self.network = network.Network(self._popen, self.size)
+    def prepare(self) -> None:
+        self.network = network.Network(self.popen, self.size)
         self._nodes: list[subprocess.Popen[bytes] | None] = [None] * self.size
 
     @abc.abstractmethod
@@ -106,7 +106,7 @@ class NodeCluster(base.Server):
         log = self.folder / "log" if node is None else self._node_log(node)
         return log.read_text(errors="replace").strip()[-2000:] if log.exists() else "(the log is empty)"
 
-    def _launch(self) -> subprocess.Popen[bytes]:
+    def launch(self) -> subprocess.Popen[bytes]:
         raise NotImplementedError("a cluster starts node by node")
 
     def _ready(self) -> bool:
@@ -115,7 +115,7 @@ class NodeCluster(base.Server):
     def _popen_node(
         self, node: int, command: list[str | pathlib.Path], env: Mapping[str, str]
     ) -> subprocess.Popen[bytes]:
-        return self._popen(self.network.command(node, command), env=env)
+        return self.popen(self.network.command(node, command), env=env)
 
     def _signal_node(self, node: int, number: signal.Signals) -> None:
         process = self._nodes[node]

@@ -54,11 +54,11 @@ class Patroni(nodes.NodeCluster, postgresql.PostgreSQL):
             and importlib.util.find_spec("patroni") is not None
         )
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         account = base.unprivileged_user()
         assert account
         self._account = account
-        self.network = network.Network(self._popen, self.size + 1)
+        self.network = network.Network(self.popen, self.size + 1)
         self._nodes = [None] * self.size
         self._etcd: subprocess.Popen[bytes] | None = None
         for node in range(self.size):
@@ -89,7 +89,7 @@ class Patroni(nodes.NodeCluster, postgresql.PostgreSQL):
         program, address = base.find("etcd"), self.network.addresses[self.size]
         assert program
         client, peer = f"http://{address}:{_ETCD}", f"http://{address}:2380"
-        self._etcd = self._popen(
+        self._etcd = self.popen(
             self.network.command(
                 self.size,
                 [

@@ -38,19 +38,19 @@ class Placement(base.Server):
     def installed(cls) -> bool:
         return _PYTHON.exists()
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         self._port = base.free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         (self.folder / "placement.conf").write_text(_CONFIGURATION.format(folder=self.folder))
 
-    def _launch(self) -> "subprocess.Popen[bytes]":
+    def launch(self) -> "subprocess.Popen[bytes]":
         env = {
             "PATH": os.environ.get("PATH", os.defpath),
             "HOME": str(self.folder),
             "OS_PLACEMENT_CONFIG_DIR": str(self.folder),
         }
         # -I keeps the folder of the script out of the module search path.
-        return self._popen(
+        return self.popen(
             [_PYTHON, "-I", "-W", "ignore", _SERVE, str(self._port), "placement.wsgi.api:application"], env=env
         )
 

@@ -44,7 +44,7 @@ class PostgreSQL(database.DatabaseServer):
     def installed(cls) -> bool:
         return folder_of_programs() is not None
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         programs = folder_of_programs()
         assert programs
         self._programs = programs
@@ -62,7 +62,7 @@ class PostgreSQL(database.DatabaseServer):
         )
         self.url = f"postgresql+psycopg://postgres@/postgres?host={self._data}"
 
-    def _launch(self) -> subprocess.Popen[bytes]:
+    def launch(self) -> subprocess.Popen[bytes]:
         options = {
             "listen_addresses": "",
             "unix_socket_directories": str(self._data),
@@ -72,7 +72,7 @@ class PostgreSQL(database.DatabaseServer):
         if not self._durable:
             options |= {"fsync": "off", "full_page_writes": "off"}
         arguments = [word for key, value in options.items() for word in ("-c", f"{key}={value}")]
-        return self._popen([self._programs / "postgres", "-D", self._data, *arguments], account=self._account)
+        return self.popen([self._programs / "postgres", "-D", self._data, *arguments], account=self._account)
 
     def _ready(self) -> bool:
         return (

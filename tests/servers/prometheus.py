@@ -30,7 +30,7 @@ class Prometheus(base.Server):
     def installed(cls) -> bool:
         return all(base.find(name) for name in ("prometheus", "promtool"))
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         scrapes = [
             {"job_name": path.strip("/"), "metrics_path": path, "static_configs": [{"targets": list(addresses)}]}
             for path, addresses in self._jobs.items()
@@ -41,8 +41,8 @@ class Prometheus(base.Server):
         self._address = f"127.0.0.1:{base.free_port()}"
         self.url = f"http://{self._address}"
 
-    def _launch(self) -> "subprocess.Popen[bytes]":
-        return self._popen(
+    def launch(self) -> "subprocess.Popen[bytes]":
+        return self.popen(
             [
                 _program("prometheus"),
                 f"--config.file={self.folder / 'prometheus.json'}",

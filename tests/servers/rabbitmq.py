@@ -47,7 +47,7 @@ class RabbitMQ(base.Server):
         super().__init__(durable=durable)
         self._managed = managed
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         self._port, mapper, distribution = base.free_port(), base.free_port(), base.free_port()
         self._management = base.free_port()
         (self.folder / "plugins").write_text("[rabbitmq_management].\n" if self._managed else "[].\n")
@@ -75,12 +75,12 @@ class RabbitMQ(base.Server):
         epmd = base.find("epmd")
         assert epmd
         # Without a running port mapper, the server would start one that survives the server.
-        self._popen([epmd, "-address", "127.0.0.1", "-port", str(mapper)])
+        self.popen([epmd, "-address", "127.0.0.1", "-port", str(mapper)])
         base.wait_for(lambda: _connects(mapper), "epmd")
         self.url = f"rabbit://guest:guest@127.0.0.1:{self._port}/"
 
-    def _launch(self) -> subprocess.Popen[bytes]:
-        return self._popen([_PROGRAMS / "rabbitmq-server"], env=self._env)
+    def launch(self) -> subprocess.Popen[bytes]:
+        return self.popen([_PROGRAMS / "rabbitmq-server"], env=self._env)
 
     def _ready(self) -> bool:
         """Return whether AMQP's greeting is answered and the management plugin, if used, accepts connections."""

@@ -36,8 +36,8 @@ class RabbitMQCluster(nodes.NodeCluster):
     def installed(cls) -> bool:
         return super().installed() and (_PROGRAMS / "rabbitmq-server").exists() and base.find("epmd") is not None
 
-    def _prepare(self) -> None:
-        super()._prepare()
+    def prepare(self) -> None:
+        super().prepare()
         epmd = base.find("epmd")
         assert epmd
         cookie = self.folder / ".erlang.cookie"
