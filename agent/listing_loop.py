@@ -39,9 +39,12 @@ class ListingLoop:
         """Send a listing as soon as possible."""
         self._worker.wake()
 
-    def stop(self) -> None:
-        """Send no further listing. A call that is under way ends by itself."""
-        self._worker.stop(timeout=0.0)
+    def stop(self, timeout: float = 0.0) -> bool:
+        """Send no further listing, and wait at most ``timeout`` seconds for the call under way; return if it has ended.
+
+        Otherwise it ends by itself.
+        """
+        return self._worker.stop(timeout)
 
     def _list_once(self) -> float | None:
         try:

@@ -9,9 +9,6 @@ import tempfile
 import threading
 from collections.abc import Sequence
 
-#: Seconds that a command may take to end after a signal.
-_END_TIMEOUT = 5.0
-
 #: Folders of administration programs; the search path of a service account often lacks them.
 _PROGRAM_PATHS = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -32,12 +29,13 @@ class CommandFailed(Exception):
 class CommandRunner:
     """Runs commands, each prefixed with the words of ``helper`` (``sudo -n``), for at most ``timeout`` seconds.
 
-    Thread-safe.
+    After each of two signals a command that takes longer has ``end_timeout`` seconds to end. Thread-safe.
     """
 
-    def __init__(self, helper: Sequence[str], timeout: float) -> None:
+    def __init__(self, helper: Sequence[str], timeout: float, end_timeout: float = 5.0) -> None:
         self._helper = helper
         self._timeout = timeout
+        self._end_timeout = end_timeout
         # Processes that could not be ended. They are polled later, so that none stays a zombie.
         self._unended: list[subprocess.Popen[bytes]] = []
         self._lock = threading.Lock()
@@ -83,7 +81,7 @@ class CommandRunner:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal_number)
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(_END_TIMEOUT)
+                process.wait(self._end_timeout)
                 return True
         with self._lock:
             self._unended.append(process)

@@ -80,9 +80,9 @@ class NotificationSender:
         """Whether the thread has ended."""
         return not self._worker.alive
 
-    def wait(self) -> None:
-        """Wait for the end of the thread, at most ``_STOP_TIMEOUT`` seconds."""
-        self._worker.stop(_STOP_TIMEOUT)
+    def wait(self, timeout: float = _STOP_TIMEOUT) -> None:
+        """Wait for the end of the thread, at most ``timeout`` seconds."""
+        self._worker.stop(timeout)
 
     def _run_once(self) -> float | None:
         if self._send_all():

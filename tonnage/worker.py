@@ -7,10 +7,6 @@ from collections.abc import Callable
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds until the next call after one that raised an exception, if the worker is not woken before.
-RETRY_SECONDS = 5.0
-
-
 #: The longest rest, as a multiple of the time of the last turn, and in seconds.
 _REST_FACTOR = 9
 _LONGEST_REST = 0.25
@@ -23,13 +19,21 @@ class Worker:
     not before the worker is woken. The first call comes one period after the start. Calls never overlap; a wake-up
     during a call leads to another call at once.
 
-    An exception of ``run_once`` is logged and does not end the thread. A ``run_once`` that may take long should look at
-    :attr:`stopping`, and wait with :meth:`pause`.
+    An exception of ``run_once`` is logged and does not end the thread: the next call comes after ``retry_pause``
+    seconds, unless the worker is woken before. A ``run_once`` that may take long should look at :attr:`stopping`, and
+    wait with :meth:`pause`.
     """
 
-    def __init__(self, name: str, run_once: Callable[[], float | None], period: float | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        run_once: Callable[[], float | None],
+        period: float | None = None,
+        retry_pause: float = 5.0,
+    ) -> None:
         self._run_once = run_once
         self._period = period
+        self._retry_pause = retry_pause
         self._changed = threading.Condition()
         self._woken = False
         self._stopping = False
@@ -80,7 +84,7 @@ class Worker:
                 seconds = self._run_once()
             except Exception:
                 LOG.exception("The worker %s failed and goes on", self._thread.name)
-                seconds = RETRY_SECONDS
+                seconds = self._retry_pause
             else:
                 if seconds is None:
                     seconds = self._period

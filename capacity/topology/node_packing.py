@@ -28,7 +28,7 @@ Bools: TypeAlias = npt.NDArray[np.bool_]
 #: Largest number of volumes that are packed exactly.
 EXACT_VOLUMES = 8
 
-#: Largest number of steps of a search. One step handles up to a thousand nodes in the same state.
+#: Largest number of steps of a search.
 MAX_STEPS = 20_000
 _NODES_PER_STEP = 1000
 
@@ -145,16 +145,24 @@ class PackingResult:
 
 
 def pack(
-    packing_pools: PackingPools, volumes: Sequence[PackingVolume], nodes: int, *, exact_volumes: int = EXACT_VOLUMES
+    packing_pools: PackingPools,
+    volumes: Sequence[PackingVolume],
+    nodes: int,
+    *,
+    exact_volumes: int = EXACT_VOLUMES,
+    max_steps: int = MAX_STEPS,
 ) -> PackingResult:
-    """Return which of ``nodes`` nodes take all of these volumes together."""
+    """Return which of ``nodes`` nodes take all of these volumes together.
+
+    A search ends after ``max_steps`` steps. One step handles up to a thousand nodes in the same state.
+    """
     pools = np.full((nodes, len(volumes)), -1, dtype=np.int64)
     fits_alone, exact = np.zeros(pools.shape, dtype=np.bool_), np.ones(nodes, dtype=np.bool_)
     if not volumes or not len(packing_pools.max_volume_size):
         return PackingResult(np.full(nodes, not volumes), exact, pools, fits_alone)
     nothing = np.full((nodes, 1), -1, dtype=np.int64)
     volumes = [one if one.candidates.shape[1] else PackingVolume(one.size, nothing) for one in volumes]
-    packing = _Packing(packing_pools, volumes, nodes)
+    packing = _Packing(packing_pools, volumes, nodes, max_steps)
     feasible = packing.feasible()
     for fullest in (True, False):
         packing.place_greedily(np.nonzero(feasible & ~packing.placed)[0], fullest)
@@ -184,7 +192,10 @@ def _first_equal_column(groups: Ints) -> Ints:
 class _Packing:
     """The state of a packing: the volumes, largest first, and each node's possible pools in adjacent columns."""
 
-    def __init__(self, packing_pools: PackingPools, volumes: Sequence[PackingVolume], nodes: int) -> None:
+    def __init__(
+        self, packing_pools: PackingPools, volumes: Sequence[PackingVolume], nodes: int, max_steps: int
+    ) -> None:
+        self._max_steps = max_steps
         self.order = sorted(range(len(volumes)), key=lambda i: (-volumes[i].size, id(volumes[i].candidates)))
         ordered = [volumes[i] for i in self.order]
         candidates = {id(one.candidates): one.candidates for one in ordered}
@@ -267,7 +278,7 @@ class _Packing:
         """Search all placements, mark the nodes that took all volumes, and return whether the search was completed."""
         self._steps = 0
         self._place_from(nodes, self._free[nodes], 0, 0)
-        return self._steps < MAX_STEPS
+        return self._steps < self._max_steps
 
     def _place_from(self, nodes: Ints, free: Ints, volume: int, first: int) -> None:
         """Place this volume and the later ones on nodes where the earlier ones have been placed."""
@@ -278,7 +289,7 @@ class _Packing:
         nodes, free = nodes[enough], free[enough]
         columns = self._columns[volume]
         for choice in range(first if self._same_as_previous[volume] else 0, columns.stop - columns.start):
-            if not len(nodes) or self._steps >= MAX_STEPS:
+            if not len(nodes) or self._steps >= self._max_steps:
                 return
             self._steps += 1 + len(nodes) // _NODES_PER_STEP
             column = columns.start + choice

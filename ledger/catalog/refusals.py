@@ -156,12 +156,12 @@ def count_lately(session: orm.Session, seconds: float) -> int:
     return session.scalar(sa.select(sa.func.count()).where(_ROW.refused_at >= since)) or 0
 
 
-def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
-    """Delete the oldest refusals beyond :data:`KEPT_DAYS` and :data:`KEPT`, at most ``limit``; return their number."""
+def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE, kept: int = KEPT) -> int:
+    """Delete the oldest refusals beyond :data:`KEPT_DAYS` and ``kept``, at most ``limit``; return their number."""
     before = session.execute(sa.select(models.utcnow())).scalar_one() - datetime.timedelta(days=KEPT_DAYS)
     last = session.scalar(sa.select(sa.func.max(_ROW.id))) or 0
     oldest = session.execute(sa.select(_ROW.id, _ROW.refused_at).order_by(_ROW.id).limit(limit)).all()
-    old = [row.id for row in oldest if row.refused_at < before or row.id <= last - KEPT]
+    old = [row.id for row in oldest if row.refused_at < before or row.id <= last - kept]
     for chunk in dialects.in_chunks(old):
         session.execute(sa.delete(_ROW).where(_ROW.id.in_(chunk)).execution_options(synchronize_session=False))
     return len(old)

@@ -47,10 +47,13 @@ class PackedReport:
         """Return the report in packed form."""
         return cls(**(_all(report) | {"pools": packed(json.dumps(serialization.pack(report.pools)).encode())}))
 
-    def unpack(self) -> BackendReport:
-        """Return the report. Raises :class:`~tonnage.capacity.errors.InvalidInput` if its pools cannot be read."""
+    def unpack(self, max_bytes: int = MAX_BYTES) -> BackendReport:
+        """Return the report, whose pools have at most ``max_bytes`` bytes.
+
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` if its pools cannot be read.
+        """
         try:
-            pools = _read(unpacked(self.pools))
+            pools = _read(unpacked(self.pools, max_bytes))
         except (binascii.Error, zlib.error, ValueError, RecursionError) as error:
             raise errors.InvalidInput(
                 f"malformed report of {self.backend}: its pools cannot be read: {error}"
@@ -63,12 +66,12 @@ def packed(text: bytes) -> str:
     return base64.b64encode(zlib.compress(text, _LEVEL)).decode()
 
 
-def unpacked(text: str) -> bytes:
-    """Return the text that was packed. Raises ValueError or zlib.error for a malformed one."""
+def unpacked(text: str, max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the text that was packed. Raises ValueError or zlib.error for one that is malformed or too long."""
     unpacker = zlib.decompressobj()
-    found = unpacker.decompress(base64.b64decode(text, validate=True), MAX_BYTES)
+    found = unpacker.decompress(base64.b64decode(text, validate=True), max_bytes)
     if not unpacker.eof:
-        raise ValueError(f"it is cut off, or longer than {MAX_BYTES} bytes")
+        raise ValueError(f"it is cut off, or longer than {max_bytes} bytes")
     return found
 
 

@@ -46,13 +46,17 @@ class _Wanted:
 
 
 class InstanceHosts:
-    """Looks up the hosts of instances. A scheduler without Nova has no such object. Many threads may use it."""
+    """Looks up the hosts of instances. A scheduler without Nova has no such object. Many threads may use it.
 
-    def __init__(self, database: Database, compute: nova.Nova) -> None:
+    At most ``waiting`` requests wait for Nova; further ones are answered at once.
+    """
+
+    def __init__(self, database: Database, compute: nova.Nova, waiting: int = _WAITING) -> None:
         self._database = database
+        self._waiting = waiting
         self._nova = compute
         self._patience = compute.timeout
-        self._slots = threading.BoundedSemaphore(_WAITING)
+        self._slots = threading.BoundedSemaphore(waiting)
         self._lookups = futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="nova")
         self._located_later: set[str] = set()
         self._retrying = futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="retry")
@@ -104,7 +108,7 @@ class InstanceHosts:
         if not instances:
             return {}
         if not self._slots.acquire(blocking=False):
-            problem = f"Nova is slow to answer, and {_WAITING} other requests wait for it already"
+            problem = f"Nova is slow to answer, and {self._waiting} other requests wait for it already"
             return dict.fromkeys(instances, Locality(code=nova.UNAVAILABLE, problem=problem))
         try:
             asked = {

@@ -29,10 +29,6 @@ Message = TypeVar("Message")
 Result = TypeVar("Result")
 
 
-#: Seconds in which a backend's agent reports on request if it is up, besides twice the time that its last report took.
-#: Another process that introduces itself as the backend waits so long.
-_SILENCE = 5.0
-
 #: Seconds without a hello after which the other process has gone.
 _END = 300.0
 
@@ -56,7 +52,9 @@ class UnknownEpoch(errors.Unavailable):
 class Registration:
     """Gives agent processes their epochs, records their listings, and tells which epochs are current.
 
-    ``audit`` compares listings with the reports of the drivers.
+    ``audit`` compares listings with the reports of the drivers. ``silence`` is the number of seconds in which a
+    backend's agent reports on request if it is up, besides twice the time that its last report took: another process
+    that introduces itself as the backend waits so long.
     """
 
     def __init__(
@@ -66,6 +64,7 @@ class Registration:
         dispatcher: Dispatcher,
         agents: AgentMessages,
         audit: AuditThread | None = None,
+        silence: float = 5.0,
     ) -> None:
         self.database = database
         self.cache_refresh = cache_refresh
@@ -73,6 +72,7 @@ class Registration:
         self.dispatcher = dispatcher
         self.audit = audit
         self._agents = agents
+        self._silence = silence
         self._contests: dict[str, _Contest] = {}
 
     def hellos(self, messages: Sequence[Hello]) -> list[Welcome | Exception]:
@@ -132,7 +132,7 @@ class Registration:
     def _held_by_another(self, message: Hello) -> errors.Conflict | None:
         """Return an error if another process, which may be up, runs the backend, and ask that one for a report.
 
-        A process with the same lock is certainly not up. After :data:`_SILENCE` without a report there is no error.
+        A process with the same lock is certainly not up. After ``silence`` seconds without a report there is no error.
         """
         with self.database.reading() as session:
             row = backends.find(session, message.backend)
@@ -153,7 +153,7 @@ class Registration:
             if not contest.logged:
                 LOG.error("Two agents: %s", text)
             contest.since, contest.logged = now, True
-        elif now - contest.since >= _SILENCE + 2 * row.report_age:
+        elif now - contest.since >= self._silence + 2 * row.report_age:
             del self._contests[message.backend]
             return None
         self._agents.report_now(message.backend)

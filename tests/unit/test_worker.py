@@ -20,8 +20,8 @@ def make() -> Iterator[Make]:
     """A function that makes workers, which are stopped at the end."""
     made: list[Worker] = []
 
-    def make_one(run_once: Callable[[], float | None], period: float | None = None) -> Worker:
-        made.append(Worker("test", run_once, period))
+    def make_one(run_once: Callable[[], float | None], period: float | None = None, **more: float) -> Worker:
+        made.append(Worker("test", run_once, period, **more))
         return made[-1]
 
     yield make_one
@@ -92,12 +92,9 @@ def test_a_wake_up_before_the_start_or_during_a_call_is_not_lost(make: Make) -> 
     assert not entered.acquire(timeout=0.05)
 
 
-def test_an_exception_is_logged_and_the_work_goes_on(
-    make: Make, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(worker, "RETRY_SECONDS", 0.01)
+def test_an_exception_is_logged_and_the_work_goes_on(make: Make, caplog: pytest.LogCaptureFixture) -> None:
     calls = Calls(ZeroDivisionError("oops"))
-    made = make(calls)
+    made = make(calls, retry_pause=0.01)
     made.start()
     made.wake()
     calls.wait()

@@ -46,7 +46,7 @@ def make(lister: Lister) -> Iterator[Make]:
     yield listing_loop
     lister.gate.set()
     for each in made:
-        assert each._worker.stop(fakes.DEADLINE)
+        assert each.stop(fakes.DEADLINE)
 
 
 def test_it_lists_after_each_interval_and_not_at_the_start(make: Make, lister: Lister) -> None:
@@ -75,8 +75,7 @@ def test_requests_during_a_listing_lead_to_one_more(make: Make, lister: Lister) 
         loop.request()
     lister.gate.set()
     eventually(lambda: len(lister.times) == 2)
-    loop.stop()
-    assert loop._worker.stop(fakes.DEADLINE)
+    assert loop.stop(fakes.DEADLINE)
     assert len(lister.times) == 2
 
 

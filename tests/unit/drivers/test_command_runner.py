@@ -9,7 +9,6 @@ import psutil
 import pytest
 
 from tests.servers.base import wait_for
-from tonnage.drivers import command_runner
 from tonnage.drivers.command_runner import CommandFailed, CommandRunner
 
 
@@ -79,8 +78,7 @@ def test_a_command_that_cannot_be_ended_is_left_to_itself(monkeypatch: pytest.Mo
         raise PermissionError
 
     monkeypatch.setattr(os, "killpg", refuse)
-    monkeypatch.setattr(command_runner, "_END_TIMEOUT", 0.05)
-    runner = CommandRunner([], 3)
+    runner = CommandRunner([], 3, end_timeout=0.05)
     script = f"while [ ! -e {go} ]; do sleep 0.02; done; echo ended; echo >{done}"
     with pytest.raises(CommandFailed, match="was left to itself") as caught:
         runner.run(["sh", "-c", script])

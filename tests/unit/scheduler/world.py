@@ -183,7 +183,9 @@ class World:
         pools: dict[str, StoragePool],
         calculation: Calculation = Calculation.CINDER,
         engine: sa.Engine | None = None,
+        silence: float = 5.0,
     ) -> None:
+        self.silence = silence
         self.engine = engine or ledgers.in_memory(self)
         ledger_schema.create(self.engine)
         self.database = database.Database(self.engine)
@@ -205,7 +207,8 @@ class World:
             if outcome is not None:
                 self.resent.append(outcome)
 
-    def report_now(self, backend: str) -> None: ...
+    def report_now(self, backend: str) -> None:
+        self.report_requests.append(backend)
 
     def list_now(self, backend: str) -> None:
         self.listing_requests.append(backend)
@@ -218,6 +221,7 @@ class World:
         """Start a scheduler on the ledger as it is, forgetting all that an earlier one knew."""
         self.resent: list[Outcome] = []
         self.listing_requests: list[str] = []
+        self.report_requests: list[str] = []
         self.waiting: list[str] = []
         conf = SimpleNamespace(over_provisioning_calculation=self.calculation, capacity_weight_multiplier=1.0)
         self.hosts = HostManager(20.0, self.calculation, 60.0)
@@ -228,7 +232,9 @@ class World:
         self.rules = RulesInForce(Rules(self.filters, self.weighers, self.calculation))
         self.placer = Placer(self.database, self.cache_refresh, self.rules, self.dispatcher)
         self.audit = AuditThread(DriverAudit(self.database), self, lambda: self.now)
-        self.registration = Registration(self.database, self.cache_refresh, self.dispatcher, self, self.audit)
+        self.registration = Registration(
+            self.database, self.cache_refresh, self.dispatcher, self, self.audit, self.silence
+        )
         self.outcome_handler = OutcomeHandler(self.registration, 3, self)
         self.report_handler = ReportHandler(self.outcome_handler, lambda: self.now)
         self.refresh()

@@ -178,9 +178,8 @@ def test_many_volumes_are_packed_greedily_and_marked_inexact() -> None:
     assert (found.fits.tolist(), found.exact.tolist()) == ([False], [False])
 
 
-def test_a_search_beyond_the_step_limit_is_abandoned_and_marked_inexact(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_beyond_the_step_limit_is_abandoned_and_marked_inexact() -> None:
     here = candidates([0, 1])
     volumes = [PackingVolume(size, here) for size in (4, 4, 3, 3)]
-    monkeypatch.setattr(node_packing, "MAX_STEPS", 3)
-    found = node_packing.pack(packing_pools([9, 6]), volumes, 1)
+    found = node_packing.pack(packing_pools([9, 6]), volumes, 1, max_steps=3)
     assert (found.fits.tolist(), found.exact.tolist()) == ([False], [False])

@@ -119,7 +119,7 @@ def test_a_driver_that_appears_after_locking_is_not_used(
     def locked(session: orm.Session, name: str) -> models.CsiDriver | None:
         found = real(session, name)
         if found is None:
-            monkeypatch.setattr(driver_rows, "lock", real)
+            monkeypatch.undo()
             raw = {"spec": {"capacityTracking": True}, "status": pools(10)}
             driver_rows.patch(
                 session, name, type_conversion.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))

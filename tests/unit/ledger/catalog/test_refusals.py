@@ -108,7 +108,7 @@ def test_refusals_are_counted_by_day_and_reason(world: World) -> None:
     assert [row.number for row in counted] == [1, 2]
 
 
-def test_old_refusals_are_purged(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_refusals_are_purged(world: World) -> None:
     world.create(30, 40, 50)
     oldest = load(world)[-1].id
     with world.engine.begin() as connection:
@@ -117,8 +117,7 @@ def test_old_refusals_are_purged(world: World, monkeypatch: pytest.MonkeyPatch) 
         )
     assert world.database.run(refusals.purge) == 1
     assert world.database.run(refusals.purge) == 0
-    monkeypatch.setattr(refusals, "KEPT", 1)
-    assert world.database.run(refusals.purge) == 1
+    assert world.database.run(refusals.purge, kept=1) == 1
     assert [row.request for row in load(world)] == ["50 GiB"]
 
 

@@ -8,7 +8,6 @@ import pytest
 
 from tonnage.capacity import errors
 from tonnage.rpc import serialization
-from tonnage.rpc.batching import packed_reports
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import BackendReport, Outcome
 
@@ -60,7 +59,6 @@ def test_what_cannot_be_opened_is_said_with_the_backend(pools: str) -> None:
         replace(PackedReport.of(REPORT), pools=pools).unpack()
 
 
-def test_what_opens_to_too_much_is_not_opened_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_reports, "MAX_BYTES", 100)
+def test_what_opens_to_too_much_is_not_opened_to_its_end() -> None:
     with pytest.raises(errors.InvalidInput, match="longer than 100 bytes"):
-        PackedReport.of(REPORT).unpack()
+        PackedReport.of(REPORT).unpack(max_bytes=100)

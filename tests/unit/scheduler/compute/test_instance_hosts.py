@@ -123,15 +123,16 @@ def test_while_nova_is_away_other_requests_do_not_wait(local: SchedulerManager, 
         nova.back.set()
         assert waiting.result().pool == POOL
     nova.back.clear()
-    local.decisions.instance_hosts._patience = 0.2
+    nova.timeout = 0.2
+    local.decisions.instance_hosts = InstanceHosts(local.database, nova)  # type: ignore[arg-type]
     refusal = local.place(create(HERE)).refusal
     assert refusal is not None
     assert refusal.nearest.rejection.code == "compute_unavailable"
     assert "local_to_instance: Nova has not answered within 0.2 s" in refusal.message
 
 
-def test_only_so_many_wait(local: SchedulerManager, nova: Compute, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local.decisions.instance_hosts, "_slots", threading.BoundedSemaphore(1))
+def test_only_so_many_wait(local: SchedulerManager, nova: Compute) -> None:
+    local.decisions.instance_hosts = InstanceHosts(local.database, nova, waiting=1)  # type: ignore[arg-type]
     nova.away.set()
     with futures.ThreadPoolExecutor() as threads:
         waiting = threads.submit(local.place, create(HERE))

@@ -3,15 +3,20 @@
 
 import pytest
 
+from tests.servers.base import wait_for
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
 from tonnage.rpc.messages import AgentProcess, Hello
-from tonnage.scheduler.reports import registration
 
 
 @pytest.fixture
 def world() -> World:
-    return World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}).started()
+    return world_with_patience(600.0)
+
+
+def world_with_patience(silence: float) -> World:
+    """Return a world whose scheduler waits so many seconds for the report of a backend."""
+    return World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}, silence=silence).started()
 
 
 def hello(world: World, lock: str, name: str) -> int | str:
@@ -31,50 +36,47 @@ def report(world: World, epoch: int) -> None:
     world.report()
 
 
-@pytest.fixture
-def requested(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The backends that were asked for a report."""
-    found: list[str] = []
-    monkeypatch.setattr(world, "report_now", found.append, raising=False)
-    return found
-
-
-def test_a_process_with_the_lock_of_the_last_one_takes_over_at_once(world: World, requested: list[str]) -> None:
+def test_a_process_with_the_lock_of_the_last_one_takes_over_at_once(world: World) -> None:
     epoch = hello(world, "lock1", "1")
     assert isinstance(epoch, int)
     report(world, epoch)
     assert hello(world, "lock1", "1") == epoch
     assert hello(world, "lock1", "2") == epoch + 1
-    assert requested == []
+    assert world.report_requests == []
 
 
 def test_a_second_process_does_not_take_over_while_the_first_one_reports(
-    world: World, requested: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    world = world_with_patience(1e-9)
     epoch = hello(world, "lock1", "1")
     assert isinstance(epoch, int)
     report(world, epoch)
-    monkeypatch.setattr(registration, "_SILENCE", 1e-9)
     for _ in range(3):
         refused = hello(world, "lock2", "2")
         assert isinstance(refused, str)
         assert f"backend {BACKEND} is run by process 1@box, so process 2@box does not run it: give each" in refused
         report(world, epoch)
-    assert requested == [BACKEND] * 3
+    assert world.report_requests == [BACKEND] * 3
     assert [record.levelname for record in caplog.records if "Two agents" in record.message] == ["ERROR"]
     assert hello(world, "lock1", "1") == epoch
 
 
-def test_a_second_process_takes_over_once_the_first_one_is_silent(
-    world: World, requested: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_process_takes_over_once_the_first_one_is_silent() -> None:
+    world = world_with_patience(0.2)
     epoch = hello(world, "lock1", "1")
     assert isinstance(epoch, int)
     report(world, epoch)
-    assert isinstance(hello(world, "lock2", "2"), str)
-    assert isinstance(hello(world, "lock2", "2"), str), "the first one has some seconds"
-    monkeypatch.setattr(registration, "_SILENCE", 1e-9)
-    assert hello(world, "lock2", "2") == epoch + 1
+    assert isinstance(hello(world, "lock2", "2"), str), "the first one has some time"
+    wait_for(lambda: hello(world, "lock2", "2") == epoch + 1, "the second one takes over")
     # The first one, which was only slow, does not take the backend back.
-    monkeypatch.undo()
     assert isinstance(hello(world, "lock1", "1"), str)
+
+
+def test_a_process_that_has_not_reported_for_a_moment_keeps_its_backend(world: World) -> None:
+    epoch = hello(world, "lock1", "1")
+    assert isinstance(epoch, int)
+    report(world, epoch)
+    for _ in range(2):
+        assert isinstance(hello(world, "lock2", "2"), str), "it has some seconds"
+    assert hello(world, "lock1", "1") == epoch
