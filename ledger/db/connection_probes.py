@@ -24,10 +24,10 @@ LOG = logging.getLogger(__name__)
 SERVER = "tonnage_server"
 
 #: Seconds after which a transaction causes a probe of the server, and seconds between two probes.
-_SUSPICION = 5.0
+SUSPICION = 5.0
 
 #: Seconds between two looks at the transactions.
-_INTERVAL = 1.0
+LOOK_INTERVAL = 1.0
 
 
 class ConnectionProbes:
@@ -37,9 +37,19 @@ class ConnectionProbes:
     it, or if another server has become the primary, the transaction cannot succeed any more.
     """
 
-    def __init__(self, engine: sa.Engine, probe: sa.Engine) -> None:
-        """``probe`` opens connections that belong to no pool."""
+    def __init__(
+        self,
+        engine: sa.Engine,
+        probe: sa.Engine,
+        suspicion: float = SUSPICION,
+        look_interval: float = LOOK_INTERVAL,
+    ) -> None:
+        """``probe`` opens connections that belong to no pool.
+
+        A transaction is probed after ``suspicion`` seconds, and looked for every ``look_interval`` seconds.
+        """
         self._engine = engine
+        self._suspicion, self._look_interval = suspicion, look_interval
         self._probe = probe
         self._lock = threading.Lock()
         self._in_use: dict[int, tuple[float, Any, object]] = {}
@@ -58,7 +68,7 @@ class ConnectionProbes:
         if self._thread is None:
             with self._lock:
                 if self._thread is None:
-                    arguments = (weakref.ref(self), self._stopping)
+                    arguments = (weakref.ref(self), self._stopping, self._look_interval)
                     self._thread = threading.Thread(
                         target=_watch, args=arguments, name="connection-probes", daemon=True
                     )
@@ -70,7 +80,7 @@ class ConnectionProbes:
     def check(self) -> None:
         """Probe the server if a transaction lasts long; end the connections to a server that has frozen."""
         now = time.monotonic()
-        suspects = {number: use for number, use in self._in_use.copy().items() if use[0] < now - _SUSPICION}
+        suspects = {number: use for number, use in self._in_use.copy().items() if use[0] < now - self._suspicion}
         if not suspects or now < self._next_probe:
             return
         try:
@@ -85,7 +95,7 @@ class ConnectionProbes:
             suspects = {number: use for number, use in suspects.items() if use[2] != server}
             reason = "another server takes the writes"
         finally:
-            self._next_probe = time.monotonic() + _SUSPICION
+            self._next_probe = time.monotonic() + self._suspicion
         # Those that have been returned meanwhile did get their answer.
         frozen = [use[1] for number, use in suspects.items() if self._in_use.get(number) is use]
         if frozen:
@@ -95,8 +105,8 @@ class ConnectionProbes:
                 _shut_down(each)
 
 
-def _watch(reference: "weakref.ref[ConnectionProbes]", stopping: threading.Event) -> None:
-    while not stopping.wait(_INTERVAL) and (watched := reference()) is not None:
+def _watch(reference: "weakref.ref[ConnectionProbes]", stopping: threading.Event, interval: float) -> None:
+    while not stopping.wait(interval) and (watched := reference()) is not None:
         watched.check()
         del watched
 

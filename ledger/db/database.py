@@ -105,11 +105,24 @@ _MAY_BE_COMMITTED = "tonnage_may_be_committed"
 #: Pause, in seconds, before a transaction that collided with another runs again.
 _COLLISION_PAUSE = tenacity.wait_random_exponential(multiplier=0.02, max=1.0)
 
-#: Seconds after which a time by the database's clock is read again.
-_TIME_KEPT = 60.0
 
-#: Seconds within which a running host refuses a connection.
-_REFUSAL_TIMEOUT = 1.0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Patience:
+    """The seconds that a :class:`Database` gives a server and its host."""
+
+    #: For a connection to be opened, or not.
+    connect: float = dialects.CONNECT_TIMEOUT
+    #: For a running host to refuse a connection.
+    refusal: float = 1.0
+    #: Until a time by the database's clock is read again.
+    recent_time: float = 60.0
+    #: Until a transaction causes a probe of the server, and between two probes.
+    suspicion: float = connection_probes.SUSPICION
+    #: Between two looks for such transactions.
+    look_interval: float = connection_probes.LOOK_INTERVAL
+
+
+PATIENCE = Patience()
 
 
 class NoDatabase(errors.ConfigurationError):
@@ -130,9 +143,15 @@ class Database:
     """
 
     def __init__(
-        self, engine: sa.Engine, max_retries: int = 20, retry_interval: int = 1, max_retry_interval: int = 10
+        self,
+        engine: sa.Engine,
+        max_retries: int = 20,
+        retry_interval: int = 1,
+        max_retry_interval: int = 10,
+        patience: Patience = PATIENCE,
     ) -> None:
         self.engine = engine
+        self._patience = patience
         self._sessions = orm.sessionmaker(engine, expire_on_commit=False)
         self.connectivity = db_errors.Connectivity()
         self._writer = galera.Writer() if engine.dialect.name in dialects.GALERA else None
@@ -140,7 +159,7 @@ class Database:
         self._last_time: tuple[datetime.datetime, float] | None = None
         self._max_retries = max_retries
         # The total time that retries take when each connection attempt is refused at once.
-        self._max_outage = dialects.CONNECT_TIMEOUT + sum(
+        self._max_outage = patience.connect + sum(
             min(retry_interval * 2**number, max_retry_interval) for number in range(max_retries)
         )
         pauses = tenacity.wait_exponential(multiplier=retry_interval, max=max_retry_interval)
@@ -160,7 +179,7 @@ class Database:
         self._probes = None
         if engine.dialect.name != "sqlite":
             probe = create_engine(engine.url, poolclass=sa.NullPool)
-            self._probes = connection_probes.ConnectionProbes(engine, probe)
+            self._probes = connection_probes.ConnectionProbes(engine, probe, patience.suspicion, patience.look_interval)
 
     def run(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Run ``work(session, ...)`` in a transaction of its own and return its result.
@@ -200,7 +219,7 @@ class Database:
 
     def _run(self, attempt: Callable[[], T]) -> T:
         """Retry ``attempt`` within the bounds; record in the shared state whether the database is away."""
-        attempts = _Attempts(self.connectivity, self._max_retries, self._max_outage)
+        attempts = _Attempts(self.connectivity, self._max_retries, self._max_outage, self._patience.connect)
         with self._as_unavailable():
             try:
                 return self._retry.copy(stop=attempts.is_last)(attempt)
@@ -320,7 +339,7 @@ class Database:
             return self._open_session(snapshot)
         except Exception as error:
             # A server that refuses at once may be restarting: patient callers wait for that.
-            if db_errors.is_away(error) and time.monotonic() - began > _REFUSAL_TIMEOUT:
+            if db_errors.is_away(error) and time.monotonic() - began > self._patience.refusal:
                 self.connectivity.record_loss(error)
             raise
 
@@ -330,7 +349,7 @@ class Database:
         It is older only if this process was suspended since. Raises :class:`~tonnage.capacity.errors.Unavailable` if
         the database has to be read and does not answer.
         """
-        if self._last_time is None or time.monotonic() - self._last_time[1] > _TIME_KEPT:
+        if self._last_time is None or time.monotonic() - self._last_time[1] > self._patience.recent_time:
             with self.reading(patient=False):
                 pass
         assert self._last_time is not None  # noqa: S101  -- it has just been read
@@ -363,6 +382,7 @@ class _Attempts:
     connectivity: db_errors.Connectivity
     max_retries: int
     max_outage: float
+    connect_timeout: float
     away_since: float | None = None
     failures: int = 0
 
@@ -373,7 +393,7 @@ class _Attempts:
             return state.attempt_number > self.max_retries
         now = state.outcome_timestamp or time.monotonic()
         if self.away_since is None:  # earlier, the attempt did its work or waited for locks
-            self.away_since = max(state.start_time, now - dialects.CONNECT_TIMEOUT)
+            self.away_since = max(state.start_time, now - self.connect_timeout)
         self.failures += 1
         late = self.failures > 1 and now - self.away_since > self.max_outage
         return late or self.connectivity.lost or state.attempt_number > self.max_retries

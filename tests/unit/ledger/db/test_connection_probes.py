@@ -34,19 +34,18 @@ def frozen(server: DatabaseServer) -> Iterator[None]:
 
 
 @pytest.fixture(params=["postgresql", "mariadb"])
-def server(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> DatabaseServer:
-    """A server whose frozen connections are found within seconds."""
-    monkeypatch.setattr(connection_probes, "_SUSPICION", 0.5)
-    monkeypatch.setattr(connection_probes, "_INTERVAL", 0.1)
+def server(request: pytest.FixtureRequest) -> DatabaseServer:
+    """A server that can be frozen."""
     found: DatabaseServer = request.getfixturevalue(f"{request.param}_server")
     return found
 
 
 @pytest.fixture
 def ledger(server: DatabaseServer) -> Iterator[database.Database]:
-    """A database on that server, without retries."""
+    """A database on that server, without retries, whose frozen connections are found within seconds."""
     url = sa.make_url(server.url).update_query_dict({"connect_timeout": "2"})
-    opened = database.Database(database.create_engine(url), 0, 0, 0)
+    patience = database.Patience(suspicion=0.5, look_interval=0.1)
+    opened = database.Database(database.create_engine(url), 0, 0, 0, patience)
     yield opened
     opened.close()
 

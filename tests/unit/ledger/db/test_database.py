@@ -2,6 +2,7 @@
 """Opening the database that the configuration names, and waiting for it."""
 
 import contextlib
+import datetime
 import gc
 import logging
 import os
@@ -24,6 +25,7 @@ from oslo_config import cfg
 from sqlalchemy import event, orm
 
 from tests.servers import ledger_schema, tcp_proxy
+from tests.unit.ledger import faults
 from tonnage import installation
 from tonnage.capacity import errors
 from tonnage.ledger import models
@@ -116,12 +118,12 @@ def locked_file(tmp_path: pathlib.Path) -> Iterator[sqlite3.Connection]:
 
 
 @pytest.fixture
-def open_database(tmp_path: pathlib.Path) -> Iterator[Callable[[], database.Database]]:
+def open_database(tmp_path: pathlib.Path) -> Iterator[Callable[..., database.Database]]:
     with contextlib.ExitStack() as cleanup:
 
-        def open_database() -> database.Database:
+        def open_database(**patience: float) -> database.Database:
             engine = database.create_engine(f"sqlite:///{tmp_path / 'ledger.sqlite'}", dialects.Timeouts(busy=0))
-            made = database.Database(engine, max_retries=2)
+            made = database.Database(engine, max_retries=2, patience=database.Patience(**patience))
             cleanup.callback(made.close)
             return made
 
@@ -133,22 +135,20 @@ def add(session: orm.Session) -> None:
 
 
 def test_a_recent_time_is_read_once_a_minute_or_with_anything_else(
-    open_database: Callable[[], database.Database], monkeypatch: pytest.MonkeyPatch
+    open_database: Callable[..., database.Database],
 ) -> None:
-    ledger, queries = open_database(), []
-    event.listen(ledger.engine, "before_cursor_execute", lambda *given: queries.append(given[2]))
-    with ledger.reading():
-        pass
-    before = len(queries)
-    first = ledger.recent_time()
-    assert len(queries) == before
-    monkeypatch.setattr(database, "_TIME_KEPT", 0.0)
-    assert ledger.recent_time() >= first
-    assert len(queries) > before
+    for seconds, reads in ((600.0, False), (0.0, True)):
+        ledger, queries = open_database(recent_time=seconds), []
+        event.listen(ledger.engine, "before_cursor_execute", lambda *given, queries=queries: queries.append(given[2]))
+        with ledger.reading() as session:
+            first = session.execute(sa.select(models.utcnow())).scalar_one()
+        before = len(queries)
+        assert abs(ledger.recent_time() - first) < datetime.timedelta(minutes=5)
+        assert (len(queries) > before) is reads
 
 
 def test_a_writer_locks_at_its_begin_and_a_reader_needs_no_lock(
-    locked_file: sqlite3.Connection, open_database: Callable[[], database.Database]
+    locked_file: sqlite3.Connection, open_database: Callable[..., database.Database]
 ) -> None:
     """A writer that took the lock only at its first write might have read rows that have changed since."""
     locked_file.rollback()
@@ -166,15 +166,16 @@ def test_a_writer_locks_at_its_begin_and_a_reader_needs_no_lock(
 
 
 def test_a_transaction_runs_again_after_a_lock_timeout_of_sqlite(
-    locked_file: sqlite3.Connection, open_database: Callable[[], database.Database], monkeypatch: pytest.MonkeyPatch
+    locked_file: sqlite3.Connection, open_database: Callable[..., database.Database]
 ) -> None:
-    monkeypatch.setattr(database.Database, "_note_retry", lambda self, state: locked_file.rollback())
-    open_database().run(add)
+    ledger = open_database()
+    with faults.before_transaction(ledger.engine, faults.once(lambda _: locked_file.rollback(), skipped=1)):
+        ledger.run(add)
     assert locked_file.execute("SELECT COUNT(*) FROM kept").fetchall() == [(1,)]
 
 
 def test_a_locked_file_is_reported_as_busy_and_can_be_read(
-    locked_file: sqlite3.Connection, open_database: Callable[[], database.Database]
+    locked_file: sqlite3.Connection, open_database: Callable[..., database.Database]
 ) -> None:
     ledger = open_database()
     with pytest.raises(errors.Unavailable, match=r"^the ledger is busy: .* than \[database\] sqlite_busy_timeout;"):
@@ -204,16 +205,14 @@ def unused_port() -> Iterator[int]:
 
 
 @pytest.fixture
-def refusing_database(
-    unused_port: int, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[database.Database, list[object]]]:
+def refusing_database(unused_port: int) -> Iterator[tuple[database.Database, list[object]]]:
     """A database that refuses connections at once, and the list of the connection attempts."""
-    monkeypatch.setattr(dialects, "CONNECT_TIMEOUT", 600)
-    monkeypatch.setattr(database, "_REFUSAL_TIMEOUT", 600.0)
-    engine = database.create_engine(f"postgresql+psycopg://tonnage@127.0.0.1:{unused_port}/tonnage")
+    url = f"postgresql+psycopg://tonnage@127.0.0.1:{unused_port}/tonnage?connect_timeout=600"
+    engine = database.create_engine(url)
     attempts: list[object] = []
     sa.event.listen(engine, "do_connect", lambda *args: attempts.append(args[3]))
-    ledger = database.Database(engine, max_retries=3, retry_interval=0)
+    patience = database.Patience(connect=600.0, refusal=600.0)
+    ledger = database.Database(engine, max_retries=3, retry_interval=0, patience=patience)
     yield ledger, attempts
     ledger.close()
 
@@ -252,14 +251,16 @@ def test_an_impatient_reader_does_not_wait(refusing_database: tuple[database.Dat
 
 
 @pytest.fixture
-def silent_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[database.Database]:
+def silent_server() -> Iterator[database.Database]:
     """A database on a host that neither refuses connections nor answers."""
     with contextlib.closing(socket.socket()) as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
-        monkeypatch.setattr(dialects, "CONNECT_TIMEOUT", 2)  # libpq's minimum
-        url = f"postgresql+psycopg://tonnage@127.0.0.1:{listener.getsockname()[1]}/tonnage"
-        ledger = database.Database(database.create_engine(url), max_retries=8, retry_interval=0)
+        place = f"127.0.0.1:{listener.getsockname()[1]}"
+        # The shortest time-out of libpq.
+        engine = database.create_engine(f"postgresql+psycopg://tonnage@{place}/tonnage?connect_timeout=2")
+        patience = database.Patience(connect=2.0)
+        ledger = database.Database(engine, max_retries=8, retry_interval=0, patience=patience)
         yield ledger
         ledger.close()
 
@@ -320,10 +321,10 @@ LOST = psycopg.OperationalError("server closed the connection unexpectedly")
 
 
 def test_the_outage_limit_counts_from_the_first_lost_connection(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: pathlib.Path,
 ) -> None:
-    monkeypatch.setattr(dialects, "CONNECT_TIMEOUT", 0.1)
-    ledger = database.Database(database.create_engine(f"sqlite:///{tmp_path}/x"), max_retries=5, retry_interval=0)
+    engine, patience = database.create_engine(f"sqlite:///{tmp_path}/x"), database.Patience(connect=0.1)
+    ledger = database.Database(engine, max_retries=5, retry_interval=0, patience=patience)
     runs: list[bool] = []
 
     def work(session: orm.Session) -> str:
