@@ -21,9 +21,6 @@ from tonnage.ledger.history.history_writer import Clock
 
 _DAY = datetime.timedelta(days=1)
 
-#: Pools whose forecasts are made at a time.
-_PART = 20
-
 _ROW = models.PoolForecast
 
 
@@ -38,14 +35,14 @@ class _PoolWork(NamedTuple):
 class Forecaster:
     """Makes the forecasts of each day, after its first sample, from the history up to the day before."""
 
-    def __init__(self, database: Database, clock: Clock = history_writer.database_time) -> None:
-        self._database, self._clock = database, clock
+    def __init__(self, database: Database, clock: Clock = history_writer.database_time, part: int = 20) -> None:
+        self._database, self._clock, self._part = database, clock, part
         self._done: datetime.datetime | None = None
 
     def work(self, go_on: Callable[[], bool]) -> int:
         """Make the forecasts that are missing, and return the number of their pools.
 
-        ``go_on`` is called after each few pools, and may pause; the rest is left if it returns False. Raises
+        ``go_on`` is called after each ``part`` pools, and may pause; the rest is left if it returns False. Raises
         :class:`~tonnage.capacity.errors.Unavailable` while the database is away.
         """
         with self._database.reading() as session:
@@ -59,8 +56,8 @@ class Forecaster:
             made = set(session.scalars(sa.select(_ROW.pool_id).where(_ROW.made_on == today).distinct()))
             missing = [pool_id for pool_id in history_reader.pools_of(session, last) if pool_id not in made]
         number = 0
-        for start in range(0, len(missing), _PART):
-            part = missing[start : start + _PART]
+        for start in range(0, len(missing), self._part):
+            part = missing[start : start + self._part]
             with self._database.reading() as session:
                 expected = _expected(session, part, today - datetime.timedelta(days=CHECKED_DAYS))
                 figures = list(history_reader.daily_figures(session, part, last))

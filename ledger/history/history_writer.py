@@ -36,9 +36,6 @@ _WRONG_CLOCK = datetime.timedelta(days=1)
 
 _NEVER = datetime.datetime(1970, 1, 1)  # noqa: DTZ001  -- as the ledger has times
 
-#: Pools in one transaction.
-_PART = 500
-
 #: A function that returns the time by the database's clock.
 Clock = Callable[[orm.Session], datetime.datetime]
 
@@ -64,10 +61,13 @@ class _OtherTurn(Exception):
 
 
 class HistoryWriter:
-    """Writes samples. A backend is down after ``down_time`` seconds without a report."""
+    """Writes samples. A backend is down after ``down_time`` seconds without a report.
 
-    def __init__(self, database: Database, down_time: float, clock: Clock = database_time) -> None:
-        self._database, self._down_time, self._clock = database, down_time, clock
+    A transaction writes the figures of at most ``part`` pools.
+    """
+
+    def __init__(self, database: Database, down_time: float, clock: Clock = database_time, part: int = 500) -> None:
+        self._database, self._down_time, self._clock, self._part = database, down_time, clock, part
 
     def sample(self) -> bool:
         """Write a sample if one is due; return whether it was written to its end.
@@ -84,8 +84,8 @@ class HistoryWriter:
             pools = self._pools(session)
             types = _types(session, turn)
         try:
-            for start in range(0, len(pools), _PART):
-                self._database.run(_write, turn, _POOLS, pools[start : start + _PART])
+            for start in range(0, len(pools), self._part):
+                self._database.run(_write, turn, _POOLS, pools[start : start + self._part])
             self._database.run(_write, turn, _TYPES, types)
         except _OtherTurn:
             return False

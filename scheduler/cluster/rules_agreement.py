@@ -36,14 +36,15 @@ PATIENCE = 10.0
 #: Seconds between two reads of the proposals of the others.
 _INTERVAL = 0.1
 
-#: Seconds before a database that is away is asked again.
-_PAUSE = 1.0
-
 _Result = TypeVar("_Result")
 
 
 class RulesAgreement:
-    """Changes the default ratio and the calculation. Belongs to the decision thread, which waits meanwhile."""
+    """Changes the default ratio and the calculation. Belongs to the decision thread, which waits meanwhile.
+
+    Requests wait for ``patience`` seconds until all schedulers have been told. A database that is away is asked again
+    after ``pause`` seconds.
+    """
 
     def __init__(
         self,
@@ -52,13 +53,14 @@ class RulesAgreement:
         membership: Membership,
         clock: Callable[[], float] = time.monotonic,
         patience: float = PATIENCE,
+        pause: float = 1.0,
     ) -> None:
         self.database = database
         self.cache_refresh = cache_refresh
         self.membership = membership
         self._hosts = cache_refresh.hosts
         self._clock = clock
-        self._patience = patience
+        self._patience, self._pause = patience, pause
         self._stopping = threading.Event()
 
     def is_alone(self, session: orm.Session) -> bool:
@@ -171,5 +173,5 @@ class RulesAgreement:
                 raise
             except errors.Unavailable as error:
                 LOG.log(log_level(error), "Going over to other rules waits: %s", error.message)
-                if self._stopping.wait(_PAUSE):
+                if self._stopping.wait(self._pause):
                     raise

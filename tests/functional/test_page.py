@@ -22,6 +22,7 @@ from tests.functional.conftest import Deploy
 from tests.functional.deployment import Deployment, run_process, run_program, standalone
 from tests.functional.page_server import COMING, PageServer, page_server
 from tests.servers.base import wait_for
+from tests.unit.ledger import faults
 from tonnage.api.auth import request_context
 from tonnage.api.http.http_request import Request
 from tonnage.api.page.shared_results import Lifetimes
@@ -450,18 +451,12 @@ def test_a_refusal_by_the_policy_names_the_rule(browser: Browser, server: PageSe
 
 
 @pytest.mark.heavy
-def test_an_unavailable_database_is_named(
-    browser: Browser, server: PageServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unavailable(**options: object) -> None:
-        raise errors.Unavailable("the database does not answer")
-
-    monkeypatch.setattr(server.ledger, "reading", unavailable)
+def test_an_unavailable_database_is_named(browser: Browser, server: PageServer) -> None:
     with browser.tab(server.url) as tab:
-        tab.visit("now")
-        tab.wait_for_text("A part of Tonnage does not answer.")
-        tab.wait_for_text("the database does not answer")
-        monkeypatch.undo()
+        with faults.failing(server.ledger.engine, "", errors.Unavailable("the database does not answer")):
+            tab.visit("now")
+            tab.wait_for_text("A part of Tonnage does not answer.")
+            tab.wait_for_text("the database does not answer")
         server.add_backend("box@disk", {"p": {}})
         tab.page.get_by_role("button", name="Try again").first.click()
         tab.wait_until_loaded("Now")

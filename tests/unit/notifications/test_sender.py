@@ -7,6 +7,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.servers import ledger_schema
+from tests.unit.ledger import faults
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import notification_outbox
 from tonnage.ledger.db import database
@@ -74,15 +75,12 @@ def test_a_message_that_fails_stays_with_all_later_messages(ledger: database.Dat
     assert receiver.numbers == [1, 2, 3, 4]
 
 
-def test_a_message_is_sent_again_with_the_same_id_after_a_crash(
-    ledger: database.Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_message_is_sent_again_with_the_same_id_after_a_crash(ledger: database.Database) -> None:
     receiver = Receiver()
     put(ledger, 1)
-    with monkeypatch.context() as patch:
-        patch.setattr(notification_outbox, "delete", lambda *given: (_ for _ in ()).throw(errors.Unavailable("killed")))
-        with pytest.raises(errors.Unavailable):
-            NotificationSender(ledger, "c", "here", receiver).send_batch()
+    killed = errors.Unavailable("killed")
+    with faults.failing(ledger.engine, "DELETE FROM announcements", killed), pytest.raises(errors.Unavailable):
+        NotificationSender(ledger, "c", "here", receiver).send_batch()
     assert NotificationSender(ledger, "c", "here", receiver).send_batch()
     assert receiver.numbers == [1, 1]
     assert len(set(receiver.ids)) == 1
@@ -112,7 +110,6 @@ def test_the_thread_continues_after_a_failure_and_stops_on_request(
     sender.wake()
     assert receiver.came.wait(30)
     sender.stop()
-    sender.wait()
-    sender._worker.stop(60)  # wait() does not wait for a long commit
+    sender.wait(60)
     assert not any(thread.name == "announcements-c" for thread in threading.enumerate())
     assert caplog.messages == ["Announcements wait (c): number 1 was refused"] * 2

@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Deletes and unmanaging of volumes."""
 
-from collections.abc import Collection
-
 import pytest
 import sqlalchemy as sa
-from sqlalchemy import orm
 
+from tests.unit.ledger import faults
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.capacity import errors
 from tonnage.ledger import models
-from tonnage.ledger.claims import deletions, pool_counters
+from tonnage.ledger.claims import deletions
 from tonnage.rpc.messages import Answer
 
 
@@ -19,19 +17,10 @@ def world() -> World:
     return World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}).started()
 
 
-def test_a_volume_removed_during_the_wait_for_its_pool_is_not_found(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_volume_removed_during_the_wait_for_its_pool_is_not_found(world: World) -> None:
     volume = world.made(3)
-
-    lock = pool_counters.lock
-
-    def lock_late(session: orm.Session, pool_ids: Collection[int]) -> pool_counters.LockedPools:
-        session.execute(sa.delete(models.Volume).execution_options(synchronize_session=False))
-        return lock(session, pool_ids)
-
-    monkeypatch.setattr(pool_counters, "lock", lock_late)
-    [result] = world.database.run(deletions.begin, [deletions.Order(volume, "req-1")])
+    with faults.before(world.engine, faults.LOCK, lambda connection: connection.execute(sa.delete(models.Volume))):
+        [result] = world.database.run(deletions.begin, [deletions.Order(volume, "req-1")])
     assert isinstance(result, errors.NotFound)
     assert volume in result.message
 
@@ -53,26 +42,25 @@ def test_each_deletion_has_its_own_answer(world: World) -> None:
 
 
 @pytest.mark.parametrize("unmanage", [False, True])
-def test_a_delete_starts_again_if_the_volume_has_moved(unmanage: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_delete_starts_again_if_the_volume_has_moved(unmanage: bool) -> None:
     """The transaction runs again with the volume in its old pool, as the move is rolled back too."""
     world = World({f"p{number}": StoragePool(20, 2.0, thin=True, thick=False) for number in range(2)}).started()
     volume = world.made(3)
     [(pool,)] = world.rows("SELECT pool_id FROM volumes")
     [(other,)] = world.rows(f"SELECT id FROM pools WHERE id <> {pool}")
-    lock, locked = pool_counters.lock, []
+    locks = []
 
-    def lock_late(session: orm.Session, pool_ids: Collection[int]) -> pool_counters.LockedPools:
-        locked.append(list(pool_ids))
-        if len(locked) == 1:
-            session.execute(sa.update(models.Volume).values(pool_id=other))
-        return lock(session, pool_ids)
+    def move(connection: sa.Connection) -> None:
+        locks.append(connection.scalar(sa.select(models.Volume.pool_id)))
+        if len(locks) == 1:
+            connection.execute(sa.update(models.Volume).values(pool_id=other))
 
-    monkeypatch.setattr(pool_counters, "lock", lock_late)
-    if unmanage:
-        world.database.run(deletions.unmanage, "req-1", volume)
-    else:
-        world.database.run(deletions.begin, [deletions.Order(volume, "req-1")])
-    assert locked == [[pool], [pool]]
+    with faults.before(world.engine, faults.LOCK, move):
+        if unmanage:
+            world.database.run(deletions.unmanage, "req-1", volume)
+        else:
+            world.database.run(deletions.begin, [deletions.Order(volume, "req-1")])
+    assert locks == [pool, pool]
     assert world.rows("SELECT pool_id FROM claims WHERE verb = 'delete'") == [] if unmanage else [(pool,)]
 
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """In-flight capacity of one pool, and of pools of several backends that draw on one storage."""
 
-from collections.abc import Collection
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy import orm
 
+from tests.unit.ledger import faults
 from tests.unit.scheduler.model import checks
 from tests.unit.scheduler.model.agent import Agent
 from tests.unit.scheduler.model.storage import Fate, Storage, StoragePool
@@ -119,21 +119,13 @@ def test_a_report_that_began_before_an_end_does_not_contain_it() -> None:
     assert bench.in_flight() == 0
 
 
-def test_an_outcome_that_another_scheduler_applied_during_the_wait_has_no_second_effect(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_outcome_that_another_scheduler_applied_during_the_wait_has_no_second_effect() -> None:
     bench = one_pool()
     bench.place(5)
     bench.deliver(*bench.sent())
     ended = bench.work()
-    lock = pool_counters.lock
-
-    def wait(session: orm.Session, pool_ids: Collection[int]) -> pool_counters.LockedPools:
-        session.execute(sa.update(models.Claim).values(state=pool_counters.CONFIRMED))
-        return lock(session, pool_ids)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(pool_counters, "lock", wait)
+    confirm = sa.update(models.Claim).values(state=pool_counters.CONFIRMED)
+    with faults.before(bench.world.engine, faults.LOCK, lambda connection: connection.execute(confirm)):
         bench.deliver(ended)
     with bench.world.engine.connect() as connection:
         # The other scheduler writes the effects of this outcome.
@@ -226,14 +218,23 @@ def test_a_look_without_a_stamp_contains_no_claims_of_other_backends() -> None:
     assert bench.counters(1) == (0, 0, 5, 5)
 
 
+class NamelessPool(StoragePool):
+    """A pool that does not name its storage at first."""
+
+    names_storage = False
+
+    def figures(self, name: str) -> dict[str, Any]:
+        return super().figures(name) | ({} if self.names_storage else {"storage_id": None})
+
+
 def test_a_backend_that_joins_a_storage_without_a_stamp_contains_nothing_of_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     array = Storage("array", 40)
-    first, second = (StoragePool(array, 1.0, thin=False, thick=True, media=media) for media in ("ssd", "hdd"))
-    with monkeypatch.context() as patched:
-        patched.setattr(second, "figures", lambda name: StoragePool.figures(second, name) | {"storage_id": None})
-        bench = Bench(first, second)
+    first = StoragePool(array, 1.0, thin=False, thick=True, media="ssd")
+    second = NamelessPool(array, 1.0, thin=False, thick=True, media="hdd")
+    bench = Bench(first, second)
+    second.names_storage = True
     early = bench.agent(1).look()
     assert early.stamps == {}
     place_on_first(bench, 5)

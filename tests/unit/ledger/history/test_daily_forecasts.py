@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.servers import ledger_schema
+from tests.unit.ledger import faults
 from tonnage.capacity.forecast.time_to_full import PHYSICAL, PROMISED
 from tonnage.ledger import models
 from tonnage.ledger.db import database
@@ -76,14 +77,11 @@ def test_each_bound_of_each_pool_has_a_forecast(ledger: database.Database) -> No
     assert Forecaster(ledger).work(lambda: True) == 0
 
 
-def test_forecasts_are_made_in_parts_and_go_on_where_they_ended(
-    ledger: database.Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(daily_forecasts, "_PART", 1)
+def test_forecasts_are_made_in_parts_and_go_on_where_they_ended(ledger: database.Database) -> None:
     for pool_id in (1, 2):
         add_days(ledger, 30, 1.0, pool_id)
-    assert Forecaster(ledger).work(lambda: False) == 1
-    assert Forecaster(ledger).work(lambda: True) == 1
+    assert Forecaster(ledger, part=1).work(lambda: False) == 1
+    assert Forecaster(ledger, part=1).work(lambda: True) == 1
     assert len(latest(ledger)) == 4
 
 
@@ -98,17 +96,14 @@ def test_a_pool_without_a_limit_is_looked_at_once_a_day(ledger: database.Databas
 
 def test_two_schedulers_make_each_forecast_once(ledger: database.Database) -> None:
     add_days(ledger, 30, 1.0)
-    first = Forecaster(ledger)
-    with pytest.MonkeyPatch.context() as patch:
-        store = daily_forecasts._store
+    made = []
 
-        def overtaken(*args: object) -> None:
-            patch.setattr(daily_forecasts, "_store", store)
-            assert Forecaster(ledger).work(lambda: True) == 1
-            store(*args)  # type: ignore[arg-type]
+    def overtake(connection: sa.Connection) -> None:
+        made.append(Forecaster(ledger).work(lambda: True))
 
-        patch.setattr(daily_forecasts, "_store", overtaken)
-        first.work(lambda: True)
+    with faults.before_transaction(ledger.engine, faults.once(overtake)):
+        Forecaster(ledger).work(lambda: True)
+    assert made == [1]
     assert len(latest(ledger)) == 2
 
 

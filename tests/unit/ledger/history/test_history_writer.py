@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Samples of the history: one row for each slot, whoever writes, and none that was not sampled."""
 
+import contextlib
 import datetime
 import threading
 import uuid
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.servers import ledger_schema
+from tests.unit.ledger import faults
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.ledger import models
 from tonnage.ledger.db import database
@@ -186,33 +188,21 @@ def test_of_two_writers_one_writes_each_sample(ledger: database.Database, clock:
         assert [row.samples for row in rows(ledger, DAY, pool_id)] == [4]
 
 
-def _stop_after_first_part(monkeypatch: pytest.MonkeyPatch, then: Callable[[], object]) -> None:
-    """Let samples have parts of one pool, and something happen after the first part."""
-    monkeypatch.setattr(history_writer, "_PART", 1)
-    write, parts = history_writer._write, []
-
-    def interrupted(*args: object) -> None:
-        if len(parts) == 1:
-            parts.append(2)
-            then()
-        write(*args)  # type: ignore[arg-type]
-        parts.append(1)
-
-    monkeypatch.setattr(history_writer, "_write", interrupted)
+def after_first_part(
+    ledger: database.Database, act: Callable[[sa.Connection], object]
+) -> contextlib.AbstractContextManager[None]:
+    """Act after the first part of a sample: its third transaction, after the one that takes the turn."""
+    return faults.before_transaction(ledger.engine, faults.once(act, skipped=2))
 
 
 def test_a_writer_that_is_killed_within_a_sample_leaves_a_smaller_sample(
-    ledger: database.Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    ledger: database.Database, clock: Clock
 ) -> None:
-    writer = HistoryWriter(ledger, 60.0, clock)
-
-    def kill() -> None:
+    def kill(connection: sa.Connection) -> None:
         raise SystemExit
 
-    with monkeypatch.context() as patch:
-        _stop_after_first_part(patch, kill)
-        with pytest.raises(SystemExit):
-            writer.sample()
+    with after_first_part(ledger, kill), pytest.raises(SystemExit):
+        HistoryWriter(ledger, 60.0, clock, part=1).sample()
     # The next one continues in the same hour.
     assert not HistoryWriter(ledger, 60.0, clock).sample()
     clock.advance(seconds=INTERVAL)
@@ -221,16 +211,14 @@ def test_a_writer_that_is_killed_within_a_sample_leaves_a_smaller_sample(
     assert [row.samples for row in rows(ledger, HOUR, 2)] == [1]
 
 
-def test_a_writer_that_was_suspended_writes_nothing_after_a_later_turn(
-    ledger: database.Database, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def overtake() -> None:
+def test_a_writer_that_was_suspended_writes_nothing_after_a_later_turn(ledger: database.Database, clock: Clock) -> None:
+    def overtake(connection: sa.Connection) -> None:
         clock.advance(hours=1)
         change(ledger, 2, free_capacity_gb=10.0)
         assert HistoryWriter(ledger, 60.0, clock).sample()
 
-    _stop_after_first_part(monkeypatch, overtake)
-    assert not HistoryWriter(ledger, 60.0, clock).sample()
+    with after_first_part(ledger, overtake):
+        assert not HistoryWriter(ledger, 60.0, clock, part=1).sample()
     assert [(row.slot.hour, row.used_gb) for row in rows(ledger, HOUR)] == [(0, 40.0), (1, 40.0)]
     assert [(row.slot.hour, row.used_gb) for row in rows(ledger, HOUR, 2)] == [(1, 90.0)]
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from tests.unit.ledger import faults
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import models
@@ -263,21 +264,20 @@ def test_of_concurrent_listings_the_later_one_stays(world: World) -> None:
     early = world.agent.listing()
     del world.pools["p0"].volumes["of-others"]
     late = world.agent.listing()
-    compare, comparisons = listings._compare, []
+    ticks = []
 
-    def interrupted(*given: Any) -> Any:
-        seen = compare(*given)
-        comparisons.append(seen)
-        if len(comparisons) == 1:
-            # Another scheduler records its listing. (SQLite permits no second writer, so only the tick is written, in
-            # the same transaction.)
-            given[0].execute(sa.update(models.Backend).values(listing_tick=early.tick))
-        return seen
+    def interrupt(connection: sa.Connection) -> None:
+        """Record a listing as another scheduler does.
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(listings, "_compare", interrupted)
+        SQLite permits no second writer, so only the tick is written, in the same transaction.
+        """
+        ticks.append(early.tick)
+        if len(ticks) == 1:
+            connection.execute(sa.update(models.Backend).values(listing_tick=early.tick))
+
+    with faults.before(world.engine, "UPDATE backends SET listing_epoch", interrupt):
         record(world, late)
-    assert len(comparisons) > 1, "it was done again"
+    assert len(ticks) > 1, "it was done again"
     assert world.rows("SELECT listing_tick FROM backends") == [(late.tick,)]
 
 

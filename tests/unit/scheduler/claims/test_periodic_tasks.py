@@ -9,11 +9,12 @@ import pytest
 import sqlalchemy as sa
 
 from tests.servers.base import wait_for
+from tests.unit.ledger import faults
+from tests.unit.scheduler import managers
 from tests.unit.scheduler.conftest import Clock
 from tests.unit.scheduler.world import BACKEND, Agent, StoragePool
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
 from tonnage.ledger.claims import request_keys
 from tonnage.ledger.db import database, dialects
@@ -21,10 +22,11 @@ from tonnage.ledger.inventory import heartbeats, scheduling_rules
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import Hello, PoolQuery
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
-from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.settings import Settings
-from tonnage.weighers.chain import WeigherChain
+
+#: The beginning of the statement with which a scheduler says that it is up.
+HEARTBEAT = "UPDATE services"
 
 
 @pytest.fixture(autouse=True)
@@ -113,19 +115,9 @@ def test_no_backend_is_down_because_the_database_was_away(
     ledger: database.Database,
     clock: Clock,
     run_periodic_tasks: Callable[[], None],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     forget_reports(ledger)
-
-    def away(*given: object, **options: object) -> None:
-        raise errors.DatabaseUnreachable("the database does not answer: no route")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(ledger, "run", away)
-        patched.setattr(ledger, "reading", away)
-        # What another thread has begun before may end well yet.
-        patched.setattr(ledger.connectivity, "record_answer", lambda: None)
-        ledger.connectivity.record_loss(OSError("no route"))
+    with faults.away(ledger):
         while clock.now <= settings.service_down_time + 30:
             clock.now += 1
             run_periodic_tasks()
@@ -191,9 +183,7 @@ def test_only_while_a_scheduler_could_hear_is_a_backend_silent(
     agents: Any = SimpleNamespace(report_now=lambda name: None)
 
     def start() -> SchedulerManager:
-        started = SchedulerManager(
-            settings, ledger, agents, Rules(FilterChain([]), WeigherChain([]), Calculation.CINDER), clock
-        )
+        started = managers.manager(ledger, agents, settings, weighers=(), clock=clock)
         started.start()
         return started
 
@@ -238,17 +228,13 @@ def test_a_report_that_is_anothers_turn_is_applied_a_moment_later(
 
 
 def test_a_database_that_does_not_answer_is_one_line_in_the_log(
-    core: SchedulerManager,
+    ledger: database.Database,
     clock: Clock,
     run_periodic_tasks: Callable[[], None],
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def away(*given: object) -> None:
-        raise errors.Unavailable("the database does not answer: no route")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(core.membership, "heartbeat", away)
+    away = errors.Unavailable("the database does not answer: no route")
+    with faults.failing(ledger.engine, HEARTBEAT, away):
         clock.now += 10
         run_periodic_tasks()
     [record] = [record for record in caplog.records if record.levelno >= logging.WARNING]
@@ -257,17 +243,13 @@ def test_a_database_that_does_not_answer_is_one_line_in_the_log(
 
 
 def test_a_database_that_is_away_is_not_logged_in_each_round(
-    core: SchedulerManager,
+    ledger: database.Database,
     clock: Clock,
     run_periodic_tasks: Callable[[], None],
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    def away(*given: object) -> None:
-        raise errors.DatabaseUnreachable("the database does not answer: no route")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(core.membership, "heartbeat", away)
+    away = errors.DatabaseUnreachable("the database does not answer: no route")
+    with faults.failing(ledger.engine, HEARTBEAT, away):
         for _ in range(3):
             clock.now += 10
             run_periodic_tasks()

@@ -3,13 +3,14 @@
 
 import pathlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
+from tests.unit.ledger import faults
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
@@ -19,7 +20,6 @@ from tonnage.ledger import models
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory import backends, heartbeats
 from tonnage.rpc.messages import Answer
-from tonnage.scheduler.cluster import rules_agreement
 from tonnage.scheduler.cluster.membership import Membership
 from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
 from tonnage.scheduler.decisions.placer import Placer
@@ -193,31 +193,27 @@ def test_rules_do_not_change_while_another_scheduler_applies_the_old_ones(one: S
     assert one.ratio() == 3.0
 
 
-def test_a_transaction_without_an_answer_is_repeated(one: Scheduler, monkeypatch: pytest.MonkeyPatch) -> None:
-    run, answers = one.world.database.run, iter([False, True, False, True])
+def test_a_transaction_without_an_answer_is_repeated(one: Scheduler) -> None:
+    answers = iter([False, True, False, True])
 
-    def flaky(work: Callable[..., Any], *given: Any) -> Any:
-        if next(answers, True):
-            return run(work, *given)
-        raise errors.Unavailable("the database is away")
+    def answer(connection: object) -> None:
+        if not next(answers, True):
+            raise errors.Unavailable("the database is away")
 
-    monkeypatch.setattr(one.world.database, "run", flaky)
-    monkeypatch.setattr(rules_agreement, "_PAUSE", 0.01)
-    one.apply_rules(3.0, CINDER)
+    hasty = RulesAgreement(one.world.database, one.world.cache_refresh, one.membership, pause=0.01)
+    with faults.before_transaction(one.world.engine, answer):
+        one.apply_rules(3.0, CINDER, hasty)
     assert next(answers, None) is None, "it was asked until it had answered twice"
     assert limits(one.world)[POOL][:2] == (3.0, 30.0)
     assert said(one.world) == {"one": ("3.0", "cinder")}
 
 
 def test_a_scheduler_that_stops_does_not_wait_for_a_database_that_is_away(
-    one: Scheduler, monkeypatch: pytest.MonkeyPatch
+    one: Scheduler,
 ) -> None:
-    def away(*given: Any, **more: Any) -> Any:
-        raise errors.Unavailable("the database is away")
-
-    monkeypatch.setattr(one.membership, "propose", away)
     one.rules_agreement.stop()
-    with pytest.raises(errors.Unavailable):
+    away = errors.Unavailable("the database is away")
+    with faults.failing(one.world.engine, "", away), pytest.raises(errors.Unavailable):
         one.rules_agreement.agree(3.0, CINDER)
 
 

@@ -10,6 +10,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tests.unit.ledger import faults
 from tests.unit.scheduler.model import storage as model_storage
 from tests.unit.scheduler.model import world as model_world
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
@@ -21,7 +22,6 @@ from tonnage.filters.base import PoolFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.catalog import group_types, groups, volume_types
-from tonnage.ledger.claims import bookings
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory import backends
 from tonnage.ledger.repair import backend_removal
@@ -216,18 +216,10 @@ def test_a_request_is_refused_only_by_figures_of_the_ledger(one: World, two: Wor
     assert placed(two.create(20)[0])
 
 
-def test_a_batch_with_refusals_is_booked_once_if_the_ledger_has_not_changed(
-    one: World, two: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_with_refusals_is_booked_once_if_the_ledger_has_not_changed(one: World, two: World) -> None:
     heard_of(5, one, two)
-    book, booked = bookings.book, []
-
-    def counted(*arguments: Any) -> Any:
-        booked.append(arguments[1])
-        return book(*arguments)
-
-    monkeypatch.setattr(bookings, "book", counted)
-    assert list(map(placed, two.create(9, 9, 6))) == [True, False, True]
+    with faults.executions(two.engine, "INSERT INTO claims") as booked:
+        assert list(map(placed, two.create(9, 9, 6))) == [True, False, True]
     assert list(map(len, booked)) == [2]
 
 
@@ -503,22 +495,18 @@ def test_only_pools_that_were_written_are_read_again(engine: sa.Engine, monkeypa
     assert two.rows("SELECT total_capacity_gb FROM pools ORDER BY name") == [(20,), (30,), (40,)]
 
 
-def test_a_report_that_cannot_be_written_now_stays_deferred(
-    one: World, two: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_that_cannot_be_written_now_stays_deferred(one: World, two: World) -> None:
     one.create(5)
     one.agent.work()
     waiting = deferred(two, one.agent.look(), patience=0.0)
+    away = errors.Unavailable("the database does not answer")
 
-    def away(*_: object, **__: object) -> object:
-        raise errors.Unavailable("the database does not answer")
+    def refuse(connection: object) -> None:
+        raise away
 
-    with monkeypatch.context() as patch:
-        patch.setattr(two.database, "reading", away)
-        with pytest.raises(errors.Unavailable):
-            waiting.run()
-        patch.undo()
-        patch.setattr(two.database, "run", away)
+    with faults.failing(two.engine, "", away), pytest.raises(errors.Unavailable):
+        waiting.run()
+    with faults.before_transaction(two.engine, refuse):
         waiting.run()
     assert provisioned(one) == 0
     waiting.run()
@@ -526,7 +514,7 @@ def test_a_report_that_cannot_be_written_now_stays_deferred(
 
 
 def test_a_malformed_report_does_not_block_deferred_ones(
-    one: World, two: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    one: World, two: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     report = one.agent.look()
     waiting = deferred(two, patience=0.0)
@@ -536,9 +524,8 @@ def test_a_malformed_report_does_not_block_deferred_ones(
     assert "its pools cannot be read" in caplog.text or "malformed" in caplog.text
     one.deliver(report)
     waiting.put([PackedReport.of(report)])
-    monkeypatch.setattr(two.cache_refresh, "refresh", lambda *_: 1 // 0)
-    waiting.run()
+    with faults.failing(two.engine, "FROM pools", ZeroDivisionError()):
+        waiting.run()
     assert "could not be taken over" in caplog.text
-    monkeypatch.undo()
     waiting.run()
     assert two.hosts.backend(BACKEND).seq == report.seq  # type: ignore[union-attr]

@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.ledger import faults
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
@@ -149,16 +150,10 @@ def test_thick_volumes_may_be_there_as_far_as_there_is_storage(world: World, poo
     assert announced(world)[0].payload["provisioned"] == 80.0
 
 
-def test_a_crossing_is_not_announced_if_the_report_is_not_applied(
-    world: World, pool: StoragePool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crossing_is_not_announced_if_the_report_is_not_applied(world: World, pool: StoragePool) -> None:
     fill(pool, 95)
-    with monkeypatch.context() as patch:
-        patch.setattr(
-            notification_outbox,
-            "enqueue",
-            lambda *given: (_ for _ in ()).throw(errors.Unavailable("the database is gone")),
-        )
+    gone = errors.Unavailable("the database is gone")
+    with faults.failing(world.engine, "INSERT INTO announcements", gone):
         world.report()
     assert events(world) == []
     assert world.rows("SELECT free_capacity_gb, exceeded_at FROM pools") == [(100.0, None)]

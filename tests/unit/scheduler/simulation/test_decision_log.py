@@ -2,8 +2,8 @@
 """Decisions are recorded with all that they were made of, and made again from that."""
 
 import dataclasses
-import os
 import pathlib
+import resource
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.unit.ledger import faults
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
@@ -166,14 +167,9 @@ def test_rules_that_change_on_the_way(recorded: Callable[..., Recorded]) -> None
     assert [each.differs for each in played(one.lines())] == [False, True]
 
 
-def test_what_is_not_booked_is_not_recorded(recorded: Callable[..., Recorded], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_not_booked_is_not_recorded(recorded: Callable[..., Recorded]) -> None:
     one = recorded(a=10)
-
-    def broken(*given: Any) -> Any:
-        raise errors.Unavailable("the database is away")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("tonnage.ledger.claims.bookings.book", broken)
+    with faults.failing(one.world.engine, "INSERT INTO claims", errors.Unavailable("the database is away")):
         [answer] = one.world.create(3)
         assert isinstance(answer, errors.Unavailable)
     one.world.create(4)
@@ -215,19 +211,19 @@ def test_without_its_beginning_nothing_can_be_decided(recorded: Callable[..., Re
 
 
 def test_a_full_disk_keeps_nobody_from_deciding(
-    recorded: Callable[..., Recorded], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    recorded: Callable[..., Recorded], caplog: pytest.LogCaptureFixture
 ) -> None:
     one = recorded(a=10, b=4)
     one.world.create(1)
-
-    def full(*given: Any) -> int:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "write", full)
+    # The limit of the process has nearly the same error as the end of a disk.
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (one.path.stat().st_size, hard))
+    try:
         one.world.create(1)
         one.world.create(1)
-    assert "Decisions are not recorded for now: No space left on device" in caplog.text
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "Decisions are not recorded for now: File too large" in caplog.text
     one.world.create(1)
     assert len(played(one.lines())) == 1
     one.now += 61
