@@ -23,6 +23,7 @@ from tonnage.capacity.request import Provisioning
 from tonnage.drivers import loader
 from tonnage.drivers.base import Driver
 from tonnage.drivers.filesystem import volume_files
+from tonnage.drivers.memory.driver import MemoryDriver
 from tonnage.ledger.inventory import audit_findings
 from tonnage.ledger.repair import backend_removal
 from tonnage.rpc.batching.command_sender import CommandSender
@@ -31,12 +32,18 @@ from tonnage.scheduler.reports.audit_thread import AuditThread
 from tonnage.scheduler.reports.driver_audit import Compared, DriverAudit
 
 
-def memory(folder: Path, pools: str = "pool") -> Driver:
+class WithoutAutoRatio(MemoryDriver):
+    """A driver whose pools cannot have the ratio ``auto``."""
+
+    supports_auto_ratio = False
+
+
+def memory(folder: Path, pools: str = "pool", kind: type[Driver] = MemoryDriver) -> Driver:
     text = (
         f"[mem]\nvolume_driver = memory\nmemory_pools = {pools}\nmemory_pool_size_gb = 20\n"
         "memory_provisioning = thin\nmax_over_subscription_ratio = 2.0\n"
     )
-    return loader.load("host@backend", "mem", configured.conf(folder, text))
+    return loader.build(kind, "host@backend", "mem", configured.conf(folder, text))
 
 
 def files(folder: Path, draw: random.Random) -> Driver:
@@ -105,11 +112,8 @@ def test_each_lie_is_found_out_told_once_and_forgotten_when_it_is_mended(
     breach: Breach,
     looks_once: bool,
     caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    driver = memory(tmp_path)
-    monkeypatch.setattr(type(driver), "supports_auto_ratio", False)
-    site = Site(driver, looks_once=looks_once)
+    site = Site(memory(tmp_path, kind=WithoutAutoRatio), looks_once=looks_once)
     for size in (1, 2, 2):
         site.made(size)
     assert site.look() == {}
