@@ -44,7 +44,7 @@ CAPACITY_RELEASED_BEFORE_BOOKING = (
 )
 IN_FLIGHT_SUMS = "tests/functional/test_contention.py::test_the_sum_of_in_flight_claims_includes_concurrent_claims"
 LATE_LIMITS = "tests/functional/test_quotas.py"
-KEYS_OF_REFUSALS = "tests/unit/scheduler/claims/test_periodic_tasks.py::test_keys_of_refusals_are_kept_for_an_hour"
+KEYS_OF_REFUSALS = "tests/unit/scheduler/claims/test_periodic_tasks.py::test_keys_of_refusals_are_kept_for_a_short_time"
 STORED_REFUSALS = "tests/functional/test_ledger.py::test_a_repeated_request_gets_the_same_refusal[sqlite]"
 STORED_REQUEST_KEYS = "tests/functional/test_ledger.py::test_request_keys_outlive_their_volume_for_a_week[sqlite]"
 
@@ -322,14 +322,14 @@ MUTATIONS = (
         (STORED_REFUSALS,),
     ),
     Mutation(
-        "The ledger keeps the key of a refused request for an hour.",
+        "The ledger keeps the key of a refused request until the request has expired.",
         "ledger/claims/request_keys.py",
         " - KEPT + REFUSAL_KEPT",
         " - KEPT",
         (KEYS_OF_REFUSALS,),
     ),
     Mutation(
-        "The ledger keeps the key of a refused request for no longer than an hour.",
+        "The ledger keeps the key of a refused request for a short time only.",
         "ledger/claims/request_keys.py",
         " - KEPT + REFUSAL_KEPT",
         "",
