@@ -2,6 +2,7 @@
 """The membership of schedulers: which ones are up, and which one applies the reports of a backend."""
 
 import logging
+import threading
 import time
 import uuid
 from collections.abc import Sequence
@@ -63,9 +64,12 @@ class Membership:
         self.generation = 0
         self.alone = False
         self.listening = False
+        # A scheduler may leave while its start goes on in other threads, which must not register it again.
+        self._registration = threading.Lock()
+        self._left = False
 
     def join(self) -> None:
-        """Register this scheduler and its rules.
+        """Register this scheduler and its rules, unless it has left.
 
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers apply other rules.
         """
@@ -73,7 +77,10 @@ class Membership:
         with self._database.reading() as session:
             if heartbeats.shares_host(session, me):  # it was killed, or it is up and sends a heartbeat soon
                 self._shares_host_until = time.monotonic() + _MISSED * self._interval
-        self.generation = self._database.run(scheduling_rules.register_scheduler, me, self._settings.service_down_time)
+        with self._registration:
+            if not self._left:
+                down_time = self._settings.service_down_time
+                self.generation = self._database.run(scheduling_rules.register_scheduler, me, down_time)
 
     def propose(
         self, default_ratio: float | str, calculation: Calculation, *, last: bool
@@ -128,13 +135,17 @@ class Membership:
                 )
 
     def leave(self) -> None:
-        """Note in the ledger that this scheduler ends."""
-        self._database.run(heartbeats.leave, self._me(self._settings))
+        """Note in the ledger that this scheduler ends. From now on it does not join, and sends no heartbeats."""
+        with self._registration:
+            self._left = True
+            self._database.run(heartbeats.leave, self._me(self._settings))
 
     def heartbeat(self) -> None:
-        """Note in the ledger that this scheduler is up."""
+        """Note in the ledger that this scheduler is up, unless it has left."""
         me = replace(self._me(self._settings), listening=self.listening)
-        if self._database.run(_record_heartbeat, me):
+        with self._registration:
+            shares_host = not self._left and self._database.run(_record_heartbeat, me)
+        if shares_host:
             LOG.warning(
                 "Another scheduler runs with [DEFAULT] host = %s too: give each a host of its own", self._settings.host
             )

@@ -92,6 +92,17 @@ def test_a_scheduler_that_follows_a_stopped_one_is_alone(
     assert caplog.text == ""
 
 
+def test_a_scheduler_that_has_left_does_not_come_back_with_the_rest_of_its_start(
+    membership: Membership, ledger: database.Database
+) -> None:
+    membership.leave()
+    membership.heartbeat()
+    membership.join()
+    with ledger.reading() as session:
+        [row] = heartbeats.load(session)
+    assert row.default_ratio is None
+
+
 def test_a_scheduler_is_not_alone_after_a_short_silence_of_the_others(
     membership: Membership, ledger: database.Database
 ) -> None:
