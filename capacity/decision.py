@@ -178,4 +178,27 @@ class Undecided:
         return f"No decision on {self.request} for {self.seconds:.0f} s: the message is lost, or still waits on the bus"
 
 
+@dataclass(frozen=True, slots=True)
+class AttemptsExceeded:
+    """A request that has failed in as many pools as are tried. Recorded like a refusal.
+
+    ``request`` describes it: ``10 GiB 'gold'``. ``pools`` are in the order of the attempts. ``error`` is the last line
+    of the last pool's error, empty if it is not known.
+    """
+
+    request: str
+    pools: tuple[str, ...]
+    error: str = ""
+
+    nearest: ClassVar[None] = None
+    largest_size_gb: ClassVar[None] = None
+    reason: ClassVar[tuple[str, str]] = ("none", "attempts_exceeded")
+
+    @property
+    def message(self) -> str:
+        """The refusal as one sentence."""
+        last = f", in the last one with {self.error}" if self.error else ""
+        return f"No pool for {self.request}: it has failed in {', '.join(self.pools)}{last}; no more pools are tried"
+
+
 Decision: TypeAlias = Placement | Refusal

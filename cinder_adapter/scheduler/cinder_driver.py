@@ -12,6 +12,7 @@ from cinder import exception, objects
 from cinder.scheduler import filter_scheduler
 
 from tonnage.capacity import errors
+from tonnage.capacity.decision import AttemptsExceeded, Refusal
 from tonnage.capacity.request import Provisioning
 from tonnage.cinder_adapter.pools import capacity_rejection
 from tonnage.cinder_adapter.pools.native_plugins import NativePlugins
@@ -104,7 +105,8 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
             except exception.NoValidBackend:
                 # A group takes no capacity: its volumes are placed one by one.
                 subject = getattr(group, "id", "")
-                self._refuse(context, f"group {subject}", subject, observed_claims.GROUP)
+                refusal = self.host_manager.decision.refusal(f"group {subject}")
+                self._refuse(context, refusal, subject, observed_claims.GROUP)
 
         self._decide(place_or_refuse, place)
 
@@ -185,11 +187,12 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
                 except exception.NoValidBackend:
                     if is_last():
                         break
-            text, verb = _request_text(request_spec, filter_properties), _VERBS.get(operation, bookings.MANAGE)
+            verb = _VERBS.get(operation, bookings.MANAGE)
+            refusal = self.host_manager.decision.refusal(_request_text(request_spec, filter_properties), place)
             key = _key(context, subject, verb) if subject and operation in _VERBS else None
             body = recorded_requests.body(request_spec, filter_properties, place)
             try:
-                return self._refuse(context, text, subject or "", verb, place, key=key, body=body)
+                return self._refuse(context, refusal, subject or "", verb, key=key, body=body)
             except observed_claims.Repeated as error:
                 raise NoEffect(f"Request {context.request_id} for {error} was answered before") from error
 
@@ -281,6 +284,9 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
 
     def _place(self, context: Any, request_spec: Any, filter_properties: Any) -> None:
         """Place a volume in the best pool that the ledger admits, or raise ``NoValidBackend`` with the reason."""
+        retry = filter_properties.get("retry") or {}
+        if 1 < self.max_attempts <= retry.get("num_attempts", 0):
+            return self._refuse_attempts(context, request_spec, retry)
         place = request_spec.get("resource_backend")
         for is_last in self._rounds():
             properties = copy.deepcopy(filter_properties)
@@ -308,12 +314,32 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
                 else:
                     self.ledger.pools.note_claim(booking.pool_id, booking.size_gb, booking.physical_gb)
                 return
-        volume_id = str(request_spec.get("volume_id") or "")
-        answered = observed_claims.key(volume_id, bookings.CREATE, attempt) if volume_id else None
+        refusal = self.host_manager.decision.refusal(_request_text(request_spec), place)
         body = recorded_requests.body(request_spec, filter_properties, place)
-        text = _request_text(request_spec)
+        self._refuse_create(context, request_spec, refusal, attempt, body)
+
+    def _refuse_attempts(self, context: Any, request_spec: Any, retry: Mapping[str, Any]) -> None:
+        """Refuse to place a volume once more that has failed in as many pools as Cinder tries."""
+        attempts = int(retry["num_attempts"])
+        self._log_volume_error(request_spec["volume_id"], dict(retry))
+        failure = "".join(retry.get("exc") or ()).strip().splitlines()
+        pools = tuple(retry.get("backends") or retry.get("hosts") or ())
+        refusal = AttemptsExceeded(_request_text(request_spec), pools, failure[-1] if failure else "")
+        self._refuse_create(context, request_spec, refusal, str(attempts + 1))
+
+    def _refuse_create(
+        self,
+        context: Any,
+        request_spec: Any,
+        refusal: Refusal | AttemptsExceeded,
+        attempt: str,
+        body: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Refuse to place a volume, unless this attempt was answered before."""
+        volume_id = str(request_spec.get("volume_id") or "")
+        key = observed_claims.key(volume_id, bookings.CREATE, attempt) if volume_id else None
         try:
-            self._refuse(context, text, volume_id, bookings.CREATE, place, key=answered, body=body)
+            self._refuse(context, refusal, volume_id, bookings.CREATE, key=key, body=body)
         except observed_claims.Repeated:
             LOG.warning("A request for volume %s has no effect: it was answered before", volume_id)
 
@@ -333,20 +359,18 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
     def _refuse(
         self,
         context: Any,
-        text: str,
+        refusal: Refusal | AttemptsExceeded,
         subject: str,
         verb: str,
-        place: str | None = None,
         *,
         key: request_keys.Key | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> NoReturn:
-        """Record the refusal of the request that this thread has decided, and raise it with its numbers.
+        """Record a refusal, and raise it with its numbers.
 
         With a ``body`` the same request can be explained again.
         Raises :class:`~tonnage.ledger.claims.observed_claims.Repeated` if the request was answered before.
         """
-        refusal = self.host_manager.decision.refusal(text, place)
         refused = refusals.RefusedRequest(
             request_id=(context.request_id or "")[:64],
             volume_id=subject,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.capacity.decision import Refusal, Undecided
+from tonnage.capacity.decision import AttemptsExceeded, Refusal, Undecided
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 from tonnage.ledger.db.database import storable_text
@@ -36,7 +36,7 @@ class RefusedRequest:
     volume_id: str
     project_id: str
     verb: str
-    refusal: Refusal | Undecided
+    refusal: Refusal | Undecided | AttemptsExceeded
     body: Mapping[str, Any] | None = None
 
 

@@ -42,11 +42,15 @@ def no_reason(_row: Row) -> str:
 
 @dataclass
 class Outcome:
-    """The result of a run. ``lost`` has the requests that had no effect, each with the reason the product tells."""
+    """The result of a run. ``lost`` has the requests that had no effect, each with the reason the product tells.
+
+    ``received`` has those of them that a service had received: the others were lost by cinder-api or the broker.
+    """
 
     requests: int = 0
     most: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PLACES, 0))
     lost: list[tuple[Row, str]] = field(default_factory=list)
+    received: list[Row] = field(default_factory=list)
     unnamed: list[Row] = field(default_factory=list)
     placed_again: dict[str, tuple[Row, Row]] = field(default_factory=dict)
     faults: Counter[str] = field(default_factory=Counter)
@@ -55,7 +59,8 @@ class Outcome:
         lost = Counter(f"{row.status} {'in a pool' if row.host else 'without a pool'}" for row, _ in self.lost)
         return (
             f"{self.requests} requests, most in a pool {self.most}, {len(self.placed_again)} placed again, "
-            f"{len(self.lost)} lost: {dict(lost)}, {len(self.unnamed)} of them without a reason"
+            f"{len(self.lost)} lost: {dict(lost)}, {len(self.received)} of them after a service had received them, "
+            f"{len(self.unnamed)} of them without a reason"
         )
 
 
@@ -210,7 +215,10 @@ class FaultRun:
                     reason = self._name_of(row)
                     if not reason and row not in self._watch.waiting(2 * PATIENCE):
                         continue
+                    received = self._watch.was_received(row.id)
                     self._remove(row)
+                    if received:
+                        self.outcome.received.append(row)
                     self.outcome.lost.append((row, reason))
                     if not reason:
                         self.outcome.unnamed.append(row)

@@ -11,6 +11,9 @@ from sqlalchemy import exc
 
 _ROWS = "SELECT id, status, host, scheduled_at FROM volumes WHERE deleted = 0"
 
+#: Cinder's own record of the services that have work on a volume in hand; null before one has received it.
+_TAKEN = "SELECT COUNT(*) FROM workers WHERE resource_id = %s AND service_id IS NOT NULL"
+
 #: Statuses of requests that pass the scheduler.
 _IN_HAND = ("creating", "extending")
 
@@ -49,6 +52,11 @@ class RowWatch:
         """Return the rows of all volumes."""
         with self._engine.connect() as connection:
             return [Row(*row) for row in connection.exec_driver_sql(_ROWS)]
+
+    def was_received(self, volume_id: str) -> bool:
+        """Return whether a scheduler or cinder-volume has received the request to create a volume."""
+        with self._engine.connect() as connection:
+            return bool(connection.exec_driver_sql(_TAKEN, (volume_id,)).scalar_one())
 
     def waiting(self, seconds: float) -> list[Row]:
         """Return the volumes with a request that has been without effect for so many seconds."""

@@ -18,7 +18,8 @@ B1, B2, B3 = (f"real@b{number}#a" for number in (1, 2, 3))
 def site(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> Iterator[Site]:
     """Three backends, and a filter of another project that refuses the third."""
     names = "CapabilitiesFilter,CapacityFilter,MaintenanceFilter"
-    shape = Shape(backends=["b1", "b2", "b3"], pools=["a"], more={"scheduler_default_filters": names})
+    more = {"scheduler_default_filters": names, "scheduler_max_attempts": "2"}
+    shape = Shape(backends=["b1", "b2", "b3"], pools=["a"], more=more)
     with sites.with_ledger(mariadb_server, rabbitmq_server, shape) as found:
         yield found
 
@@ -82,3 +83,20 @@ def test_a_request_that_was_not_refused_is_not_asked(site: Site) -> None:
     volume_id = site.cinder.create(1)
     site.cinder.settled([volume_id])
     assert "of Cinder's requests the ledger has only those that a scheduler refused" in site.why_text(volume_id)
+
+
+def test_a_volume_that_fails_in_all_pools_has_a_reason(site: Site) -> None:
+    cinder = site.cinder
+    for backend in ("b1", "b2"):
+        cinder.control(backend, fail=True)
+    volume_id = cinder.create(5)
+    wait_for(lambda: site.why(volume_id)["refusals"], "the refusal is recorded")
+    assert cinder.settled([volume_id])[volume_id]["status"] == "error"
+    [refused] = site.why(volume_id)["refusals"]
+    assert refused["code"] == "attempts_exceeded"
+    message = (
+        "No pool for 5 GiB '__DEFAULT__': it has failed in {}, {}, in the last one with "
+        "cinder.exception.VolumeBackendAPIException: Bad or unexpected response from the storage volume backend API: "
+        "ordered to fail; no more pools are tried"
+    )
+    assert refused["message"] in (message.format(B1, B2), message.format(B2, B1))
