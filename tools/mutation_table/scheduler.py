@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Mutations of the rules of the scheduler's rooms, and of quotas."""
+
+from mutation_table import guards
+from mutation_table.mutation import Mutation
+
+MUTATIONS = (
+    Mutation(
+        "A claim for a thick volume takes its full size of free capacity.",
+        "scheduler/decisions/pool_selection.py",
+        "return request.size_gb if placement.provisioning is Provisioning.THICK else min(request.size_gb, copied_gb)",
+        "return min(request.size_gb, copied_gb)",
+        (guards.BOOKINGS,),
+    ),
+    Mutation(
+        "A booking requires the limits of its decision.",
+        "scheduler/decisions/placer.py",
+        "            reservations.require_same_limits(session, self.quotas, held, wanted)\n",
+        "            pass\n",
+        (guards.LATE_LIMITS,),
+    ),
+    Mutation(
+        "A scheduler locks and reads the changed pools after a failed booking.",
+        "scheduler/decisions/placer.py",
+        "                contested |= changed_pools.pool_ids\n",
+        "                pass\n",
+        (guards.PLACER,),
+    ),
+    Mutation(
+        "A scheduler checks the ledger before it refuses a request.",
+        "scheduler/decisions/placer.py",
+        "_further(plan.doubtful, final)) and not self._is_alone(session):",
+        "_further(plan.doubtful, final)) and False:",
+        (guards.TWO_SCHEDULERS,),
+    ),
+    Mutation(
+        "A scheduler checks the ledger again for a request that fails only in a second round.",
+        "scheduler/decisions/placer.py",
+        "            plan = decide()\n        return plan",
+        "            plan = decide()\n            break\n        return plan",
+        (guards.TWO_SCHEDULERS,),
+    ),
+    Mutation(
+        "A check before a refusal keeps the claims of its batch.",
+        "scheduler/decisions/placer.py",
+        "            if not self._cache_refresh.refresh_candidates(",
+        "            self._forget()\n            if not self._cache_refresh.refresh_candidates(",
+        (guards.CAPACITY_RELEASED_BEFORE_BOOKING,),
+    ),
+    Mutation(
+        "The choice of a group's backend uses the figures in the ledger.",
+        "scheduler/decisions/decider.py",
+        "    return [replace(spec.request, backends=None), *spec.group.asks]",
+        "    return [replace(spec.request, backends=None)]",
+        (guards.TWO_SCHEDULERS,),
+    ),
+    Mutation(
+        "A refusal of volumes with affinity uses the current figures of all candidate pools.",
+        "scheduler/decisions/decider.py",
+        "anywhere = replace(spec.request, same_backends=None)",
+        "anywhere = spec.request",
+        (guards.TWO_SCHEDULERS,),
+    ),
+    Mutation(
+        "A refusal of a retype uses the figures in the ledger.",
+        "scheduler/decisions/decider.py",
+        "            moved.doubtful = [*moved.doubtful, request]\n",
+        "            pass\n",
+        (guards.TWO_SCHEDULERS,),
+    ),
+    Mutation(
+        "A scheduler looks up the key of each request.",
+        "scheduler/decisions/placer.py",
+        "known = request_keys.find(session, keys_of(work))",
+        "known = {}",
+        (guards.BOOKINGS,),
+    ),
+    Mutation(
+        "The ledger stores the answer of a refused request.",
+        "scheduler/decisions/booking_plan.py",
+        "        if key.request_id:\n",
+        "        if key.request_id and answer.refusal is None:\n",
+        (guards.STORED_REFUSALS,),
+    ),
+    Mutation(
+        "An extend that was refused for a volume in use has no later effect.",
+        "scheduler/decisions/booking_plan.py",
+        "        if key.request_id and isinstance(error, STORED_ERRORS):\n",
+        "        if False:\n",
+        (guards.REDELIVERY,),
+    ),
+    Mutation(
+        "A volume does not migrate to a pool that still holds a copy of it.",
+        "scheduler/decisions/steps/moves.py",
+        "attempted=lookup.copies.get(volume.id, frozenset()) | {volume.pool.name},",
+        "attempted=frozenset([volume.pool.name]),",
+        (guards.REQUEST_SPEC,),
+    ),
+    Mutation(
+        "A volume without a pool waits for the volumes in its hints.",
+        "scheduler/decisions/steps/affinity_hints.py",
+        "        if other is not None:\n            raise NotFirst",
+        "        if False:\n            raise NotFirst",
+        (guards.AFFINITY_ORDER,),
+    ),
+    Mutation(
+        "Of volumes whose hints name each other, one is placed first.",
+        "scheduler/decisions/steps/affinity_hints.py",
+        "        if order.waiting_companions(volume):\n",
+        "        if False:\n",
+        (guards.AFFINITY_ORDER,),
+    ),
+    Mutation(
+        "A retried volume is refused only after the volumes in its hints have their pools.",
+        "scheduler/decisions/decider.py",
+        "if isinstance(decision, Refusal) and spec.unsettled is not None:",
+        "if False:",
+        (guards.AFFINITY_ORDER,),
+    ),
+    Mutation(
+        "A volume does not wait for a volume that has no pool either.",
+        "scheduler/decisions/steps/affinity_order.py",
+        "if each.status == _CREATING and each.pool_id is not None",
+        "if each.status == _CREATING",
+        (guards.AFFINITY_ORDER,),
+    ),
+    Mutation(
+        "The volumes of a group are fitted together.",
+        "scheduler/decisions/steps/group_packing.py",
+        "        self.pools.claim(index, size, physical)\n        self._count(index, 1)\n"
+        "        self._placed[number] = (index, size, physical)",
+        "        self._placed[number] = (index, 0.0, 0.0)",
+        (guards.GROUP_PACKING,),
+    ),
+    Mutation(
+        "A group is placed completely or not at all.",
+        "scheduler/decisions/decider.py",
+        "            doubtful: list[Request] = []\n",
+        "            doubtful: list[Request] = []\n"
+        "            if isinstance(alone := self.choose(specs[0].request), Placement):\n"
+        "                return RequestDecision(specs[:1], [alone])\n",
+        (guards.GROUP_PACKING,),
+    ),
+    Mutation(
+        "A group that does not fit in its order is tried in other arrangements.",
+        "scheduler/decisions/steps/group_packing.py",
+        "if self._tightly(by_size) or self._search(by_size):",
+        "if False:",
+        (guards.GROUP_PACKING,),
+    ),
+    Mutation(
+        "A check before a refusal reads the reports that other schedulers applied.",
+        "scheduler/reports/cache_refresh.py",
+        "!= (known[row.id].epoch, known[row.id].seq):",
+        "!= (row.epoch, row.report_seq):",
+        (guards.CAPACITY_RELEASED_BEFORE_BOOKING,),
+    ),
+    Mutation(
+        "A check before a refusal reads the current counters of the pools.",
+        "scheduler/reports/cache_refresh.py",
+        "        pools = [pool for pool in map(self.hosts.table.get, names) if pool]\n",
+        "        pools = []\n",
+        (guards.CAPACITY_RELEASED_BEFORE_BOOKING,),
+    ),
+    Mutation(
+        "A refusal by a filter that uses figures uses the figures in the ledger.",
+        "scheduler/reports/cache_refresh.py",
+        "filters.admitted(",
+        "filters.candidates(",
+        (guards.TWO_SCHEDULERS,),
+    ),
+    Mutation(
+        "A check before a refusal reads the counters before the figures.",
+        "scheduler/reports/cache_refresh.py",
+        "        return self.refresh(session) or changed\n",
+        "        changed |= self.refresh(session)\n"
+        "        self.refresh_counters(session, ids)\n"
+        "        return changed\n",
+        (guards.TWO_SCHEDULERS,),
+    ),
+    Mutation(
+        "A scheduler reads all counters when it becomes the only one.",
+        "scheduler/claims/sweep.py",
+        "everything=not was_alone",
+        "everything=False",
+        (guards.PERIODIC_TASKS,),
+    ),
+    Mutation(
+        "A refused unmanage has no later effect.",
+        "scheduler/claims/volume_operations.py",
+        "                self._database.run(request_keys.insert, [refused])",
+        "                self._database.run(request_keys.insert, [])",
+        (guards.REDELIVERY,),
+    ),
+    Mutation(
+        "A scheduler repeats a command without an outcome after its lease.",
+        "scheduler/claims/dispatcher.py",
+        "if sent is None or now - sent >= self._lease:",
+        "if sent is None:",
+        (guards.DISPATCHER,),
+    ),
+    Mutation(
+        "A limit is set after the bookings that were decided without it.",
+        "quotas/limits.py",
+        "    session.execute(_LOCK_BACKENDS)\n",
+        "    pass\n",
+        (guards.LATE_LIMITS,),
+    ),
+    Mutation(
+        "A scheduler that has left does not register itself again.",
+        "scheduler/cluster/membership.py",
+        "not self._left and self._database.run(_record_heartbeat, me)",
+        "self._database.run(_record_heartbeat, me)",
+        (guards.MEMBERSHIP,),
+    ),
+)
