@@ -34,6 +34,9 @@ _AHEAD = 200
 #: Seconds between two tries to connect, and between two heartbeats.
 _PAUSE, _HEARTBEAT = 2.0, 30
 
+#: Seconds after which a failure that lasts is logged again.
+_REMINDER = 60.0
+
 _FAILURES = (OSError, amqp.AMQPError, exceptions.KombuError, ssl.SSLError)
 
 
@@ -63,7 +66,9 @@ class BusTap:
         self._dropped = 0
         self._gap: Cause | None = Cause.START
         self._retry_at = 0.0
-        self._problem = ""
+        # The last failure that was logged, and its time.
+        self._problem: type[BaseException] | None = None
+        self._problem_at = 0.0
 
     def receive(self, seconds: float) -> list[Delivery | Gap]:
         """Return the messages that arrive within so many seconds, soon after the first of them, with the gaps."""
@@ -138,15 +143,26 @@ class BusTap:
                 channel.queue_bind(queue, exchange, routing_key=key)
             channel.basic_consume(queue, callback=self._take)
         except _FAILURES as error:
-            if str(error) != self._problem:
-                LOG.warning("The message bus of Cinder cannot be tapped yet: %s", error)
-            self._problem = str(error)
+            self._log(connection, error)
             with contextlib.suppress(*_FAILURES):
                 connection.close()
             return False
-        self._connection, self._problem = connected, ""
+        self._connection, self._problem = connected, None
         LOG.info("The message bus of Cinder is tapped")
         return True
+
+    def _log(self, connection: Connection, error: Exception) -> None:
+        """Log a failure to connect, once a minute while its kind stays the same: its text may differ each time."""
+        if type(error) is self._problem and time.monotonic() - self._problem_at < _REMINDER:
+            return
+        self._problem, self._problem_at = type(error), time.monotonic()
+        LOG.warning(
+            "The message bus of Cinder at %s cannot be tapped, and is tried again: %s; the address and the account are "
+            "in [cinder_shadow] transport_url, the name of Cinder's exchange, %s, in control_exchange",
+            connection.as_uri(),
+            error,
+            self._exchange,
+        )
 
     def _bindings(self) -> Iterator[tuple[str, str]]:
         yield self._exchange, "cinder-scheduler"

@@ -32,15 +32,19 @@ class _Watched:
     limit: float = math.nan
     others: float = math.nan
     commands: list[Command] = field(default_factory=list)
-    is_over: bool = False
 
 
 class OverCommitments:
-    """Follows the figures and the commands of each pool."""
+    """Follows the figures and the commands of each pool.
 
-    def __init__(self, promised: PromisedCapacity, calculation: Calculation) -> None:
+    ``earlier`` are open findings of the shadow before this one, which has seen how they came about. They stay as they
+    are until their pools are within the limit again.
+    """
+
+    def __init__(self, promised: PromisedCapacity, calculation: Calculation, earlier: Iterable[Finding] = ()) -> None:
         self._promised, self._calculation = promised, calculation
         self._pools: dict[str, _Watched] = {}
+        self._earlier = {each.subject: each for each in earlier if each.kind is Kind.OVER_COMMITMENT}
 
     def note(self, command: Command) -> None:
         """Note a command that the scheduler sent."""
@@ -48,7 +52,7 @@ class OverCommitments:
             self._pools.setdefault(command.pool, _Watched()).commands.append(command)
 
     def check(self, names: Iterable[str]) -> tuple[list[Finding], list[Key]]:
-        """Check pools with new figures; return the findings, and the keys of those that have ended."""
+        """Check pools with new figures; return the findings, and the keys of those that would have ended."""
         found, ended = [], []
         for name in names:
             pool = self._promised.table.get(name)
@@ -65,15 +69,15 @@ class OverCommitments:
             elif math.isnan(watched.others) and self._promised.has_rows:
                 # The figures may lack volumes of the rows: it is at least this.
                 watched.others = max(0.0, others)
-            finding = self._judge(pool, watched, held, limit)
-            if finding is not None:
-                found.append(finding)
-            elif is_within:
-                if watched.is_over:
-                    ended.append((Kind.OVER_COMMITMENT.value, name, "limit"))
+            finding = self._earlier.get(name) or self._judge(pool, watched, held, limit)
+            if is_within:
+                ended.append((Kind.OVER_COMMITMENT.value, name, "limit"))
+                self._earlier.pop(name, None)
                 in_flight = {each.command.volume_id for each in self._promised.promises_of(name)}
                 kept = [command for command in watched.commands if command.volume_id in in_flight]
                 self._pools[name] = _Watched(held, limit, watched.others, kept)
+            elif finding is not None:
+                found.append(finding)
         return found, ended
 
     def _figures(self, pool: Pool) -> tuple[float, float]:
@@ -92,14 +96,13 @@ class OverCommitments:
             return None
         before = 0.0 if math.isnan(watched.held) else watched.held
         sizes = {(each.verb, each.volume_id): each.size_gb for each in watched.commands}
-        watched.is_over = True
         volumes = tuple(dict.fromkeys(each.volume_id for each in watched.commands))
         return Finding(
             kind=Kind.OVER_COMMITMENT,
             subject=pool.name,
             code="limit",
-            text=f"holds {held:g} GiB, {held - limit:g} more than its limit of {limit:g}; Cinder placed "
-            f"{sum(sizes.values()):g} GiB in {len(volumes)} volume(s) since it was within the limit with {before:g}",
+            text=f"holds {held:g} GiB, {held - limit:g} more than its limit of {limit:g}; it was within the limit with "
+            f"{before:g}; in flight then, or placed since, are {sum(sizes.values()):g} GiB in {len(volumes)} volume(s)",
             numbers={"held": held, "limit": limit, "placed": float(sum(sizes.values())), "before": before},
             volumes=volumes,
         )

@@ -8,8 +8,9 @@ neither to Cinder's bus nor to its database.
 import logging
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from tonnage.capacity import errors
 from tonnage.cinder_adapter import cinder_messages
@@ -33,6 +34,9 @@ _TURN = 0.5
 
 #: Seconds without a message after which those that were sent before have arrived, and most seconds of waiting for that.
 _QUIET, _BUSY = 0.05, 2.0
+
+#: Seconds between two records of the time until which the shadow has watched.
+_PERIOD_INTERVAL = 10.0
 
 #: Seconds between two removals of old records.
 _PRUNE_INTERVAL = 3600.0
@@ -61,29 +65,49 @@ class Settings:
     keep_days: int = 30
 
 
+class Results(NamedTuple):
+    """Decisions with verdicts, findings, and the keys of findings that ended, also of those that are found here."""
+
+    decided: list[Decided]
+    found: list[Finding]
+    ended: list[Key]
+
+    def add(self, decided: Iterable[Decided], found: Iterable[Finding], ended: Iterable[Key]) -> None:
+        """Add later results. A finding that returns has not ended."""
+        self.decided.extend(decided)
+        for finding in found:
+            self.found.append(finding)
+            if finding.key in self.ended:
+                self.ended.remove(finding.key)
+        self.ended.extend(ended)
+
+
 class Observations:
     """The observers of one Cinder: all that is known of it in memory. Each message and each read gives results.
 
-    The results are decisions with verdicts, findings, and the keys of findings that have ended.
+    ``earlier`` are the open findings of the shadow before this one.
     """
 
-    def __init__(self, settings: Settings, open_findings: Collection[Key] = ()) -> None:
+    def __init__(self, settings: Settings, earlier: Sequence[Finding] = ()) -> None:
         self.promised = PromisedCapacity(settings.default_ratio, settings.service_down_time)
         self.judge = Judge(self.promised, settings.rules)
-        self.over_commitments = OverCommitments(self.promised, settings.rules.calculation)
+        self.over_commitments = OverCommitments(self.promised, settings.rules.calculation, earlier)
         self.drift = AllocatedDrift(self.promised)
         self.audit = ReportAudit(self.promised, settings.stale_after, settings.service_down_time)
-        self._open_findings = open_findings
+        self._open = {finding.key for finding in earlier}
         self._gap_at = float("-inf")
-        self.decided: list[Decided] = []
-        self.found: list[Finding] = []
-        self.ended: list[Key] = []
+        self._results = Results([], [], [])
 
-    def take_results(self) -> tuple[list[Decided], list[Finding], list[Key]]:
+    def take_results(self) -> Results:
         """Return the results since the last call."""
-        results = self.decided, self.found, self.ended
-        self.decided, self.found, self.ended = [], [], []
+        results, self._results = self._results, Results([], [], [])
         return results
+
+    def _add(self, decided: Iterable[Decided] = (), found: Sequence[Finding] = (), ended: Iterable[Key] = ()) -> None:
+        """Add results; of the keys those of open findings."""
+        closed = self._open.intersection(ended)
+        self._open = (self._open - closed).union(finding.key for finding in found)
+        self._results.add(decided, found, closed)
 
     def message(self, message: cinder_messages.Message, now: float) -> None:
         """Take a message that arrived at ``now``, a monotonic time."""
@@ -92,7 +116,7 @@ class Observations:
         elif isinstance(message, Command):
             self._command(message, now)
         elif isinstance(message, UnjudgedRequest):
-            self.decided.append(self.judge.unjudged(message))
+            self._add([self.judge.unjudged(message)])
             if message.verb == cinder_messages.MANAGE:
                 self.promised.manage(message.volume_id)
         else:
@@ -103,11 +127,12 @@ class Observations:
         self._gap_at = now
         for backend in self.promised.backends.values():
             backend.heard_at = now
-        instruments.CINDER_GAPS.labels(gap.cause.value).inc()
         text = f"{_GAPS[gap.cause]}; no decision is judged until all rows have been read again"
         numbers = {"dropped_at_least": float(gap.dropped)} if gap.dropped else {}
-        self.found.append(Finding(kind=Kind.GAP, subject=_WATCH, code=gap.cause.value, text=text, numbers=numbers))
-        self.decided += self.judge.pause(_GAPS[gap.cause])
+        finding = Finding(kind=Kind.GAP, subject=_WATCH, code=gap.cause.value, text=text, numbers=numbers)
+        if finding.key not in self._open:
+            instruments.CINDER_GAPS.labels(gap.cause.value).inc()
+        self._add(self.judge.pause(_GAPS[gap.cause]), [finding])
 
     def rows(self, changes: Changes, began: float, now: float) -> None:
         """Take all that rows show. Their read began at ``began``; messages that were sent before have been taken."""
@@ -115,19 +140,18 @@ class Observations:
         self.promised.apply_rows(changes, began)
         for volume_id in before.keys() - self.promised.volumes.keys():
             self.drift.note_gone(before[volume_id])
-        self.decided += self.judge.settle(self.promised.volumes, began)
+        self._add(self.judge.settle(self.promised.volumes, began))
         if changes.complete and self._gap_at < began:
             self.judge.resume()
-            self.ended += [(Kind.GAP.value, _WATCH, cause.value) for cause in Cause]
+            self._add(ended=[(Kind.GAP.value, _WATCH, cause.value) for cause in Cause])
         counted_by_rows = [name for name in self.promised.table.names if self._has_no_provisioned(name)]
         for found, ended in (
             self.over_commitments.check(counted_by_rows),
             self.drift.compare(changes.read_at),
-            self.audit.audit(began, self._open_findings),
+            self.audit.audit(began, self._open),
             self.audit.silent(now),
         ):
-            self.found += found
-            self.ended += ended
+            self._add(found=found, ended=ended)
 
     def _report(self, report: Report, now: float) -> None:
         checked, is_used = self.promised.apply_report(report, now)
@@ -136,14 +160,13 @@ class Observations:
         pools = self.promised.backends[report.backend].pools
         self.audit.note_report(report, checked, now)
         found, ended = self.over_commitments.check(name for name in pools if not self._has_no_provisioned(name))
-        self.found += found
-        self.ended += ended
+        self._add(found=found, ended=ended)
         self.drift.note_report(pools, self.promised.backends[report.backend].sent_at)
 
     def _command(self, command: Command, now: float) -> None:
         decided = self.judge.command(command, now)
         if decided is not None:
-            self.decided.append(decided)
+            self._add([decided])
         row = self.promised.volumes.get(command.volume_id)
         self.drift.note_command(command, None if row is None else row.pool)
         self.promised.promise(command, now)
@@ -165,16 +188,15 @@ class Shadow:
         for kind in Kind:
             instruments.CINDER_FINDINGS.labels(kind.value)
         self._ending = threading.Event()
-        self._complete_at = self._pruned_at = float("-inf")
+        self._complete_at = self._pruned_at = self._extended_at = float("-inf")
         self._problem = ""
-        self._decided: list[Decided] = []
-        self._found: list[Finding] = []
-        self._ended: list[Key] = []
+        self._results = Results([], [], [])
 
     def run(self) -> None:
         """Watch until :meth:`end` is called."""
-        self._record.load_open()
-        observations = Observations(self._settings, self._record.open_findings)
+        observations = Observations(self._settings, self._record.load_open())
+        # The bus may be away for long, and the record tells so.
+        observations.gap(Gap(Cause.START), time.monotonic())
         read_at = float("-inf")
         try:
             while not self._ending.is_set():
@@ -185,6 +207,8 @@ class Shadow:
                     read_at = now
                     self._read(observations, now)
                 self._write(observations)
+            self._extended_at = float("-inf")
+            self._write(observations)
         finally:
             self._tap.close()
 
@@ -237,24 +261,25 @@ class Shadow:
 
     def _write(self, observations: Observations) -> None:
         """Record the results. If the record cannot be written they are kept for the next turn."""
-        decided, found, ended = observations.take_results()
-        for each in decided:
+        results = observations.take_results()
+        for each in results.decided:
             _count(each)
-        for finding in found:
+        for finding in results.found:
             if finding.key not in self._record.open_findings:
                 LOG.warning("%s %s: %s", finding.kind, finding.subject, finding.text)
                 instruments.CINDER_FINDINGS.labels(finding.kind.value).inc()
-        self._decided += decided
-        self._found += found
-        self._ended += ended
+        self._results.add(*results)
         try:
-            self._record.write(self._decided, self._found, self._ended)
-            self._decided, self._found, self._ended = [], [], []
+            self._record.write(*self._results)
+            self._results = Results([], [], [])
+            if time.monotonic() - self._extended_at >= _PERIOD_INTERVAL:
+                self._extended_at = time.monotonic()
+                self._record.extend_period()
             if time.monotonic() - self._pruned_at >= _PRUNE_INTERVAL:
                 self._pruned_at = time.monotonic()
                 self._record.prune(self._settings.keep_days)
         except errors.Unavailable as error:
-            LOG.warning("%d decision(s) are not recorded yet: %s", len(self._decided), error.message)
+            LOG.warning("%d decision(s) are not recorded yet: %s", len(self._results.decided), error.message)
 
 
 def _count(decided: Decided) -> None:

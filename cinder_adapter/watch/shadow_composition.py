@@ -2,6 +2,7 @@
 """The construction of a shadow from its configuration."""
 
 import contextlib
+import os
 import urllib.parse
 
 import oslo_messaging
@@ -18,6 +19,9 @@ from tonnage.scheduler.decisions.pool_selection import Rules
 
 _MIB = 2**20
 
+#: The form of the bus's URL.
+_BUS = "rabbit://user:password@host:5672/"
+
 
 def build(conf: cfg.ConfigOpts, own: database.Database, cleanup: contextlib.ExitStack) -> Shadow:
     """Return a shadow with its record in ``own``; ``cleanup`` closes its other connections.
@@ -25,9 +29,11 @@ def build(conf: cfg.ConfigOpts, own: database.Database, cleanup: contextlib.Exit
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable options.
     """
     options = conf.cinder_shadow
-    for name in ("transport_url", "cinder_connection"):
+    for name, form in (("transport_url", _BUS), ("cinder_connection", "mysql+pymysql://user:password@host/cinder")):
         if not options[name]:
-            raise errors.ConfigurationError(f"option [cinder_shadow] {name} is not set: it takes a URL, see the sample")
+            raise errors.ConfigurationError(f"option [cinder_shadow] {name} is not set: expected {form}")
+    if options.tls_ca_file and not os.access(options.tls_ca_file, os.R_OK):
+        raise errors.ConfigurationError(f"option [cinder_shadow] tls_ca_file: {options.tls_ca_file} cannot be read")
     cinder = database.Database(
         database.create_engine(options.cinder_connection, name="option [cinder_shadow] cinder_connection"), 2
     )
@@ -63,10 +69,15 @@ def addresses(conf: cfg.ConfigOpts, transport_url: str) -> list[str]:
     try:
         parsed = oslo_messaging.TransportURL.parse(conf, transport_url)
     except (oslo_messaging.InvalidTransportURL, ValueError) as error:
-        raise errors.ConfigurationError(f"option [cinder_shadow] transport_url: {error}") from None
+        raise errors.ConfigurationError(f"option [cinder_shadow] transport_url: {error}; expected {_BUS}") from None
     if parsed.transport not in ("rabbit", "amqp") or not parsed.hosts:
         raise errors.ConfigurationError(
-            "option [cinder_shadow] transport_url: expected rabbit://user:password@host:5672/"
+            f"option [cinder_shadow] transport_url names a bus of the kind {parsed.transport!r}: expected {_BUS}"
+        )
+    if "ssl" in parsed.query and not conf.cinder_shadow.tls_ca_file:
+        raise errors.ConfigurationError(
+            "option [cinder_shadow] transport_url has the parameter ssl, which has no effect here: set tls_ca_file in "
+            "[cinder_shadow] to the certificate of the broker's authority, and the bus uses TLS"
         )
     vhost = urllib.parse.quote(parsed.virtual_host or "/", safe="")
     return [

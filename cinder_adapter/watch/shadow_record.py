@@ -18,6 +18,9 @@ from tonnage.ledger.models import utcnow
 _DECISIONS = models.table(models.CinderDecision)
 _FINDINGS = models.table(models.CinderFinding)
 
+#: The kind of the rows of periods in which a shadow ran: from ``found_at`` to ``seen_at``.
+_PERIOD = "period"
+
 #: Most ids of volumes that a finding keeps.
 _MOST_VOLUMES = 1000
 
@@ -49,13 +52,26 @@ class ShadowRecord:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._open: dict[Key, int] = {}
+        self._period: int | None = None
 
-    def load_open(self) -> None:
+    def load_open(self) -> list[Finding]:
         """Load the open findings."""
         with self._database.reading() as session:
-            columns = (_FINDINGS.c.id, _FINDINGS.c.kind, _FINDINGS.c.subject, _FINDINGS.c.code)
-            rows = session.execute(sa.select(*columns).where(_FINDINGS.c.ended_at.is_(None)))
-            self._open = {(row.kind, row.subject, row.code): row.id for row in rows}
+            columns = _FINDINGS.c
+            query = sa.select(_FINDINGS).where(columns.ended_at.is_(None), columns.kind != _PERIOD)
+            rows = session.execute(query).all()
+        self._open = {(row.kind, row.subject, row.code): row.id for row in rows}
+        return [
+            Finding(
+                kind=Kind(row.kind),
+                subject=row.subject,
+                code=row.code,
+                text=row.text,
+                numbers=row.numbers,
+                volumes=tuple(row.volumes),
+            )
+            for row in rows
+        ]
 
     @property
     def open_findings(self) -> Collection[Key]:
@@ -63,10 +79,18 @@ class ShadowRecord:
         return self._open.keys()
 
     def write(self, decided: Sequence[Decided], found: Sequence[Finding], ended: Collection[Key]) -> None:
-        """Add decisions and findings, and end findings, in one transaction."""
-        finished = {key for key in ended if key in self._open} - {finding.key for finding in found}
+        """Add decisions and findings, and then end findings, in one transaction."""
+        finished = set(ended) & (self._open.keys() | {finding.key for finding in found})
         if decided or found or finished:
             self._open = self._database.run(self._write, decided, found, finished)
+
+    def extend_period(self) -> None:
+        """Record that the shadow has watched until now. Its first period begins with the first call."""
+        self._period = self._database.run(_extend_period, self._period)
+
+    def periods(self, since: datetime.datetime | None = None) -> list[Mapping[str, Any]]:
+        """Return the periods in which a shadow ran since a time in UTC, the newest first."""
+        return self._rows(_PERIOD, since)
 
     def _write(
         self, session: orm.Session, decided: Sequence[Decided], found: Sequence[Finding], finished: Collection[Key]
@@ -160,9 +184,12 @@ class ShadowRecord:
 
     def findings(self, kind: Kind, since: datetime.datetime | None = None) -> list[Mapping[str, Any]]:
         """Return the findings of a kind that were seen since a time in UTC, the newest first."""
+        return self._rows(kind.value, since)
+
+    def _rows(self, kind: str, since: datetime.datetime | None) -> list[Mapping[str, Any]]:
         query = (
             sa.select(_FINDINGS)
-            .where(_FINDINGS.c.kind == kind.value, _since(_FINDINGS.c.seen_at, since))
+            .where(_FINDINGS.c.kind == kind, _since(_FINDINGS.c.seen_at, since))
             .order_by(_FINDINGS.c.id.desc())
         )
         with self._database.reading() as session:
@@ -187,6 +214,20 @@ def _decision(decided: Decided, now: datetime.datetime) -> dict[str, Any]:
         "cinder_seconds": decided.cinder_seconds,
         "tonnage_seconds": decided.tonnage_seconds,
     }
+
+
+def _extend_period(session: orm.Session, period: int | None) -> int:
+    """Move the end of a period to now, and return its id; None: begin one, and end those of earlier shadows."""
+    now = session.execute(sa.select(utcnow())).scalar_one()
+    columns = _FINDINGS.c
+    if period is not None:
+        session.execute(sa.update(_FINDINGS).where(columns.id == period).values(seen_at=now))
+        return period
+    earlier = sa.update(_FINDINGS).where(columns.kind == _PERIOD, columns.ended_at.is_(None))
+    session.execute(earlier.values(ended_at=columns.seen_at))
+    values = {"kind": _PERIOD, "subject": "watch", "code": "run", "text": "", "numbers": {}, "volumes": []}
+    begun = session.execute(sa.insert(_FINDINGS).values(**values, found_at=now, seen_at=now))
+    return int(begun.inserted_primary_key[0])  # type: ignore[attr-defined]
 
 
 def _prune(session: orm.Session, days: int) -> None:

@@ -58,8 +58,11 @@ _REGISTER = [
     shadow_options.register,
 ]
 
-#: The calculation of Cinder 29.
-_DEFAULTS = {"over_provisioning_calculation": "standard"}
+#: The calculation and the filters of Cinder 29.
+_DEFAULTS = {
+    "over_provisioning_calculation": "standard",
+    "scheduler_default_filters": ["AvailabilityZoneFilter", "CapacityFilter", "CapabilitiesFilter"],
+}
 
 
 @setup.clean_exit(PROG)

@@ -3,6 +3,7 @@
 
 import argparse
 import datetime
+import math
 from collections.abc import Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,16 @@ from tonnage.cli.overviews.formats import Column, Part, capacity
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-#: Exit status if there is an over-commitment, a wrong decision or drift.
+#: Exit status if there was an over-commitment, a wrong decision or drift in the period.
 FOUND = 3
 
-_STATUSES = f"Exit status: 0 if nothing was found, {FOUND} if something was, 1 after an error, 2 for a usage error."
+#: Most days of the period: a hundred years.
+_MOST_DAYS = 36525
+
+_STATUSES = (
+    f"Exit status: 0 if nothing was found, {FOUND} if there was an over-commitment, a wrong decision or drift in the "
+    "period, also if it has ended, 1 after an error, 2 for a usage error."
+)
 
 
 def _milliseconds(key: str, of: str) -> Column:
@@ -59,6 +66,11 @@ _FINDINGS: Sequence[Column] = (
     Column("volumes", itemgetter("volumes")),
 )
 
+_PERIODS: Sequence[Column] = (
+    Column("found_at", itemgetter("found_at"), "from"),
+    Column("seen_at", itemgetter("seen_at"), "until"),
+)
+
 _UNJUDGED: Sequence[Column] = (
     Column("verb", lambda row: row.verb, "verb"),
     Column("requests", lambda row: row.requests, "requests"),
@@ -80,10 +92,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "tonnage-cinder-shadow makes the record, in the database of its configuration file: name that file.",
         _STATUSES,
     )
-    parser.add_argument("--days", type=float, default=14.0, metavar="N", help="of the last N days (default: 14)")
+    parser.add_argument("--days", type=_days, default=14.0, metavar="N", help="of the last N days (default: 14)")
     parser.add_argument("--rows", type=int, default=20, metavar="N", help="most rows of a list, 0: all (default: 20)")
     formats.add_options_of_one(parser, _SUMMARY)
     parser.set_defaults(run=_show)
+
+
+def _days(text: str) -> float:
+    days = float(text) if text.replace(".", "", 1).isdecimal() else math.nan
+    if not 0 <= days <= _MOST_DAYS:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of days from 0 to {_MOST_DAYS}")
+    return days
 
 
 def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
@@ -96,8 +115,8 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     record = ShadowRecord(ledger_access.connect(conf))
     if record.is_empty():
         raise errors.NotFound(
-            "there is no record of Cinder's schedulers in this database: tonnage-cinder-shadow makes it, name its "
-            "configuration with --config-file"
+            "there is no record of Cinder's schedulers in this database: tonnage-cinder-shadow begins it when it "
+            "starts; name its configuration with --config-file"
         )
     since = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(days=arguments.days)
     totals = record.totals(since)
@@ -135,6 +154,7 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
         Part("wrong_reports", "Wrong reports", _FINDINGS, found[Kind.WRONG_REPORT], "none", most),
         Part("not_judged", "Requests that are not judged", _UNJUDGED, record.unjudged(since), "none", most),
         Part("gaps", "Gaps in the watch", _FINDINGS, found[Kind.GAP], "none", most),
+        Part("periods", "Periods of the watch", _PERIODS, record.periods(since), "none", most),
     ]
     formats.show_one(arguments, _SUMMARY, summary, parts)
     is_wrong = over or found[Kind.ALLOCATED_DRIFT] or any(decided.values())

@@ -106,7 +106,8 @@ class Connectivity:
             lost, self.lost, self.failing = self.lost, True, True
             self._last_error = first_line(error)
         if not lost:
-            LOG.error("The database cannot be reached; requests are refused until it answers: %s", first_line(error))
+            message = "The database cannot be reached; requests that need it fail until it answers: %s"
+            LOG.error(message, first_line(error))
 
 
 def log_level(error: errors.TonnageError) -> int:

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Over-commitments that Cinder made."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
 from tests.unit.cinder_adapter.watch.scenes import POOL, command, report, rows, volume
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.cinder_adapter.cinder_messages import Command
-from tonnage.cinder_adapter.watch.findings import Kind
+from tonnage.cinder_adapter.watch.findings import Finding, Kind
 from tonnage.cinder_adapter.watch.over_commitments import OverCommitments
 from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
 
@@ -14,11 +17,11 @@ from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
 class Scene:
     """A pool of 100 GiB and its watch."""
 
-    def __init__(self, provisioned: float | None = 0) -> None:
+    def __init__(self, provisioned: float | None = 0, earlier: Sequence[Finding] = ()) -> None:
         self.promised = PromisedCapacity(20.0, 60.0)
         self.promised.apply_report(report(1000, provisioned), 0.0)
         self.promised.apply_rows(rows(1000))
-        self.watched = OverCommitments(self.promised, Calculation.CINDER)
+        self.watched = OverCommitments(self.promised, Calculation.CINDER, earlier)
         self.watched.check([POOL])
 
     def place(self, *commands: Command) -> None:
@@ -38,7 +41,7 @@ def scene() -> Scene:
 def test_an_over_commitment_is_in_the_figures_of_the_driver(scene: Scene) -> None:
     scene.place(command("v", 10), command("w", 95))
     scene.promised.apply_report(report(1010, 0), 10.0)
-    assert scene.watched.check([POOL]) == ([], [])
+    assert scene.watched.check([POOL])[0] == []
     scene.promised.apply_report(report(1020, 105), 20.0)
     [found], _ = scene.watched.check([POOL])
     assert found.volumes == ("v", "w")
@@ -48,11 +51,24 @@ def test_an_over_commitment_is_in_the_figures_of_the_driver(scene: Scene) -> Non
 def test_it_ends_when_the_pool_is_within_its_limit_again(scene: Scene) -> None:
     scene.place(command("v", 105))
     scene.promised.apply_report(report(1010, 105), 10.0)
-    assert scene.watched.check([POOL])[0] != []
+    [found], ended = scene.watched.check([POOL])
+    assert ended == []
     scene.promised.apply_report(report(1020, 95), 20.0)
-    assert scene.watched.check([POOL]) == ([], [(Kind.OVER_COMMITMENT.value, POOL, "limit")])
-    scene.promised.apply_report(report(1030, 95), 30.0)
-    assert scene.watched.check([POOL]) == ([], [])
+    assert scene.watched.check([POOL]) == ([], [found.key])
+
+
+def test_one_of_an_earlier_shadow_stays_as_it_is_until_it_ends() -> None:
+    earlier = Finding(kind=Kind.OVER_COMMITMENT, subject=POOL, code="limit", text="as it was", volumes=("u",))
+    scene = Scene(120, [earlier, replace(earlier, kind=Kind.ALLOCATED_DRIFT)])
+    scene.place(command("v", 10))
+    scene.promised.apply_report(report(1010, 130), 10.0)
+    assert scene.watched.check([POOL]) == ([earlier], [])
+    scene.promised.apply_report(report(1020, 95), 20.0)
+    assert scene.watched.check([POOL]) == ([], [earlier.key])
+    scene.place(command("w", 20))
+    scene.promised.apply_report(report(1030, 115), 30.0)
+    [again], _ = scene.watched.check([POOL])
+    assert again.volumes == ("w",)
 
 
 def test_growth_outside_of_cinder_is_no_over_commitment(scene: Scene) -> None:

@@ -129,22 +129,44 @@ def test_a_database_that_is_away_is_one_gap_and_one_line(
 ) -> None:
     read = Rows(None)
     record = run(own, Tap([], [], recorded()), read)
-    [gap] = record.findings(Kind.GAP)
-    assert (gap["code"], gap["ended_at"]) == ("database", None)
+    assert {(gap["code"], gap["ended_at"]) for gap in record.findings(Kind.GAP)} == {
+        ("start", None),
+        ("database", None),
+    }
     assert caplog.text.count("Cinder's database cannot be read: it is away") == 1
     assert {each.verdict for each in record.totals()} == {"not_judged"}
     read.changes = _real_rows()
-    [gap] = run(own, Tap([]), read).findings(Kind.GAP)
-    assert gap["ended_at"] is not None
+    assert all(gap["ended_at"] for gap in run(own, Tap([]), read).findings(Kind.GAP))
 
 
 def test_nothing_is_read_while_the_bus_is_away(own: database.Database) -> None:
     """The refusal of an extend looks in the rows as its end; its command would have told."""
-    tap = Tap([Gap(Cause.CONNECTION)], [])
+    tap = Tap([], [])
     tap.is_connected = False
     record = run(own, tap, Rows(rows(1001)))
     [gap] = record.findings(Kind.GAP)
-    assert gap["ended_at"] is None
+    assert (gap["code"], gap["ended_at"]) == ("start", None)
+    assert len(record.periods()) == 1
+
+
+def test_a_gap_that_begins_and_ends_in_one_turn_has_ended(own: database.Database) -> None:
+    settings = replace(SETTINGS, full_poll_interval=3600.0)
+    record, tap = ShadowRecord(own), Tap([Gap(Cause.START)], [])
+    tap.shadow = Shadow(tap, Rows(_real_rows()), record, settings)  # type: ignore[arg-type]
+    tap.shadow.run()
+    [gap] = record.findings(Kind.GAP)
+    assert gap["ended_at"] is not None
+
+
+def test_a_mended_report_ends_its_finding_in_the_same_run() -> None:
+    seen = observations()
+    seen.message(report(1010, -5), 1.0)
+    seen.rows(rows(1011), 2.0, 2.0)
+    [broken] = seen.take_results().found
+    assert broken.kind is Kind.WRONG_REPORT
+    seen.message(report(1020, 0), 3.0)
+    seen.rows(rows(1021), 4.0, 4.0)
+    assert seen.take_results().ended == [broken.key]
 
 
 def test_decisions_are_kept_until_the_record_can_be_written(

@@ -2,6 +2,7 @@
 """The construction of the shadow from its options."""
 
 import contextlib
+import pathlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -71,5 +72,20 @@ def test_addresses_of_the_bus(conf: cfg.ConfigOpts, url: str, wanted: list[str])
 
 @pytest.mark.parametrize("url", ["kafka://u:p@bus:9092/", "fake://", "rabbit://u:p@bus:many/", "nonsense"])
 def test_other_buses_are_refused(conf: cfg.ConfigOpts, url: str) -> None:
-    with pytest.raises(errors.ConfigurationError, match=r"option \[cinder_shadow\] transport_url"):
+    expected = r"option \[cinder_shadow\] transport_url.*expected rabbit://user:password@host:5672/"
+    with pytest.raises(errors.ConfigurationError, match=expected):
         shadow_composition.addresses(conf, url)
+
+
+def test_tls_takes_the_certificate_of_an_authority(
+    conf: cfg.ConfigOpts, own: database.Database, tmp_path: pathlib.Path
+) -> None:
+    conf.set_override("transport_url", "rabbit://u:p@bus:5671/?ssl=1", "cinder_shadow")
+    with pytest.raises(errors.ConfigurationError, match="has the parameter ssl, which has no effect here: set tls_ca_"):
+        build(conf, own)
+    authority = tmp_path / "ca.pem"
+    conf.set_override("tls_ca_file", str(authority), "cinder_shadow")
+    with pytest.raises(errors.ConfigurationError, match=f"tls_ca_file: {authority} cannot be read"):
+        build(conf, own)
+    authority.write_text("")
+    assert isinstance(build(conf, own), Shadow)

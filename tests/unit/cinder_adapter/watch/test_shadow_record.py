@@ -80,27 +80,42 @@ def test_a_finding_is_one_row_until_it_ends(record: ShadowRecord) -> None:
     assert (row["text"], row["ended_at"], row["volumes"]) == ("holds 6 more", None, ["v"])
     record.write([], [], [FINDING.key])
     assert FINDING.key not in record.open_findings
-    record.write([], [FINDING], [FINDING.key])
+    record.write([], [FINDING], [])
     again, first = record.findings(Kind.OVER_COMMITMENT)
-    assert again["ended_at"] is None, "a finding that returns at once has not ended"
+    assert again["ended_at"] is None
     assert first["ended_at"] is not None
 
 
 def test_a_finding_that_opens_and_ends_in_one_turn_has_ended(record: ShadowRecord) -> None:
     gap = Finding(kind=Kind.GAP, subject="watch", code="start", text="the watch began")
-    record.write([], [gap], [])
-    record.write([], [], [gap.key, gap.key])
+    record.write([], [gap], [gap.key])
     [row] = record.findings(Kind.GAP)
     assert row["ended_at"] is not None
+    assert gap.key not in record.open_findings
 
 
 def test_open_findings_are_known_after_a_restart(record: ShadowRecord, own: database.Database) -> None:
     record.write([], [FINDING], [])
     again = ShadowRecord(own)
-    again.load_open()
+    assert again.load_open() == [FINDING]
     assert list(again.open_findings) == [FINDING.key]
     again.write([], [FINDING], [])
     assert len(again.findings(Kind.OVER_COMMITMENT)) == 1
+
+
+def test_each_run_of_a_shadow_is_a_period(record: ShadowRecord, own: database.Database) -> None:
+    record.extend_period()
+    [first] = record.periods()
+    record.extend_period()
+    [longer] = record.periods()
+    assert (longer["id"], longer["found_at"]) == (first["id"], first["found_at"])
+    assert longer["seen_at"] >= first["seen_at"]
+    again = ShadowRecord(own)
+    assert again.load_open() == []
+    again.extend_period()
+    second, ended = again.periods()
+    assert (ended["id"], ended["ended_at"]) == (first["id"], longer["seen_at"])
+    assert second["ended_at"] is None
 
 
 def test_old_decisions_and_ended_findings_go(record: ShadowRecord, own: database.Database) -> None:

@@ -113,3 +113,18 @@ def test_the_lists_are_cut_and_the_period_is_short(record: ShadowRecord, run: Ru
     record.write([replace(DECIDED, verdict=Verdict.OTHER_POOL) for _ in range(3)], [], [])
     assert run("cinder --rows 2")[1].count("create_volume") == 2
     assert run("cinder --days 0")[0] == 0
+
+
+def test_the_report_tells_when_a_shadow_ran(record: ShadowRecord, run: Run) -> None:
+    record.extend_period()
+    status, shown = run("cinder -f json")
+    [period] = json.loads(shown)["periods"]
+    assert (status, set(period)) == (0, {"found_at", "seen_at"})
+    assert "Periods of the watch: 1" in run("cinder")[1]
+
+
+@pytest.mark.parametrize("days", ["-1", "nan", "inf", "1e9", "36526", "many"])
+def test_a_period_is_a_number_of_days(run: Run, capsys: pytest.CaptureFixture[str], days: str) -> None:
+    with pytest.raises(SystemExit):
+        run(f"cinder --days {days}")
+    assert f"'{days}': expected a number of days from 0 to 36525" in capsys.readouterr().err

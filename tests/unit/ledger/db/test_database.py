@@ -234,7 +234,7 @@ def test_only_the_first_call_retries_and_an_outage_is_logged_once(
     first, last = [record for record in caplog.records if record.levelno >= logging.INFO]
     assert (first.levelname, last.levelname) == ("INFO", "ERROR")
     assert first.getMessage().startswith("The database does not answer and is retried: (psycopg.OperationalError)")
-    assert last.getMessage().startswith("The database cannot be reached; requests are refused until it answers")
+    assert last.getMessage().startswith("The database cannot be reached; requests that need it fail until it answers")
 
 
 def test_an_impatient_reader_does_not_wait(refusing_database: tuple[database.Database, list[object]]) -> None:
