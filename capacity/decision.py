@@ -180,10 +180,10 @@ class Undecided:
 
 @dataclass(frozen=True, slots=True)
 class AttemptsExceeded:
-    """A request that has failed in as many pools as are tried. Recorded like a refusal.
+    """A request that has failed in as many attempts as are allowed. Recorded like a refusal.
 
-    ``request`` describes it: ``10 GiB 'gold'``. ``pools`` are in the order of the attempts. ``error`` is the last line
-    of the last pool's error, empty if it is not known.
+    ``request`` describes it: ``10 GiB 'gold'``. ``pools`` are in the order of the attempts. ``error`` is that of the
+    last pool, empty if it is not known.
     """
 
     request: str

@@ -16,7 +16,7 @@ from tonnage.capacity.decision import AttemptsExceeded, Refusal
 from tonnage.capacity.request import Provisioning
 from tonnage.cinder_adapter.pools import capacity_rejection
 from tonnage.cinder_adapter.pools.native_plugins import NativePlugins
-from tonnage.cinder_adapter.scheduler import placing, recorded_requests
+from tonnage.cinder_adapter.scheduler import failed_attempts, placing, recorded_requests
 from tonnage.cinder_adapter.scheduler.cinder_host_manager import LedgerHostManager
 from tonnage.cinder_adapter.scheduler.cinder_ledger import CinderLedger
 from tonnage.cinder_adapter.scheduler.recorded_requests import RecordedRequest
@@ -285,8 +285,10 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
     def _place(self, context: Any, request_spec: Any, filter_properties: Any) -> None:
         """Place a volume in the best pool that the ledger admits, or raise ``NoValidBackend`` with the reason."""
         retry = filter_properties.get("retry") or {}
-        if 1 < self.max_attempts <= retry.get("num_attempts", 0):
-            return self._refuse_attempts(context, request_spec, retry)
+        failed = failed_attempts.exceeded(_request_text(request_spec), retry, self.max_attempts)
+        if failed is not None:
+            self._log_volume_error(request_spec["volume_id"], dict(retry))
+            return self._refuse_create(context, request_spec, failed, str(retry["num_attempts"] + 1))
         place = request_spec.get("resource_backend")
         for is_last in self._rounds():
             properties = copy.deepcopy(filter_properties)
@@ -317,15 +319,6 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         refusal = self.host_manager.decision.refusal(_request_text(request_spec), place)
         body = recorded_requests.body(request_spec, filter_properties, place)
         self._refuse_create(context, request_spec, refusal, attempt, body)
-
-    def _refuse_attempts(self, context: Any, request_spec: Any, retry: Mapping[str, Any]) -> None:
-        """Refuse to place a volume once more that has failed in as many pools as Cinder tries."""
-        attempts = int(retry["num_attempts"])
-        self._log_volume_error(request_spec["volume_id"], dict(retry))
-        failure = "".join(retry.get("exc") or ()).strip().splitlines()
-        pools = tuple(retry.get("backends") or retry.get("hosts") or ())
-        refusal = AttemptsExceeded(_request_text(request_spec), pools, failure[-1] if failure else "")
-        self._refuse_create(context, request_spec, refusal, str(attempts + 1))
 
     def _refuse_create(
         self,

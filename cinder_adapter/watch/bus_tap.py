@@ -34,7 +34,7 @@ _AHEAD = 200
 #: Seconds between two tries to connect, and between two heartbeats.
 _PAUSE, _HEARTBEAT = 2.0, 30
 
-#: Seconds after which a failure that lasts is logged again.
+#: Seconds between two log lines about a bus that is away.
 _REMINDER = 60.0
 
 _FAILURES = (OSError, amqp.AMQPError, exceptions.KombuError, ssl.SSLError)
@@ -66,9 +66,8 @@ class BusTap:
         self._dropped = 0
         self._gap: Cause | None = Cause.START
         self._retry_at = 0.0
-        # The last failure that was logged, and its time.
-        self._problem: type[BaseException] | None = None
-        self._problem_at = 0.0
+        # The time from which on the next failure is logged.
+        self._reminder_at = 0.0
 
     def receive(self, seconds: float) -> list[Delivery | Gap]:
         """Return the messages that arrive within so many seconds, soon after the first of them, with the gaps."""
@@ -147,15 +146,15 @@ class BusTap:
             with contextlib.suppress(*_FAILURES):
                 connection.close()
             return False
-        self._connection, self._problem = connected, None
+        self._connection, self._reminder_at = connected, 0.0
         LOG.info("The message bus of Cinder is tapped")
         return True
 
     def _log(self, connection: Connection, error: Exception) -> None:
-        """Log a failure to connect, once a minute while its kind stays the same: its text may differ each time."""
-        if type(error) is self._problem and time.monotonic() - self._problem_at < _REMINDER:
+        """Log a failure to connect, once a minute."""
+        if time.monotonic() < self._reminder_at:
             return
-        self._problem, self._problem_at = type(error), time.monotonic()
+        self._reminder_at = time.monotonic() + _REMINDER
         LOG.warning(
             "The message bus of Cinder at %s cannot be tapped, and is tried again: %s; the address and the account are "
             "in [cinder_shadow] transport_url, the name of Cinder's exchange, %s, in control_exchange",

@@ -37,8 +37,7 @@ class _Watched:
 class OverCommitments:
     """Follows the figures and the commands of each pool.
 
-    ``earlier`` are open findings of the shadow before this one, which has seen how they came about. They stay as they
-    are until their pools are within the limit again.
+    ``earlier`` are open findings of the shadow before this one, which go on until their pools are within the limit.
     """
 
     def __init__(self, promised: PromisedCapacity, calculation: Calculation, earlier: Iterable[Finding] = ()) -> None:
@@ -52,7 +51,7 @@ class OverCommitments:
             self._pools.setdefault(command.pool, _Watched()).commands.append(command)
 
     def check(self, names: Iterable[str]) -> tuple[list[Finding], list[Key]]:
-        """Check pools with new figures; return the findings, and the keys of those that would have ended."""
+        """Check pools with new figures; return the findings, and the keys of pools within their limits."""
         found, ended = [], []
         for name in names:
             pool = self._promised.table.get(name)
@@ -69,14 +68,13 @@ class OverCommitments:
             elif math.isnan(watched.others) and self._promised.has_rows:
                 # The figures may lack volumes of the rows: it is at least this.
                 watched.others = max(0.0, others)
-            finding = self._earlier.get(name) or self._judge(pool, watched, held, limit)
             if is_within:
                 ended.append((Kind.OVER_COMMITMENT.value, name, "limit"))
                 self._earlier.pop(name, None)
                 in_flight = {each.command.volume_id for each in self._promised.promises_of(name)}
                 kept = [command for command in watched.commands if command.volume_id in in_flight]
                 self._pools[name] = _Watched(held, limit, watched.others, kept)
-            elif finding is not None:
+            elif (finding := self._judge(pool, watched, held, limit)) is not None:
                 found.append(finding)
         return found, ended
 
@@ -88,21 +86,29 @@ class OverCommitments:
         return held, float(arithmetic.provisioning_limit(pool, self._calculation))
 
     def _judge(self, pool: Pool, watched: _Watched, held: float, limit: float) -> Finding | None:
-        """Return the over-commitment of a pool, None if it is within its limit or Cinder did not cause it."""
-        if held <= limit + _ROUNDING_GB or not watched.commands or math.isnan(watched.others):
+        """Return the over-commitment of a pool that is over its limit, None if Cinder did not cause it."""
+        earlier = self._earlier.get(pool.name)
+        if earlier is None and not self._is_caused(pool, watched, limit):
             return None
-        largest_limit = limit if math.isnan(watched.limit) else max(limit, watched.limit)
-        if watched.others + self._promised.row_sum(pool.name) <= largest_limit + _ROUNDING_GB:
-            return None
-        before = 0.0 if math.isnan(watched.held) else watched.held
+        known = {} if earlier is None else earlier.numbers
+        before = known.get("before", 0.0) if math.isnan(watched.held) else watched.held
         sizes = {(each.verb, each.volume_id): each.size_gb for each in watched.commands}
-        volumes = tuple(dict.fromkeys(each.volume_id for each in watched.commands))
+        placed = known.get("placed", 0.0) + sum(sizes.values())
+        before_restart = () if earlier is None else earlier.volumes
+        volumes = tuple(dict.fromkeys((*before_restart, *(each.volume_id for each in watched.commands))))
         return Finding(
             kind=Kind.OVER_COMMITMENT,
             subject=pool.name,
             code="limit",
             text=f"holds {held:g} GiB, {held - limit:g} more than its limit of {limit:g}; it was within the limit with "
-            f"{before:g}; in flight then, or placed since, are {sum(sizes.values()):g} GiB in {len(volumes)} volume(s)",
-            numbers={"held": held, "limit": limit, "placed": float(sum(sizes.values())), "before": before},
+            f"{before:g}; in flight then, or placed since, are {placed:g} GiB in {len(volumes)} volume(s)",
+            numbers={"held": held, "limit": limit, "placed": float(placed), "before": before},
             volumes=volumes,
         )
+
+    def _is_caused(self, pool: Pool, watched: _Watched, limit: float) -> bool:
+        """Return whether the commands of Cinder made a pool hold more than its limit."""
+        if not watched.commands or math.isnan(watched.others):
+            return False
+        largest_limit = limit if math.isnan(watched.limit) else max(limit, watched.limit)
+        return watched.others + self._promised.row_sum(pool.name) > largest_limit + _ROUNDING_GB

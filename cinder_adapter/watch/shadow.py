@@ -66,20 +66,23 @@ class Settings:
 
 
 class Results(NamedTuple):
-    """Decisions with verdicts, findings, and the keys of findings that ended, also of those that are found here."""
+    """Decisions with verdicts, findings by key, and the keys of findings that have ended since."""
 
     decided: list[Decided]
-    found: list[Finding]
-    ended: list[Key]
+    found: dict[Key, Finding]
+    ended: set[Key]
 
     def add(self, decided: Iterable[Decided], found: Iterable[Finding], ended: Iterable[Key]) -> None:
         """Add later results. A finding that returns has not ended."""
         self.decided.extend(decided)
         for finding in found:
-            self.found.append(finding)
-            if finding.key in self.ended:
-                self.ended.remove(finding.key)
-        self.ended.extend(ended)
+            self.found[finding.key] = finding
+            self.ended.discard(finding.key)
+        self.ended.update(ended)
+
+
+def _no_results() -> Results:
+    return Results([], {}, set())
 
 
 class Observations:
@@ -96,17 +99,22 @@ class Observations:
         self.audit = ReportAudit(self.promised, settings.stale_after, settings.service_down_time)
         self._open = {finding.key for finding in earlier}
         self._gap_at = float("-inf")
-        self._results = Results([], [], [])
+        self._results = _no_results()
 
     def take_results(self) -> Results:
         """Return the results since the last call."""
-        results, self._results = self._results, Results([], [], [])
+        results, self._results = self._results, _no_results()
         return results
 
     def _add(self, decided: Iterable[Decided] = (), found: Sequence[Finding] = (), ended: Iterable[Key] = ()) -> None:
-        """Add results; of the keys those of open findings."""
+        """Add results. Only the keys of open findings in ``ended`` count."""
         closed = self._open.intersection(ended)
-        self._open = (self._open - closed).union(finding.key for finding in found)
+        self._open -= closed
+        for finding in found:
+            if finding.key not in self._open:
+                LOG.warning("%s %s: %s", finding.kind, finding.subject, finding.text)
+                instruments.CINDER_FINDINGS.labels(finding.kind.value).inc()
+                self._open.add(finding.key)
         self._results.add(decided, found, closed)
 
     def message(self, message: cinder_messages.Message, now: float) -> None:
@@ -125,8 +133,6 @@ class Observations:
     def gap(self, gap: Gap, now: float) -> None:
         """Take the loss of messages or rows: no decision is judged until all rows have been read again."""
         self._gap_at = now
-        for backend in self.promised.backends.values():
-            backend.heard_at = now
         text = f"{_GAPS[gap.cause]}; no decision is judged until all rows have been read again"
         numbers = {"dropped_at_least": float(gap.dropped)} if gap.dropped else {}
         finding = Finding(kind=Kind.GAP, subject=_WATCH, code=gap.cause.value, text=text, numbers=numbers)
@@ -143,7 +149,10 @@ class Observations:
         self._add(self.judge.settle(self.promised.volumes, began))
         if changes.complete and self._gap_at < began:
             self.judge.resume()
-            self._add(ended=[(Kind.GAP.value, _WATCH, cause.value) for cause in Cause])
+            gaps = self._open.intersection((Kind.GAP.value, _WATCH, cause.value) for cause in Cause)
+            self._add(ended=gaps)
+            for backend in self.promised.backends.values() if gaps else ():
+                backend.heard_at = now  # its reports may be among the lost messages
         counted_by_rows = [name for name in self.promised.table.names if self._has_no_provisioned(name)]
         for found, ended in (
             self.over_commitments.check(counted_by_rows),
@@ -190,7 +199,7 @@ class Shadow:
         self._ending = threading.Event()
         self._complete_at = self._pruned_at = self._extended_at = float("-inf")
         self._problem = ""
-        self._results = Results([], [], [])
+        self._results = _no_results()
 
     def run(self) -> None:
         """Watch until :meth:`end` is called."""
@@ -264,14 +273,10 @@ class Shadow:
         results = observations.take_results()
         for each in results.decided:
             _count(each)
-        for finding in results.found:
-            if finding.key not in self._record.open_findings:
-                LOG.warning("%s %s: %s", finding.kind, finding.subject, finding.text)
-                instruments.CINDER_FINDINGS.labels(finding.kind.value).inc()
-        self._results.add(*results)
+        self._results.add(results.decided, results.found.values(), results.ended)
         try:
-            self._record.write(*self._results)
-            self._results = Results([], [], [])
+            self._record.write(self._results.decided, tuple(self._results.found.values()), self._results.ended)
+            self._results = _no_results()
             if time.monotonic() - self._extended_at >= _PERIOD_INTERVAL:
                 self._extended_at = time.monotonic()
                 self._record.extend_period()

@@ -7,6 +7,7 @@ import urllib.parse
 
 import oslo_messaging
 from oslo_config import cfg
+from oslo_utils import strutils
 
 from tonnage.capacity import errors
 from tonnage.cinder_adapter.cinder_rows import CinderRows
@@ -33,7 +34,10 @@ def build(conf: cfg.ConfigOpts, own: database.Database, cleanup: contextlib.Exit
         if not options[name]:
             raise errors.ConfigurationError(f"option [cinder_shadow] {name} is not set: expected {form}")
     if options.tls_ca_file and not os.access(options.tls_ca_file, os.R_OK):
-        raise errors.ConfigurationError(f"option [cinder_shadow] tls_ca_file: {options.tls_ca_file} cannot be read")
+        raise errors.ConfigurationError(
+            f"option [cinder_shadow] tls_ca_file: {options.tls_ca_file} cannot be read; expected a file "
+            "that this account may read"
+        )
     cinder = database.Database(
         database.create_engine(options.cinder_connection, name="option [cinder_shadow] cinder_connection"), 2
     )
@@ -74,7 +78,7 @@ def addresses(conf: cfg.ConfigOpts, transport_url: str) -> list[str]:
         raise errors.ConfigurationError(
             f"option [cinder_shadow] transport_url names a bus of the kind {parsed.transport!r}: expected {_BUS}"
         )
-    if "ssl" in parsed.query and not conf.cinder_shadow.tls_ca_file:
+    if strutils.bool_from_string(parsed.query.get("ssl")) and not conf.cinder_shadow.tls_ca_file:
         raise errors.ConfigurationError(
             "option [cinder_shadow] transport_url has the parameter ssl, which has no effect here: set tls_ca_file in "
             "[cinder_shadow] to the certificate of the broker's authority, and the bus uses TLS"

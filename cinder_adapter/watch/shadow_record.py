@@ -221,8 +221,10 @@ def _extend_period(session: orm.Session, period: int | None) -> int:
     now = session.execute(sa.select(utcnow())).scalar_one()
     columns = _FINDINGS.c
     if period is not None:
-        session.execute(sa.update(_FINDINGS).where(columns.id == period).values(seen_at=now))
-        return period
+        # The shadow may have been frozen while another one began its period.
+        alive = sa.update(_FINDINGS).where(columns.id == period).values(seen_at=now, ended_at=None)
+        if session.execute(alive).rowcount:  # type: ignore[attr-defined]
+            return period
     earlier = sa.update(_FINDINGS).where(columns.kind == _PERIOD, columns.ended_at.is_(None))
     session.execute(earlier.values(ended_at=columns.seen_at))
     values = {"kind": _PERIOD, "subject": "watch", "code": "run", "text": "", "numbers": {}, "volumes": []}

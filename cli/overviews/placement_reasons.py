@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 _NO_REQUEST = "not asked, because the ledger does not have this request; 'tonnage explain' asks"
-_NOT_REFUSED = "not asked: of Cinder's requests the ledger has only those that a scheduler refused"
+_NOT_REFUSED = "not asked: of Cinder's requests the ledger has only those whose pools a scheduler refused"
 _NO_BUS = "not asked: transport_url is not set for this command; set it to that of cinder.conf"
 _UNANSWERED = "unknown, for the reason on standard error"
 

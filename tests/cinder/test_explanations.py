@@ -82,7 +82,7 @@ def test_a_refused_extend_is_explained(site: Site) -> None:
 def test_a_request_that_was_not_refused_is_not_asked(site: Site) -> None:
     volume_id = site.cinder.create(1)
     site.cinder.settled([volume_id])
-    assert "of Cinder's requests the ledger has only those that a scheduler refused" in site.why_text(volume_id)
+    assert "of Cinder's requests the ledger has only those whose pools a scheduler refused" in site.why_text(volume_id)
 
 
 def test_a_volume_that_fails_in_all_pools_has_a_reason(site: Site) -> None:

@@ -57,12 +57,15 @@ def test_it_ends_when_the_pool_is_within_its_limit_again(scene: Scene) -> None:
     assert scene.watched.check([POOL]) == ([], [found.key])
 
 
-def test_one_of_an_earlier_shadow_stays_as_it_is_until_it_ends() -> None:
-    earlier = Finding(kind=Kind.OVER_COMMITMENT, subject=POOL, code="limit", text="as it was", volumes=("u",))
+def test_one_of_an_earlier_shadow_goes_on_until_it_ends() -> None:
+    numbers = {"held": 120.0, "limit": 100.0, "placed": 90.0, "before": 40.0}
+    earlier = Finding(kind=Kind.OVER_COMMITMENT, subject=POOL, code="limit", text="", numbers=numbers, volumes=("u",))
     scene = Scene(120, [earlier, replace(earlier, kind=Kind.ALLOCATED_DRIFT)])
     scene.place(command("v", 10))
     scene.promised.apply_report(report(1010, 130), 10.0)
-    assert scene.watched.check([POOL]) == ([earlier], [])
+    [found], ended = scene.watched.check([POOL])
+    assert (found.key, found.volumes, ended) == (earlier.key, ("u", "v"), [])
+    assert found.numbers == {"held": 130, "limit": 100, "placed": 100, "before": 40}
     scene.promised.apply_report(report(1020, 95), 20.0)
     assert scene.watched.check([POOL]) == ([], [earlier.key])
     scene.place(command("w", 20))

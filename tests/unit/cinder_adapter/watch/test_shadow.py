@@ -15,8 +15,8 @@ from tonnage.capacity import errors
 from tonnage.cinder_adapter.cinder_rows import Changes, ServiceRow
 from tonnage.cinder_adapter.watch import shadow as shadow_module
 from tonnage.cinder_adapter.watch.bus_tap import Delivery
-from tonnage.cinder_adapter.watch.findings import Cause, Gap, Kind
-from tonnage.cinder_adapter.watch.shadow import Observations, Settings, Shadow
+from tonnage.cinder_adapter.watch.findings import Cause, Finding, Gap, Kind
+from tonnage.cinder_adapter.watch.shadow import Observations, Results, Settings, Shadow
 from tonnage.cinder_adapter.watch.shadow_record import ShadowRecord
 from tonnage.cinder_adapter.watch.verdicts import Verdict
 from tonnage.ledger.db import database
@@ -162,11 +162,11 @@ def test_a_mended_report_ends_its_finding_in_the_same_run() -> None:
     seen = observations()
     seen.message(report(1010, -5), 1.0)
     seen.rows(rows(1011), 2.0, 2.0)
-    [broken] = seen.take_results().found
+    [broken] = seen.take_results().found.values()
     assert broken.kind is Kind.WRONG_REPORT
     seen.message(report(1020, 0), 3.0)
     seen.rows(rows(1021), 4.0, 4.0)
-    assert seen.take_results().ended == [broken.key]
+    assert seen.take_results().ended == {broken.key}
 
 
 def test_decisions_are_kept_until_the_record_can_be_written(
@@ -196,7 +196,8 @@ def test_a_lost_message_makes_the_open_requests_unjudged() -> None:
     seen = observations()
     seen.message(request("v", 10), 1.0)
     seen.gap(Gap(Cause.QUEUE, 7), 2.0)
-    [decided], [gap], _ = seen.take_results()
+    [decided], found, _ = seen.take_results()
+    [gap] = found.values()
     assert (decided.volume_id, decided.verdict) == ("v", Verdict.NOT_JUDGED)
     assert (gap.code, gap.numbers) == ("queue", {"dropped_at_least": 7.0})
     assert "the broker dropped messages" in gap.text
@@ -241,9 +242,38 @@ def test_messages_that_were_sent_before_a_read_come_before_its_rows(own: databas
 
 def test_a_gap_makes_no_report_stale() -> None:
     seen = observations()
-    seen.gap(Gap(Cause.CONNECTION), 1000.0)
-    seen.rows(rows(1002), 1001.0, 1001.0)
-    assert {each.kind for each in seen.take_results()[1]} == {Kind.GAP}
+    seen.gap(Gap(Cause.CONNECTION), 10.0)
+    seen.rows(rows(1002), 1000.0, 1000.0)
+    assert {each.kind for each in seen.take_results().found.values()} == {Kind.GAP}
+    seen.rows(rows(1003), 2000.0, 2000.0)
+    assert {each.kind for each in seen.take_results().found.values()} == {Kind.STALE_REPORT}
+
+
+def test_a_finding_that_returns_has_not_ended() -> None:
+    finding, gap = Finding(kind=Kind.GAP, subject="s", code="c", text=""), Results([], {}, set())
+    gap.add([], [finding], [])
+    gap.add([], [], [finding.key])
+    assert gap.ended == {finding.key}
+    gap.add([], [finding], [])
+    assert (gap.found, gap.ended) == ({finding.key: finding}, set())
+
+
+def test_a_gap_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    seen = Observations(SETTINGS)
+    for _ in range(3):
+        seen.gap(Gap(Cause.DATABASE), 1.0)
+    assert len(caplog.messages) == len(seen.take_results().found) == 1
+
+
+def test_the_period_of_a_shadow_lasts_until_its_end(own: database.Database) -> None:
+    record = ShadowRecord(own)
+    extended: list[int] = []
+    tap = Tap([], [], [], [])
+    tap.shadow = Shadow(tap, Rows(_real_rows()), record, SETTINGS)  # type: ignore[arg-type]
+    record.extend_period = lambda: extended.append(len(tap._turns))  # type: ignore[method-assign]
+    tap.shadow.run()
+    assert len(extended) == 2
+    assert extended[-1] == 0, "at its end"
 
 
 def test_a_slow_look_makes_an_over_commitment_that_is_found() -> None:
@@ -259,5 +289,5 @@ def test_a_slow_look_makes_an_over_commitment_that_is_found() -> None:
     seen.message(report(1020, 110), 4.0)
     decided, found, _ = seen.take_results()
     assert [each.verdict for each in decided] == [Verdict.AGREED, Verdict.DOUBTFUL]
-    [over] = [each for each in found if each.kind is Kind.OVER_COMMITMENT]
+    [over] = [each for each in found.values() if each.kind is Kind.OVER_COMMITMENT]
     assert (over.subject, over.volumes, over.numbers["held"]) == (POOL, ("v", "w"), 110)

@@ -83,6 +83,8 @@ def test_tls_takes_the_certificate_of_an_authority(
     conf.set_override("transport_url", "rabbit://u:p@bus:5671/?ssl=1", "cinder_shadow")
     with pytest.raises(errors.ConfigurationError, match="has the parameter ssl, which has no effect here: set tls_ca_"):
         build(conf, own)
+    conf.set_override("transport_url", "rabbit://u:p@bus:5671/?ssl=0", "cinder_shadow")
+    assert isinstance(build(conf, own), Shadow)
     authority = tmp_path / "ca.pem"
     conf.set_override("tls_ca_file", str(authority), "cinder_shadow")
     with pytest.raises(errors.ConfigurationError, match=f"tls_ca_file: {authority} cannot be read"):

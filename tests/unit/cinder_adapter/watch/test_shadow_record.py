@@ -105,17 +105,28 @@ def test_open_findings_are_known_after_a_restart(record: ShadowRecord, own: data
 
 def test_each_run_of_a_shadow_is_a_period(record: ShadowRecord, own: database.Database) -> None:
     record.extend_period()
-    [first] = record.periods()
+    own.run(
+        lambda session: session.execute(sa.update(models.CinderFinding).values(found_at=LONG_AGO, seen_at=LONG_AGO))
+    )
     record.extend_period()
-    [longer] = record.periods()
-    assert (longer["id"], longer["found_at"]) == (first["id"], first["found_at"])
-    assert longer["seen_at"] >= first["seen_at"]
+    [first] = record.periods()
+    assert first["found_at"] < first["seen_at"]
     again = ShadowRecord(own)
     assert again.load_open() == []
     again.extend_period()
     second, ended = again.periods()
-    assert (ended["id"], ended["ended_at"]) == (first["id"], longer["seen_at"])
+    assert (ended["id"], ended["ended_at"]) == (first["id"], first["seen_at"])
     assert second["ended_at"] is None
+
+
+def test_the_period_of_a_shadow_that_was_frozen_goes_on(record: ShadowRecord, own: database.Database) -> None:
+    record.extend_period()
+    ShadowRecord(own).extend_period()
+    record.extend_period()
+    assert [each["ended_at"] for each in record.periods()] == [None, None]
+    own.run(lambda session: session.execute(sa.delete(models.CinderFinding)))
+    record.extend_period()
+    assert len(record.periods()) == 1
 
 
 def test_old_decisions_and_ended_findings_go(record: ShadowRecord, own: database.Database) -> None:

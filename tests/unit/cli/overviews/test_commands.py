@@ -301,7 +301,7 @@ def test_why_asks_a_scheduler_of_cinder_for_the_nearest_pools(ledger: Ledger, mo
     assert asked == [({"spec": {"size": 60}}, "openstack", most) for most in (1, None)]
     assert "'tonnage explain' asks" in ledger.run("why req-1")
     ledger.write(probes.observe, "real@b1", "nova", "cinder")
-    assert "only those that a scheduler refused" in ledger.run("why req-1")
+    assert "only those whose pools a scheduler refused" in ledger.run("why req-1")
 
 
 def test_why_names_the_reason_of_a_volume_in_error_and_the_pools_that_failed(ledger: Ledger) -> None:
