@@ -10,13 +10,14 @@ from typing import Any, NoReturn
 
 from cinder import exception, objects
 from cinder.scheduler import filter_scheduler
+from oslo_config import cfg
 
 from tonnage.capacity import errors
 from tonnage.capacity.decision import AttemptsExceeded, Refusal
 from tonnage.capacity.request import Provisioning
 from tonnage.cinder_adapter.pools import capacity_rejection
 from tonnage.cinder_adapter.pools.native_plugins import NativePlugins
-from tonnage.cinder_adapter.scheduler import failed_attempts, placing, recorded_requests
+from tonnage.cinder_adapter.scheduler import failed_attempts, ledger_options, placing, recorded_requests
 from tonnage.cinder_adapter.scheduler.cinder_host_manager import LedgerHostManager
 from tonnage.cinder_adapter.scheduler.cinder_ledger import CinderLedger
 from tonnage.cinder_adapter.scheduler.recorded_requests import RecordedRequest
@@ -26,6 +27,13 @@ from tonnage.ledger.claims import bookings, observed_claims, request_keys
 from tonnage.rpc.cinder_explanations import PartialExplanation
 
 LOG = logging.getLogger(__name__)
+
+CONF = cfg.CONF  # noqa: TID251  (Cinder's way)
+ledger_options.register(CONF)
+
+#: Cinder's own manager, which knows no ledger, and Tonnage's.
+_STOCK_MANAGER = "cinder.scheduler.manager.SchedulerManager"
+_MANAGER = "tonnage.cinder_adapter.scheduler.cinder_manager.LedgerSchedulerManager"
 
 #: How often a request is decided again, because other schedulers took the room of all its pools meanwhile.
 _ROUNDS = 10
@@ -61,6 +69,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        _require_manager()
         self.host_manager = LedgerHostManager()
         self.ledger: CinderLedger
         self._is_native = False
@@ -84,6 +93,8 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
     def schedule_create_volume(self, context: Any, request_spec: Any, filter_properties: Any) -> None:
         asked = copy.deepcopy(filter_properties)
         self._decide(
+            context,
+            request_spec.get("volume_id"),
             lambda: self._place(context, request_spec, filter_properties),
             lambda: super(LedgerScheduler, self).schedule_create_volume(context, request_spec, asked),
         )
@@ -108,7 +119,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
                 refusal = self.host_manager.decision.refusal(f"group {subject}")
                 self._refuse(context, refusal, subject, observed_claims.GROUP)
 
-        self._decide(place_or_refuse, place)
+        self._decide(context, getattr(group, "id", ""), place_or_refuse, place)
 
     def backend_passes_filters(self, context: Any, backend: str, request_spec: Any, filter_properties: Any) -> Any:
         """Return a pool of ``backend`` that takes the volume, with a claim for operations that need capacity."""
@@ -199,16 +210,20 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         def stock() -> Any:
             return choose(filter_properties or {})
 
-        return self._decide(by_ledger, stock)
+        return self._decide(context, subject, by_ledger, stock)
 
-    def _decide(self, by_ledger: Callable[[], Any], stock: Callable[[], Any]) -> Any:
-        """Return the decision by the ledger; while it is away that of Cinder's own scheduler, or refuse, by option."""
+    def _decide(self, context: Any, subject: object, by_ledger: Callable[[], Any], stock: Callable[[], Any]) -> Any:
+        """Return the decision by the ledger; while it is away that of Cinder's own scheduler, or refuse, by option.
+
+        ``subject`` is the id of the volume, snapshot or group.
+        """
         if self.host_manager.ledger is None:
             return stock()
         try:
             return by_ledger()
         except errors.Unavailable as error:
             if not self._stock_if_away:
+                LOG.warning("Request %s of %s is refused: the ledger is away: %s", context.request_id, subject, error)
                 raise exception.NoValidBackend(reason=f"the ledger is away: {error}") from error
             LOG.warning("A request is decided without the ledger, which is away")
             with self.host_manager.without_ledger():
@@ -378,6 +393,17 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
             LOG.warning("The refusal could not be recorded for 'tonnage why': %s", error)
         LOG.warning("Request %s of %s is refused: %s", context.request_id, subject, refusal.message)
         raise exception.NoValidBackend(reason=refusal.message)
+
+
+def _require_manager() -> None:
+    """End this process with one line in the log if a ledger is configured, and Cinder's own manager never opens it."""
+    if CONF.tonnage.connection and CONF.scheduler_manager == _STOCK_MANAGER:
+        LOG.critical(
+            "Option [DEFAULT] scheduler_manager is %s; with [tonnage] connection it has to be %s",
+            _STOCK_MANAGER,
+            _MANAGER,
+        )
+        raise SystemExit(1)
 
 
 def _key(context: Any, subject: str, verb: str) -> request_keys.Key:

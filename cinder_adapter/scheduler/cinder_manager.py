@@ -52,7 +52,9 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
 
     def init_host(self, *args: Any, **kwargs: Any) -> None:
         """Connect to the ledger, adopt all volumes and start the threads, in the process that serves."""
+        _require_driver(self.driver)
         self._ledger = _connect()
+        LOG.info("Requests are decided by the ledger at %s", self._ledger.database.engine.url.render_as_string())
         self.driver.use(
             self._ledger,
             NativePlugins(CONF.tonnage.native_filters, CONF.tonnage.native_weighers),
@@ -165,6 +167,18 @@ class _Explanations:
         return self._driver.explain(recorded_requests.read(question.request), question.most)
 
 
+def _require_driver(driver: Any) -> None:
+    """End this process with one line in the log if Cinder has another scheduler driver."""
+    if not isinstance(driver, LedgerScheduler):
+        LOG.critical(
+            "Option [DEFAULT] scheduler_driver is %s; with scheduler_manager = %s it has to be %s",
+            CONF.scheduler_driver,
+            CONF.scheduler_manager,
+            f"{LedgerScheduler.__module__}.{LedgerScheduler.__qualname__}",
+        )
+        raise SystemExit(1)
+
+
 def _connect() -> CinderLedger:
     """Return the ledger, or end this process with one line in the log. Cinder's service starts another process.
 
@@ -173,8 +187,12 @@ def _connect() -> CinderLedger:
     try:
         return cinder_ledger.connect(CONF.tonnage)
     except errors.ConfigurationError as error:
-        LOG.critical("The scheduler waits for its ledger: %s", error)
-        raise SystemExit(1) from None
+        problem = str(error)
+    # Outside of the handler, or the log line has the text twice.
+    LOG.critical(
+        "The scheduler has no ledger, and tries again: %s. After a change of cinder.conf restart this service", problem
+    )
+    raise SystemExit(1)
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ COLUMNS: Sequence[Column] = (
     Column("pool", attrgetter("pool")),
     capacity("largest_size", attrgetter("largest_size_gb")),
     Column("project_id", attrgetter("project_id")),
-    Column("volume_id", attrgetter("volume_id")),
+    Column("volume_id", attrgetter("volume_id"), "volume"),
     Column("request_id", attrgetter("request_id")),
     Column("message", attrgetter("message"), "message", width=80),
     Column("request_body", attrgetter("request_body"), text=lambda row: formats.json_text(row.request_body)),

@@ -69,7 +69,13 @@ class VolumeDecisions:
         if self.pool is None:
             return self.status_reason or (self.refusals[0].message if self.refusals else "no pool is chosen yet")
         made = [claim for claim in self.claims if claim.pool == self.pool and claim.verb in _DONE]
-        done = _DONE[made[-1].verb].format(made[-1]) if made else "the ledger has no decision about it"
+        done = "the ledger has no decision about it"
+        if made:
+            done = (
+                _DONE[made[-1].verb].format(made[-1])
+                if made[-1].request_id
+                else "adopted from Cinder without a decision"
+            )
         tried = f", after {', '.join(self.attempted_pools)} failed to create it" if self.attempted_pools else ""
         return f"{done}{tried}"
 

@@ -33,8 +33,11 @@ _READ_ONLY = frozenset({"25006", 1290, 1836, 1047})
 #: The server has ended a session or transaction that was idle for too long, or does not know the end of a commit.
 _SESSION_ENDED = frozenset({"25P03", "57P05", "40003", 4031, 1180})
 
+#: The server refuses new connections of this account, or to this database, as it may after a change of a password.
+_REFUSED = frozenset({"28000", "28P01", "3D000", 1044, 1045, 1049, 1698})
+
 #: The server is away, stopping or starting, or useless.
-_AWAY = _READ_ONLY | _SESSION_ENDED | {"57P01", "57P02", "57P03", 1053, 1927, 2002, 2003, 2006, 2013, 2055}
+_AWAY = _READ_ONLY | _SESSION_ENDED | _REFUSED | {"57P01", "57P02", "57P03", 1053, 1927, 2002, 2003, 2006, 2013, 2055}
 
 #: Code of a psycopg error without a SQLSTATE: no server has answered, so there is no connection.
 _NO_CONNECTION = "no connection"

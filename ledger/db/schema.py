@@ -8,6 +8,7 @@ would wait for it at its start.
 import contextlib
 import logging
 import os
+import re
 import shutil
 from collections.abc import Iterator
 
@@ -21,6 +22,9 @@ LOG = logging.getLogger(__name__)
 #: The revision that this release needs.
 HEAD = "0027"
 
+#: The form of all revisions. Other programs, such as Cinder, also keep theirs in Alembic's table.
+_REVISION = re.compile(r"\d{4}")
+
 #: The usual name of the URL in errors.
 _OPTION = "[database] connection"
 
@@ -31,12 +35,19 @@ _MAX_RETRIES = 10
 def current(engine: sa.Engine, option: str = _OPTION) -> str | None:
     """Return the revision of the database, None for an empty one. ``option`` is the name of its URL in errors.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the database cannot be reached.
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the database cannot be reached, or belongs to another
+    program.
     """
     with _explain_errors(engine, option), _connect(engine, option) as connection:
         if not sa.inspect(connection).has_table("alembic_version"):
             return None
-        return connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+        found = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+    if found is not None and not _REVISION.fullmatch(found):
+        raise errors.ConfigurationError(
+            f"the database that {option} names is that of another program, whose tables have the revision {found}: "
+            "give the ledger a database of its own"
+        )
+    return found
 
 
 def sync(engine: sa.Engine, revision: str = "head") -> None:

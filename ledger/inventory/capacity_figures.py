@@ -197,14 +197,15 @@ def backend_sums(session: orm.Session, down_time: float, *, backend: str | None 
 def _backends(session: orm.Session, backend: str | None) -> dict[int, _Backend]:
     of = models.Backend
     statement = sa.select(
-        *(of.id, of.name, of.availability_zone, of.driver, of.last_report_at, of.report_age, models.utcnow())
+        *(of.id, of.name, of.availability_zone, of.driver, of.last_report_at, of.report_age, of.observed),
+        models.utcnow(),
     )
     if backend is not None:
         statement = statement.where(of.name == backend)
     found = {}
-    for of_id, name, zone, driver, reported_at, delay, now in session.execute(statement):
+    for of_id, name, zone, driver, reported_at, delay, observed, now in session.execute(statement):
         collected_at = None if reported_at is None else reported_at - datetime.timedelta(seconds=delay)
-        ages = (models.age(now, collected_at), models.age(now, reported_at))
+        ages = (models.age(now, collected_at), models.silence(now, reported_at, observed=observed))
         found[of_id] = _Backend((name, zone, driver), now, collected_at, *ages)
     return found
 

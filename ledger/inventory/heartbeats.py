@@ -161,7 +161,7 @@ def load(session: orm.Session) -> list[ServiceRow]:
             disabled_reason=row.disabled_reason,
             draining=row.draining,
             last_seen_at=row.last_report_at,
-            silence=models.age(at, row.last_report_at),
+            silence=models.silence(at, row.last_report_at, observed=row.observed),
         )
         for row, at in session.execute(sa.select(backend, now))
     ]

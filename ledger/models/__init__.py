@@ -7,7 +7,7 @@ UTC, by the database's clock. An operator may read all tables with plain SQL; on
 
 from tonnage.ledger.models.announcements import Announcement, AnnouncementLease
 from tonnage.ledger.models.backends import Backend, Discrepancy, Finding, Pool, Storage
-from tonnage.ledger.models.base import LONGEST_ID, Base, Json, Timestamp, Uuid, age, table, utcnow
+from tonnage.ledger.models.base import LONGEST_ID, Base, Json, Timestamp, Uuid, age, silence, table, utcnow
 from tonnage.ledger.models.cinder_watch import CinderDecision, CinderFinding
 from tonnage.ledger.models.cluster_storage import CsiClaim, CsiDriver, CsiPool, CsiStorage
 from tonnage.ledger.models.groups import Group, GroupType, GroupVolumeType
@@ -63,6 +63,7 @@ __all__ = [
     "VolumeType",
     "WriterSlot",
     "age",
+    "silence",
     "table",
     "utcnow",
 ]

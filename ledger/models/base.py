@@ -52,6 +52,15 @@ def age(now: datetime.datetime, then: datetime.datetime | None) -> float | None:
     return None if then is None else max(0.0, (now - then).total_seconds())
 
 
+def silence(now: datetime.datetime, reported_at: datetime.datetime | None, *, observed: bool) -> float | None:
+    """Return the seconds since the last report of a backend; None if there was none.
+
+    An observed backend is asked for reports only after changes, and the other system tells whether it is up: it is
+    never silent here.
+    """
+    return 0.0 if observed and reported_at is not None else age(now, reported_at)
+
+
 class Base(orm.DeclarativeBase):
     """Base of the ledger's models. Constraint names are fixed so that migrations can name them."""
 

@@ -38,7 +38,9 @@ def test_requests_while_the_ledger_is_away(
         site.cinder.end_service("scheduler0")
         site.cinder.start_scheduler()
         log = site.cinder.folder / "scheduler0.log"
-        wait_for(lambda: "The scheduler waits for its ledger" in log.read_text(), "a scheduler that starts waits")
+        wait_for(
+            lambda: "The scheduler has no ledger, and tries again" in log.read_text(), "a scheduler that starts waits"
+        )
         assert "the database that [tonnage] connection names cannot be used" in log.read_text()
         if option == "stock":
             wait_for(lambda: scheduler_is(site, "down"), "a scheduler that waits is down", 60)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from tests.unit.cinder_adapter.scheduler.cinder_model import Row
 from tests.unit.ledger.observed import BACKEND, POOL, Ledger
@@ -17,9 +18,11 @@ from tonnage.cinder_adapter.scheduler.cinder_ledger import CinderLedger
 from tonnage.cinder_adapter.scheduler.prober import Prober
 from tonnage.cinder_adapter.scheduler.row_poll import RowPoll
 from tonnage.cinder_adapter.scheduler.waiting_requests import WaitingRequests
+from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_decisions
 from tonnage.ledger.catalog.refusals import RefusedRequest
 from tonnage.ledger.claims import observed_claims
+from tonnage.ledger.inventory import capacity_figures, heartbeats
 from tonnage.ledger.inventory.probes import Probe
 
 OTHER = "real@b2#a"
@@ -211,6 +214,24 @@ def test_a_volume_of_another_system_is_explained_by_its_claims(ledger: Ledger) -
         found = volume_decisions.find(session, claim.volume_id)
     assert (found.pool, found.size_gb) == (POOL, None)
     assert found.reason == "placed here by request req"
+
+
+def test_the_reason_of_an_adopted_volume_names_no_request(ledger: Ledger, cinder: CinderLedger) -> None:
+    row = a_row()
+    RowPoll(cinder, Rows(row), WaitingRequests(300), 0).poll()
+    with ledger.database.reading() as session:
+        found = volume_decisions.find(session, row.id)
+    assert found.reason == "adopted from Cinder without a decision"
+
+
+def test_a_backend_that_is_asked_for_reports_only_after_changes_is_not_down(ledger: Ledger) -> None:
+    long_ago = sa.update(models.Backend).values(last_report_at=sa.func.datetime("now", "-1 day"))
+    ledger.database.run(lambda session: session.execute(long_ago))
+    with ledger.database.reading() as session:
+        [pool] = capacity_figures.pools(session)
+        [row] = heartbeats.load(session)
+    assert pool.up(60.0)
+    assert row.up(60.0)
 
 
 @pytest.mark.parametrize(

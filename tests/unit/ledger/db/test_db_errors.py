@@ -135,3 +135,12 @@ def test_a_transaction_runs_again_after_an_error_of_its_commit(
         finally:
             ledger.close()
     assert attempts == [False, may_be_committed]
+
+
+def test_a_server_that_refuses_the_account_is_away(mariadb_url: str) -> None:
+    """A password may change while processes run; the new one is in their configuration soon."""
+    engine = database.create_engine(sa.make_url(mariadb_url).set(username="nobody", password="wrong"))  # noqa: S106
+    with pytest.raises(Exception) as caught, engine.connect():  # noqa: PT011
+        pass
+    engine.dispose()
+    assert db_errors.is_away(caught.value)

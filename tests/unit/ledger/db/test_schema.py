@@ -4,6 +4,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 import sqlalchemy as sa
@@ -116,6 +117,17 @@ def test_a_sync_does_not_change_a_database_that_is_ahead(caplog: pytest.LogCaptu
     assert schema.current(engine) == "9999"
     engine.dispose()
     assert "9999 of a later release" in caplog.text
+
+
+@pytest.mark.parametrize("step", [schema.sync, schema.require_current])
+def test_the_database_of_another_program_is_refused(step: Callable[[sa.Engine], None]) -> None:
+    """Cinder keeps its revisions in a table of the same name."""
+    engine = engine_at("9c74c1c6971f")
+    with pytest.raises(
+        errors.ConfigurationError, match="is that of another program, whose tables have the revision 9c7"
+    ):
+        step(engine)
+    engine.dispose()
 
 
 @pytest.mark.parametrize("known", [False, True])
