@@ -6,6 +6,7 @@ import signal
 from tests.cinder import sites
 from tests.cinder.sites import Site
 from tests.servers import MariaDB, RabbitMQ, Shape
+from tests.servers.base import wait_for
 from tonnage.cli.daemons.cinder_scheduler import OPTIONS
 
 POOL = "real@b1#a"
@@ -45,3 +46,13 @@ def test_switching_over_and_back(mariadb_server: MariaDB, rabbitmq_server: Rabbi
         (site.cinder.folder / "two-lines.conf").write_text(TWO_LINES)
         start(site, "cinder-scheduler", "two-lines.conf")
         assert created(site, 1) == "error"
+
+
+def test_half_a_switch_is_refused(mariadb_server: MariaDB, rabbitmq_server: RabbitMQ) -> None:
+    with sites.with_ledger(mariadb_server, rabbitmq_server, Shape(backends=["b1"], pools=["a"], total_gb=100)) as site:
+        for given, missing in (("scheduler_driver", "scheduler_manager"), ("scheduler_manager", "scheduler_driver")):
+            site.cinder.end_service("scheduler0", signal.SIGTERM)
+            (site.cinder.folder / "half.conf").write_text(f"[DEFAULT]\n{given} = {OPTIONS[given]}\n")
+            start(site, "cinder-scheduler", "half.conf")
+            log = site.cinder.folder / "scheduler0.log"
+            wait_for(lambda: f"Option [DEFAULT] {missing} is cinder." in log.read_text(), "the log names it")  # noqa: B023
