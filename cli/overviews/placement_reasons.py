@@ -89,6 +89,9 @@ COLUMNS: Sequence[Column] = (
     Column("decision_now", lambda row: None if row.now is None else row.now.message, width=90),
 )
 
+#: The columns with a scheduler's answer.
+_NOW = frozenset({"pool_now", "decision_now"})
+
 _POOLS: Sequence[Column] = (
     Column("pool", lambda row: row.of.pool, "pool"),
     Column("verdict", lambda row: row.word, "verdict"),
@@ -154,6 +157,8 @@ def _ask_again(conf: "cfg.ConfigOpts", arguments: argparse.Namespace, found: "Vo
     body = found.request_body
     if arguments.offline:
         return _Answer(unknown="not asked (--offline)")
+    if arguments.column and _NOW.isdisjoint(arguments.column):
+        return _Answer(unknown="not asked: no chosen column has the answer")
     if body is None:
         return _Answer(unknown=_NOT_REFUSED if found.of_cinder else _NO_REQUEST)
     try:

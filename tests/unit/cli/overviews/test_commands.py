@@ -298,6 +298,7 @@ def test_why_asks_a_scheduler_of_cinder_for_the_nearest_pools(ledger: Ledger, mo
     assert "OddFilter: is refused" in shown
     assert "6 more: --rows 0 shows all" in shown
     assert ledger.json("why req-0")["decision_now"] == "No pool for 60 GiB"
+    assert "60 GiB" in ledger.run("why req-0 -c reason")
     assert asked == [({"spec": {"size": 60}}, "openstack", most) for most in (1, None)]
     assert "'tonnage explain' asks" in ledger.run("why req-1")
     ledger.write(probes.observe, "real@b1", "nova", "cinder")
