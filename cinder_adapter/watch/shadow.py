@@ -151,8 +151,9 @@ class Observations:
             self.judge.resume()
             gaps = self._open.intersection((Kind.GAP.value, _WATCH, cause.value) for cause in Cause)
             self._add(ended=gaps)
-            for backend in self.promised.backends.values() if gaps else ():
-                backend.heard_at = now  # its reports may be among the lost messages
+            if gaps:
+                for backend in self.promised.backends.values():
+                    backend.heard_at = now  # its reports may be among the lost messages
         counted_by_rows = [name for name in self.promised.table.names if self._has_no_provisioned(name)]
         for found, ended in (
             self.over_commitments.check(counted_by_rows),

@@ -55,7 +55,7 @@ class ShadowRecord:
         self._period: int | None = None
 
     def load_open(self) -> list[Finding]:
-        """Load the open findings."""
+        """Load the open findings, and return them."""
         with self._database.reading() as session:
             columns = _FINDINGS.c
             query = sa.select(_FINDINGS).where(columns.ended_at.is_(None), columns.kind != _PERIOD)
@@ -72,11 +72,6 @@ class ShadowRecord:
             )
             for row in rows
         ]
-
-    @property
-    def open_findings(self) -> Collection[Key]:
-        """The keys of the findings that have not ended."""
-        return self._open.keys()
 
     def write(self, decided: Sequence[Decided], found: Sequence[Finding], ended: Collection[Key]) -> None:
         """Add decisions and findings, and then end findings, in one transaction."""
