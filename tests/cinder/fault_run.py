@@ -44,7 +44,8 @@ def no_reason(_row: Row) -> str:
 class Outcome:
     """The result of a run. ``lost`` has the requests that had no effect, each with the reason the product tells.
 
-    ``received`` has those of them that a service had received: the others were lost by cinder-api or the broker.
+    ``received`` has the creates of them that a service had received: cinder-api or the broker lost the other creates.
+    Cinder has no record of that for extends.
     """
 
     requests: int = 0
