@@ -53,7 +53,7 @@ def take(driver: Driver, is_quiet: Callable[[], bool]) -> tuple[Sequence[StoredV
 
 def _by_pool(volumes: Sequence[StoredVolume]) -> Mapping[str, _Sizes]:
     """Return the sizes in GiB of volumes, by pool name and volume id."""
-    found: dict[str, dict[str, float]] = collections.defaultdict(dict)
+    sizes: dict[str, dict[str, float]] = collections.defaultdict(dict)
     for volume in volumes:
-        found[volume.pool][volume.id] = volume.size_gb
-    return found
+        sizes[volume.pool][volume.id] = volume.size_gb
+    return sizes

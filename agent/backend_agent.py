@@ -232,8 +232,8 @@ class BackendAgent:
     def _wait_for_work(self, seconds: float) -> bool:
         """Wait at most so long for work or for news of the driver; return whether there is any."""
         deadline = time.monotonic() + seconds
-        while (left := deadline - time.monotonic()) > 0:
-            if self._wake.wait(min(left, _NEWS_INTERVAL)) or self._has_news():
+        while (remaining := deadline - time.monotonic()) > 0:
+            if self._wake.wait(min(remaining, _NEWS_INTERVAL)) or self._has_news():
                 return True
         return self._wake.is_set()
 

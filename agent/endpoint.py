@@ -61,9 +61,9 @@ class AgentEndpoint:
         except errors.InvalidInput as error:
             LOG.warning("Backend %s ignores commands: %s", self._agent.backend, error.message)
             return
-        for each in unchecked:
+        for packed_command in unchecked:
             try:
-                command = serialization.unpack(each, Command)
+                command = serialization.unpack(packed_command, Command)
             except errors.InvalidInput as error:
                 LOG.warning("Backend %s ignores a command: %s", self._agent.backend, error.message)
                 continue

@@ -148,11 +148,11 @@ def _volume(command: Command, size_gb: int) -> Volume:
 
 
 def _source(command: Command) -> Source:
-    given = command.source
-    if given is None:
+    source = command.source
+    if source is None:
         raise errors.DriverError(f"a {command.verb} has to name where the volume is", clean=True)
-    backend, _, pool = given.pool.rpartition("#")
-    return Source(id=given.volume_id, backend=backend, pool=pool, size_gb=given.size_gb, location=given.location)
+    backend, _, pool = source.pool.rpartition("#")
+    return Source(id=source.volume_id, backend=backend, pool=pool, size_gb=source.size_gb, location=source.location)
 
 
 def _stored_size(driver: Driver, command: Command) -> float | None:

@@ -242,16 +242,16 @@ class Operations:
                     if not self.suspended:
                         self._start(command.volume_id)
             outcome = record.outcome
-        for each in (abandoned, outcome):
-            if each is not None:
-                self._owner.on_outcome(each)
+        for ended in (abandoned, outcome):
+            if ended is not None:
+                self._owner.on_outcome(ended)
 
     def _after_removal(self, command: Command) -> execution.OperationResult:
         """Return the result of a command that comes after a removal of its volume, and is not run."""
         queue = self._queues.get(command.volume_id, ())
         running = self._running.get(command.volume_id)
         if command.verb in execution.REPEATED and any(
-            each.verb in execution.REMOVING for each in (*queue, *([] if running is None else [running]))
+            earlier.verb in execution.REMOVING for earlier in (*queue, *([] if running is None else [running]))
         ):
             # An earlier process may have run it, and the removal has not ended.
             return execution.abandoned(command)

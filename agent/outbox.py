@@ -24,7 +24,7 @@ LOG = logging.getLogger(__name__)
 _WORKERS = 2
 
 #: Seconds without an answer after which a second call may begin: the scheduler of the first one may be gone.
-_PATIENCE = 1.0
+_STALE_SECONDS = 1.0
 
 #: Largest number of outcomes in one call.
 _MAX_BATCH = 64
@@ -55,7 +55,7 @@ class Outbox:
 
     An outcome is sent at once if no call is in flight. Outcomes that arrive during a call, and in the rest after a call
     with several outcomes, gather and leave together in the next one; a full batch ends the rest. A call that has been
-    in flight for ``patience`` seconds no longer keeps them.
+    in flight for ``stale_after`` seconds no longer keeps them.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class Outbox:
         backend: str,
         sender: OutcomeSender,
         backoff: BackOff,
-        patience: float = _PATIENCE,
+        stale_after: float = _STALE_SECONDS,
     ) -> None:
         self._backend = backend
         self._sender = sender
         self._backoff = backoff
-        self._patience = patience
+        self._stale_after = stale_after
         self._failure_log = FailureLog(LOG)
         # Guards the fields below; notified when outcomes have left the outbox.
         self._changed = threading.Condition()
@@ -144,8 +144,8 @@ class Outbox:
         """Return the outcomes to send now in one call or, if there are none, the seconds until the next look."""
         batch: list[_QueuedOutcome] = []
         with self._changed:
-            if self._calls and self._calls[-1] + self._patience > now:
-                return batch, self._calls[-1] + self._patience - now
+            if self._calls and self._calls[-1] + self._stale_after > now:
+                return batch, self._calls[-1] + self._stale_after - now
             if now < self._rest_end and len(self._outcomes) < self._max_batch:
                 return batch, self._rest_end - now
             while self._queue and len(batch) < self._max_batch:

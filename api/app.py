@@ -59,7 +59,7 @@ def build(
     """Return the application. ``conf`` has the options of :mod:`tonnage.api.options`.
 
     With ``with_identity`` it is also an Identity service, for clients that need one, without any check of users.
-    ``lifetimes`` are those of the results that users of the web page share.
+    ``lifetimes`` apply to the results that users of the web page share.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable options.
     """
@@ -201,12 +201,12 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/group_types/{group_type_id}", types.GroupType(context), None),
         ("/group_types/{group_type_id}/group_specs", types.GroupSpecs(context), None),
         ("/group_types/{group_type_id}/group_specs/{key}", types.GroupSpec(context), None),
-        *(route for kind in extensions.UNSUPPORTED for route in _unsupported_routes(context, kind)),
+        *(route for object_type in extensions.UNSUPPORTED for route in _unsupported_routes(context, object_type)),
     ]
 
 
 def all_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Route]:
-    """Return all routes with their full paths; those below ``/v3`` without a project."""
+    """Return all routes with their full paths; the paths below ``/v3`` have no project."""
     versioned = [(f"/v3{path}", resource, suffix) for path, resource, suffix in versioned_routes(conf, context)]
     return [*unversioned_routes(conf, context), *versioned]
 
@@ -215,10 +215,10 @@ def _health(conf: cfg.ConfigOpts, context: ResourceContext) -> health.Health:
     return health.Health(context, conf.service_down_time, conf.healthcheck.disable_by_file_path)
 
 
-def _unsupported_routes(context: ResourceContext, kind: extensions.UnsupportedKind) -> list[Route]:
-    collection = extensions.UnsupportedCollection(context, kind)
+def _unsupported_routes(context: ResourceContext, object_type: extensions.UnsupportedType) -> list[Route]:
+    collection = extensions.UnsupportedCollection(context, object_type)
     return [
-        (f"/{kind.path}", collection, None),
-        (f"/{kind.path}/detail", collection, "detail"),
-        (f"/{kind.path}/{{item_id}}", extensions.UnsupportedItem(context, kind), None),
+        (f"/{object_type.path}", collection, None),
+        (f"/{object_type.path}/detail", collection, "detail"),
+        (f"/{object_type.path}/{{item_id}}", extensions.UnsupportedItem(context, object_type), None),
     ]

@@ -19,7 +19,7 @@ _STEP = 0.1
 class ListingRequests:
     """Takes listings on demand. ``service_down_time`` is the number of seconds after which a silent backend is down.
 
-    Listings are waited for ``patience`` seconds, with at most ``longest_step`` seconds between two reads of the ledger.
+    It waits ``timeout`` seconds for listings, with at most ``longest_step`` seconds between two reads of the ledger.
     """
 
     def __init__(
@@ -27,13 +27,13 @@ class ListingRequests:
         database: Database,
         scheduler: SchedulerClient,
         service_down_time: float,
-        patience: float = 10.0,
+        timeout: float = 10.0,
         longest_step: float = 1.0,
     ) -> None:
         self._database = database
         self._scheduler = scheduler
         self._service_down_time = service_down_time
-        self._patience = patience
+        self._timeout = timeout
         self._longest_step = longest_step
 
     def take(self, backends: Collection[str] | None = None) -> dict[str, listings.LastListing]:
@@ -46,22 +46,24 @@ class ListingRequests:
         agent is down, its storage is slow, or no scheduler takes the request.
         """
         last = self._last(backends)
-        waiting = {name for name, each in last.items() if each.is_up(self._service_down_time)}
+        waiting = {name for name, listing in last.items() if listing.is_up(self._service_down_time)}
         fresh: set[str] = set()
-        step, deadline = _STEP, time.monotonic() + self._patience
+        step, deadline = _STEP, time.monotonic() + self._timeout
         try:
             self._scheduler.list_now(waiting)
             while waiting and time.monotonic() < deadline:
                 time.sleep(step)
                 step = min(2 * step, self._longest_step)
-                arrived = {name: each for name, each in self._last(waiting).items() if each.at != last[name].at}
+                arrived = {
+                    name: listing for name, listing in self._last(waiting).items() if listing.at != last[name].at
+                }
                 last.update(arrived)
                 fresh.update(arrived)
-                waiting -= {name for name, each in arrived.items() if not each.unclear}
+                waiting -= {name for name, listing in arrived.items() if not listing.unclear}
                 self._scheduler.list_now(waiting & arrived.keys())
         except errors.Unavailable as error:
             LOG.warning("No listing could be requested: %s", error.message)
-        return {name: each for name, each in last.items() if name not in fresh}
+        return {name: listing for name, listing in last.items() if name not in fresh}
 
     def _last(self, backends: Collection[str] | None) -> dict[str, listings.LastListing]:
         with self._database.reading() as session:

@@ -29,7 +29,7 @@ class ResourceContext:
     policy: Policy
     bodies: BodyReader
     paginator: Paginator
-    #: Of the results that users of the web page share.
+    #: The lifetimes of the results that users of the web page share.
     lifetimes: Lifetimes = LIFETIMES
 
     def authorized_volume(self, req: Request, volume_id: str, rule: str) -> models.Volume:
@@ -47,9 +47,9 @@ class ResourceContext:
     def write_refusal(self, req: Request, resp: falcon.Response, refusal: Refusal) -> None:
         """Write a refusal into the response, with names and figures of pools if the policy allows it.
 
-        It is text, and since 3.72 also data.
+        The refusal is text; since 3.72 the body has it as data too.
 
-        Raises :class:`~tonnage.capacity.errors.OverQuota` for one by a quota.
+        Raises :class:`~tonnage.capacity.errors.OverQuota` for a refusal by a quota.
         """
         if refusal.excess is not None:
             raise errors.OverQuota(refusal.excess.sentence)

@@ -25,13 +25,13 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, volume_types, volumes
 from tonnage.ledger.catalog.volume_decisions import VolumeDecisions
 from tonnage.rpc.messages import (
-    Asked,
     CreateGroup,
     CreateVolume,
     ExtendVolume,
     MigrateVolume,
     MigrationPolicy,
     RetypeVolume,
+    SimulatedRequest,
     WhatIf,
 )
 
@@ -87,7 +87,7 @@ class RequestReader:
             raise errors.InvalidInput("the body has both volume and volumes: send one of them")
         return self._create_group(convert(sent, volume_bodies.CreateVolumes), identity, key)
 
-    def read_explain(self, req: Request) -> Asked:
+    def read_explain(self, req: Request) -> SimulatedRequest:
         """Return the request to explain, from one of :data:`tonnage.api.schemas.simulation_bodies.REQUEST_BODIES`."""
         identity = req.context.identity
         return self._simulated(self._context.bodies.decode(req), identity, _RequestKey(identity.request_id or ""))
@@ -104,75 +104,75 @@ class RequestReader:
             except errors.InvalidInput as error:
                 raise errors.InvalidInput(f"requests[{index}]: {error.message}") from None
         changes = type_conversion.convert(sent.changes, Changes, from_attributes=True)
-        return WhatIf(requests=simulated, changes=changes, detail=sent.detail, apart=sent.apart)
+        return WhatIf(requests=simulated, changes=changes, detail=sent.detail, apart=sent.independent)
 
-    def repeat(self, found: VolumeDecisions, identity: RequestContext) -> CreateVolume | None:
+    def repeat(self, decisions: VolumeDecisions, identity: RequestContext) -> CreateVolume | None:
         """Return the request for a volume again, in its project; None if the ledger does not have it."""
-        if found.request_body is None:
+        if decisions.request_body is None:
             return None
-        asked = self._simulated(dict(found.request_body), identity, _RequestKey(identity.request_id or ""))
-        return None if asked.create is None else replace(asked.create, project_id=found.project_id)
+        simulated = self._simulated(dict(decisions.request_body), identity, _RequestKey(identity.request_id or ""))
+        return None if simulated.create is None else replace(simulated.create, project_id=decisions.project_id)
 
     def type_id(self, name: str, identity: RequestContext) -> str:
         """Return the id of the volume type with that id or name."""
         with self._context.database.reading() as session:
             return volume_types.find(session, name, self._context.policy.visible_project(identity)).id
 
-    def _simulated(self, sent: dict[str, Any], identity: RequestContext, key: _RequestKey) -> Asked:
-        given = sorted(simulation_bodies.REQUEST_BODIES.keys() & sent.keys())
-        if len(given) > 1:
-            raise errors.InvalidInput(f"the body has {' and '.join(given)}: send one of them")
+    def _simulated(self, sent: dict[str, Any], identity: RequestContext, key: _RequestKey) -> SimulatedRequest:
+        keys = sorted(simulation_bodies.REQUEST_BODIES.keys() & sent.keys())
+        if len(keys) > 1:
+            raise errors.InvalidInput(f"the body has {' and '.join(keys)}: send one of them")
         body: simulation_bodies.RequestBody = convert(
-            sent, simulation_bodies.REQUEST_BODIES[given[0]] if given else volume_bodies.CreateVolume
+            sent, simulation_bodies.REQUEST_BODIES[keys[0]] if keys else volume_bodies.CreateVolume
         )
         if isinstance(body, volume_bodies.CreateVolume):
-            return Asked(create=self._create_volume(body.volume, body.all_hints(), identity, key))
+            return SimulatedRequest(create=self._create_volume(body.volume, body.all_hints(), identity, key))
         if isinstance(body, volume_bodies.CreateVolumes):
-            return Asked(group=self._create_group(body, identity, key))
+            return SimulatedRequest(group=self._create_group(body, identity, key))
         simulated = existing_volume_request(body, key.request_id)
         self._visible_volume(volume_of(simulated), identity)
         if simulated.retype is None:
             return simulated
         retype = simulated.retype
-        return Asked(retype=replace(retype, volume_type=self.type_id(retype.volume_type, identity)))
+        return SimulatedRequest(retype=replace(retype, volume_type=self.type_id(retype.volume_type, identity)))
 
     def _create_volume(
         self,
-        wanted: volume_bodies.NewVolume,
+        new_volume: volume_bodies.NewVolume,
         hints: fields.Hints,
         identity: RequestContext,
         key: _RequestKey,
         index: int = 0,
     ) -> CreateVolume:
-        """Return the request for a volume. ``hints`` are those outside of the volume's own object."""
-        source = None if not wanted.source_volid else self._visible_volume(wanted.source_volid, identity)
+        """Return the request for a volume. ``hints`` are the hints outside of the volume's own object."""
+        source = None if not new_volume.source_volid else self._visible_volume(new_volume.source_volid, identity)
         inherited = None if source is None else source.volume_type_id
         # A clone without a size gets that of its source.
         default_size = 0 if source is None else source.size_gb
-        if all_hints := {**hints, **wanted.all_hints()}:
+        if all_hints := {**hints, **new_volume.all_hints()}:
             _check_length(all_hints)
         return CreateVolume(
             request_id=key.request_id,
             volume_id=key.volume_id(index),
-            size_gb=int(wanted.size) if isinstance(wanted.size, fields.Size) else default_size,
+            size_gb=int(new_volume.size) if isinstance(new_volume.size, fields.Size) else default_size,
             project_id=identity.project_id or "",
             user_id=identity.user_id or "",
-            name=wanted.name,
-            description=wanted.description,
-            volume_type=self.type_for(wanted.volume_type or inherited, identity),
-            availability_zone=wanted.availability_zone or None,
-            metadata=wanted.metadata or {},
+            name=new_volume.name,
+            description=new_volume.description,
+            volume_type=self.type_for(new_volume.volume_type or inherited, identity),
+            availability_zone=new_volume.availability_zone or None,
+            metadata=new_volume.metadata or {},
             hints=all_hints,
             source_volume_id=None if source is None else source.id,
-            group_id=self._group(wanted.group_id, identity) if wanted.group_id else None,
+            group_id=self._group(new_volume.group_id, identity) if new_volume.group_id else None,
         )
 
     def _create_group(
         self, sent: volume_bodies.CreateVolumes, identity: RequestContext, key: _RequestKey
     ) -> CreateGroup:
         messages = [
-            self._create_volume(wanted, sent.all_hints(), identity, key, index)
-            for index, wanted in enumerate(sent.volumes)
+            self._create_volume(new_volume, sent.all_hints(), identity, key, index)
+            for index, new_volume in enumerate(sent.volumes)
         ]
         ids = [message.volume_id for message in messages]
         resolved = [resolve_siblings(message, f"volumes[{index}]", ids) for index, message in enumerate(messages)]
@@ -229,48 +229,50 @@ def _check_length(hints: fields.Hints) -> None:
 
 
 def existing_volume_request(
-    wanted: simulation_bodies.ExtendVolume | simulation_bodies.MigrateVolume | simulation_bodies.RetypeVolume,
+    body: simulation_bodies.ExtendVolume | simulation_bodies.MigrateVolume | simulation_bodies.RetypeVolume,
     request_id: str,
-) -> Asked:
+) -> SimulatedRequest:
     """Return the simulated request for an existing volume."""
-    if isinstance(wanted, simulation_bodies.ExtendVolume):
-        extend = wanted.extend
+    if isinstance(body, simulation_bodies.ExtendVolume):
+        extend = body.extend
         size = int(extend.new_size)
-        return Asked(extend=ExtendVolume(request_id=request_id, volume_id=extend.volume_id, new_size_gb=size))
-    if isinstance(wanted, simulation_bodies.MigrateVolume):
-        migrate = wanted.migrate
-        return Asked(
+        return SimulatedRequest(
+            extend=ExtendVolume(request_id=request_id, volume_id=extend.volume_id, new_size_gb=size)
+        )
+    if isinstance(body, simulation_bodies.MigrateVolume):
+        migrate = body.migrate
+        return SimulatedRequest(
             migrate=MigrateVolume(request_id=request_id, volume_id=migrate.volume_id, destination=migrate.host)
         )
-    retype = wanted.retype
+    retype = body.retype
     policy = MigrationPolicy(retype.migration_policy or MigrationPolicy.NEVER)
-    return Asked(
+    return SimulatedRequest(
         retype=RetypeVolume(
             request_id=request_id, volume_id=retype.volume_id, volume_type=retype.new_type, migration_policy=policy
         )
     )
 
 
-def volume_of(simulated: Asked) -> str:
+def volume_of(simulated: SimulatedRequest) -> str:
     """Return the id of the existing volume in a simulated request, empty if there is none."""
-    one = simulated.extend or simulated.migrate or simulated.retype
-    return "" if one is None else one.volume_id
+    request = simulated.extend or simulated.migrate or simulated.retype
+    return "" if request is None else request.volume_id
 
 
 def resolve_siblings(message: CreateVolume, path: str, ids: Sequence[str]) -> CreateVolume:
     """Return the request with ids in place of indexes in its hints.
 
-    ``ids`` are those of all volumes of the group, and ``path`` is the volume's place in the body, for errors.
+    ``ids`` are the ids of all volumes of the group. ``path`` is the position of the volume in the body, for errors.
     """
     hints = dict(message.hints)
     for hint in _VOLUME_HINTS:
         value = hints.pop(hint, None)
         named = [] if value is None else value if isinstance(value, list) else [value]
-        others = [_volume_id(each, f"{path}: the hint {hint}", ids) for each in named]
+        volume_ids = [_volume_id(reference, f"{path}: the hint {hint}", ids) for reference in named]
         # A hint for all members of a group has no meaning for a member about itself.
-        others = [each for each in others if each != message.volume_id]
-        if others:
-            hints[hint] = others
+        volume_ids = [volume_id for volume_id in volume_ids if volume_id != message.volume_id]
+        if volume_ids:
+            hints[hint] = volume_ids
     return replace(message, hints=hints)
 
 

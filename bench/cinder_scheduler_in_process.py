@@ -109,7 +109,7 @@ class Scheduler:
             usable, _ = reported_figures.of_states(reported_figures.pool_states(host, None, report), bounded=True)
             assert probe is not None
             assert self.ledger.report(probe, usable, ())
-        self._driver.use(self.ledger, native, stock_if_away=False, patience=0.0)
+        self._driver.connect(self.ledger, native, stock_if_away=False, timeout=0.0)
         self.ledger.pools.refresh_changed()
 
     def decide(self) -> dict[str, float]:

@@ -92,8 +92,8 @@ def _provisioning_limit(pools: Figures, calculation: Calculation) -> Floats:
 @elementwise.quiet
 def physical_free(pools: Figures) -> Floats:
     """Return ``free - in-flight thick``, bounded by the shared storage and at least 0; ``nan`` where unknown."""
-    left = elementwise.least(pools.free - pools.in_flight_physical, pools.storage_room)
-    return elementwise.where(left < 0, 0.0, left)
+    remaining = elementwise.least(pools.free - pools.in_flight_physical, pools.storage_room)
+    return elementwise.where(remaining < 0, 0.0, remaining)
 
 
 def _physical_room(pools: Figures) -> Floats:
@@ -115,10 +115,10 @@ def sound(pools: Figures) -> Bools:
 
     There is nothing to keep if nothing is reserved, or if free is unknown or infinite.
     """
-    known = (pools.total > 0) & (pools.total < math.inf)
+    finite_total = (pools.total > 0) & (pools.total < math.inf)
     unbounded = (pools.total != pools.total) | (pools.total == math.inf)
     free_unbounded = (pools.free != pools.free) | (pools.free == math.inf)
-    return known | (unbounded & ((pools.reserved_percentage == 0) | free_unbounded))
+    return finite_total | (unbounded & ((pools.reserved_percentage == 0) | free_unbounded))
 
 
 @elementwise.quiet

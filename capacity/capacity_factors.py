@@ -49,35 +49,35 @@ def capacity_factors(pool: Pool, calculation: arithmetic.Calculation) -> tuple[C
 
 def factors_of_all(pools: PoolTable, calculation: arithmetic.Calculation) -> list[tuple[CapacityFactors, ...]]:
     """Return the factors of each row."""
-    found: list[list[CapacityFactors]] = [[] for _ in range(len(pools))]
+    factors_by_row: list[list[CapacityFactors]] = [[] for _ in range(len(pools))]
     for rows, columns in _columns_by_type(pools, calculation):
         values_of = (column.tolist() if isinstance(column, np.ndarray) else column for column in columns)
         for row, values in zip(rows, zip(*values_of, strict=True), strict=True):
-            found[row].append(CapacityFactors._make(values))
-    return [tuple(factors) for factors in found]
+            factors_by_row[row].append(CapacityFactors._make(values))
+    return [tuple(factors) for factors in factors_by_row]
 
 
 def wire_factors(pools: PoolTable, calculation: arithmetic.Calculation) -> list[list[dict[str, Any]]]:
     """Return the factors of each row as dictionaries, with the words ``unknown`` and ``infinite`` for such figures."""
-    found: list[list[dict[str, Any]]] = [[] for _ in range(len(pools))]
+    factors_by_row: list[list[dict[str, Any]]] = [[] for _ in range(len(pools))]
     for rows, columns in _columns_by_type(pools, calculation):
         values_of = (units.column_to_wire(column) if isinstance(column, np.ndarray) else column for column in columns)
         for row, values in zip(rows, zip(*values_of, strict=True), strict=True):
-            found[row].append(dict(zip(CapacityFactors._fields, values, strict=True)))
-    return found
+            factors_by_row[row].append(dict(zip(CapacityFactors._fields, values, strict=True)))
+    return factors_by_row
 
 
 def _columns_by_type(pools: PoolTable, calculation: arithmetic.Calculation) -> Iterator[tuple[list[int], list[Any]]]:
     """Yield, for each provisioning type, the rows that have factors of that type, and the factors as columns."""
-    for kind, mask in ((Provisioning.THICK, ~pools.thin | pools.thick), (Provisioning.THIN, pools.thin)):
+    for provisioning_type, mask in ((Provisioning.THICK, ~pools.thin | pools.thick), (Provisioning.THIN, pools.thin)):
         rows = np.flatnonzero(mask)
         if rows.size:
-            yield rows.tolist(), _factors(pools.take(rows), kind, calculation)
+            yield rows.tolist(), _factors(pools.take(rows), provisioning_type, calculation)
 
 
 @elementwise.quiet
-def _factors(pools: PoolTable, kind: Provisioning, calculation: arithmetic.Calculation) -> list[Any]:
-    thin = kind is Provisioning.THIN
+def _factors(pools: PoolTable, provisioning_type: Provisioning, calculation: arithmetic.Calculation) -> list[Any]:
+    thin = provisioning_type is Provisioning.THIN
     reserved = arithmetic.reserve(pools)
     after_reserve = pools.total - reserved
     available = after_reserve * pools.ratio if thin else after_reserve
@@ -98,7 +98,7 @@ def _factors(pools: PoolTable, kind: Provisioning, calculation: arithmetic.Calcu
         "virtual_free_capacity": virtual_free,
         "free_percent": _share(virtual_free, available) * 100,
         "provisioned_ratio": _share(provisioned, available),
-        "provisioned_type": kind.value,
+        "provisioned_type": provisioning_type.value,
         "allocated_capacity": pools.allocated,
         "in_flight_capacity": pools.in_flight,
         "maximum_volume_size": arithmetic.headroom(pools, np.full(len(pools), thin), calculation),

@@ -51,11 +51,11 @@ def floor(value: Floats) -> Floats:
     return np.floor(value)
 
 
-def least(one: Floats, other: Floats) -> Floats:
-    """Return the smaller value; ``nan`` if one of them is ``nan``."""
-    if isinstance(one, float) and isinstance(other, float):
-        return one if one < other or one != one else other
-    return np.minimum(one, other)
+def least(first: Floats, second: Floats) -> Floats:
+    """Return the smaller value; ``nan`` if either is ``nan``."""
+    if isinstance(first, float) and isinstance(second, float):
+        return first if first < second or first != first else second
+    return np.minimum(first, second)
 
 
 def hundredths(value: Floats) -> Floats:
@@ -72,7 +72,7 @@ def two_decimals(column: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     hundreds = column * 100
     nearest = np.rint(hundreds)
     rounded = nearest / 100
-    # Values that the rounding of the product may have moved past a half, and values that are no numbers.
+    # Values that the rounding of the product may have moved past a half, and values that are not numbers.
     uncertain = ~(np.abs(np.abs(hundreds - nearest) - 0.5) > 1e-6 + np.abs(hundreds) * 1e-15)
     if uncertain.any():
         rounded[uncertain] = [round(value, 2) for value in column[uncertain].tolist()]

@@ -46,14 +46,14 @@ def describe_auto_ratio(stats: PoolStats, ratio: float, default: float | str) ->
         formula, promised = f"{ratio:g} while nothing is provisioned", 0.0
     else:
         formula = f"1 + {promised:.12g} / ({stats.total:.12g} - {stats.free:.12g} + 1)"
-    given = None if math.isnan(promised) else promised
+    capacity_gb = None if math.isnan(promised) else promised
     return AutoRatio(
         ratio=round(ratio, 4),
         formula=formula,
         total_capacity_gb=units.to_wire(stats.total),
         free_capacity_gb=units.to_wire(stats.free),
-        provisioned_capacity_gb=None if missing else given,
-        allocated_capacity_gb=given if missing else None,
+        provisioned_capacity_gb=None if missing else capacity_gb,
+        allocated_capacity_gb=capacity_gb if missing else None,
     )
 
 

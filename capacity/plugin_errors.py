@@ -23,7 +23,7 @@ def described(error: BaseException) -> str:
     return one_line(f"{name}: {text}" if text else name)
 
 
-def kind(value: object) -> str:
+def type_text(value: object) -> str:
     """Return the type of a value as a text, without reading it: ``a list``, ``an array of bool of shape (3,)``."""
     if type(value) is np.ndarray:
         return one_line(f"an array of {value.dtype} of shape {value.shape}")
@@ -34,5 +34,5 @@ def one_line(text: str, most: int = _MOST) -> str:
     """Return the text on one line of printable characters, shortened to ``most`` characters."""
     if len(text) <= most and text.isprintable():
         return text
-    line = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    line = " ".join("".join(character if character.isprintable() else " " for character in text).split())
     return line if len(line) <= most else f"{line[: most - 3]}..."[:most]

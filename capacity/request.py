@@ -77,8 +77,8 @@ class Request:
     def describe(self) -> str:
         """Return the description of the request in refusals: ``500 GiB thin 'gold'``.
 
-        The type is named if it has extra specs: otherwise it rules out no pool. A request of size 0, for which nothing
-        has to fit, has no size: ``a volume thin 'gold'``.
+        The volume type is named only if it has extra specs, because only these exclude pools. A request of size 0,
+        which fits into every pool, is described without a size: ``a volume thin 'gold'``.
         """
         words = [f"{self.size_gb} GiB" if self.size_gb else "a volume"]
         if self.provisioning is not None:
@@ -94,8 +94,8 @@ class Request:
         return " or ".join(sorted(self.backends)) or "a backend for all types of its group"
 
 
-def asked_provisioning(extra_specs: Mapping[str, str]) -> Provisioning | None:
-    """Return the provisioning type that the extra specs ask for, or None.
+def requested_provisioning(extra_specs: Mapping[str, str]) -> Provisioning | None:
+    """Return the provisioning type that the extra specs request, None if they request none.
 
     Raises :class:`~tonnage.capacity.errors.InvalidInput` for a value other than thin or thick.
     """
@@ -108,12 +108,12 @@ def asked_provisioning(extra_specs: Mapping[str, str]) -> Provisioning | None:
         raise errors.InvalidInput(f"extra spec {PROVISIONING_SPEC} is {value!r}; it takes 'thin' or 'thick'") from None
 
 
-def judged_thin(supports_thin: Bools, supports_thick: Bools, asked: Provisioning | None) -> Bools:
+def judged_thin(supports_thin: Bools, supports_thick: Bools, provisioning: Provisioning | None) -> Bools:
     """Return whether the volume is thin in each pool (otherwise thick), for admission and creation.
 
-    That is the type asked for if the pool supports it, else the pool's only type. If no type is asked for, the volume
-    is thin in each pool that supports thin.
+    The type is the requested ``provisioning`` if the pool supports it, else the pool's only type. Without a requested
+    type the volume is thin in each pool that supports thin.
     """
-    if asked is Provisioning.THICK:
+    if provisioning is Provisioning.THICK:
         return np.logical_and(supports_thin, np.logical_not(supports_thick))[()]
     return supports_thin

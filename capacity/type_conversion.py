@@ -15,35 +15,35 @@ import msgspec
 
 T = TypeVar("T")
 
-#: A function ``hook(kind, value)`` that creates values of types that msgspec does not know.
+#: A function ``hook(target_type, value)`` that creates values of types that msgspec does not know.
 Hook = Callable[[type[Any], Any], Any]
 
 _lock = threading.Lock()
 _registered: set[Any] = set()
 
 
-def convert(data: Any, kind: type[T], hook: Hook | None = None, *, from_attributes: bool = False) -> T:
+def convert(data: Any, target_type: type[T], hook: Hook | None = None, *, from_attributes: bool = False) -> T:
     """Convert builtins, or with ``from_attributes`` any object with the fields, to a value of a type.
 
     Raises :class:`msgspec.ValidationError`.
     """
-    if kind not in _registered:
-        _register(kind)
-    return msgspec.convert(data, kind, dec_hook=hook, from_attributes=from_attributes)  # noqa: TID251
+    if target_type not in _registered:
+        _register(target_type)
+    return msgspec.convert(data, target_type, dec_hook=hook, from_attributes=from_attributes)  # noqa: TID251
 
 
-def decode(raw: bytes | str, kind: type[T], hook: Hook | None = None) -> T:
+def decode(raw: bytes | str, target_type: type[T], hook: Hook | None = None) -> T:
     """Decode JSON to a value of a type.
 
     Raises :class:`msgspec.DecodeError` (:class:`msgspec.ValidationError` is a subclass), UnicodeDecodeError, and
     RecursionError for data that is nested too deeply.
     """
-    if kind not in _registered:
-        _register(kind)
-    return msgspec.json.decode(raw, type=kind, dec_hook=hook)
+    if target_type not in _registered:
+        _register(target_type)
+    return msgspec.json.decode(raw, type=target_type, dec_hook=hook)
 
 
-def _register(kind: Any) -> None:
+def _register(target_type: Any) -> None:
     with _lock:
-        msgspec.json.Decoder(kind)
-    _registered.add(kind)
+        msgspec.json.Decoder(target_type)
+    _registered.add(target_type)

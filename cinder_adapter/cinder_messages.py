@@ -132,8 +132,8 @@ def decode(exchange: str, routing_key: str, body: bytes | str) -> Message | None
 def plain(value: Any) -> Any:
     """Return a value with each versioned object replaced by its data."""
     if isinstance(value, Mapping):
-        return plain(value[_DATA]) if _DATA in value else {key: plain(each) for key, each in value.items()}
-    return [plain(each) for each in value] if isinstance(value, list) else value
+        return plain(value[_DATA]) if _DATA in value else {key: plain(member) for key, member in value.items()}
+    return [plain(member) for member in value] if isinstance(value, list) else value
 
 
 def _report(message: Mapping[str, Any], arguments: Mapping[str, Any]) -> Report | None:
@@ -168,7 +168,7 @@ def _request(verb: Verb, request_id: str, arguments: Mapping[str, Any]) -> Reque
         volume_id=volume["id"],
         size_gb=size_gb,
         project_id=volume.get("project_id") or "",
-        pool=place_of(volume),
+        pool=pool_of(volume),
         target=target,
         volume_type=volume_type.get("name"),
         extra_specs=volume_type.get("extra_specs") or {},
@@ -180,12 +180,12 @@ def _request(verb: Verb, request_id: str, arguments: Mapping[str, Any]) -> Reque
 
 def _command(verb: Verb, request_id: str, arguments: Mapping[str, Any]) -> Command | None:
     volume = arguments["volume"]
-    pool, size_gb = place_of(volume), int(volume["size"])
+    pool, size_gb = pool_of(volume), int(volume["size"])
     if verb is Verb.EXTEND:
         size_gb = int(arguments["new_size"]) - size_gb
     elif verb in MOVES:
         host = arguments["host"]
-        target = place_of(host)
+        target = pool_of(host)
         if target == pool:
             size_gb = 0
         pool = target
@@ -202,6 +202,6 @@ def _command(verb: Verb, request_id: str, arguments: Mapping[str, Any]) -> Comma
     )
 
 
-def place_of(volume: Mapping[str, Any]) -> str | None:
+def pool_of(volume: Mapping[str, Any]) -> str | None:
     """Return the pool of a volume or of a target: that of its cluster if it has one, else that of its host."""
     return volume.get("cluster_name") or volume.get("host") or None

@@ -70,12 +70,12 @@ class VolumeRow:
 
     @property
     def under_way(self) -> bool:
-        """Whether an operation may change the storage at this moment."""
+        """Return whether an operation may change the storage at this moment."""
         return self.status in UNFINISHED or self.status == "deleting"
 
     @property
     def finished(self) -> bool:
-        """Whether no operation is under way that changes the storage."""
+        """Return whether no operation that changes the storage is under way."""
         return self.status not in UNFINISHED and not self.status.startswith(("error", "deleting"))
 
 
@@ -172,7 +172,7 @@ def _volume(row: sa.Row[tuple[object, ...]]) -> VolumeRow:
 
 def _services(rows: Iterable[sa.Row[tuple[object, ...]]], now: datetime.datetime) -> tuple[ServiceRow, ...]:
     """Return one row for each backend: that of the cluster's service with the newest heartbeat."""
-    found: dict[str, ServiceRow] = {}
+    newest: dict[str, ServiceRow] = {}
     for row in rows:
         beat = row.updated_at or row.created_at or now
         service = ServiceRow(
@@ -181,7 +181,7 @@ def _services(rows: Iterable[sa.Row[tuple[object, ...]]], now: datetime.datetime
             availability_zone=row.availability_zone or "",
             silent=(now - beat).total_seconds(),
         )
-        known = found.get(service.backend)
-        if known is None or service.silent < known.silent:
-            found[service.backend] = service
-    return tuple(found.values())
+        previous = newest.get(service.backend)
+        if previous is None or service.silent < previous.silent:
+            newest[service.backend] = service
+    return tuple(newest.values())

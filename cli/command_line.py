@@ -54,9 +54,9 @@ class Program:
     def main(self, argv: Sequence[str]) -> int:
         """Run a command and return its exit status."""
         with output.flushed(self.name):
-            files, others = config_files.split(argv, self.name)
-            command = next((each for each in others if not each.startswith("-")), "")
-            arguments = self.parser(command).parse_args([*files, *others])
+            files, command_arguments = config_files.split(argv, self.name)
+            command = next((argument for argument in command_arguments if not argument.startswith("-")), "")
+            arguments = self.parser(command).parse_args([*files, *command_arguments])
             return _run(self.name, files, arguments)
 
 

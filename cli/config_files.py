@@ -22,12 +22,12 @@ def split(argv: Sequence[str], prog: str) -> tuple[list[str], list[str]]:
     """Return these options, which may also follow a command, and the other arguments."""
     parser = argparse.ArgumentParser(prog, add_help=False, allow_abbrev=False)
     add_options(parser)
-    known, others = parser.parse_known_args(argv)
-    named = (("--config-file", known.config_file), ("--config-dir", known.config_dir))
-    return [part for option, values in named for value in values for part in (option, value)], others
+    parsed, remaining = parser.parse_known_args(argv)
+    named = (("--config-file", parsed.config_file), ("--config-dir", parsed.config_dir))
+    return [part for option, values in named for value in values for part in (option, value)], remaining
 
 
 def first(argv: Sequence[str], prog: str) -> list[str]:
     """Return the arguments with these options first. oslo.config does not find them after a command."""
-    files, others = split(argv, prog)
-    return [*files, *others]
+    files, remaining = split(argv, prog)
+    return [*files, *remaining]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The text of configuration files by section, also of sections and options that nothing has registered."""
+"""The text of configuration files by section, including sections and options that nothing has registered."""
 
 import glob
 import os

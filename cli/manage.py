@@ -46,15 +46,15 @@ def _db_version(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
 
 def _db_check(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     try:
-        found = schema.current(database.connect(conf).engine)
+        revision = schema.current(database.connect(conf).engine)
     except database.NoDatabase as error:
         print(f"{error.message[0].upper()}{error.message[1:]}")
         return _NOT_AT_HEAD
-    if found == schema.HEAD:
-        print(f"The database is at revision {found}, as this release needs it")
+    if revision == schema.HEAD:
+        print(f"The database is at revision {revision}, as this release needs it")
         return 0
-    print(f"The database is at revision {found or 'none'}; this release is made for {schema.HEAD}")
-    return _NOT_AT_HEAD if found is None or found < schema.HEAD else 0
+    print(f"The database is at revision {revision or 'none'}; this release is made for {schema.HEAD}")
+    return _NOT_AT_HEAD if revision is None or revision < schema.HEAD else 0
 
 
 def register_commands(subparsers: Any) -> None:

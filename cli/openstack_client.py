@@ -27,8 +27,8 @@ _COUNTED = ("day", "verb", "filter", "code", "refusals", "last_at")
 
 def _get(client: Any, path: str, **query: Any) -> Any:
     """Return the answer of the REST API to a query."""
-    given = {key: value for key, value in query.items() if value is not None}
-    response = client.app.client_manager.sdk_connection.volume.get(path, params=given)
+    parameters = {key: value for key, value in query.items() if value is not None}
+    response = client.app.client_manager.sdk_connection.volume.get(path, params=parameters)
     exceptions.raise_from_response(response)
     return response.json()
 
@@ -66,9 +66,9 @@ class ListRefusals(command.Lister):
             "limit": parsed_args.limit,
             "summary": "true" if parsed_args.summary else None,
         }
-        found = _get(self, "/scheduler-stats/refusals", **query)
+        reply = _get(self, "/scheduler-stats/refusals", **query)
         columns = _COUNTED if parsed_args.summary else (*_SHORT, *_LONG) if parsed_args.long else _SHORT
-        rows = [_bytes(row) for row in found["refusal_counts" if parsed_args.summary else "refusals"]]
+        rows = [_bytes(row) for row in reply["refusal_counts" if parsed_args.summary else "refusals"]]
         return columns, (tuple(row[column] for column in columns) for row in rows)
 
 
@@ -86,10 +86,10 @@ class ListForecasts(command.Lister):
         if parsed_args.refusals:
             rows = _get(self, "/capacity-overview/coming-refusals")["types"]
         else:
-            found = _get(self, "/capacity-overview/forecasts")
-            rows = found["forecasts"]
-            if found["count"] > len(rows):
-                print(f"The soonest {len(rows)} of {found['count']} forecasts", file=sys.stderr)
+            reply = _get(self, "/capacity-overview/forecasts")
+            rows = reply["forecasts"]
+            if reply["count"] > len(rows):
+                print(f"The soonest {len(rows)} of {reply['count']} forecasts", file=sys.stderr)
         columns = _COMING if parsed_args.refusals else _FORECASTS
         return columns, (tuple(row["text" if key == "forecast" else key] for key in columns) for row in rows)
 
@@ -127,5 +127,5 @@ def _verdict(verdict: Mapping[str, Any], chosen: str | None) -> dict[str, Any]:
         "is_thin": verdict["thin"],
         "total_weight": verdict["total_weight"],
         "code": None if rejection is None else rejection["code"],
-        "because": "; ".join(f"{each['filter']}: {each['rejection']['message']}" for each in reasons) or None,
+        "because": "; ".join(f"{reason['filter']}: {reason['rejection']['message']}" for reason in reasons) or None,
     }

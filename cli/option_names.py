@@ -27,21 +27,21 @@ Names = dict[str, set[str]]
 
 def from_file() -> Names:
     """Return the names in the file by section."""
-    found: Names = {}
+    sections: Names = {}
     names: set[str] = set()
     for line in resources.files(__package__).joinpath("option_names.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
-            names = found.setdefault(line.strip("[]"), set())
+            names = sections.setdefault(line.strip("[]"), set())
         else:
             names.add(line)
-    return found
+    return sections
 
 
 def collect() -> Names:
     """Return all names by section, including options of installed plug-ins. A plug-in can raise any error."""
     from tonnage.cli import opts
 
-    found: Names = {}
+    sections: Names = {}
     lists = [opts.list_opts()]
     for point in metadata.entry_points(group="oslo.config.opts"):
         if point.name in LIBRARIES:
@@ -50,12 +50,14 @@ def collect() -> Names:
         for group, options in listed:
             section = section_name(str(getattr(group, "name", group) or DEFAULT))
             for option in options:
-                found.setdefault(section, set()).add(option.dest)
+                sections.setdefault(section, set()).add(option.dest)
                 for old in option.deprecated_opts:
-                    found.setdefault(section_name(old.group or section), set()).add(normalized(old.name or option.dest))
+                    sections.setdefault(section_name(old.group or section), set()).add(
+                        normalized(old.name or option.dest)
+                    )
     # The placeholder for sections of backends.
-    found.pop("backend", None)
-    return found
+    sections.pop("backend", None)
+    return sections
 
 
 def section_name(section: str) -> str:

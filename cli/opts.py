@@ -20,7 +20,7 @@ from tonnage.scheduler.compute import nova
 
 def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
     """Return each section with its options. An option that several packages register is listed once."""
-    found: dict[str, tuple[str | cfg.OptGroup | None, list[cfg.Opt]]] = {}
+    sections: dict[str, tuple[str | cfg.OptGroup | None, list[cfg.Opt]]] = {}
     for group, options in (
         *rpc_options.list_opts(),
         *agent_options.list_opts(),
@@ -36,6 +36,6 @@ def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
         *database.options(),
         *loader.list_opts(),
     ):
-        section = found.setdefault(str(getattr(group, "name", group)), (group, []))[1]
+        section = sections.setdefault(str(getattr(group, "name", group)), (group, []))[1]
         section += [option for option in options if option not in section]
-    return list(found.values())
+    return list(sections.values())

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Standard output and error of commands, also if their reader is gone."""
+"""Standard output and error of commands, including the case that their reader is gone."""
 
 import contextlib
 import os

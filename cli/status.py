@@ -40,16 +40,16 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _schema(self) -> upgradecheck.Result:
         try:
-            found = schema.current(database.connect(self._conf).engine)
+            revision = schema.current(database.connect(self._conf).engine)
         except database.NoDatabase as error:
             return _failure(error.message)
-        if found is None or found < schema.HEAD:
+        if revision is None or revision < schema.HEAD:
             return _failure(
-                f"the database is at revision {found or 'none'}, this release needs {schema.HEAD}: run "
+                f"the database is at revision {revision or 'none'}, this release needs {schema.HEAD}: run "
                 "'tonnage-manage db sync', with the schedulers of the release before still running"
             )
-        if found > schema.HEAD:
-            return _warning(f"the database is at revision {found}, of a later release than these programs")
+        if revision > schema.HEAD:
+            return _warning(f"the database is at revision {revision}, of a later release than these programs")
         return _success()
 
     def _rules(self) -> upgradecheck.Result:
@@ -83,20 +83,20 @@ class Checks(upgradecheck.UpgradeCommands):
         return _success()
 
     def _ledger(self) -> upgradecheck.Result:
-        found = consistency_check.check(database.connect(self._conf)).drift
-        if found:
-            listed = ", ".join(f"{one.cause} of {one.where} {one.subject}" for one in found[:10])
+        drift = consistency_check.check(database.connect(self._conf)).drift
+        if drift:
+            listed = ", ".join(f"{finding.cause} of {finding.where} {finding.subject}" for finding in drift[:10])
             return _warning(
-                f"the ledger is wrong in {len(found)} place(s): {listed}; see 'tonnage-manage ledger check'"
+                f"the ledger is wrong in {len(drift)} place(s): {listed}; see 'tonnage-manage ledger check'"
             )
         return _success()
 
     def _options(self) -> upgradecheck.Result:
         try:
-            found = unknown_options.find(self._conf)
+            lines = unknown_options.find(self._conf)
         except plugin_errors.CAUGHT as error:  # any installed plug-in can raise any error
             return _warning(f"the names of options could not be checked: {plugin_errors.described(error)}")
-        return _warning("; ".join(found[:10])) if found else _success()
+        return _warning("; ".join(lines[:10])) if lines else _success()
 
     def _default_type(self) -> upgradecheck.Result:
         name = self._conf.default_volume_type
@@ -112,13 +112,13 @@ class Checks(upgradecheck.UpgradeCommands):
         return _success()
 
     def _verification(self) -> upgradecheck.Result:
-        found = tls_verification.find(self._conf)
-        return _warning("; ".join(found)) if found else _success()
+        lines = tls_verification.find(self._conf)
+        return _warning("; ".join(lines)) if lines else _success()
 
     def _durability(self) -> upgradecheck.Result:
         with database.connect(self._conf).reading() as session:
-            found = durability.find_weaknesses(session.connection())
-        return _warning("; ".join(found)) if found else _success()
+            weaknesses = durability.find_weaknesses(session.connection())
+        return _warning("; ".join(weaknesses)) if weaknesses else _success()
 
     def _schedulers(self) -> list[heartbeats.ServiceRow]:
         with database.connect(self._conf).reading() as session:
@@ -158,7 +158,7 @@ def main() -> int:
     """Run the checks."""
     conf = cfg.CONF
     options = [database, service_options, api_options]
-    register = [rpc_options.register_with_drivers, *(each.register for each in options), _register]
+    register = [rpc_options.register_with_drivers, *(module.register for module in options), _register]
     setup.configure(conf, sys.argv[1:], PROG, register, daemon=False)
     # The library reads the option for JSON output from this variable.
     upgradecheck.CONF = conf

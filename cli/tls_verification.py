@@ -32,7 +32,7 @@ def _of_database(connection: str | None) -> Iterator[str]:
     if url is None or url.get_backend_name() == "sqlite":
         return
     hosts = url.query.get("host", ()) if url.host is None else (url.host,)
-    listed = [host for each in ([hosts] if isinstance(hosts, str) else hosts) for host in each.split(",")]
+    listed = [host for host_list in ([hosts] if isinstance(hosts, str) else hosts) for host in host_list.split(",")]
     # A host of libpq's list may have a port.
     remote = [name for host in listed if _is_remote(name := host.partition(":")[0] if host.count(":") == 1 else host)]
     if not remote:

@@ -24,11 +24,11 @@ _MIN_SIMILARITY = 0.8
 def warn(conf: cfg.ConfigOpts) -> None:
     """Log a warning for each unknown option. Call it after the process has registered all its options."""
     try:
-        found = find(conf)
+        lines = find(conf)
     except plugin_errors.CAUGHT as error:  # any installed plug-in can raise any error
         LOG.warning("The names of options have not been checked: %s", plugin_errors.described(error))
         return
-    for line in found:
+    for line in lines:
         LOG.warning("%s", line)
 
 
@@ -49,42 +49,42 @@ def find(conf: cfg.ConfigOpts) -> list[str]:
     if not unread:
         return []
     # Options of other processes and their plug-ins are collected only now, because that is slow.
-    known = option_names.collect()
+    all_names = option_names.collect()
     for section, names in registered.items():
-        known.setdefault(section, set()).update(names)
-    return list(_lines(unread, known))
+        all_names.setdefault(section, set()).update(names)
+    return list(_lines(unread, all_names))
 
 
-def _lines(unread: Iterable[tuple[str, str, str]], known: Names) -> Iterator[str]:
+def _lines(unread: Iterable[tuple[str, str, str]], all_names: Names) -> Iterator[str]:
     for file, section, name in unread:
-        if _has(known, section, name):
+        if _has(all_names, section, name):
             continue
-        siblings = known.get(option_names.section_name(section))
+        siblings = all_names.get(option_names.section_name(section))
         problem = f"[{section}] {name} in {file} has no effect"
         if siblings is not None:
-            yield f"{problem}: there is no such option{_hint(name, siblings, known)}"
-        elif meant := _meant_section(section, name, known):
+            yield f"{problem}: there is no such option{_hint(name, siblings, all_names)}"
+        elif meant := _meant_section(section, name, all_names):
             yield f"{problem}: there is no such section; is it [{meant}]?"
 
 
-def _has(known: Names, section: str, name: str) -> bool:
-    return option_names.normalized(name) in known.get(option_names.section_name(section), ())
+def _has(sections: Names, section: str, name: str) -> bool:
+    return option_names.normalized(name) in sections.get(option_names.section_name(section), ())
 
 
-def _hint(name: str, siblings: set[str], known: Mapping[str, set[str]]) -> str:
+def _hint(name: str, siblings: set[str], all_names: Mapping[str, set[str]]) -> str:
     """Return a suggestion: an option of the same name in another section, or of a similar name among ``siblings``."""
-    if elsewhere := sorted(section for section, names in known.items() if option_names.normalized(name) in names):
+    if elsewhere := sorted(section for section, names in all_names.items() if option_names.normalized(name) in names):
         return f"; there is one of that name in [{elsewhere[0]}]"
     if near := difflib.get_close_matches(option_names.normalized(name), siblings, 1):
         return f"; is it {near[0]}?"
     return ""
 
 
-def _meant_section(section: str, name: str, known: Mapping[str, set[str]]) -> str | None:
+def _meant_section(section: str, name: str, all_names: Mapping[str, set[str]]) -> str | None:
     """Return the section with a similar name that has such an option, None if there is none."""
-    names = {each.lower(): each for each in known}
-    near = [names[each] for each in difflib.get_close_matches(section.lower(), names, 1, _MIN_SIMILARITY)]
-    return near[0] if near and option_names.normalized(name) in known[near[0]] else None
+    names = {candidate.lower(): candidate for candidate in all_names}
+    near = [names[match] for match in difflib.get_close_matches(section.lower(), names, 1, _MIN_SIMILARITY)]
+    return near[0] if near and option_names.normalized(name) in all_names[near[0]] else None
 
 
 def _registered(conf: cfg.ConfigOpts) -> Names:

@@ -14,8 +14,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from oslo_config import cfg
-
 from tonnage.capacity import arithmetic, errors
 from tonnage.capacity.over_subscription import AUTO
 from tonnage.capacity.pools.pool_table import Pool
@@ -23,6 +21,7 @@ from tonnage.capacity.reports.pool_stats import PoolStats
 from tonnage.capacity.reports.validation import validate
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
+from tonnage.plugin import Plugin
 
 
 def gib_rounded_down(size: int) -> float:
@@ -81,7 +80,7 @@ class Source:
     location: str = ""
 
 
-class Driver(abc.ABC):
+class Driver(Plugin):
     """Base class of all drivers.
 
     An agent may crash at any point and call any method again. The repeated call must complete the operation: creating a
@@ -108,17 +107,15 @@ class Driver(abc.ABC):
     supports_migrate: ClassVar[bool] = False
     supports_manage: ClassVar[bool] = False
 
-    #: Options of the driver, registered in the conf section of each backend that uses it.
-    options: ClassVar[Sequence[cfg.Opt]] = ()
-
     def __init__(self, backend: str, conf: Any) -> None:
         """Store the name and the configuration of the backend.
 
         ``backend`` is the full name ``host@backend``; ``conf`` has the section's values as attributes. The loader
-        passes a :class:`~tonnage.drivers.options.Section`, which also gives access to the sections of pools.
+        passes a :class:`~tonnage.drivers.options.Section`, which also gives access to the sections of pools. The
+        ``options`` of the driver are registered in that section.
         """
+        super().__init__(conf)
         self.backend = backend
-        self.conf = conf
 
     @abc.abstractmethod
     def check(self) -> None:

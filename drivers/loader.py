@@ -1,16 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loader of storage drivers: it turns a section of the configuration into a driver."""
 
-import copy
-
 from oslo_config import cfg
 
-from tonnage import installation
-from tonnage.capacity import errors, plugin_errors
+from tonnage.capacity import errors
 from tonnage.drivers import options
 from tonnage.drivers.base import Driver
+from tonnage.plugin_loader import PluginLoader, mutable_options
 
-NAMESPACE = "tonnage.drivers"
+DRIVERS: PluginLoader[Driver] = PluginLoader("tonnage.drivers", Driver)  # type: ignore[type-abstract]
 
 
 def load(backend: str, section: str, conf: cfg.ConfigOpts) -> Driver:
@@ -22,53 +20,20 @@ def load(backend: str, section: str, conf: cfg.ConfigOpts) -> Driver:
     name = options.Section(conf, section, options.BACKEND_OPTS).volume_driver
     if not name:
         raise errors.ConfigurationError(
-            f"[{section}] sets no volume_driver; each enabled backend needs a section with one of: {_installed_text()}"
+            f"[{section}] sets no volume_driver; each enabled backend needs a section with one of: "
+            f"{', '.join(DRIVERS.names())}"
         )
-    try:
-        found = installation.load_plugins(NAMESPACE, name)
-    except plugin_errors.CAUGHT as error:  # a plugin may fail in any way
-        raise errors.ConfigurationError(
-            f"[{section}] volume_driver = {name}: the driver cannot be loaded: {plugin_errors.described(error)}; "
-            f"known are: {_installed_text()}"
-        ) from error
-    if not found:
-        raise errors.MissingPlugin(
-            f"[{section}] volume_driver = {name}: there is no such driver; known are: {_installed_text()}"
-        )
-    plugin = found[0]
-    if not (isinstance(plugin, type) and issubclass(plugin, Driver)):
-        raise errors.ConfigurationError(
-            f"[{section}] volume_driver = {name}: {plugin!r} is no subclass of tonnage.drivers.base.Driver; "
-            f"known are: {_installed_text()}"
-        )
-    return build(plugin, backend, section, conf)
+    return DRIVERS.load(_setting(section), name, lambda driver_class: _create(driver_class, backend, section, conf))
 
 
-def build(plugin: type[Driver], backend: str, section: str, conf: cfg.ConfigOpts) -> Driver:
+def build(driver_class: type[Driver], backend: str, section: str, conf: cfg.ConfigOpts) -> Driver:
     """Return a driver of the given class, configured by the section; the class needs no entry point.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` where the section does not suit the driver.
     """
-    section_values = options.Section(conf, section, [*options.BACKEND_OPTS, *plugin.options])
-    section_values.auto_ratio_option = plugin.auto_ratio_option
-    try:
-        driver = plugin(backend, section_values)
-    except errors.TonnageError:
-        raise
-    except plugin_errors.CAUGHT as error:  # a plugin may fail in any way
-        raise errors.ConfigurationError(
-            f"[{section}] driver {plugin.__name__} cannot be set up: {plugin_errors.described(error)}"
-        ) from error
-    options.contradictions(section_values, plugin.__name__, plugin.supports_auto_ratio, options.default_ratio(conf))
-    options.unclear_nodes(section_values)
-    options.classless_provisioner(section_values)
-    _refuse_unknown_pools(section_values, conf)
-    return driver
-
-
-def installed_drivers() -> list[str]:
-    """Return the names of the installed drivers."""
-    return sorted({point.name for point in installation.entry_points(NAMESPACE)})
+    return DRIVERS.create(
+        _setting(section), driver_class.__name__, lambda: _create(driver_class, backend, section, conf)
+    )
 
 
 def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
@@ -77,14 +42,28 @@ def list_opts() -> list[tuple[cfg.OptGroup, list[cfg.Opt]]]:
     They are mutable: a backend restarts by itself after a change of its section.
     """
     group = cfg.OptGroup("backend", help="One section like this for each name in enabled_backends.")
-    listed_options: list[cfg.Opt] = []
-    of_drivers = [option for point in installation.entry_points(NAMESPACE) for option in point.load().options]
-    for option in (*options.BACKEND_OPTS, *of_drivers):
-        listed = copy.copy(option)
-        listed.mutable = True
-        if listed not in listed_options:
-            listed_options.append(listed)
-    return [(group, listed_options)]
+    driver_options = [option for driver_class in DRIVERS.classes() for option in driver_class.options]
+    listed: list[cfg.Opt] = []
+    for option in mutable_options([*options.BACKEND_OPTS, *driver_options]):
+        if option not in listed:
+            listed.append(option)
+    return [(group, listed)]
+
+
+def _create(driver_class: type[Driver], backend: str, section: str, conf: cfg.ConfigOpts) -> Driver:
+    section_values = options.Section(conf, section, [*options.BACKEND_OPTS, *driver_class.options])
+    section_values.auto_ratio_option = driver_class.auto_ratio_option
+    driver = driver_class(backend, section_values)
+    default_ratio = options.default_ratio(conf)
+    options.contradictions(section_values, driver_class.__name__, driver_class.supports_auto_ratio, default_ratio)
+    options.unclear_nodes(section_values)
+    options.classless_provisioner(section_values)
+    _refuse_unknown_pools(section_values, conf)
+    return driver
+
+
+def _setting(section: str) -> str:
+    return f"[{section}] volume_driver"
 
 
 def _refuse_unknown_pools(section_values: options.Section, conf: cfg.ConfigOpts) -> None:
@@ -99,7 +78,3 @@ def _refuse_unknown_pools(section_values: options.Section, conf: cfg.ConfigOpts)
             raise errors.ConfigurationError(
                 f"[{section}] is for a pool that backend [{section_values.section_name}] does not have; it has: {pools}"
             )
-
-
-def _installed_text() -> str:
-    return ", ".join(installed_drivers()) or "none"

@@ -272,7 +272,7 @@ class Section:
 
     @property
     def has_own_ratio(self) -> bool:
-        """Whether the driver computes the ratio by itself here."""
+        """Return whether the driver computes the ratio by itself here."""
         return self.auto_ratio_option is not None and bool(getattr(self, self.auto_ratio_option))
 
     def sets(self, name: str) -> bool:
@@ -324,11 +324,11 @@ def default_ratio(conf: cfg.ConfigOpts) -> str | None:
     """Return ``[DEFAULT] max_over_subscription_ratio``, None if unset; it is an option of the scheduler."""
     name = "max_over_subscription_ratio"
     try:
-        found = conf[name]
+        ratio = conf[name]
     except cfg.NoSuchOptError:
         conf.register_opt(cfg.StrOpt(name))
-        found = conf[name]
-    return None if found is None else str(found)
+        ratio = conf[name]
+    return None if ratio is None else str(ratio)
 
 
 def contradictions(section: Section, driver: str, supports_auto_ratio: bool, default: str | None = None) -> None:
@@ -344,10 +344,10 @@ def contradictions(section: Section, driver: str, supports_auto_ratio: bool, def
         own = part.max_over_subscription_ratio
         if own == AUTO or (own is None and str(default).strip().lower() == AUTO):
             name = "DEFAULT" if own is None else part.section_name
-            others = f", or {part.auto_ratio_option} = true" if part.auto_ratio_option else ""
+            alternative = f", or {part.auto_ratio_option} = true" if part.auto_ratio_option else ""
             raise errors.ConfigurationError(
                 f"[{name}] max_over_subscription_ratio = {AUTO}: driver {driver} of [{part.section_name}] does not "
-                f"support it; set a number of at least 1 in [{part.section_name}]{others}"
+                f"support it; set a number of at least 1 in [{part.section_name}]{alternative}"
             )
 
 

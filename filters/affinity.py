@@ -23,7 +23,7 @@ DIFFERENT_HOST = "different_host"
 
 def hinted_volumes(hints: Mapping[str, object], hint: str) -> list[str]:
     """Return the volume ids in a hint, including ids of volumes that do not exist."""
-    return [each for each in _hint_values(hints, hint) if isinstance(each, str)]
+    return [value for value in _hint_values(hints, hint) if isinstance(value, str)]
 
 
 def _hint_values(hints: Mapping[str, object], hint: str) -> list[object]:
@@ -32,8 +32,8 @@ def _hint_values(hints: Mapping[str, object], hint: str) -> list[object]:
 
 
 def _invalid_ids(request: Request, hint: str) -> list[object]:
-    """Return the values of a hint that are no volume ids."""
-    return [each for each in _hint_values(request.hints, hint) if not uuidutils.is_uuid_like(each)]
+    """Return the values of a hint that are not volume ids."""
+    return [value for value in _hint_values(request.hints, hint) if not uuidutils.is_uuid_like(value)]
 
 
 class AffinityFilter(Filter):
@@ -43,11 +43,10 @@ class AffinityFilter(Filter):
     safer than placing the volume on a backend that the client did not mean.
     """
 
-    judges_kind = True
+    is_categorical = True
     hint: ClassVar[str]
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Compare the backends."""
         if _invalid_ids(request, self.hint):
             return np.zeros(len(pools), dtype=np.bool_)
         backends = self.backends(request)
@@ -55,7 +54,7 @@ class AffinityFilter(Filter):
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name the first invalid volume id of the hint, or the backends."""
-        wrong = [repr(each)[:80] for each in _invalid_ids(request, self.hint)[:1]]
+        wrong = [repr(value)[:80] for value in _invalid_ids(request, self.hint)[:1]]
         if not wrong:
             return self.backend_rejection(pool, request)
         return Rejection(
@@ -80,8 +79,8 @@ class AffinityFilter(Filter):
 class SameBackendFilter(AffinityFilter):
     """Accepts pools on the backends of the volumes in the hint ``same_host``, and every pool without the hint."""
 
-    looks_at_figures = False
-    request_fields = ("hints", "same_backends")
+    reads_figures = False
+    trigger_fields = ("hints", "same_backends")
     hint = SAME_HOST
 
     def backends(self, request: Request) -> frozenset[str] | None:
@@ -89,22 +88,23 @@ class SameBackendFilter(AffinityFilter):
         return request.same_backends
 
     def match(self, pools: PoolTable, backends: frozenset[str]) -> Mask:
-        """Accept pools on these backends."""
         return pools.on_backends(backends)
 
     def backend_rejection(self, pool: Pool, request: Request) -> Rejection:
         """Name the backends of the hinted volumes."""
-        wanted = ", ".join(sorted(request.same_backends or ())) or "none that has one of those volumes"
+        backend_names = ", ".join(sorted(request.same_backends or ())) or "none that has one of those volumes"
         return Rejection(
-            "other_backend", f"is not on the backend that the hint same_host asks for ({wanted})", {"wanted": wanted}
+            "other_backend",
+            f"is not on the backend that the hint same_host asks for ({backend_names})",
+            {"wanted": backend_names},
         )
 
 
 class DifferentBackendFilter(AffinityFilter):
     """Refuses pools on the backends of the volumes in the hint ``different_host``."""
 
-    looks_at_figures = False
-    request_fields = ("hints", "different_backends")
+    reads_figures = False
+    trigger_fields = ("hints", "different_backends")
     hint = DIFFERENT_HOST
 
     def backends(self, request: Request) -> frozenset[str] | None:
@@ -119,6 +119,6 @@ class DifferentBackendFilter(AffinityFilter):
         """Name the backend, which a hinted volume uses."""
         return Rejection(
             "same_backend",
-            f"is on {pool.backend}, where a volume is that the hint different_host names",
+            f"is on {pool.backend}, which already holds a volume named by the hint different_host",
             {"backend": pool.backend},
         )

@@ -14,21 +14,19 @@ from tonnage.filters.base import Filter, Mask
 class AvailabilityZoneFilter(Filter):
     """Accepts pools in the zone that the request names, and every pool where it names none."""
 
-    judges_kind = True
-    request_fields = ("availability_zone",)
+    is_categorical = True
+    trigger_fields = ("availability_zone",)
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Compare the zones."""
         if not request.availability_zone:
             return np.ones(len(pools), dtype=np.bool_)
         return pools.in_zone(request.availability_zone)
 
-    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+    def cache_key(self, request: Request) -> tuple[Hashable, ...] | None:
         """Cache one set of verdicts for each zone."""
         return (request.availability_zone,)
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
-        """Name both zones."""
         return Rejection(
             "wrong_zone",
             f"is in availability zone '{pool.availability_zone}', not '{request.availability_zone}'",

@@ -7,71 +7,59 @@ state of its own: its verdicts depend only on the pools and the request that it 
 """
 
 import abc
-import copy
-from collections.abc import Hashable, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from oslo_config import cfg
 
-from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
+from tonnage.plugin import SchedulerPlugin, definition_depth
 
 Mask = npt.NDArray[np.bool_]
 
 
-def _drop_inherited_promises(plugin: type["Filter"]) -> None:
-    """Reset the promises about verdicts that a filter inherits from a class whose verdicts it overrides.
-
-    Otherwise a subclass that judges differently would be bound by promises that its author never made.
-    """
-    for promise in ("kept_by", "looks_at_figures", "judges_kind", "request_fields"):
-        if any(_depth(plugin, method) < _depth(plugin, promise) for method in ("accepts", "narrow", "accepts_pool")):
-            setattr(plugin, promise, getattr(Filter, promise))
-
-
-def _depth(plugin: type, name: str) -> int:
-    """Return the number of classes in the method resolution order before the first that defines the attribute."""
-    places = (place for place, each in enumerate(plugin.__mro__) if name in vars(each))
-    return next(places, len(plugin.__mro__))
-
-
-class Filter(abc.ABC):
+class Filter(SchedulerPlugin):
     """A filter that evaluates all pools at once."""
-
-    #: Name of the filter in refusals and explanations: the name that enables it, or the class name before loading.
-    name: str = ""
-
-    #: Options of the filter, registered in the section ``options_group`` (``[DEFAULT]`` if it is None) before the
-    #: filter is created.
-    options: ClassVar[Sequence[cfg.Opt]] = ()
-    options_group: ClassVar[str | None] = None
 
     #: Whether verdicts that are not cached may depend on the figures of pools (see
     #: :class:`~tonnage.capacity.pools.Pool`). If so, the scheduler reads the figures that other schedulers may have
     #: changed before it finally refuses a request because of this filter.
-    looks_at_figures: ClassVar[bool] = True
+    reads_figures: ClassVar[bool] = True
 
-    #: Whether a refusal means that the pool is of another kind than the request, and not that it lacks an amount or
-    #: cannot be used now. A refusal of the request names a pool of its kind, if there is one.
-    judges_kind: ClassVar[bool] = False
+    #: Whether a refusal means that the pool is of an unsuitable category, and not that it lacks an amount or cannot be
+    #: used now. A refusal of the request names a pool of a suitable category, if there is one.
+    is_categorical: ClassVar[bool] = False
 
     #: The fields of a :class:`~tonnage.capacity.request.Request` without which the filter accepts every pool: a request
     #: in which all of them have their defaults passes without a call of the filter. None: there are no such fields.
-    request_fields: ClassVar[Sequence[str] | None] = None
+    trigger_fields: ClassVar[Sequence[str] | None] = None
+
+    former_names: ClassVar[Mapping[str, str]] = {
+        **SchedulerPlugin.former_names,
+        "kept_by": "cache_key",
+        "looks_at_figures": "reads_figures",
+        "judges_kind": "is_categorical",
+        "request_fields": "trigger_fields",
+    }
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "name" not in vars(cls):
-            cls.name = cls.__name__
-        _drop_inherited_promises(cls)
+        cls._reset_inherited_promises()
 
-    def __init__(self, conf: Any) -> None:
-        """Create the filter. ``conf`` has its own options and ``over_provisioning_calculation`` as attributes."""
-        self.conf = conf
+    @classmethod
+    def _reset_inherited_promises(cls) -> None:
+        """Reset the promises about verdicts that the filter inherits from a class whose verdicts it overrides.
+
+        Otherwise a subclass with other verdicts would be bound by promises that its author never made.
+        """
+        depth = min(definition_depth(cls, method) for method in ("accepts", "narrow", "accepts_pool"))
+        for promise in ("cache_key", "reads_figures", "is_categorical", "trigger_fields"):
+            if depth < definition_depth(cls, promise):
+                setattr(cls, promise, getattr(Filter, promise))
+        cls._pair_former_names()
 
     @abc.abstractmethod
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
@@ -88,7 +76,7 @@ class Filter(abc.ABC):
         """
         return self.accepts(pools, request)
 
-    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+    def cache_key(self, request: Request) -> tuple[Hashable, ...] | None:
         """Return the cache key of the verdicts: the properties of the request on which they depend.
 
         Return None, as here, to disable the cache, so that the filter runs for each decision.
@@ -97,18 +85,10 @@ class Filter(abc.ABC):
         :class:`~tonnage.capacity.pools.Pool`). The verdicts are then cached, and :meth:`accepts` runs again for pools
         whose traits have changed, in a table of only these pools.
 
-        A subclass that overrides :meth:`accepts` inherits neither this method nor :attr:`looks_at_figures` and
-        :attr:`request_fields`.
+        A subclass that overrides :meth:`accepts` inherits neither this method nor :attr:`reads_figures`,
+        :attr:`is_categorical` and :attr:`trigger_fields`.
         """
         return None
-
-    def judged_by(self, calculation: Calculation) -> Self:
-        """Return a copy of this filter with another ``over_provisioning_calculation``, for what-if questions."""
-        conf = copy.copy(self.conf)
-        conf.over_provisioning_calculation = calculation
-        other = type(self)(conf)
-        other.name = self.name
-        return other
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Return why this filter refuses ``pool``. Called only for refusals and explanations."""
@@ -123,11 +103,9 @@ class PoolFilter(Filter):
         """Return whether the pool can take the request."""
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Evaluate every pool."""
         return self.narrow(pools, request, np.ones(len(pools), dtype=np.bool_))
 
     def narrow(self, pools: PoolTable, request: Request, still_in: Mask) -> Mask:
-        """Evaluate the pools in ``still_in``."""
         verdicts = np.zeros(len(pools), dtype=np.bool_)
         for index in np.flatnonzero(still_in).tolist():
             verdict = self.accepts_pool(pools.row(index), request)

@@ -30,8 +30,8 @@ class CapabilitiesFilter(Filter):
     names (:mod:`tonnage.capacity.storage_protocols`).
     """
 
-    judges_kind = True
-    request_fields = ("extra_specs",)
+    is_categorical = True
+    trigger_fields = ("extra_specs",)
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Match each distinct value once, not each pool."""
@@ -40,7 +40,7 @@ class CapabilitiesFilter(Filter):
             matched &= _match_column(pools, path, extra_specs.compiled(spec))
         return matched
 
-    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+    def cache_key(self, request: Request) -> tuple[Hashable, ...] | None:
         """Cache one set of verdicts for each set of specs, unless a spec is about a figure, which changes too often."""
         return None if _use_figures(*request.extra_specs) else tuple(request.extra_specs.items())
 

@@ -30,7 +30,10 @@ class CapacityFilter(Filter):
 
     @functools.cached_property
     def _bounds(self) -> Mapping[Provisioning | None, Formula]:
-        return {asked: functools.partial(_bound, asked, self._calculation) for asked in (None, *Provisioning)}
+        return {
+            provisioning: functools.partial(_bound, provisioning, self._calculation)
+            for provisioning in (None, *Provisioning)
+        }
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name the exceeded limit and every figure in it."""
@@ -57,8 +60,8 @@ class CapacityFilter(Filter):
         return Calculation(self.conf.over_provisioning_calculation)
 
 
-def _bound(asked: Provisioning | None, calculation: Calculation, pools: Pool | PoolTable) -> Floats:
-    return arithmetic.bound(pools, judged_thin(pools.thin, pools.thick, asked), calculation)
+def _bound(provisioning: Provisioning | None, calculation: Calculation, pools: Pool | PoolTable) -> Floats:
+    return arithmetic.bound(pools, judged_thin(pools.thin, pools.thick, provisioning), calculation)
 
 
 def _figures(pool: Pool, thin: bool, calculation: Calculation) -> dict[str, float | str | None]:

@@ -30,8 +30,8 @@ class FreeSpaceFilter(Filter):
     A pool whose free capacity is unknown or infinite is accepted. A pool with a known free capacity, but an unknown or
     infinite total capacity, is refused.
 
-    A capability with the name of an option overrides the option for its pool. A value that is no percentage from 0 to
-    100 refuses the pool.
+    A capability with the name of an option overrides the option for its pool. A value that is not a percentage from 0
+    to 100 refuses the pool.
     """
 
     options: ClassVar = (
@@ -54,11 +54,13 @@ class FreeSpaceFilter(Filter):
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Compare the share that stays free with the minimum."""
         minimum = self._minimum(request, lambda name: _column(pools, name))
-        left = np.asarray(_free_after(pools, request))
+        remaining = np.asarray(_free_after(pools, request))
         with np.errstate(invalid="ignore"):
-            enough = left + arithmetic.TOLERANCE_GB >= pools.total * (np.asarray(minimum) / 100)
-        known = np.isfinite(pools.total) & (pools.total > 0)
-        return np.asarray(np.equal(minimum, 0) | (np.greater(minimum, 0) & (~np.isfinite(left) | (enough & known))))
+            enough = remaining + arithmetic.TOLERANCE_GB >= pools.total * (np.asarray(minimum) / 100)
+        total_known = np.isfinite(pools.total) & (pools.total > 0)
+        return np.asarray(
+            np.equal(minimum, 0) | (np.greater(minimum, 0) & (~np.isfinite(remaining) | (enough & total_known)))
+        )
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name the share that would stay free and the minimum."""
@@ -71,20 +73,20 @@ class FreeSpaceFilter(Filter):
             }
             listed = " and ".join(f"{name} = {value!r}" for name, value in wrong.items())
             return Rejection("free_space_wrong", f"reports {listed}, which is no percentage from 0 to 100", wrong)
-        left = float(_free_after(pool, request))
+        remaining = float(_free_after(pool, request))
         numbers = {
             "total": units.to_wire(pool.total),
             "free": units.to_wire(pool.free),
             "in_flight": pool.in_flight_physical,
-            "left": left,
+            "left": remaining,
             "least_percentage": minimum,
         }
         if not 0 < pool.total < float("inf"):
             problem = f"has a total capacity of {units.to_wire(pool.total)}, of which {minimum:g} % cannot be kept free"
             return Rejection("total_unknown", problem, numbers)
-        share = 100 * left / pool.total
+        share = 100 * remaining / pool.total
         problem = (
-            f"would have {left:.2f} GiB free, {share:.2f} % of its {pool.total:g}, and has to keep {minimum:g} % "
+            f"would have {remaining:.2f} GiB free, {share:.2f} % of its {pool.total:g}, and has to keep {minimum:g} % "
             f"(free {pool.free:g}, in flight {pool.in_flight_physical:g})"
         )
         return Rejection("free_space", problem, numbers)
@@ -102,8 +104,8 @@ class FreeSpaceFilter(Filter):
         return minimum
 
 
-def _or_default(wanted: Floats, otherwise: Floats) -> Floats:
-    return np.where(np.isnan(wanted), otherwise, wanted)[()]
+def _or_default(percentages: Floats, default: Floats) -> Floats:
+    return np.where(np.isnan(percentages), default, percentages)[()]
 
 
 def _column(pools: PoolTable, name: str) -> Floats:
@@ -115,7 +117,7 @@ def _column(pools: PoolTable, name: str) -> Floats:
 
 
 def _percentage(value: object) -> float:
-    """Return a reported percentage, ``nan`` for a missing value, and -1 for a value that is no percentage."""
+    """Return a reported percentage, ``nan`` for a missing value, and -1 for any other value."""
     if value is MISSING or value is None:
         return np.nan
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):

@@ -14,7 +14,7 @@ from tonnage.filters.base import Filter, Mask
 
 
 def hinted_instance(hints: Mapping[str, object]) -> str | None:
-    """Return the instance id in the hints, None if there is no hint or its value is no id."""
+    """Return the instance id in the hints, None if there is no hint or its value is not an id."""
     value = hints.get(LOCAL_TO_INSTANCE)
     return value if isinstance(value, str) and uuidutils.is_uuid_like(value) else None
 
@@ -26,9 +26,9 @@ class InstanceLocalityFilter(Filter):
     answer of the compute service, is refused.
     """
 
-    judges_kind = True
-    looks_at_figures = False
-    request_fields = ("hints",)
+    is_categorical = True
+    reads_figures = False
+    trigger_fields = ("hints",)
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Compare the hosts of all pools."""

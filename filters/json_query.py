@@ -30,7 +30,7 @@ _Evaluate: TypeAlias = Callable[[Sequence[Any]], Any]
 
 
 class _QueryError(ValueError):
-    """The hint is no valid query."""
+    """The hint is not a valid query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +50,13 @@ class JsonFilter(Filter):
     (the first operand equals one of the others), ``and``, ``or`` and ``not`` (at least one operand is false).
     """
 
-    judges_kind = True
-    request_fields = ("hints",)
+    is_categorical = True
+    trigger_fields = ("hints",)
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Match all pools."""
         return self.narrow(pools, request, np.ones(len(pools), dtype=np.bool_))
 
     def narrow(self, pools: PoolTable, request: Request, still_in: Mask) -> Mask:
-        """Match the remaining pools."""
         text = _hint(request)
         if not text:
             return np.ones(len(pools), dtype=np.bool_)
@@ -67,8 +65,8 @@ class JsonFilter(Filter):
         if isinstance(query, _Query):
             rows = np.flatnonzero(still_in)
             columns = [_column(pools, rows, variable) for variable in query.variables]
-            found = zip(*columns, strict=True) if columns else ((),) * rows.size
-            accepted[rows] = [bool(query.matches(values)) for values in found]
+            value_rows = zip(*columns, strict=True) if columns else ((),) * rows.size
+            accepted[rows] = [bool(query.matches(values)) for values in value_rows]
         return accepted
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
@@ -145,8 +143,8 @@ def _operand(operand: object, variables: dict[_Variable, int], depth: int) -> _E
         variable = tuple(operand[1:].split("."))
         if variable == ("capabilities",):
             raise _QueryError("$capabilities needs the name of one, as in $capabilities.vendor_name")
-        place = variables.setdefault(variable, len(variables))
-        return lambda values: values[place]
+        index = variables.setdefault(variable, len(variables))
+        return lambda values: values[index]
     constant = MISSING if operand is None or operand == "" else operand
     return lambda values: constant
 

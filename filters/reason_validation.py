@@ -18,14 +18,14 @@ _MAX_INTEGER = 2**63 - 1
 def checked(reason: object) -> Rejection:
     """Return a filter's rejection with single-line texts, and with Python numbers in place of numpy numbers.
 
-    Raises TypeError if ``reason`` is no rejection, or a field of it has an unexpected type.
+    Raises TypeError if ``reason`` is not a rejection, or a field of it has an unexpected type.
     """
     if type(reason) is not Rejection:
-        raise TypeError(f"reason() returned {plugin_errors.kind(reason)}, expected a Rejection")
-    for name, kind in (("code", str), ("message", str), ("numbers", Mapping)):
+        raise TypeError(f"reason() returned {plugin_errors.type_text(reason)}, expected a Rejection")
+    for name, expected_type in (("code", str), ("message", str), ("numbers", Mapping)):
         value = getattr(reason, name)
-        if not isinstance(value, kind):
-            raise TypeError(f"reason() returned a Rejection whose {name} is {plugin_errors.kind(value)}")
+        if not isinstance(value, expected_type):
+            raise TypeError(f"reason() returned a Rejection whose {name} is {plugin_errors.type_text(value)}")
     return Rejection(
         plugin_errors.one_line(reason.code),
         plugin_errors.one_line(reason.message, _MAX_LENGTH),
@@ -35,7 +35,9 @@ def checked(reason: object) -> Rejection:
 
 def _key(key: object) -> str:
     if not isinstance(key, str):
-        raise TypeError(f"reason() returned a Rejection one of whose numbers is named by {plugin_errors.kind(key)}")
+        raise TypeError(
+            f"reason() returned a Rejection one of whose numbers is named by {plugin_errors.type_text(key)}"
+        )
     return plugin_errors.one_line(key)
 
 
@@ -52,4 +54,4 @@ def _number(value: object) -> float | str | None:
         return float(value)
     if value is None:
         return None
-    raise TypeError(f"reason() returned a Rejection one of whose numbers is {plugin_errors.kind(value)}")
+    raise TypeError(f"reason() returned a Rejection one of whose numbers is {plugin_errors.type_text(value)}")

@@ -16,11 +16,10 @@ class RetryFilter(Filter):
     configurations that name it, and for programs that run a filter chain themselves.
     """
 
-    looks_at_figures = False
-    request_fields = ("attempted",)
+    reads_figures = False
+    trigger_fields = ("attempted",)
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Exclude the attempted pools."""
         accepted = np.ones(len(pools), dtype=np.bool_)
         tried = [pools.index(name) for name in request.attempted]
         accepted[[row for row in tried if row is not None]] = False

@@ -31,26 +31,26 @@ class StorageClassFilter(Filter):
     inline ephemeral volumes (``<ephemeral>``) only.
     """
 
-    judges_kind = True
-    looks_at_figures = False
+    is_categorical = True
+    reads_figures = False
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Evaluate each distinct list of classes once, not each pool."""
-        asked = request.hints.get(HINT)
+        requested_class = request.hints.get(HINT)
         codes, values = pools.capability(CAPABILITY)
         served = [_classes(value) for value in values]
-        if not asked:
-            return _mask([not _only_ephemeral(each) for each in served])[codes]
-        if not isinstance(asked, str):
+        if not requested_class:
+            return _mask([not _only_ephemeral(classes) for classes in served])[codes]
+        if not isinstance(requested_class, str):
             return np.zeros(len(pools), dtype=np.bool_)
-        accepted = _mask([asked in each for each in served])[codes]
-        fallback = _mask([FALLBACK in each for each in served])[codes] & ~accepted
+        accepted = _mask([requested_class in classes for classes in served])[codes]
+        fallback = _mask([FALLBACK in classes for classes in served])[codes] & ~accepted
         if fallback.any():
             own = np.unique(pools.backend_code[accepted])
             accepted |= fallback & ~np.isin(pools.backend_code, own)
         return accepted
 
-    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+    def cache_key(self, request: Request) -> tuple[Hashable, ...] | None:
         """Cache one set of verdicts for all requests without a class.
 
         With a class the verdict on a pool depends on the other pools of its backend, so it is not cached.
@@ -59,29 +59,31 @@ class StorageClassFilter(Filter):
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name the requested class and the classes of the pool."""
-        asked = request.hints.get(HINT)
+        requested_class = request.hints.get(HINT)
         served = _classes(pool.capabilities.get(CAPABILITY, MISSING))
         listed = ", ".join(sorted(served)) or "none"
-        if not asked:
+        if not requested_class:
             problem = "is for inline ephemeral volumes, which their nodes make"
             return Rejection("ephemeral_only", problem, {"storage_class": listed})
-        if not isinstance(asked, str):
-            value = repr(asked)[:80]
+        if not isinstance(requested_class, str):
+            value = repr(requested_class)[:80]
             return Rejection("bad_hint", f"cannot be judged by the hint {HINT}: {value} is no name", {"hint": HINT})
-        numbers = {"storage_class": listed, "asked": asked}
+        numbers = {"storage_class": listed, "asked": requested_class}
         if FALLBACK in served:
-            problem = f"serves {listed}, and its backend has pools of storage class '{asked}' itself"
+            problem = f"serves {listed}, and its backend has pools of storage class '{requested_class}' itself"
             return Rejection("no_fallback", problem, numbers)
         if not served:
-            return Rejection("storage_class", f"reports no storage class, and '{asked}' is asked for", numbers)
-        return Rejection("storage_class", f"serves storage class {listed}, not '{asked}'", numbers)
+            return Rejection(
+                "storage_class", f"reports no storage class, and '{requested_class}' is asked for", numbers
+            )
+        return Rejection("storage_class", f"serves storage class {listed}, not '{requested_class}'", numbers)
 
 
 def _classes(value: object) -> Collection[str]:
     """Return the storage classes in a reported value, which is a class, a list of classes, or invalid."""
     if isinstance(value, str):
         return {value}
-    return {each for each in value if isinstance(each, str)} if isinstance(value, (list, tuple)) else ()
+    return {name for name in value if isinstance(name, str)} if isinstance(value, (list, tuple)) else ()
 
 
 def _only_ephemeral(served: Collection[str]) -> bool:

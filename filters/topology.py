@@ -23,44 +23,46 @@ class TopologyFilter(Filter):
     selector). A pool without these capabilities is accessible from everywhere.
     """
 
-    judges_kind = True
-    looks_at_figures = False
-    request_fields = ("hints",)
+    is_categorical = True
+    reads_figures = False
+    trigger_fields = ("hints",)
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Find the pools with one of the accessibility values that match the requirement."""
         try:
-            needed = requirements.parse_hints(request.hints)
+            requirement = requirements.parse_hints(request.hints)
         except HintError:
             return np.zeros(len(pools), dtype=np.bool_)
-        if needed is None:
+        if requirement is None:
             return np.ones(len(pools), dtype=np.bool_)
         # Cached, because placing a group of volumes evaluates the same requirement many times.
-        return pools.derived_from_traits((TopologyFilter, needed.digest), lambda some: _reached(some, needed))
+        return pools.derived_from_traits((TopologyFilter, requirement.digest), lambda some: _reached(some, requirement))
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name the accessibility of the pool and the required topology."""
         try:
-            needed = requirements.parse_hints(request.hints)
+            requirement = requirements.parse_hints(request.hints)
         except HintError as error:
             problem = f"cannot be judged by the hint {error.hint}: {error}"
             return Rejection("bad_hint", problem, {"hint": error.hint})
-        if needed is None:
+        if requirement is None:
             return super().reason(pool, request)
-        reached = accessibility.parser_for(needed)(pool.capabilities)
+        reached = accessibility.parser_for(requirement)(pool.capabilities)
         if isinstance(reached, InvalidAccessibility):
             problem = f"does not tell clearly from where it can be reached: {reached.problem}"
-            return Rejection("topology_unclear", problem, {"needed_on": str(needed)})
+            return Rejection("topology_unclear", problem, {"needed_on": str(requirement)})
         return Rejection(
             "unreachable",
-            f"can be reached from {reached}, and the volume is needed on {needed}",
-            {"reached_from": str(reached), "needed_on": str(needed)},
+            f"can be reached from {reached}, and the volume is needed on {requirement}",
+            {"reached_from": str(reached), "needed_on": str(requirement)},
         )
 
 
-def _reached(pools: PoolTable, needed: TopologyRequirement) -> Mask:
-    codes, known = pools.distinct(accessibility.parser_for(needed))
-    where = RequiredTopologies(needed)
-    wanted = {each for shape in known.kinds(accessibility.shape_of) for each in shape.accessible_from(where)}
-    found = [known.find(each) for each in wanted]
-    return np.isin(codes, [code for code in found if code is not None])
+def _reached(pools: PoolTable, requirement: TopologyRequirement) -> Mask:
+    codes, values = pools.distinct(accessibility.parser_for(requirement))
+    where = RequiredTopologies(requirement)
+    accessible = {
+        value for shape in values.distinct_results(accessibility.shape_of) for value in shape.accessible_from(where)
+    }
+    matching_codes = [values.find(value) for value in accessible]
+    return np.isin(codes, [code for code in matching_codes if code is not None])

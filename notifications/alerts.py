@@ -68,8 +68,8 @@ class Alert:
         """Send a threshold crossing. Raises :class:`~tonnage.notifications.bus.NotSent` if the service fails."""
         title, text = title_and_text(message.payload)
         exceeded = message.event_type == payloads.EXCEEDED
-        kind = "warning" if exceeded else "success"
-        if not self._service.notify(title=title, body=f"{text}\nmessage id {message.id}", notify_type=kind):
+        notify_type = "warning" if exceeded else "success"
+        if not self._service.notify(title=title, body=f"{text}\nmessage id {message.id}", notify_type=notify_type):
             raise NotSent(
                 f"{message.event_type} could not be sent to {self._kind} (number {self.number} of "
                 "capacity_alert_urls), which was not reached or refused"
@@ -82,16 +82,16 @@ def from_entries(entries: Iterable[str]) -> list[Alert]:
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable entry, and for two entries of one name
     with different URLs.
     """
-    found: dict[str, Alert] = {}
+    alerts: dict[str, Alert] = {}
     for number, entry in enumerate(entries, 1):
         alert = Alert(number, entry)
-        first = found.setdefault(alert.channel, alert)
+        first = alerts.setdefault(alert.channel, alert)
         if not first.same_url(alert):
             raise errors.ConfigurationError(
                 f"option capacity_alert_urls: numbers {first.number} and {number} have the same name, "
                 f"{alert.channel.partition(':')[2]}"
             )
-    return list(found.values())
+    return list(alerts.values())
 
 
 def title_and_text(payload: Mapping[str, Any]) -> tuple[str, str]:

@@ -78,12 +78,12 @@ class Announcer:
 
     @property
     def enabled(self) -> bool:
-        """Whether there is a recipient."""
+        """Return whether there is a recipient."""
         return bool(self._senders())
 
     @property
     def sends_usage(self) -> bool:
-        """Whether the figures of reports are sent."""
+        """Return whether the figures of reports are sent."""
         return self._usage is not None
 
     def start(self) -> None:

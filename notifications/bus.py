@@ -44,9 +44,9 @@ class _ConfirmedTransport(oslo_transport.NotificationTransport):  # type: ignore
         super().__init__(driver)
         self.failure = threading.local()
 
-    def _send_notification(self, *args: Any, **others: Any) -> None:
+    def _send_notification(self, *args: Any, **kwargs: Any) -> None:
         try:
-            super()._send_notification(*args, **others)
+            super()._send_notification(*args, **kwargs)
         except Exception as error:
             self.failure.error = error
 
@@ -60,30 +60,30 @@ class Bus:
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable drivers or an unusable address.
         """
         rpc_options.register(conf)
-        mine = conf[options.OSLO_GROUP]
-        where = "[DEFAULT]" if mine.transport_url is None else f"[{options.OSLO_GROUP}]"
-        url = mine.transport_url or conf.transport_url
+        section = conf[options.OSLO_GROUP]
+        group = "[DEFAULT]" if section.transport_url is None else f"[{options.OSLO_GROUP}]"
+        url = section.transport_url or conf.transport_url
         if not _ON_BUS.isdisjoint(settings.drivers) and url.startswith("kombu+memory:"):
             raise errors.ConfigurationError(
-                f"option [{options.OSLO_GROUP}] driver: nobody could receive notifications, as {where} transport_url "
+                f"option [{options.OSLO_GROUP}] driver: nobody could receive notifications, as {group} transport_url "
                 f"leads nowhere but within this process; set [{options.OSLO_GROUP}] transport_url to rabbit://..."
             )
         try:
             self._transport = oslo_messaging.get_rpc_transport(
-                conf, url=mine.transport_url, transport_cls=_ConfirmedTransport
+                conf, url=section.transport_url, transport_cls=_ConfirmedTransport
             )
         except (oslo_messaging.InvalidTransportURL, oslo_messaging.DriverLoadFailure) as error:
-            raise errors.ConfigurationError(f"{where} transport_url: {error}") from None
+            raise errors.ConfigurationError(f"{group} transport_url: {error}") from None
         except ValueError:  # its message may contain a part of the password
-            raise errors.ConfigurationError(f"{where} transport_url is no address") from None
-        self._retry = _RETRY if mine.retry < 0 else mine.retry
+            raise errors.ConfigurationError(f"{group} transport_url is no address") from None
+        self._retry = _RETRY if section.retry < 0 else section.retry
         self._publisher = f"capacity.{settings.host}"
         self._drivers: named.NamedExtensionManager[Any] = named.NamedExtensionManager(
             _DRIVERS,
             names=settings.drivers,
             invoke_on_load=True,
             invoke_args=(conf,),
-            invoke_kwds={"topics": mine.topics, "transport": self._transport},
+            invoke_kwds={"topics": section.topics, "transport": self._transport},
             on_missing_entrypoints_callback=_unknown_drivers,
             on_load_failure_callback=_driver_load_failed,
         )
@@ -118,9 +118,9 @@ def _not_sent(event_type: str, error: Exception) -> NotSent:
 
 
 def _unknown_drivers(missing: Iterable[str]) -> NoReturn:
-    known = ", ".join(sorted(extension.ExtensionManager(_DRIVERS).names()))
+    names = ", ".join(sorted(extension.ExtensionManager(_DRIVERS).names()))
     raise errors.ConfigurationError(
-        f"option [{options.OSLO_GROUP}] driver names {', '.join(sorted(missing))}: known are {known}"
+        f"option [{options.OSLO_GROUP}] driver names {', '.join(sorted(missing))}: known are {names}"
     )
 
 

@@ -26,7 +26,7 @@ _DECIMALS = 2
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """The capacities of a pool or a backend in GiB; ``nan`` or ``inf`` if the driver reports no number."""
+    """The capacities of a pool or a backend in GiB; ``nan`` or ``inf`` if the driver does not report a number."""
 
     name: str
     total: float
@@ -36,12 +36,12 @@ class Usage:
     virtual_free: float
 
     @property
-    def known(self) -> bool:
-        """Whether total and free capacity are finite numbers."""
+    def is_finite(self) -> bool:
+        """Return whether total and free capacity are finite numbers."""
         return math.isfinite(self.total) and math.isfinite(self.free)
 
     def payload(self, reported_at: datetime.datetime) -> dict[str, Any]:
-        """Return the payload of capacity.pool and capacity.backend. It has None for capacities that are no numbers."""
+        """Return the payload of capacity.pool and capacity.backend. It has None for capacities that are not numbers."""
         return {
             "name_to_id": self.name,
             "total": _number(self.total),
@@ -78,12 +78,12 @@ def provisioned(pools: PoolTable) -> Any:
 
 
 def backend_usage(name: str, pools: Iterable[Usage]) -> Usage:
-    """Return the sums of the capacities of a backend's pools, without pools whose capacities are no numbers."""
-    known = [pool for pool in pools if pool.known]
+    """Return the sums of the capacities of a backend's pools, without pools whose capacities are not numbers."""
+    finite_pools = [pool for pool in pools if pool.is_finite]
     return Usage(
         name,
         *(
-            round(math.fsum(getattr(pool, key) for pool in known), _DECIMALS)
+            round(math.fsum(getattr(pool, key) for pool in finite_pools), _DECIMALS)
             for key in ("total", "free", "allocated", "provisioned", "virtual_free")
         ),
     )

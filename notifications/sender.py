@@ -77,7 +77,7 @@ class NotificationSender:
 
     @property
     def ended(self) -> bool:
-        """Whether the thread has ended."""
+        """Return whether the thread has ended."""
         return not self._worker.alive
 
     def wait(self, timeout: float = _STOP_TIMEOUT) -> None:

@@ -98,5 +98,5 @@ class UsageSender:
     @staticmethod
     def _messages(report: UsageReport) -> Iterator[tuple[str, Usage]]:
         pools = payloads.usages(report.pools, report.calculation)
-        yield from ((payloads.POOL, usage) for usage in pools if usage.known)
+        yield from ((payloads.POOL, usage) for usage in pools if usage.is_finite)
         yield payloads.BACKEND, payloads.backend_usage(report.backend, pools)

@@ -37,7 +37,7 @@ class Difference:
 
     @property
     def drift(self) -> bool:
-        """Whether the difference is an error."""
+        """Return whether the difference is an error."""
         return self.cause is Cause.LOST
 
 
@@ -45,8 +45,8 @@ class Difference:
 class AllocationCheck:
     """The result of a check.
 
-    ``pending`` is the number of volumes whose allocations are still to be written, which is no error. ``refused`` is
-    the number of volumes whose allocations Placement refused during the repair.
+    ``pending`` is the number of volumes whose allocations are still to be written, which is not an error. ``refused``
+    is the number of volumes whose allocations Placement refused during the repair.
     """
 
     differences: Sequence[Difference]
@@ -56,27 +56,27 @@ class AllocationCheck:
     @property
     def drift(self) -> list[Difference]:
         """The differences that are errors."""
-        return [one for one in self.differences if one.drift]
+        return [difference for difference in self.differences if difference.drift]
 
 
 def check(database: Database, placement: PlacementClient, project_id: str | None = None) -> AllocationCheck:
     """Compare the allocations in each pool. Schedulers can run: allocations that they write meanwhile are left out.
 
-    With a ``project_id`` only the lost allocations of this project are found. Raises
+    With a ``project_id`` only the lost allocations of this project are returned. Raises
     :class:`~tonnage.capacity.errors.Unavailable`.
     """
     with database.reading() as session:
         pools = placement_allocations.pools(session)
     pending = 0 if project_id is not None else _count_pending(database)
     providers = placement.providers()
-    found = [
-        one
+    differences = [
+        difference
         for pool in pools
-        for one in _compare_pool(database, placement, providers.get(provider_name(pool.name)), pool, project_id)
+        for difference in _compare_pool(database, placement, providers.get(provider_name(pool.name)), pool, project_id)
     ]
     order = list(Cause)
-    found.sort(key=lambda one: (order.index(one.cause), one.pool, one.consumer_id))
-    return AllocationCheck(found, pending)
+    differences.sort(key=lambda difference: (order.index(difference.cause), difference.pool, difference.consumer_id))
+    return AllocationCheck(differences, pending)
 
 
 def sync(database: Database, placement: PlacementClient, project_id: str | None = None) -> AllocationCheck:
@@ -85,10 +85,10 @@ def sync(database: Database, placement: PlacementClient, project_id: str | None 
     Placement may refuse some of them, because foreign consumers use the capacity. Raises
     :class:`~tonnage.capacity.errors.Unavailable`.
     """
-    found = check(database, placement, project_id)
-    database.run(placement_allocations.mark_for_resend, [one.consumer_id for one in found.drift])
+    result = check(database, placement, project_id)
+    database.run(placement_allocations.mark_for_resend, [difference.consumer_id for difference in result.drift])
     progress = AllocationWriter(database, placement).write_all()
-    return replace(found, refused=progress.found - progress.done)
+    return replace(result, refused=progress.pending - progress.done)
 
 
 def _count_pending(database: Database) -> int:

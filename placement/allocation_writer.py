@@ -31,15 +31,15 @@ _ATTEMPTS = 5
 
 @dataclass(frozen=True, slots=True)
 class WriteProgress:
-    """Numbers of the volumes found with unwritten allocations and of those written, and the seconds of the search."""
+    """The number of volumes with unwritten allocations, the number of those done, and the seconds of the search."""
 
-    found: int = 0
+    pending: int = 0
     done: int = 0
     seconds: float = 0.0
 
     def add(self, other: "WriteProgress") -> "WriteProgress":
         """Return the sum of both."""
-        return WriteProgress(self.found + other.found, self.done + other.done, self.seconds + other.seconds)
+        return WriteProgress(self.pending + other.pending, self.done + other.done, self.seconds + other.seconds)
 
 
 class AllocationWriter:
@@ -53,8 +53,8 @@ class AllocationWriter:
     def write_all(self, stopped: Callable[[], bool] = lambda: False) -> WriteProgress:
         """Write the unwritten allocations of all volumes. Raises the same errors as :meth:`write_batches`."""
         written = WriteProgress()
-        for each in self.write_batches():
-            written = written.add(each)
+        for progress in self.write_batches():
+            written = written.add(progress)
             if stopped():
                 break
         return written
@@ -65,19 +65,19 @@ class AllocationWriter:
         Raises :class:`~tonnage.capacity.errors.Unavailable` if Placement or the database does not answer, and
         :class:`~tonnage.placement.client.PlacementRefused` if a resource provider cannot be written.
         """
-        left, after = max_volumes, ""
+        remaining, after = max_volumes, ""
         while True:
             started = time.monotonic()
             with self._database.reading() as session:
                 compared = placement_allocations.compare(session, after)
             yield WriteProgress(seconds=time.monotonic() - started)
-            ids = compared.volume_ids[:left]
+            ids = compared.volume_ids[:remaining]
             for start in range(0, len(ids), BATCH):
-                some = ids[start : start + BATCH]
-                yield WriteProgress(len(some), self.write_batch(some))
-            if left is not None:
-                left -= len(ids)
-            if compared.upto is None or left == 0:
+                batch_ids = ids[start : start + BATCH]
+                yield WriteProgress(len(batch_ids), self.write_batch(batch_ids))
+            if remaining is not None:
+                remaining -= len(ids)
+            if compared.upto is None or remaining == 0:
                 return
             after = compared.upto
 
@@ -94,10 +94,10 @@ class AllocationWriter:
             plan = self._database.run(placement_allocations.plan, volume_ids, name)
         written = self._write(plan, name)
         self._database.run(placement_allocations.record_sent, written, name)
-        written_ids = {each.consumer_id for each in written}
-        if left := [each for each in plan if each.consumer_id not in written_ids]:
-            self._database.run(placement_allocations.record_refused, left, name)
-        return len(volume_ids) - len({each.volume_id for each in left})
+        written_ids = {change.consumer_id for change in written}
+        if refused := [change for change in plan if change.consumer_id not in written_ids]:
+            self._database.run(placement_allocations.record_refused, refused, name)
+        return len(volume_ids) - len({change.volume_id for change in refused})
 
     def _write(self, plan: Sequence[AllocationChange], name: str) -> list[AllocationChange]:
         """Write allocations in one call or, if Placement refuses this, one by one. Return the written ones."""
@@ -109,21 +109,21 @@ class AllocationWriter:
             LOG.info("Allocations of %d consumer(s) are written one by one: %s", len(plan), error.message)
         self.providers.clear_cache()
         # Deletions come first: they free capacity for other allocations.
-        found: list[AllocationChange] = []
-        for one in sorted(plan, key=lambda each: each.size_gb > 0):
+        written: list[AllocationChange] = []
+        for change in sorted(plan, key=lambda planned: planned.size_gb > 0):
             try:
-                found += self._write_together([one], name)
+                written += self._write_together([change], name)
             except PlacementRefused as error:
-                LOG.warning("The allocation of volume %s is tried again later: %s", one.volume_id, error.message)
-        return found
+                LOG.warning("The allocation of volume %s is tried again later: %s", change.volume_id, error.message)
+        return written
 
     def _write_together(self, allocations: Sequence[AllocationChange], name: str) -> list[AllocationChange]:
         growth_gb: dict[int, int] = {}
-        for each in allocations:
-            growth_gb[each.pool_id] = growth_gb.get(each.pool_id, 0) + max(0, each.size_gb - each.before_gb)
-        ids = self.providers.ensure((each.pool_id for each in allocations if each.size_gb), growth_gb)
+        for change in allocations:
+            growth_gb[change.pool_id] = growth_gb.get(change.pool_id, 0) + max(0, change.size_gb - change.before_gb)
+        ids = self.providers.ensure((allocation.pool_id for allocation in allocations if allocation.size_gb), growth_gb)
         # The next round handles allocations in pools that were removed meanwhile.
-        allocations = [each for each in allocations if not each.size_gb or each.pool_id in ids]
+        allocations = [allocation for allocation in allocations if not allocation.size_gb or allocation.pool_id in ids]
         if not allocations:
             return []
         for last in (*[False] * (_ATTEMPTS - 1), True):
@@ -134,7 +134,9 @@ class AllocationWriter:
                 if error.status != 409 or last:
                     raise
                 now = self._with_current_generations(allocations)
-                if [each.generation for each in now] == [each.generation for each in allocations]:
+                if [allocation.generation for allocation in now] == [
+                    allocation.generation for allocation in allocations
+                ]:
                     # The conflict is not about the generations of consumers.
                     raise
                 # If another round has written the same consumers meanwhile, the sizes of this round are outdated.
@@ -142,14 +144,14 @@ class AllocationWriter:
                     allocations = placement_allocations.current_changes(session, now, name)
                 if not allocations:
                     return []
-        return [replace(each, generation=_next_generation(each.generation)) for each in allocations]
+        return [replace(allocation, generation=_next_generation(allocation.generation)) for allocation in allocations]
 
     def _with_current_generations(self, allocations: Sequence[AllocationChange]) -> list[AllocationChange]:
         """Return the allocations with the current generations of their consumers in Placement."""
         now: Mapping[str, int | None] = {
-            each.consumer_id: self._placement.generation(each.consumer_id) for each in allocations
+            allocation.consumer_id: self._placement.generation(allocation.consumer_id) for allocation in allocations
         }
-        return [replace(each, generation=now[each.consumer_id]) for each in allocations]
+        return [replace(allocation, generation=now[allocation.consumer_id]) for allocation in allocations]
 
 
 def _next_generation(generation: int | None) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from tonnage.capacity import errors, type_conversion
-from tonnage.ledger.catalog.placement_allocations import AllocationChange, Kind
+from tonnage.ledger.catalog.placement_allocations import AllocationChange, ConsumerType
 
 if TYPE_CHECKING:
     from keystoneauth1.adapter import Adapter
@@ -108,8 +108,8 @@ class PlacementClient:
 
     def providers(self) -> dict[str, str]:
         """Return the ids of all resource providers by their names."""
-        found = _decoded(self._call("GET", "/resource_providers"), _Providers)
-        return {each.name: each.uuid for each in found.resource_providers}
+        reply = _decoded(self._call("GET", "/resource_providers"), _Providers)
+        return {provider.name: provider.uuid for provider in reply.resource_providers}
 
     def create_provider(self, name: str, uuid: str) -> None:
         """Create a resource provider."""
@@ -121,10 +121,10 @@ class PlacementClient:
 
     def inventory(self, provider: str) -> tuple[int, Inventory | None]:
         """Return the generation of a provider and its inventory, None if it has none."""
-        found = _decoded(self._call("GET", f"/resource_providers/{provider}/inventories"), _Inventories)
-        here = found.inventories.get(RESOURCE)
-        inventory = None if here is None else Inventory(here.total, here.reserved, here.allocation_ratio)
-        return found.resource_provider_generation, inventory
+        reply = _decoded(self._call("GET", f"/resource_providers/{provider}/inventories"), _Inventories)
+        disk = reply.inventories.get(RESOURCE)
+        inventory = None if disk is None else Inventory(disk.total, disk.reserved, disk.allocation_ratio)
+        return reply.resource_provider_generation, inventory
 
     def set_inventory(self, provider: str, generation: int, inventory: Inventory) -> None:
         """Set the inventory of a provider."""
@@ -139,16 +139,16 @@ class PlacementClient:
     def set_allocations(self, allocations: Iterable[AllocationChange], providers: Mapping[int, str]) -> None:
         """Set the allocations of consumers, all of them or none. ``providers`` maps pool ids to provider ids."""
         body = {
-            each.consumer_id: {
-                "allocations": {providers[each.pool_id]: {"resources": {RESOURCE: each.size_gb}}}
-                if each.size_gb
+            change.consumer_id: {
+                "allocations": {providers[change.pool_id]: {"resources": {RESOURCE: change.size_gb}}}
+                if change.size_gb
                 else {},
-                "project_id": each.project_id or _NO_OWNER,
-                "user_id": each.user_id or _NO_OWNER,
-                "consumer_generation": each.generation,
-                "consumer_type": each.kind.value,
+                "project_id": change.project_id or _NO_OWNER,
+                "user_id": change.user_id or _NO_OWNER,
+                "consumer_generation": change.generation,
+                "consumer_type": change.consumer_type.value,
             }
-            for each in allocations
+            for change in allocations
         }
         self._call("POST", "/allocations", body)
 
@@ -158,16 +158,16 @@ class PlacementClient:
 
     def allocations(self, provider: str) -> dict[str, int]:
         """Return the allocated GiB of a provider by consumer."""
-        found = _decoded(self._call("GET", f"/resource_providers/{provider}/allocations"), _Allocations)
-        return {consumer: each.resources.get(RESOURCE, 0) for consumer, each in found.allocations.items()}
+        reply = _decoded(self._call("GET", f"/resource_providers/{provider}/allocations"), _Allocations)
+        return {consumer: allocation.resources.get(RESOURCE, 0) for consumer, allocation in reply.allocations.items()}
 
     def usage(self, project_id: str, user_id: str = "") -> int:
         """Return the GiB of the volumes of a project, or of one user in it, without the copies of a migration."""
-        params = {"project_id": project_id or _NO_OWNER, "consumer_type": Kind.VOLUME.value}
+        params = {"project_id": project_id or _NO_OWNER, "consumer_type": ConsumerType.VOLUME.value}
         if user_id:
             params["user_id"] = user_id
         usages = _decoded(self._call("GET", "/usages", params=params), _Usage).usages
-        return usages.get(Kind.VOLUME.value, {}).get(RESOURCE, 0)
+        return usages.get(ConsumerType.VOLUME.value, {}).get(RESOURCE, 0)
 
     def _call(self, method: str, path: str, body: object = None, params: Mapping[str, str] | None = None) -> bytes:
         from keystoneauth1 import exceptions
@@ -182,23 +182,23 @@ class PlacementClient:
             ) from error
         if answer.status_code < 300:
             return bytes(answer.content)
-        why = f"{method} {path} answered {answer.status_code}: {_detail(answer.content)}"
+        problem = f"{method} {path} answered {answer.status_code}: {_detail(answer.content)}"
         if answer.status_code in (401, 403):
             raise PlacementUnavailable(
-                f"OpenStack Placement does not let the account of the section [placement] do this: {why}"
+                f"OpenStack Placement does not let the account of the section [placement] do this: {problem}"
             )
         if answer.status_code == 406:
             raise PlacementUnavailable(
-                f"OpenStack Placement is too old: it takes microversion {MICROVERSION}, release Xena: {why}"
+                f"OpenStack Placement is too old: it takes microversion {MICROVERSION}, release Xena: {problem}"
             )
         if answer.status_code >= 500:
-            raise PlacementUnavailable(f"OpenStack Placement fails: {why}")
-        raise PlacementRefused(answer.status_code, f"OpenStack Placement refuses: {why}")
+            raise PlacementUnavailable(f"OpenStack Placement fails: {problem}")
+        raise PlacementRefused(answer.status_code, f"OpenStack Placement refuses: {problem}")
 
 
-def _decoded(content: bytes, kind: type[_Body]) -> _Body:
+def _decoded(content: bytes, body_type: type[_Body]) -> _Body:
     try:
-        return type_conversion.decode(content, kind)
+        return type_conversion.decode(content, body_type)
     except msgspec.DecodeError as error:
         raise PlacementUnavailable(f"the server is not OpenStack Placement: {error}") from error
 
@@ -206,7 +206,7 @@ def _decoded(content: bytes, kind: type[_Body]) -> _Body:
 def _detail(content: bytes) -> str:
     """Return the error message of a response on one line."""
     try:
-        text = "; ".join(each.detail for each in type_conversion.decode(content, _Problems).errors)
+        text = "; ".join(problem.detail for problem in type_conversion.decode(content, _Problems).errors)
     except msgspec.DecodeError:
         text = content.decode(errors="replace")
     return " ".join(text.split())[:500]

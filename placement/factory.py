@@ -27,11 +27,11 @@ def validate(conf: cfg.ConfigOpts) -> None:
 
 def quota_settings(conf: cfg.ConfigOpts, database: Database) -> Settings:
     """Return the settings of quotas with the reader of usage. Raises the same errors as :func:`validate`."""
-    found = quota_options.from_conf(conf)
+    settings = quota_options.from_conf(conf)
     return (
-        replace(found, external_usage=PlacementUsage(database, options.required(conf), found))
+        replace(settings, external_usage=PlacementUsage(database, options.required(conf), settings))
         if is_enabled(conf)
-        else found
+        else settings
     )
 
 

@@ -52,13 +52,13 @@ def required(conf: cfg.ConfigOpts) -> PlacementClient:
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable section or one without an account.
     """
-    found = from_conf(conf)
-    if found is None:
+    client = from_conf(conf)
+    if client is None:
         raise errors.ConfigurationError(
             f"[quota] usage_source is placement (or count_usage_from_placement is set), and the section [{GROUP}] "
             "names no account to ask OpenStack Placement as: set auth_type and its options, as for Nova"
         )
-    return found
+    return client
 
 
 def list_library_opts() -> list[tuple[str, list[cfg.Opt]]]:
@@ -66,24 +66,24 @@ def list_library_opts() -> list[tuple[str, list[cfg.Opt]]]:
     from keystoneauth1 import loading
 
     options = (*_adapter_options(), *_session_options(), *loading.get_auth_common_conf_options())
-    found = {option.dest: option for option in options}
-    for kind in ("password", "v3applicationcredential"):
-        for option in loading.get_auth_plugin_conf_options(kind):
-            found.setdefault(option.dest, option)
-    return [(GROUP, list(found.values()))]
+    options_by_name = {option.dest: option for option in options}
+    for account_type in ("password", "v3applicationcredential"):
+        for option in loading.get_auth_plugin_conf_options(account_type):
+            options_by_name.setdefault(option.dest, option)
+    return [(GROUP, list(options_by_name.values()))]
 
 
 def _adapter_options() -> list[cfg.Opt]:
     from keystoneauth1 import loading
 
-    found: list[cfg.Opt] = loading.get_adapter_conf_options(include_deprecated=False)
-    cfg.set_defaults(found, service_type="placement", valid_interfaces=["internal", "public"])
-    return found
+    options: list[cfg.Opt] = loading.get_adapter_conf_options(include_deprecated=False)
+    cfg.set_defaults(options, service_type="placement", valid_interfaces=["internal", "public"])
+    return options
 
 
 def _session_options() -> list[cfg.Opt]:
     from keystoneauth1 import loading
 
-    found: list[cfg.Opt] = loading.get_session_conf_options()
-    cfg.set_defaults(found, timeout=_TIMEOUT)
-    return found
+    options: list[cfg.Opt] = loading.get_session_conf_options()
+    cfg.set_defaults(options, timeout=_TIMEOUT)
+    return options

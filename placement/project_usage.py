@@ -127,7 +127,7 @@ class PlacementUsage:
             if (cached is not None and cached.at >= requested_at) or self._clock() < self._retry_at:
                 return
             try:
-                found = self._query(project_id)
+                usage = self._query(project_id)
             except Exception as error:
                 # No error here makes a request fail.
                 if not isinstance(error, errors.TonnageError):
@@ -136,10 +136,10 @@ class PlacementUsage:
                 self._cache.clear()
                 self._set_state(CountSource.AWAY, str(error))
                 return
-            if found is None:
+            if usage is None:
                 self._cache.pop(project_id, None)
             else:
-                self._cache[project_id] = _CachedUsage(found, self._clock())
+                self._cache[project_id] = _CachedUsage(usage, self._clock())
 
     def _query(self, project_id: str) -> dict[Scope, int] | None:
         with self._database.reading() as session:
@@ -184,21 +184,21 @@ class PlacementUsage:
         with self._database.reading() as session:
             return placement_allocations.sent_usage(session, project_id)
 
-    def _set_state(self, state: CountSource, why: str = "") -> None:
+    def _set_state(self, state: CountSource, reason: str = "") -> None:
         """Store the source of usage figures and log it if it has changed."""
         with self._lock:
             before, self._state = self._state, state
         if state is before:
             return
-        line = f"{state.value} ({why})" if why else state.value
+        line = f"{state.value} ({reason})" if reason else state.value
         LOG.log(logging.INFO if state is CountSource.PLACEMENT else logging.WARNING, "%s", line[0].upper() + line[1:])
 
 
 def _limited_users(limits: Limits, project_id: str) -> list[str]:
     """Return the ids of users in a project with a limit of gigabytes; an empty id stands for the whole project."""
-    found = [""] if limits.of_project(project_id, _GIGABYTES) >= 0 else []
-    for place, items in limits.rows.items():
-        own = place.holder is Holder.PROJECT and place.name == project_id and place.user_id
+    user_ids = [""] if limits.of_project(project_id, _GIGABYTES) >= 0 else []
+    for owner, items in limits.rows.items():
+        own = owner.holder is Holder.PROJECT and owner.name == project_id and owner.user_id
         if own and items.get(_GIGABYTES, -1) >= 0:
-            found.append(place.user_id)
-    return found
+            user_ids.append(owner.user_id)
+    return user_ids

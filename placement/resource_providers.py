@@ -103,16 +103,16 @@ class ResourceProviders:
     def _put(self, pools: Sequence[PoolFigures], growth_gb: Mapping[int, int]) -> dict[int, str]:
         if not self._ids:
             self._ids = self._placement.providers()
-        found: dict[int, str] = {}
+        provider_ids: dict[int, str] = {}
         for pool, inventory in zip(pools, inventories(pools, growth_gb), strict=True):
             name = provider_name(pool.name)
             if name not in self._ids:
                 self._create(name)
-            found[pool.id] = self._ids[name]
+            provider_ids[pool.id] = self._ids[name]
             if self._written.get(name) != inventory:
-                self._write(found[pool.id], inventory)
+                self._write(provider_ids[pool.id], inventory)
                 self._written[name] = inventory
-        return found
+        return provider_ids
 
     def _create(self, name: str) -> None:
         try:
@@ -130,8 +130,8 @@ class ResourceProviders:
 
     def _write(self, provider: str, inventory: Inventory) -> None:
         for last in (*[False] * (_ATTEMPTS - 1), True):
-            generation, there = self._placement.inventory(provider)
-            if there == inventory:
+            generation, current = self._placement.inventory(provider)
+            if current == inventory:
                 return
             try:
                 self._placement.set_inventory(provider, generation, inventory)
@@ -149,18 +149,18 @@ def inventories(pools: Sequence[PoolFigures], growth_gb: Mapping[int, int]) -> l
     """
     # Pools of different backends may have the same name, so the ids serve as names here.
     reported = validation.validate([{**pool.stats, "pool_name": str(pool.id)} for pool in pools])
-    stats = {each.name: each for each in reported.pools}
-    found: list[Inventory] = []
+    stats = {pool_stats.name: pool_stats for pool_stats in reported.pools}
+    result: list[Inventory] = []
     for pool in pools:
         figures = stats.get(str(pool.id))
-        needed = max(pool.allocated_gb, pool.told_gb + growth_gb.get(pool.id, 0))
+        needed = max(pool.allocated_gb, pool.sent_gb + growth_gb.get(pool.id, 0))
         if figures is None:
-            found.append(_inventory(math.inf, 0.0, 1.0, needed))
+            result.append(_inventory(math.inf, 0.0, 1.0, needed))
         else:
             # The ratio applies to thin volumes only. It is already resolved if the report has auto or no ratio.
             ratio = pool.ratio if figures.thin else 1.0
-            found.append(_inventory(figures.total, figures.reserved_percentage, ratio, needed))
-    return found
+            result.append(_inventory(figures.total, figures.reserved_percentage, ratio, needed))
+    return result
 
 
 def _inventory(total: float, reserved_percentage: float, ratio: float, needed: int) -> Inventory:
@@ -168,10 +168,10 @@ def _inventory(total: float, reserved_percentage: float, ratio: float, needed: i
     # The reserve is a share of the exact total. It leaves capacity for existing allocations.
     reserved = math.floor(total * reserved_percentage / 100) if math.isfinite(total) else 0
     reserved = min(reserved, whole - 1 if needed else whole)
-    given = math.floor(ratio * 100) / 100
-    if (whole - reserved) * given < needed:
-        given = math.ceil(needed / (whole - reserved) * 100) / 100
-    return Inventory(whole, reserved, given)
+    allocation_ratio = math.floor(ratio * 100) / 100
+    if (whole - reserved) * allocation_ratio < needed:
+        allocation_ratio = math.ceil(needed / (whole - reserved) * 100) / 100
+    return Inventory(whole, reserved, allocation_ratio)
 
 
 def provider_name(pool: str) -> str:

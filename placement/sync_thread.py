@@ -13,7 +13,7 @@ from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
-#: Name of the task by which schedulers elect the one that writes.
+#: Name of the task. The scheduler that has the turn of this task writes to Placement.
 TASK = "placement"
 
 #: Minimum and maximum seconds between two rounds. A round reads all claims, so the pause is at least ``PAUSE_FACTOR``
@@ -32,7 +32,7 @@ class Turns(Protocol):
     """The turns of schedulers."""
 
     def has_turn(self, work: str) -> bool:
-        """Tell whether some work, which only one scheduler does, is the turn of this one."""
+        """Return whether this scheduler has the turn of some work, which only one scheduler does at a time."""
 
 
 class SyncThread:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits: the limited resources, the holders of limits, the order of precedence, and the rows in the ledger.
+"""Limits: the limited resources, the owners of limits, the order of precedence, and the rows in the ledger.
 
 Sizes are GiB; -1 stands for no limit.
 """
@@ -53,7 +53,7 @@ class Scope(NamedTuple):
 
 
 class Holder(enum.StrEnum):
-    """The holder of a limit."""
+    """The category of the owner of a limit."""
 
     #: A project, or one user in it.
     PROJECT = "project"
@@ -69,16 +69,16 @@ class Item:
     volume_type_id: str = ""
 
 
-class Place(NamedTuple):
-    """The holder for which a limit is set: a project, one user in it, or a class."""
+class LimitOwner(NamedTuple):
+    """The owner of a limit: a project, one user in it, or a class."""
 
     holder: Holder
     name: str
     user_id: str = ""
 
 
-#: The holder of the limits of every project without limits of its own.
-_DEFAULT_PLACE = Place(Holder.CLASS, DEFAULT_CLASS)
+#: The owner of the limits of every project without limits of its own.
+_DEFAULT_OWNER = LimitOwner(Holder.CLASS, DEFAULT_CLASS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,39 +86,39 @@ class Limits:
     """Limits that were set, and the defaults of the configuration for all others."""
 
     defaults: Mapping[Resource, int]
-    rows: Mapping[Place, Mapping[Item, int]] = field(default_factory=dict)
+    rows: Mapping[LimitOwner, Mapping[Item, int]] = field(default_factory=dict)
 
     def default(self, item: Item) -> int:
         """Return the limit of a project without a limit of its own: that of the class, else that of the option.
 
         A volume type has no limit unless one is set.
         """
-        return self._first(item, _DEFAULT_PLACE)
+        return self._first(item, _DEFAULT_OWNER)
 
     def of_project(self, project_id: str, item: Item) -> int:
         """Return the limit that applies to a project: its own, else the default."""
-        return self._first(item, Place(Holder.PROJECT, project_id), _DEFAULT_PLACE)
+        return self._first(item, LimitOwner(Holder.PROJECT, project_id), _DEFAULT_OWNER)
 
     def of_user(self, project_id: str, user_id: str, item: Item) -> int:
         """Return the limit that applies to one user in a project: the user's own, else the project's."""
-        own = Place(Holder.PROJECT, project_id, user_id)
-        return self._first(item, own, Place(Holder.PROJECT, project_id), _DEFAULT_PLACE)
+        own = LimitOwner(Holder.PROJECT, project_id, user_id)
+        return self._first(item, own, LimitOwner(Holder.PROJECT, project_id), _DEFAULT_OWNER)
 
-    def own(self, place: Place, item: Item) -> int | None:
-        """Return the limit that was set at a place, None if none was."""
-        return self.rows.get(place, {}).get(item)
+    def own(self, owner: LimitOwner, item: Item) -> int | None:
+        """Return the limit that was set for an owner, None if none was."""
+        return self.rows.get(owner, {}).get(item)
 
     def at(self, scope: Scope, resource: Resource) -> int:
         """Return the limit for the usage in a scope; the usage of one user has only the user's own limit."""
         item = Item(resource, scope.volume_type_id)
-        own = Place(Holder.PROJECT, scope.project_id, scope.user_id)
-        return self.rows.get(own, {}).get(item, UNLIMITED) if scope.user_id else self._first(item, own, _DEFAULT_PLACE)
+        own = LimitOwner(Holder.PROJECT, scope.project_id, scope.user_id)
+        return self.rows.get(own, {}).get(item, UNLIMITED) if scope.user_id else self._first(item, own, _DEFAULT_OWNER)
 
-    def _first(self, item: Item, *places: Place) -> int:
-        """Return the limit at the first of these places that has one, else that of the option."""
-        for place in places:
-            if (found := self.rows.get(place, {}).get(item)) is not None:
-                return found
+    def _first(self, item: Item, *owners: LimitOwner) -> int:
+        """Return the limit of the first of these owners that has one, else the limit of the option."""
+        for owner in owners:
+            if (limit := self.rows.get(owner, {}).get(item)) is not None:
+                return limit
         return UNLIMITED if item.volume_type_id else self.defaults.get(item.resource, UNLIMITED)
 
 
@@ -150,7 +150,7 @@ def parse(text: str, type_ids: Mapping[str, str]) -> Item | None:
 
 
 _ROW = models.table(models.QuotaLimit).c
-_RESOURCES = {each.value: each for each in Resource}
+_RESOURCES = {resource.value: resource for resource in Resource}
 
 #: The statement is built once, as it is executed for each batch of requests.
 _READ = sa.select(_ROW.holder, _ROW.name, _ROW.user_id, _ROW.resource, _ROW.volume_type_id, _ROW.hard_limit).where(
@@ -165,14 +165,14 @@ _READ = sa.select(_ROW.holder, _ROW.name, _ROW.user_id, _ROW.resource, _ROW.volu
 _OF_VOLUMES = (*COUNTED, Resource.PER_VOLUME_GIGABYTES)
 _ANY_OF_VOLUMES = (
     sa.select(sa.literal(1))
-    .where(_ROW.hard_limit >= 0, _ROW.resource.in_([each.value for each in _OF_VOLUMES]))
+    .where(_ROW.hard_limit >= 0, _ROW.resource.in_([resource.value for resource in _OF_VOLUMES]))
     .limit(1)
 )
 
 
 def has_volume_limits(session: orm.Session, defaults: Mapping[Resource, int]) -> bool:
-    """Tell whether any limit applies to volumes. Without one a request for a volume needs no reservation."""
-    if any(defaults.get(each, UNLIMITED) >= 0 for each in _OF_VOLUMES):
+    """Return whether any limit applies to volumes. Without one a request for a volume needs no reservation."""
+    if any(defaults.get(resource, UNLIMITED) >= 0 for resource in _OF_VOLUMES):
         return True
     return session.connection().execute(_ANY_OF_VOLUMES).first() is not None
 
@@ -184,12 +184,12 @@ def read(
     class_name: str = DEFAULT_CLASS,
 ) -> Limits:
     """Return the limits of projects and their users, and of a class. ``defaults`` are the limits of the options."""
-    rows: dict[Place, dict[Item, int]] = {}
+    rows: dict[LimitOwner, dict[Item, int]] = {}
     parameters = {"of_class": class_name, "of_projects": sorted(project_ids)}
     for row in session.connection().execute(_READ, parameters):
         resource = _RESOURCES.get(row[3])
         if resource is not None:  # else it is a resource of a later release
-            rows.setdefault(Place(Holder(row[0]), row[1], row[2]), {})[Item(resource, row[4])] = int(row[5])
+            rows.setdefault(LimitOwner(Holder(row[0]), row[1], row[2]), {})[Item(resource, row[4])] = int(row[5])
     # A copy: the configuration may change while the result is in use.
     return Limits(dict(defaults), rows)
 
@@ -201,13 +201,13 @@ _LOCK_BACKENDS = sa.select(_BACKEND.id).order_by(_BACKEND.id).with_for_update()
 def _wait_for_bookings(session: orm.Session) -> None:
     """Wait for the bookings that are under way: each holds the lock of a backend until its commit.
 
-    In the one order of locks this comes after those of counters.
+    In the global order of locks, these locks come after the locks of counters.
     """
     session.execute(_LOCK_BACKENDS)
 
 
-def put(session: orm.Session, place: Place, values: Mapping[Item, int]) -> None:
-    """Set limits, and keep the other limits of that place.
+def put(session: orm.Session, owner: LimitOwner, values: Mapping[Item, int]) -> None:
+    """Set limits, and keep the other limits of that owner.
 
     It waits for the bookings that are under way: they were decided without these limits, and counters that are counted
     from now on have to include them.
@@ -216,7 +216,7 @@ def put(session: orm.Session, place: Place, values: Mapping[Item, int]) -> None:
     """
     limit = models.QuotaLimit
     for item in sorted(values, key=lambda item: (item.resource, item.volume_type_id)):
-        key = (place.holder.value, place.name, place.user_id, item.resource.value, item.volume_type_id)
+        key = (owner.holder.value, owner.name, owner.user_id, item.resource.value, item.volume_type_id)
         row = session.get(limit, key, with_for_update=True)
         if row is None:
             row = limit(
@@ -225,24 +225,24 @@ def put(session: orm.Session, place: Place, values: Mapping[Item, int]) -> None:
             session.add(row)
         row.hard_limit = values[item]
         session.flush()
-    _mark_for_recount(session, place)
+    _mark_for_recount(session, owner)
     _wait_for_bookings(session)
 
 
-def remove(session: orm.Session, place: Place) -> None:
-    """Delete the limits of a place; the limits of a project's users are deleted with the project's."""
-    of_place = [_ROW.holder == place.holder.value, _ROW.name == place.name]
-    if place.user_id:
-        of_place.append(_ROW.user_id == place.user_id)
-    session.execute(sa.delete(models.table(models.QuotaLimit)).where(*of_place))
-    _mark_for_recount(session, place)
+def remove(session: orm.Session, owner: LimitOwner) -> None:
+    """Delete the limits of an owner; the limits of a project's users are deleted with the project's."""
+    of_owner = [_ROW.holder == owner.holder.value, _ROW.name == owner.name]
+    if owner.user_id:
+        of_owner.append(_ROW.user_id == owner.user_id)
+    session.execute(sa.delete(models.table(models.QuotaLimit)).where(*of_owner))
+    _mark_for_recount(session, owner)
     # The limit that applies instead may be lower.
     _wait_for_bookings(session)
 
 
-def _mark_for_recount(session: orm.Session, place: Place) -> None:
+def _mark_for_recount(session: orm.Session, owner: LimitOwner) -> None:
     """Mark the counters for a recount: usage without a limit has not been counted."""
-    if place.holder is Holder.PROJECT:
-        volume_usage.mark_for_recount(session, [place.name])
+    if owner.holder is Holder.PROJECT:
+        volume_usage.mark_for_recount(session, [owner.name])
     else:
         volume_usage.mark_all_for_recount(session)

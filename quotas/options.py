@@ -30,10 +30,10 @@ OPTIONS = [
             default=default,
             min=UNLIMITED,
             mutable=True,
-            help=f"How many {what} a project may have; -1 is no limit. A limit of the quota class 'default' or of the "
+            help=f"How many {unit} a project may have; -1 is no limit. A limit of the quota class 'default' or of the "
             "project, set through the API, wins over this. It has to be the same for the API and all schedulers.",
         )
-        for name, default, what in _DEFAULTS.values()
+        for name, default, unit in _DEFAULTS.values()
     ),
     cfg.IntOpt(
         "per_volume_size_limit",

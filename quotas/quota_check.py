@@ -63,10 +63,10 @@ class Demand:
         if self.volume_type_id:
             types.append(self.volume_type_id)
         users = [""] + ([self.user_id] if self.user_id else [])
-        return [Scope(self.project_id, user, kind) for kind in types for user in users]
+        return [Scope(self.project_id, user, type_id) for type_id in types for user in users]
 
 
-def limited_demands(found: Limits, demands: Iterable[Demand]) -> dict[Scope, Usage]:
+def limited_demands(quota_limits: Limits, demands: Iterable[Demand]) -> dict[Scope, Usage]:
     """Return the sums of demands by scope, for the scopes with a limit.
 
     If volumes or gigabytes are limited in a scope, both are returned: a counter row is trusted as a whole.
@@ -74,22 +74,23 @@ def limited_demands(found: Limits, demands: Iterable[Demand]) -> dict[Scope, Usa
     total: dict[Scope, Usage] = {}
     for demand in demands:
         for scope in demand.scopes():
-            if any(found.at(scope, each) >= 0 for each in limits.COUNTED):
+            if any(quota_limits.at(scope, resource) >= 0 for resource in limits.COUNTED):
                 total[scope] = total.get(scope, Usage()).plus(demand.takes)
     return total
 
 
-def scopes_with_room(found: Limits, used: Mapping[Scope, Usage], more: Mapping[Scope, Usage]) -> set[Scope]:
-    """Return the scopes in ``used`` whose usage may grow by ``more``.
+def scopes_with_room(quota_limits: Limits, used: Mapping[Scope, Usage], increase: Mapping[Scope, Usage]) -> set[Scope]:
+    """Return the scopes in ``used`` whose usage may grow by ``increase``.
 
     A demand of 0 always fits, even if the usage is over the limit.
     """
     return {
         scope
-        for scope, so_far in used.items()
+        for scope, usage in used.items()
         if all(
-            more[scope].of(each) <= 0 or not 0 <= found.at(scope, each) < so_far.of(each) + more[scope].of(each)
-            for each in limits.COUNTED
+            increase[scope].of(resource) <= 0
+            or not 0 <= quota_limits.at(scope, resource) < usage.of(resource) + increase[scope].of(resource)
+            for resource in limits.COUNTED
         )
     }
 
@@ -118,14 +119,14 @@ class QuotaBudget:
 
     def excess(self, demands: Sequence[Demand]) -> Excess | None:
         """Return the first limit that a set of volumes would exceed, None if all of them fit."""
-        found, of_same_request = self.reserved.limits, dict[Scope, Usage]()
+        quota_limits, of_same_request = self.reserved.limits, dict[Scope, Usage]()
         for demand in demands:
-            largest = found.of_user(demand.project_id, demand.user_id, _PER_VOLUME)
+            largest = quota_limits.of_user(demand.project_id, demand.user_id, _PER_VOLUME)
             if 0 <= largest < demand.size_gb:
                 return Excess(_PER_VOLUME.resource, largest, 0, demand.size_gb)
             if (excess := self._over_limit(demand, of_same_request)) is not None:
                 return excess
-            for scope, takes in limited_demands(found, [demand]).items():
+            for scope, takes in limited_demands(quota_limits, [demand]).items():
                 of_same_request[scope] = of_same_request.get(scope, Usage()).plus(takes)
         return None
 
@@ -144,8 +145,11 @@ class QuotaBudget:
                 if scope not in self.reserved.used:
                     # The request has changed while the decision waited for locks.
                     raise QuotaChanged(f"usage of {scope} was not looked at")
-                so_far = (each.get(scope, Usage()) for each in (self.reserved.used, self.taken, of_same_request))
-                used = sum(each.of(resource) for each in so_far)
+                usages = (
+                    usage_by_scope.get(scope, Usage())
+                    for usage_by_scope in (self.reserved.used, self.taken, of_same_request)
+                )
+                used = sum(usage.of(resource) for usage in usages)
                 if used + demanded > limit:
                     item = Item(resource, scope.volume_type_id)
                     name = limits.name(item, {demand.volume_type_id: demand.volume_type})

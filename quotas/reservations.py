@@ -43,14 +43,14 @@ def read(
 
     ``external`` maps scopes to the GiB of external usage, which is added.
     """
-    found: dict[Scope, Usage] = {}
+    usage: dict[Scope, Usage] = {}
     statement = sa.select(*_KEY, _ROW.volumes, _ROW.gigabytes, _ROW.counted_at, models.utcnow())
     for chunk in dialects.in_chunks({scope.project_id for scope in scopes}):
         for row in session.execute(statement.where(_ROW.project_id.in_(chunk))):
             scope = Scope(row[0], row[1], row[2])
             if scope in scopes and row[5] is not None and max(0.0, (row[6] - row[5]).total_seconds()) < seconds:
-                found[scope] = Usage(int(row[3]), int(row[4]) + external.get(scope, 0))
-    return found
+                usage[scope] = Usage(int(row[3]), int(row[4]) + external.get(scope, 0))
+    return usage
 
 
 def insert_missing(session: orm.Session, scopes: Iterable[Scope]) -> None:
@@ -60,7 +60,7 @@ def insert_missing(session: orm.Session, scopes: Iterable[Scope]) -> None:
 
 
 def lock(session: orm.Session, scopes: Collection[Scope]) -> None:
-    """Lock the counters of these scopes, with all others of their projects.
+    """Lock the counters of these scopes, with all other counters of their projects.
 
     Raises :class:`~tonnage.quotas.quota_check.QuotaChanged` if some rows are missing.
     """
@@ -76,32 +76,32 @@ def lock(session: orm.Session, scopes: Collection[Scope]) -> None:
 
 def recount(session: orm.Session, scopes: Collection[Scope], placed_only: bool) -> dict[Scope, Usage]:
     """Set locked counters to the usage by the volumes, and return it."""
-    found = count(session, scopes, placed_only)
+    usage = count(session, scopes, placed_only)
     rows = [
         {**_key(scope), "of_volumes": used.volumes, "of_gigabytes": used.gigabytes}
-        for scope, used in sorted(found.items())
+        for scope, used in sorted(usage.items())
     ]
     session.connection().execute(_SET, rows)
-    return found
+    return usage
 
 
 def count(session: orm.Session, scopes: Collection[Scope], placed_only: bool) -> dict[Scope, Usage]:
     """Return the usage of each scope by the volumes."""
-    found = dict.fromkeys(scopes, Usage())
+    usage = dict.fromkeys(scopes, Usage())
     for project_id in _projects(scopes):
         counted = sums(project_id, volume_usage.count(session, project_id, placed_only=placed_only))
-        found.update((scope, used) for scope, used in counted.items() if scope in found)
-    return found
+        usage.update((scope, used) for scope, used in counted.items() if scope in usage)
+    return usage
 
 
 def sums(project_id: str, shares: Iterable[volume_usage.Share]) -> dict[Scope, Usage]:
     """Return the usage of a project by scope, from its shares."""
-    found: dict[Scope, Usage] = {}
+    usage: dict[Scope, Usage] = {}
     for share in shares:
-        kinds = {share.volume_type_id, ""} if share.new else {share.volume_type_id}
-        for scope in (Scope(project_id, user, kind) for user in {share.user_id, ""} for kind in kinds):
-            found[scope] = found.get(scope, Usage()).plus(Usage(share.volumes, share.gigabytes))
-    return found
+        type_ids = {share.volume_type_id, ""} if share.new else {share.volume_type_id}
+        for scope in (Scope(project_id, user, type_id) for user in {share.user_id, ""} for type_id in type_ids):
+            usage[scope] = usage.get(scope, Usage()).plus(Usage(share.volumes, share.gigabytes))
+    return usage
 
 
 def _projects(scopes: Iterable[Scope]) -> list[str]:
@@ -124,19 +124,19 @@ def _key(scope: Scope) -> dict[str, Any]:
     return {f"of_{name}": value for name, value in zip(_KEY_NAMES, scope, strict=True)}
 
 
-def _given(name: str) -> sa.BindParameter[int]:
+def _parameter(name: str) -> sa.BindParameter[int]:
     return sa.bindparam(name, type_=sa.BigInteger())
 
 
-def _room(used: sa.ColumnElement[int], more: str, most: str) -> sa.ColumnElement[bool]:
-    return sa.or_(_given(more) == 0, _given(most) < 0, used + _given(more) <= _given(most))
+def _room(used: sa.ColumnElement[int], increase: str, limit: str) -> sa.ColumnElement[bool]:
+    return sa.or_(_parameter(increase) == 0, _parameter(limit) < 0, used + _parameter(increase) <= _parameter(limit))
 
 
 _IS = tuple(column == sa.bindparam(f"of_{column.name}") for column in _KEY)
 _SET = (
     sa.update(_TABLE)
     .where(*_IS)
-    .values(volumes=_given("of_volumes"), gigabytes=_given("of_gigabytes"), counted_at=models.utcnow())
+    .values(volumes=_parameter("of_volumes"), gigabytes=_parameter("of_gigabytes"), counted_at=models.utcnow())
 )
 _ADD = (
     sa.update(_TABLE)
@@ -144,66 +144,68 @@ _ADD = (
         *_IS,
         _ROW.counted_at.is_not(None),
         _room(_ROW.volumes, "of_volumes", "most_volumes"),
-        _room(_ROW.gigabytes + _given("external"), "of_gigabytes", "most_gigabytes"),
+        _room(_ROW.gigabytes + _parameter("external"), "of_gigabytes", "most_gigabytes"),
     )
-    .values(volumes=_ROW.volumes + _given("of_volumes"), gigabytes=_ROW.gigabytes + _given("of_gigabytes"))
+    .values(volumes=_ROW.volumes + _parameter("of_volumes"), gigabytes=_ROW.gigabytes + _parameter("of_gigabytes"))
 )
 
 
 def reserve(
-    session: orm.Session, settings: Settings, demands: Sequence[Demand], *, contested: bool = False
+    session: orm.Session, settings: Settings, demands: Sequence[Demand], *, lock_counters: bool = False
 ) -> ReservedQuota:
     """Read the limits for the requests' demands, and the usage that counts against them.
 
-    Nothing is locked if there are no limits, or if all demands fit by the counters and ``contested`` is False.
+    Nothing is locked if there are no limits, or if all demands fit by the counters and ``lock_counters`` is False.
     Otherwise the counters are locked, and exceeded counters are recounted: a refusal must rest on the volumes
-    themselves. A caller that locks other rows before :func:`consume` must set ``contested``.
+    themselves. A caller that locks other rows before :func:`consume` must set ``lock_counters``.
 
     Raises :class:`~tonnage.quotas.quota_check.QuotaChanged` for a scope without a counter row.
     """
     if not demands:
         return ReservedQuota(Limits(settings.defaults))
-    found = limits.read(session, settings.defaults, {demand.project_id for demand in demands})
-    asked = quota_check.limited_demands(found, demands)
-    if not asked:
-        return ReservedQuota(found)
-    external = _external_usage(settings, asked) if settings.external_usage is not NO_EXTERNAL_USAGE else {}
-    if not contested:
-        used = read(session, asked, settings.counter_lifetime, external)
-        if quota_check.scopes_with_room(found, used, asked) == asked.keys():
-            return ReservedQuota(found, used, external)
-    lock(session, asked)
-    used = read(session, asked, settings.counter_lifetime, external)
-    stale = asked.keys() - quota_check.scopes_with_room(found, used, asked)
+    quota_limits = limits.read(session, settings.defaults, {demand.project_id for demand in demands})
+    demanded = quota_check.limited_demands(quota_limits, demands)
+    if not demanded:
+        return ReservedQuota(quota_limits)
+    external = _external_usage(settings, demanded) if settings.external_usage is not NO_EXTERNAL_USAGE else {}
+    if not lock_counters:
+        used = read(session, demanded, settings.counter_lifetime, external)
+        if quota_check.scopes_with_room(quota_limits, used, demanded) == demanded.keys():
+            return ReservedQuota(quota_limits, used, external)
+    lock(session, demanded)
+    used = read(session, demanded, settings.counter_lifetime, external)
+    stale = demanded.keys() - quota_check.scopes_with_room(quota_limits, used, demanded)
     if stale:
         used.update(_with_external(recount(session, stale, settings.placed_only), external))
-    return ReservedQuota(found, used, external)
+    return ReservedQuota(quota_limits, used, external)
 
 
 def preview(session: orm.Session, settings: Settings, demands: Sequence[Demand]) -> ReservedQuota:
     """Return the result of :func:`reserve`, counted from the volumes and without locks, to answer a query."""
-    found = limits.read(session, settings.defaults, {demand.project_id for demand in demands})
-    asked = quota_check.limited_demands(found, demands)
-    external = _external_usage(settings, asked) if settings.external_usage is not NO_EXTERNAL_USAGE else {}
-    return ReservedQuota(found, _with_external(count(session, asked, settings.placed_only), external), external)
+    quota_limits = limits.read(session, settings.defaults, {demand.project_id for demand in demands})
+    demanded = quota_check.limited_demands(quota_limits, demands)
+    external = _external_usage(settings, demanded) if settings.external_usage is not NO_EXTERNAL_USAGE else {}
+    return ReservedQuota(
+        quota_limits, _with_external(count(session, demanded, settings.placed_only), external), external
+    )
 
 
-def consume(session: orm.Session, given: QuotaBudget) -> None:
+def consume(session: orm.Session, budget: QuotaBudget) -> None:
     """Add the reserved quota to the counters. Call it before all other locks, except those of :func:`reserve`.
 
     Raises :class:`~tonnage.quotas.quota_check.QuotaChanged` if the quota has been used by other transactions.
     """
-    found, external = given.reserved.limits, given.reserved.external
+    quota_limits, external = budget.reserved.limits, budget.reserved.external
     rows = [
         {
             **_key(scope),
             "of_volumes": used.volumes,
             "of_gigabytes": used.gigabytes,
             "external": external.get(scope, 0),
-            "most_volumes": found.at(scope, Resource.VOLUMES),
-            "most_gigabytes": found.at(scope, Resource.GIGABYTES),
+            "most_volumes": quota_limits.at(scope, Resource.VOLUMES),
+            "most_gigabytes": quota_limits.at(scope, Resource.GIGABYTES),
         }
-        for scope, used in sorted(given.taken.items())
+        for scope, used in sorted(budget.taken.items())
     ]
     if rows and session.connection().execute(_ADD, rows).rowcount != len(rows):
         # One of the counters is untrusted, or has no room.
@@ -213,7 +215,7 @@ def consume(session: orm.Session, given: QuotaBudget) -> None:
 def require_same_limits(
     session: orm.Session, settings: Settings, reserved: ReservedQuota | None, demands: Sequence[Demand]
 ) -> None:
-    """Check that the limits are still those of a decision. ``reserved`` is None if nothing was limited.
+    """Check that the limits have not changed since a decision read them. ``reserved`` is None if nothing was limited.
 
     Call it when the bookings have locked their backends: :func:`tonnage.quotas.limits.put` waits for these locks, so
     a limit that is set later counts the bookings.

@@ -35,17 +35,17 @@ class Cause(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One difference. ``counter`` is the stored value, ``found`` the usage by the volumes."""
+    """One difference. ``counter`` is the stored value, ``usage`` the usage by the volumes."""
 
     cause: Cause
     scope: Scope
     resource: str
     counter: int
-    found: int
+    usage: int
 
     @property
     def drift(self) -> bool:
-        """True if the finding is an error."""
+        """Whether the finding is an error."""
         return self.cause is Cause.BEHIND
 
 
@@ -69,37 +69,39 @@ def check(database: Database, project_id: str | None = None, *, placed_only: boo
     """
     with database.reading(snapshot=True) as session:
         counters = _trusted_counters(session, project_id)
-        found = reservations.count(session, counters, placed_only)
+        usage = reservations.count(session, counters, placed_only)
         findings = [
             Finding(
-                cause=Cause.BEHIND if used.of(resource) < found[scope].of(resource) else Cause.AHEAD,
+                cause=Cause.BEHIND if counter.of(resource) < usage[scope].of(resource) else Cause.AHEAD,
                 scope=scope,
                 resource=resource.value,
-                counter=used.of(resource),
-                found=found[scope].of(resource),
+                counter=counter.of(resource),
+                usage=usage[scope].of(resource),
             )
-            for scope, used in counters.items()
+            for scope, counter in counters.items()
             for resource in COUNTED
-            if used.of(resource) != found[scope].of(resource)
+            if counter.of(resource) != usage[scope].of(resource)
         ]
         findings += _orphaned_limits(session, project_id)
     order = list(Cause)
-    findings.sort(key=lambda one: (order.index(one.cause), one.scope, one.resource))
+    findings.sort(key=lambda finding: (order.index(finding.cause), finding.scope, finding.resource))
     return Checked(projects=len({scope.project_id for scope in counters}), findings=findings)
 
 
 def sync(database: Database, project_id: str | None = None, *, placed_only: bool = False) -> Checked:
     """Set the counters to the usage by the volumes, and delete limits of deleted volume types.
 
-    Returns the findings from before the correction; all of them are corrected.
+    Return the findings from before the correction; all of them are corrected.
     """
-    found = check(database, project_id, placed_only=placed_only)
-    projects = sorted({finding.scope.project_id for finding in found.findings if finding.cause is not Cause.TYPE_GONE})
+    checked = check(database, project_id, placed_only=placed_only)
+    projects = sorted(
+        {finding.scope.project_id for finding in checked.findings if finding.cause is not Cause.TYPE_GONE}
+    )
     for start in range(0, len(projects), _PROJECTS_PER_TRANSACTION):
         database.run(_recount, projects[start : start + _PROJECTS_PER_TRANSACTION], placed_only)
-    if any(finding.cause is Cause.TYPE_GONE for finding in found.findings):
+    if any(finding.cause is Cause.TYPE_GONE for finding in checked.findings):
         database.run(_delete_orphaned_limits, project_id)
-    return found
+    return checked
 
 
 def _trusted_counters(session: orm.Session, project_id: str | None) -> dict[Scope, Usage]:
@@ -135,7 +137,7 @@ def _orphaned_limits(session: orm.Session, project_id: str | None) -> list[Findi
             scope=Scope(row.name, row.user_id, row.volume_type_id),
             resource=row.resource,
             counter=row.hard_limit,
-            found=0,
+            usage=0,
         )
         for row in session.scalars(statement)
     ]
@@ -150,5 +152,5 @@ def _delete_orphaned_limits(session: orm.Session, project_id: str | None) -> Non
 
 
 def _is_deleted_type(type_id: orm.InstrumentedAttribute[str]) -> sa.ColumnElement[bool]:
-    kind = models.VolumeType
-    return sa.and_(type_id != "", ~sa.exists().where(kind.id == type_id))
+    volume_type = models.VolumeType
+    return sa.and_(type_id != "", ~sa.exists().where(volume_type.id == type_id))

@@ -49,9 +49,9 @@ class BusHealth:
                 attempt = self._attempt = futures.Future()
                 self._began = now
                 self._start(attempt)
-            left = self._began + self._timeout - now
+            remaining = self._began + self._timeout - now
         try:
-            return attempt.result(max(0.0, left))
+            return attempt.result(max(0.0, remaining))
         except TimeoutError:
             return False
 

@@ -50,14 +50,14 @@ class Transport(memory.Transport):
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             # Read first: a message that arrives while the queues are checked ends the wait at once.
-            seen = _ARRIVALS.count
+            count_before = _ARRIVALS.count
             try:
                 self.cycle.get(self._deliver, timeout=timeout)  # type: ignore[union-attr]
                 return
             except queue.Empty:
                 remaining = None if deadline is None else deadline - time.monotonic()
                 with _ARRIVALS:
-                    if _ARRIVALS.count == seen and not _ARRIVALS.wait(remaining):
+                    if _ARRIVALS.count == count_before and not _ARRIVALS.wait(remaining):
                         raise TimeoutError from None
 
 

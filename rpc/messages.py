@@ -47,7 +47,7 @@ class AgentProcess:
 
     @classmethod
     def from_nonce(cls, nonce: str) -> "AgentProcess | None":
-        """Return the process of a nonce, None if it is only random as that of older agents."""
+        """Return the process of a nonce, None for a text of another form."""
         parts = nonce.split("/", 2)
         return cls(*parts) if len(parts) == 3 else None
 
@@ -390,7 +390,7 @@ class RequestBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SimulatedRequest:
     """One request of a simulation: exactly one of these."""
 
     create: CreateVolume | None = None
@@ -409,14 +409,14 @@ class WhatIf:
     pools, of which there is one for each pool and request.
     """
 
-    requests: list[Asked]
+    requests: list[SimulatedRequest]
     changes: Changes = field(default_factory=Changes)
     detail: bool = True
     apart: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outlook:
+class SimulationResult:
     """The simulated decision on one request: an explanation for each of its volumes, or that of a refusal.
 
     ``unchanged`` is the same without the hypothetical changes and without verdicts of pools; empty if there were none.

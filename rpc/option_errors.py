@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages about invalid values of options: the option, its place, its value and the allowed values.
+"""Messages about invalid values of options: the option, its location, its value and the allowed values.
 
 The errors of oslo.config have only some of these, and lack the value.
 """
@@ -24,34 +24,34 @@ def complaint(conf: cfg.ConfigOpts, name: str, group: str | None, error: Excepti
     # oslo.config has no public access to these.
     option = conf._get_opt_info(name, group)["opt"]
     reason = (isinstance(error, ValueError) and _allowed(option.type)) or cause
-    value, place = _value(conf, option, group, stated[1] if stated else None)
+    value, location = _value(conf, option, group, stated[1] if stated else None)
     if value is not None and not option.secret:
         title += f" = {value if len(value) <= _MOST else value[:_MOST] + '...'}"
-    return f"{title}{f' in {place}' if place else ''}: {reason}"
+    return f"{title}{f' in {location}' if location else ''}: {reason}"
 
 
-def _value(conf: cfg.ConfigOpts, option: Any, group: str | None, place: str | None) -> tuple[str | None, str | None]:
-    """Return the value as it is written, and its place, each None if unknown."""
+def _value(conf: cfg.ConfigOpts, option: Any, group: str | None, location: str | None) -> tuple[str | None, str | None]:
+    """Return the value as it is written, and its location, each None if unknown."""
     variable = f"OS_{(group or 'DEFAULT').upper()}__{option.dest.upper()}"
     if variable in os.environ:  # which counts before any file
         return os.environ[variable], f"the environment variable {variable}"
     try:
         written, _ = option._get_from_namespace(conf._namespace, group)
     except (KeyError, ValueError):
-        return None, place
-    return ("\\n".join(written) if isinstance(written, list) else str(written)), place
+        return None, location
+    return ("\\n".join(written) if isinstance(written, list) else str(written)), location
 
 
-def _allowed(kind: Any) -> str | None:
+def _allowed(option_type: Any) -> str | None:
     """Return the allowed values of a type, for the types whose own messages are incomplete; else None."""
-    if isinstance(kind, types.Boolean):
+    if isinstance(option_type, types.Boolean):
         return "it takes true or false"
-    if isinstance(kind, types.Number) and not kind.choices:
-        number = "a whole number" if kind.num_type is int else "a number"
-        if kind.min is not None and kind.max is not None:
-            return f"it takes {number} from {kind.min} to {kind.max}"
-        if kind.min is not None:
-            return f"it takes {number} of at least {kind.min}"
-        return f"it takes {number}" + ("" if kind.max is None else f" of at most {kind.max}")
-    *others, last = getattr(kind, "choices", None) or [""]
-    return f"it takes {', '.join(map(str, others))} or {last}" if others else None
+    if isinstance(option_type, types.Number) and not option_type.choices:
+        number = "a whole number" if option_type.num_type is int else "a number"
+        if option_type.min is not None and option_type.max is not None:
+            return f"it takes {number} from {option_type.min} to {option_type.max}"
+        if option_type.min is not None:
+            return f"it takes {number} of at least {option_type.min}"
+        return f"it takes {number}" + ("" if option_type.max is None else f" of at most {option_type.max}")
+    *choices, last = getattr(option_type, "choices", None) or [""]
+    return f"it takes {', '.join(map(str, choices))} or {last}" if choices else None

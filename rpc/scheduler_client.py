@@ -13,7 +13,7 @@ from tonnage.rpc import messages, serialization
 from tonnage.rpc.batching.call_batcher import CallBatcher
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.batching.pool_list_text import PoolListReader
-from tonnage.rpc.batching.request_batch import RequestKind
+from tonnage.rpc.batching.request_batch import BatchedOperation
 from tonnage.rpc.bus_health import BusHealth
 from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery
 from tonnage.rpc.transport import TOPIC_SCHEDULER, Peer, Transport
@@ -23,7 +23,7 @@ Keyed = TypeVar("Keyed", bound=messages.KeyedRequest)
 
 #: Seconds without an answer after which a call is sent again: its scheduler may have frozen, and another one answers.
 #: Each request that is sent again has a key, by which it takes effect only once.
-_PATIENCE = 5.0
+_RESEND_SECONDS = 5.0
 
 #: Seconds to wait for the answer to a hello. It may be repeated at once; the bus drops one without a scheduler.
 _HELLO_SECONDS = 5.0
@@ -45,8 +45,8 @@ class SchedulerClient:
     def __init__(self, transport: Transport, clock: Callable[[], datetime.datetime | None] = lambda: None) -> None:
         self._clock = clock
         self._conf = transport.conf
-        self._peer = Peer(transport, TOPIC_SCHEDULER, "scheduler", _PATIENCE)
-        self._batcher: CallBatcher[tuple[RequestKind, dict[str, Any]], dict[str, Any]] = CallBatcher(self._send)
+        self._peer = Peer(transport, TOPIC_SCHEDULER, "scheduler", _RESEND_SECONDS)
+        self._batcher: CallBatcher[tuple[BatchedOperation, dict[str, Any]], dict[str, Any]] = CallBatcher(self._send)
         self._health = BusHealth(transport)
         self._all_pools = {factors: _AllPools(self._peer, factors) for factors in (False, True)}
 
@@ -91,7 +91,7 @@ class SchedulerClient:
         """
         # A request that waits for the compute service must not delay others.
         alone = bool(request.hints.get(LOCAL_TO_INSTANCE))
-        return self._send_batched(RequestKind.CREATES, request, messages.Answer, alone=alone)
+        return self._send_batched(BatchedOperation.CREATES, request, messages.Answer, alone=alone)
 
     def create_group(self, request: messages.CreateGroup) -> messages.GroupAnswer:
         """Place and create several volumes, or none of them. Answers and errors are as for one."""
@@ -103,14 +103,14 @@ class SchedulerClient:
         Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.InvalidInput` and
         :class:`~tonnage.capacity.errors.Conflict`.
         """
-        return self._send_batched(RequestKind.EXTENDS, request, messages.Answer)
+        return self._send_batched(BatchedOperation.EXTENDS, request, messages.Answer)
 
     def delete(self, request: messages.DeleteVolume) -> None:
         """Delete a volume.
 
         Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`~tonnage.capacity.errors.Conflict`.
         """
-        self._send_batched(RequestKind.DELETES, request, object)
+        self._send_batched(BatchedOperation.DELETES, request, object)
 
     def retype(self, request: messages.RetypeVolume) -> messages.Answer:
         """Change the type of a volume, and move it if that is necessary and allowed.
@@ -162,13 +162,13 @@ class SchedulerClient:
         """Return the explanation of the decision that the request would get now. Nothing is placed."""
         return self._peer.call("explain", request, Explanation, once=True)
 
-    def what_if(self, question: messages.WhatIf) -> list[messages.Outlook]:
+    def what_if(self, question: messages.WhatIf) -> list[messages.SimulationResult]:
         """Return the simulated decisions on requests, with or without hypothetical changes. Nothing is placed.
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput`, :class:`~tonnage.capacity.errors.NotFound` and
         :class:`~tonnage.capacity.errors.Conflict` for a request that cannot be decided.
         """
-        return self._peer.call("what_if", question, list[messages.Outlook], once=True)
+        return self._peer.call("what_if", question, list[messages.SimulationResult], once=True)
 
     def fit_nodes(self, query: FitQuery) -> FitAnswer:
         """Return the nodes of a cluster that have room for volumes together, and reasons for the other nodes.
@@ -181,26 +181,26 @@ class SchedulerClient:
         return dataclasses.replace(request, asked_at=self._clock())
 
     def _send_batched(
-        self, kind: RequestKind, request: messages.KeyedRequest, answer: type[T], *, alone: bool = False
+        self, operation: BatchedOperation, request: messages.KeyedRequest, answer: type[T], *, alone: bool = False
     ) -> T:
         """Send a request in a batch with those of other threads, or ``alone``; return its answer of that type."""
         # A request that cannot be packed fails here, before it joins others.
-        item = kind, serialization.pack(self._dated(request))
+        item = operation, serialization.pack(self._dated(request))
         return serialization.result(self._send([item])[0] if alone else self._batcher.call(item), answer)
 
-    def _send(self, requests: list[tuple[RequestKind, dict[str, Any]]]) -> list[dict[str, Any]]:
+    def _send(self, requests: list[tuple[BatchedOperation, dict[str, Any]]]) -> list[dict[str, Any]]:
         """Send requests in one message and return the answer to each, still in its envelope."""
-        kinds = list(RequestKind)
-        # The answers come in the order of the message, kind by kind.
-        order = sorted(range(len(requests)), key=lambda place: kinds.index(requests[place][0]))
-        message: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
-        for kind, request in requests:
-            message[kind].append(request)
+        operations = list(BatchedOperation)
+        # The answers come in the order of the message, operation by operation.
+        order = sorted(range(len(requests)), key=lambda position: operations.index(requests[position][0]))
+        message: dict[str, list[dict[str, Any]]] = {operation: [] for operation in operations}
+        for operation, request in requests:
+            message[operation].append(request)
         answered = self._peer.call("request_batch", message, object)
         if not isinstance(answered, list) or len(answered) != len(requests):
             raise errors.Unavailable(f"the scheduler's answer to {len(requests)} requests is garbled")
-        by_place = dict(zip(order, answered, strict=True))
-        return [by_place[place] for place in range(len(requests))]
+        by_position = dict(zip(order, answered, strict=True))
+        return [by_position[position] for position in range(len(requests))]
 
 
 class _AllPools:

@@ -31,41 +31,41 @@ def pack(message: Any) -> Any:
     return msgspec.to_builtins(message)
 
 
-def unpack(data: Any, kind: type[T]) -> T:
-    """Return the message of that kind.
+def unpack(data: Any, message_type: type[T]) -> T:
+    """Return the message of type ``message_type``.
 
     Raises :class:`~tonnage.capacity.errors.InvalidInput` naming the field and the expected type.
     """
     try:
-        return type_conversion.convert(data, kind)
+        return type_conversion.convert(data, message_type)
     except msgspec.ValidationError as error:
-        raise errors.InvalidInput(f"malformed {kind.__name__}: {error}") from None
+        raise errors.InvalidInput(f"malformed {message_type.__name__}: {error}") from None
 
 
-class Admission(Protocol):
+class Readiness(Protocol):
     """The readiness of a server for calls."""
 
-    def admit(self) -> None:
+    def require_ready(self) -> None:
         """Raise :class:`~tonnage.capacity.errors.Unavailable` if the server can begin no call now."""
 
 
 class Guarded:
     """An endpoint whose methods always answer. Internal errors are logged here and not shown to the caller.
 
-    Calls that the ``admission``, if any, does not admit are not begun.
+    No call begins while ``readiness``, if given, raises an error.
     """
 
-    def __init__(self, endpoint: object, name: str, version: str, admission: Admission | None = None) -> None:
+    def __init__(self, endpoint: object, name: str, version: str, readiness: Readiness | None = None) -> None:
         self.target = oslo_messaging.Target(version=version)
-        self._endpoint, self._name, self._admission = endpoint, name, admission
+        self._endpoint, self._name, self._readiness = endpoint, name, readiness
 
     def __getattr__(self, method: str) -> Callable[..., dict[str, Any]]:
         return functools.partial(self._answer, method, getattr(self._endpoint, method))
 
     def _answer(self, method: str, handler: Callable[..., Any], context: Any, **arguments: Any) -> dict[str, Any]:
         try:
-            if self._admission is not None:
-                self._admission.admit()
+            if self._readiness is not None:
+                self._readiness.require_ready()
             return good(handler(context, **arguments))
         except Exception as error:
             return bad(error, method, self._name)
@@ -81,14 +81,14 @@ def bad(error: Exception, method: str, name: str) -> dict[str, Any]:
 
     It has the class and the message of a TonnageError; of any other exception it tells only that ``name`` failed.
     """
-    kind = next((base.__name__ for base in type(error).__mro__ if base.__name__ in _LEAVES), None)
-    if kind is not None and isinstance(error, errors.TonnageError):
+    error_name = next((base.__name__ for base in type(error).__mro__ if base.__name__ in _LEAVES), None)
+    if error_name is not None and isinstance(error, errors.TonnageError):
         # The outage is in the log already, and a declined call is sent again several times.
         postponed = isinstance(error, (errors.DatabaseUnreachable, errors.Declined))
-        LOG.log(logging.DEBUG if postponed else logging.INFO, "%s answers %s: %s", method, kind, error.message)
+        LOG.log(logging.DEBUG if postponed else logging.INFO, "%s answers %s: %s", method, error_name, error.message)
         # The caller may have a database of its own, so the message names the server.
-        server = f"{name}: " if kind == errors.Unavailable.__name__ else ""
-        return {"error": kind, "message": server + error.message}
+        server = f"{name}: " if error_name == errors.Unavailable.__name__ else ""
+        return {"error": error_name, "message": server + error.message}
     LOG.error("%s failed", method, exc_info=error)
     return {
         "error": errors.Unavailable.__name__,
@@ -96,18 +96,18 @@ def bad(error: Exception, method: str, name: str) -> dict[str, Any]:
     }
 
 
-def result(answer: Any, kind: type[T]) -> T:
-    """Return the result in an answer as a message of that kind, or raise the error in it, with its class on the server.
+def result(answer: Any, result_type: type[T]) -> T:
+    """Return the result in an answer as a message of type ``result_type``, or raise the error in the answer.
 
-    Raises :class:`~tonnage.capacity.errors.Unavailable` for a malformed answer: the request was not wrong, and it may
-    have been carried out.
+    The error has the class that it has on the server. Raises :class:`~tonnage.capacity.errors.Unavailable` for a
+    malformed answer: the request was not wrong, and it may have been carried out.
     """
     match answer:
         case {"error": str(name), "message": str(message)}:
             raise _LEAVES.get(name, errors.Unavailable)(message)
         case {"result": value}:
             try:
-                return unpack(value, kind)
+                return unpack(value, result_type)
             except errors.InvalidInput as error:
                 raise errors.Unavailable(f"the answer cannot be read: {error.message}") from None
     raise errors.Unavailable(f"the answer cannot be read: it is {type(answer).__name__} of no known form")

@@ -92,7 +92,7 @@ class PatientTransport(oslo_transport.RPCTransport):  # type: ignore[misc]
         wait_for_reply: Any = None,
         timeout: Any = None,
         retry: Any = None,
-        **others: Any,
+        **arguments: Any,
     ) -> Any:
         if timeout is None:
             timeout = self.conf.rpc_message_ttl
@@ -100,7 +100,7 @@ class PatientTransport(oslo_transport.RPCTransport):  # type: ignore[misc]
             super()._send(oslo_messaging.Target(topic=TOPIC_NOBODY), {}, {}, timeout=1, retry=retry)
             self._reached = True
         return super()._send(
-            target, ctxt, message, wait_for_reply=wait_for_reply, timeout=timeout, retry=retry, **others
+            target, ctxt, message, wait_for_reply=wait_for_reply, timeout=timeout, retry=retry, **arguments
         )
 
     def probe(self) -> None:
@@ -206,11 +206,11 @@ def server(
     topic: str,
     name: str,
     endpoint: object,
-    admission: serialization.Admission | None = None,
+    readiness: serialization.Readiness | None = None,
 ) -> Server:
     """Return a server for the methods of ``endpoint``, not yet started.
 
-    It declines the calls that the ``admission`` does not admit.
+    It declines calls while ``readiness`` raises an error.
 
     A method takes the context and ``message`` as builtins (see :mod:`tonnage.rpc.serialization`); its result, a
     message or a list of them, and its exception reach the caller as :meth:`Peer.call` says. Methods run on
@@ -220,31 +220,31 @@ def server(
     return oslo_messaging.get_rpc_server(
         transport,
         oslo_messaging.Target(topic=topic, server=name),
-        [serialization.Guarded(endpoint, topic, VERSION, admission)],
+        [serialization.Guarded(endpoint, topic, VERSION, readiness)],
     )
 
 
 class Peer:
     """Sends messages to the servers of one topic."""
 
-    def __init__(self, transport: Transport, topic: str, name: str, patience: float | None = None) -> None:
+    def __init__(self, transport: Transport, topic: str, name: str, resend_after: float | None = None) -> None:
         """``name`` is the name of the server in errors.
 
-        A call that is not answered within ``patience`` seconds is sent again, so that another server can answer it, and
-        once more after twice that time, and so on. Its methods must take effect only once. A call that a server
+        A call that is not answered within ``resend_after`` seconds is sent again, so that another server can answer it,
+        and once more after twice that time, and so on. Its methods must take effect only once. A call that a server
         declines is sent again soon; for one whose server has no database, another is sought for two seconds.
         """
         self._name = name
-        self._patience = patience
+        self._resend_after = resend_after
         self._conf = transport.conf
         self._client = oslo_messaging.get_rpc_client(
             transport, oslo_messaging.Target(topic=topic, version=VERSION), retry=CONNECTION_RETRIES
         )
 
     def call(
-        self, method: str, message: object, kind: type[T], timeout: float | None = None, *, once: bool = False
+        self, method: str, message: object, answer_type: type[T], timeout: float | None = None, *, once: bool = False
     ) -> T:
-        """Send a message to any server and return its answer, a message of that ``kind``.
+        """Send a message to any server and return its answer, a message of type ``answer_type``.
 
         With ``once`` the message is not sent again, for methods that may take long.
 
@@ -256,20 +256,20 @@ class Peer:
         timeout_name = "" if timeout else "rpc_response_timeout = "
         timeout = timeout or self._conf.rpc_response_timeout
         end = search_end = time.monotonic() + timeout
-        patience = timeout if once or self._patience is None else self._patience
+        resend_after = timeout if once or self._resend_after is None else self._resend_after
         pause = _SHORTEST_PAUSE
         while True:
-            left = end - time.monotonic()
+            remaining = end - time.monotonic()
             try:
-                answer = self._send(method, packed, min(patience, max(left, _SHORTEST_PAUSE)))
-                return serialization.result(answer, kind)
+                answer = self._send(method, packed, min(resend_after, max(remaining, _SHORTEST_PAUSE)))
+                return serialization.result(answer, answer_type)
             except oslo_messaging.MessagingTimeout:
-                if patience >= left:
+                if resend_after >= remaining:
                     raise errors.Unavailable(
                         f"no {self._name} answered {method} within {timeout_name}{timeout:g} s"
                     ) from None
-                LOG.info("No %s has answered %s within %g s", self._name, method, patience)
-                patience *= 2
+                LOG.info("No %s has answered %s within %g s", self._name, method, resend_after)
+                resend_after *= 2
             except (errors.Declined, errors.DatabaseUnreachable) as error:
                 now = time.monotonic()
                 if isinstance(error, errors.DatabaseUnreachable):

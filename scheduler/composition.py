@@ -48,7 +48,7 @@ Clock = Callable[[], float]
 _SWEEP = 10.0
 
 #: The longest time in seconds that the scheduler whose turn it is may take for a report before another applies it.
-_PATIENCE = 3.0
+_REPORT_TIMEOUT = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,9 @@ class ReportParts:
         self.registration = Registration(database, base.cache_refresh, dispatcher, agents, self.audit)
         self.outcome_handler = OutcomeHandler(self.registration, settings.max_attempts, decisions)
         self.report_handler = ReportHandler(self.outcome_handler, clock, self.alerts)
-        self.deferred_reports = DeferredReports(self.report_handler, min(_PATIENCE, settings.service_down_time / 10))
+        self.deferred_reports = DeferredReports(
+            self.report_handler, min(_REPORT_TIMEOUT, settings.service_down_time / 10)
+        )
         sweep_timer = SweepTimer(base.sweep, clock)
         recovery = ClaimRecovery(settings, self.outcome_handler, clock)
         self.periodic_tasks = PeriodicTasks(

@@ -33,7 +33,7 @@ get_pool_list      PoolListQuery       the same as JSON of the REST API
 explain            CreateVolume ->     the decision that a create would get now, pool by pool; no side effect
                    Explanation
 what_if            WhatIf ->           the decisions that requests of any kind would get one after another, with
-                   [Outlook]           or without hypothetical changes; no side effect
+                   [SimulationResult]  or without hypothetical changes; no side effect
 fit_nodes          FitQuery ->         the nodes of a cluster with room for volumes together, and reasons for the
                    FitAnswer           others; no side effect
 =================  ==================  ======================================================================
@@ -66,90 +66,90 @@ from tonnage.scheduler import request_validation
 from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.manager import SchedulerManager
 
-_Kind = TypeVar("_Kind", bound=request_validation.IdentifiedRequest)
+RequestT = TypeVar("RequestT", bound=request_validation.IdentifiedRequest)
 
 
 class SchedulerEndpoint:
     """Decodes messages and passes them on; :mod:`tonnage.rpc.serialization` encodes the results."""
 
-    def __init__(self, core: SchedulerManager) -> None:
-        self._core = core
+    def __init__(self, manager: SchedulerManager) -> None:
+        self._manager = manager
 
     def hello(self, ctxt: Any, message: Any) -> Any:
         """Give an agent process its epoch."""
-        return self._core.hello(serialization.unpack(message, Hello))
+        return self._manager.hello(serialization.unpack(message, Hello))
 
     def listing(self, ctxt: Any, message: Any) -> Any:
         """Handle a listing of a backend's volumes."""
-        return self._core.listing(serialization.unpack(message, Listing))
+        return self._manager.listing(serialization.unpack(message, Listing))
 
     def report(self, ctxt: Any, message: Any) -> None:
         """Handle a report of a backend."""
-        self._core.report(serialization.unpack(message, PackedReport))
+        self._manager.report(serialization.unpack(message, PackedReport))
 
     def outcomes(self, ctxt: Any, message: Any) -> Any:
         """Handle outcomes of commands."""
-        return self._core.outcomes(serialization.unpack(message, Outcomes).outcomes)
+        return self._manager.outcomes(serialization.unpack(message, Outcomes).outcomes)
 
     def stamps(self, ctxt: Any, message: Any) -> Any:
         """Give stamps for a report that has not begun."""
-        return self._core.stamps(serialization.unpack(message, StampQuery))
+        return self._manager.stamps(serialization.unpack(message, StampQuery))
 
     def create_group(self, ctxt: Any, message: Any) -> Any:
         """Place several new volumes, all or none."""
-        return self._core.place(_request(message, CreateGroup))
+        return self._manager.place(_request(message, CreateGroup))
 
     def migrate_volume(self, ctxt: Any, message: Any) -> Any:
         """Move a volume."""
-        return self._core.place(Move(_request(message, MigrateVolume)))
+        return self._manager.place(Move(_request(message, MigrateVolume)))
 
     def retype_volume(self, ctxt: Any, message: Any) -> Any:
         """Change the type of a volume."""
-        return self._core.place(_request(message, RetypeVolume))
+        return self._manager.place(_request(message, RetypeVolume))
 
     def request_batch(self, ctxt: Any, message: Any) -> Any:
         """Handle the requests of a batch."""
-        return request_batch.serve(message, self._core.handle_batch, request_validation.check_request_id)
+        return request_batch.serve(message, self._manager.handle_batch, request_validation.check_request_id)
 
     def manage_volume(self, ctxt: Any, message: Any) -> None:
         """Adopt a volume on the storage."""
-        self._core.manage(_request(message, ManageVolume))
+        self._manager.manage(_request(message, ManageVolume))
 
     def unmanage_volume(self, ctxt: Any, message: Any) -> None:
         """Remove a volume from the ledger."""
-        self._core.unmanage(_request(message, UnmanageVolume))
+        self._manager.unmanage(_request(message, UnmanageVolume))
 
     def set_backend_state(self, ctxt: Any, message: Any) -> None:
         """Enable, disable or drain a backend."""
-        self._core.set_backend_state(serialization.unpack(message, SetBackendState))
+        self._manager.set_backend_state(serialization.unpack(message, SetBackendState))
 
     def list_now(self, ctxt: Any, message: Any) -> None:
         """Have agents list all volumes soon."""
-        self._core.list_now(serialization.unpack(message, ListBackends))
+        self._manager.list_now(serialization.unpack(message, ListBackends))
 
     def get_pools(self, ctxt: Any, message: Any) -> Any:
         """Show pools."""
-        return self._core.get_pools(serialization.unpack(message, PoolQuery))
+        return self._manager.get_pools(serialization.unpack(message, PoolQuery))
 
     def get_pool_list(self, ctxt: Any, message: Any) -> Any:
         """Show pools as JSON of the REST API."""
-        return self._core.get_pool_list(serialization.unpack(message, PoolListQuery))
+        return self._manager.get_pool_list(serialization.unpack(message, PoolListQuery))
 
     def explain(self, ctxt: Any, message: Any) -> Any:
         """Explain a decision without making it."""
-        return self._core.explain(serialization.unpack(message, CreateVolume))
+        return self._manager.explain(serialization.unpack(message, CreateVolume))
 
     def what_if(self, ctxt: Any, message: Any) -> Any:
         """Simulate decisions on requests."""
-        return self._core.what_if(serialization.unpack(message, WhatIf))
+        return self._manager.what_if(serialization.unpack(message, WhatIf))
 
     def fit_nodes(self, ctxt: Any, message: Any) -> Any:
         """Return the nodes with room for volumes together."""
-        return self._core.fit_nodes(serialization.unpack(message, FitQuery))
+        return self._manager.fit_nodes(serialization.unpack(message, FitQuery))
 
 
-def _request(message: Any, kind: type[_Kind]) -> _Kind:
+def _request(message: Any, message_type: type[RequestT]) -> RequestT:
     """Return the request in a message, with a valid request id."""
-    request = serialization.unpack(message, kind)
+    request = serialization.unpack(message, message_type)
     request_validation.check_request_id(request)
     return request

@@ -55,7 +55,7 @@ class HostManager:
         self.apply_default_ratio()
 
     def apply_default_ratio(self) -> None:
-        """Compute the ratio again of pools that report none, whatever the ledger has."""
+        """Compute the ratio of pools that report none again, whatever the ledger has."""
         changed = []
         for name, entry in self.entries.items():
             if entry.stats.ratio is not None:
@@ -67,18 +67,18 @@ class HostManager:
         self.reset(changed)
 
     def find_wrong_limits(self, rows: Iterable[PoolRow]) -> list[Limit]:
-        """Return the right ratio and limit of each of these rows that has another."""
+        """Return the right ratio and limit for each of these rows whose ratio or limit is wrong."""
         limits = np.atleast_1d(arithmetic.provisioning_limit(self.table, self.calculation))
-        found = []
+        wrong_limits = []
         for row in rows:
             index = self.table.index(row.name)
             if index is None:
                 continue
             ratio = self.entries[row.name].ratio
             limit = float(limits[index]) if math.isfinite(limits[index]) else None
-            if ratio != row.ratio or not _same(limit, row.thin_limit_gb):
-                found.append(Limit(row.id, ratio, limit))
-        return found
+            if ratio != row.ratio or not _same_limit(limit, row.thin_limit_gb):
+                wrong_limits.append(Limit(row.id, ratio, limit))
+        return wrong_limits
 
     def backend(self, name: str) -> BackendEntry | None:
         """Return the backend of that name, or None if the cache does not have it."""
@@ -89,19 +89,19 @@ class HostManager:
         return self._backends.values()
 
     def is_outdated(self, row: BackendRow) -> bool:
-        """Tell whether a report, a hello or an operator has changed a backend, and maybe its pools, in the ledger."""
-        known = self._backends.get(row.name)
-        return known is None or (
-            (known.id, known.epoch, known.seq, known.enabled, known.draining, known.availability_zone)
+        """Return whether a report, a hello or an operator has changed a backend, and maybe its pools, in the ledger."""
+        backend = self._backends.get(row.name)
+        return backend is None or (
+            (backend.id, backend.epoch, backend.seq, backend.enabled, backend.draining, backend.availability_zone)
             != (row.id, row.epoch, row.report_seq, row.enabled, row.draining, row.availability_zone)
         )
 
     def has_figures(self, mark: PoolMark, row: BackendRow) -> bool:
-        """Tell whether the cache has the figures of a pool that the ledger has, by the pool's mark."""
-        known, entry = self._backends.get(row.name), self.entries.get(mark.name)
-        if known is None or entry is None or (known.id, entry.id) != (row.id, mark.id):
+        """Return whether the cache has the figures of a pool that the ledger has, by the pool's mark."""
+        backend, entry = self._backends.get(row.name), self.entries.get(mark.name)
+        if backend is None or entry is None or (backend.id, entry.id) != (row.id, mark.id):
             return False
-        return mark.is_unchanged(entry.generation, (known.epoch, known.covers))
+        return mark.is_unchanged(entry.generation, (backend.epoch, backend.covers))
 
     def apply_rows(
         self, row: BackendRow, marks: Iterable[PoolMark], rows: Iterable[PoolRow], now: float, absence: float = 0.0
@@ -113,7 +113,7 @@ class HostManager:
         ``absence`` is for how many seconds none did.
         """
         rows = list(rows)
-        loaded = {each.name for each in rows}
+        loaded = {pool.name for pool in rows}
         # A row that was to be read and is not there has gone since its mark was read.
         same = {mark.name: mark for mark in marks if mark.name not in loaded and self.has_figures(mark, row)}
         backend = self._apply_backend(row, now, absence)
@@ -125,14 +125,14 @@ class HostManager:
         self.update_status(backend, now)
 
     def _apply_backend(self, row: BackendRow, now: float, absence: float) -> BackendEntry:
-        known = self._backends.get(row.name)
-        if known is not None and known.id != row.id:
+        backend = self._backends.get(row.name)
+        if backend is not None and backend.id != row.id:
             # It was removed, and has said hello again.
             self.forget_backend(row.name)
-            known = None
+            backend = None
         collected = now - (row.silence or 0.0) - row.report_age
-        if known is None:
-            known = self._backends[row.name] = BackendEntry(
+        if backend is None:
+            backend = self._backends[row.name] = BackendEntry(
                 id=row.id,
                 name=row.name,
                 availability_zone=row.availability_zone,
@@ -144,44 +144,44 @@ class HostManager:
                 last_seen=now - max(0.0, (row.silence or 0.0) - absence),
                 draining=row.draining,
             )
-            if now - known.last_seen > self.down_time:
-                self._mark_down(known, now)
+            if now - backend.last_seen > self.down_time:
+                self._mark_down(backend, now)
         else:
-            known.epoch, known.seq, known.covers = row.epoch, row.report_seq, row.report_covers
-            known.update_last_seen(row, now)
+            backend.epoch, backend.seq, backend.covers = row.epoch, row.report_seq, row.report_covers
+            backend.update_last_seen(row, now)
             self.apply_backend_state(row)
-        known.figures_collected = collected
-        known.last_collected = max(known.last_collected, collected)
+        backend.figures_collected = collected
+        backend.last_collected = max(backend.last_collected, collected)
         if row.last_report_at is not None:
             age = datetime.timedelta(seconds=row.report_age)
-            known.reported_at = row.last_report_at.replace(tzinfo=datetime.UTC) - age
-        return known
+            backend.reported_at = row.last_report_at.replace(tzinfo=datetime.UTC) - age
+        return backend
 
     def apply_backend_state(self, row: BackendRow) -> None:
         """Take over the state that an operator has given a backend, and its availability zone."""
-        known = self._backends.get(row.name)
-        if known is None:
+        backend = self._backends.get(row.name)
+        if backend is None:
             return
-        changed = known.availability_zone != row.availability_zone or known.enabled != row.enabled
-        known.availability_zone, known.enabled = row.availability_zone, row.enabled
-        known.disabled_reason = row.disabled_reason
-        known.draining = row.draining
+        changed = backend.availability_zone != row.availability_zone or backend.enabled != row.enabled
+        backend.availability_zone, backend.enabled = row.availability_zone, row.enabled
+        backend.disabled_reason = row.disabled_reason
+        backend.draining = row.draining
         if changed:
-            self.reset(known.pools)
+            self.reset(backend.pools)
 
     def apply_silence(self, row: BackendRow, now: float) -> bool:
-        """Take over when any scheduler received a backend's last report; tell whether its status changes by that."""
-        known = self._backends.get(row.name)
-        if known is None:
+        """Take over when any scheduler received the last report; return whether the backend's status changes."""
+        backend = self._backends.get(row.name)
+        if backend is None:
             return False
-        known.disabled_reason = row.disabled_reason
-        known.update_last_seen(row, now)
-        return self.update_status(known, now)
+        backend.disabled_reason = row.disabled_reason
+        backend.update_last_seen(row, now)
+        return self.update_status(backend, now)
 
     def forget_missing(self, rows: Iterable[BackendRow]) -> bool:
-        """Forget backends that are not among the rows of all backends; tell whether there are any."""
-        there = {(row.name, row.id) for row in rows}
-        missing = [known.name for known in self._backends.values() if (known.name, known.id) not in there]
+        """Forget backends that are not among the rows of all backends; return whether there were any."""
+        present = {(row.name, row.id) for row in rows}
+        missing = [backend.name for backend in self._backends.values() if (backend.name, backend.id) not in present]
         for name in missing:
             LOG.warning("Backend %s has been removed", name)
             self.forget_backend(name)
@@ -193,12 +193,12 @@ class HostManager:
         del self._backends[name]
 
     def apply_pools(self, rows: Iterable[PoolRow]) -> None:
-        """Bring pools up to the ledger, with the figures of their last reports; unknown backends are passed over."""
+        """Bring pools up to the ledger, with the figures of their last reports. Skip pools of unknown backends."""
         of_backend: dict[str, list[PoolRow]] = {}
         for row in rows:
             of_backend.setdefault(backend_of(row.name), []).append(row)
-        known = [(self._backends[name], of_backend[name]) for name in of_backend if name in self._backends]
-        self.reset([name for backend, listed in known for name in self._put_entries(backend, listed)])
+        backend_rows = [(self._backends[name], of_backend[name]) for name in of_backend if name in self._backends]
+        self.reset([name for backend, listed in backend_rows for name in self._put_entries(backend, listed)])
 
     def _put_entries(self, backend: BackendEntry, rows: Sequence[PoolRow]) -> list[str]:
         """Put the entries of a backend's pools; return the names of those with usable figures."""
@@ -229,7 +229,7 @@ class HostManager:
         return [self._names[pool_id] for pool_id in pool_ids if pool_id in self._names]
 
     def counters(self, pool_ids: Collection[int]) -> dict[int, Counters]:
-        """Return the counters of those of these pools that the cache has."""
+        """Return the counters of these pools, without pools that the cache does not have."""
         return {id: self.entries[name].counters for id in pool_ids for name in self.names([id])}
 
     def set_counters(self, counters: Mapping[int, Counters]) -> None:
@@ -258,35 +258,37 @@ class HostManager:
             self.table.put_columns(names, columns)
 
     def discount_silence(self, seconds: float, now: float) -> None:
-        """Leave a time in which this scheduler did not listen out of the silence of every backend."""
+        """Subtract a time in which this scheduler did not listen from the silence of every backend."""
         for backend in self._backends.values():
             backend.last_seen = min(now, backend.last_seen + seconds)
 
     def overdue(self, now: float) -> list[BackendEntry]:
         """Return backends that count as up and have been silent for too long."""
-        return [each for each in self._backends.values() if each.up and now - each.last_seen > self.down_time]
+        return [
+            backend for backend in self._backends.values() if backend.up and now - backend.last_seen > self.down_time
+        ]
 
     def seemingly_overdue(self, now: float) -> list[BackendEntry]:
         """Return backends that are overdue, or whose figures have just expired, unless the ledger has newer reports."""
         return [
-            each
-            for each in self._backends.values()
-            if each.up
+            backend
+            for backend in self._backends.values()
+            if backend.up
             and (
-                now - each.last_seen > self.down_time
-                or (now - each.last_collected > each.shortest and not each.expired)
+                now - backend.last_seen > self.down_time
+                or (now - backend.last_collected > backend.shortest and not backend.expired)
             )
         ]
 
     def silence(self, name: str, now: float) -> float:
         """Return for how many seconds a backend has been silent."""
-        known = self._backends.get(name)
-        return 0.0 if known is None else now - known.last_seen
+        backend = self._backends.get(name)
+        return 0.0 if backend is None else now - backend.last_seen
 
     def age(self, pool: str, now: float) -> float:
-        """Return the age of a pool's figures in seconds, also of time in which no scheduler listened."""
-        known = self._backends.get(backend_of(pool))
-        return 0.0 if known is None else now - known.collected_at(pool)
+        """Return the age of a pool's figures in seconds, including time in which no scheduler listened."""
+        backend = self._backends.get(backend_of(pool))
+        return 0.0 if backend is None else now - backend.collected_at(pool)
 
     def update_statuses(self, now: float) -> None:
         """Mark silent backends as down and those that report again as up, and find the pools with expired figures."""
@@ -308,7 +310,7 @@ class HostManager:
     def update_status(self, backend: BackendEntry, now: float) -> bool:
         """Mark a backend as up if it has reported again, and find its pools with expired figures.
 
-        Tell whether that changes anything.
+        Return whether that changes anything.
         """
         is_back = not backend.up and now - backend.last_seen <= self.down_time
         if is_back:
@@ -339,12 +341,16 @@ class HostManager:
         for name, stats in diff.stats.items():
             entry = self.entries.get(name)
             pool_id = applied.ids[name] if entry is None else entry.id
-            known = Counters() if entry is None else entry.counters
-            counters = applied.counters.get(pool_id, known)
+            cached_counters = Counters() if entry is None else entry.counters
+            counters = applied.counters.get(pool_id, cached_counters)
             generation = applied.generations.get(pool_id, 0 if entry is None else entry.generation)
-            ratio = pool_figures.ratio(stats, known, self.default_ratio)
+            ratio = pool_figures.ratio(stats, cached_counters, self.default_ratio)
             same = entry is not None and entry.raw is diff.raw[name]
-            if same and entry is not None and (counters, ratio, generation) == (known, entry.ratio, entry.generation):
+            if (
+                same
+                and entry is not None
+                and (counters, ratio, generation) == (cached_counters, entry.ratio, entry.generation)
+            ):
                 continue
             self._names[pool_id] = name
             backend.add_pool(name, stats.capabilities)
@@ -356,8 +362,8 @@ class HostManager:
         self.update_status(backend, now)
 
 
-def _same(one: float | None, other: float | None) -> bool:
-    """Tell whether two limits are equal but for the rounding of binary fractions."""
-    if one is None or other is None:
-        return one is other
-    return abs(one - other) <= arithmetic.TOLERANCE_GB
+def _same_limit(computed: float | None, stored: float | None) -> bool:
+    """Return whether two limits are equal but for the rounding of binary fractions."""
+    if computed is None or stored is None:
+        return computed is stored
+    return abs(computed - stored) <= arithmetic.TOLERANCE_GB

@@ -37,9 +37,9 @@ class IgnoredHints:
     def __init__(self, filters: Iterable[Filter]) -> None:
         enabled = tuple(filters)
         self._sentences = {
-            hint: f"the hint {hint} has no effect: scheduler_default_filters does not name {kind.__name__}"
-            for hint, kind in _READERS.items()
-            if not any(isinstance(each, kind) for each in enabled)
+            hint: f"the hint {hint} has no effect: scheduler_default_filters does not name {filter_class.__name__}"
+            for hint, filter_class in _READERS.items()
+            if not any(isinstance(plugin, filter_class) for plugin in enabled)
         }
         self._logged: set[str] = set()
 

@@ -23,7 +23,6 @@ from tonnage.rpc.batching.command_sender import AgentMessages
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.batching.request_batch import BatchedRequest
 from tonnage.rpc.messages import (
-    Asked,
     CreateGroup,
     CreateVolume,
     DeleteVolume,
@@ -33,7 +32,6 @@ from tonnage.rpc.messages import (
     Listing,
     ManageVolume,
     Outcome,
-    Outlook,
     PoolListQuery,
     PoolListText,
     PoolQuery,
@@ -41,6 +39,8 @@ from tonnage.rpc.messages import (
     Receipt,
     RetypeVolume,
     SetBackendState,
+    SimulatedRequest,
+    SimulationResult,
     StampQuery,
     UnmanageVolume,
     Welcome,
@@ -53,7 +53,7 @@ from tonnage.scheduler.decisions import decision_metrics, quota_demands, resolut
 from tonnage.scheduler.decisions.decision_thread import LONGEST_WAIT, DecisionThread
 from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.decisions.pool_selection import Rules
-from tonnage.scheduler.settings import Mutable, Settings
+from tonnage.scheduler.settings import ReloadableSettings, Settings
 from tonnage.scheduler.simulation import pool_views, simulator
 from tonnage.scheduler.simulation.node_fit import NodeFit
 from tonnage.scheduler.simulation.pool_view_text import PoolListTextCache
@@ -110,13 +110,13 @@ class SchedulerManager:
         self._thread.paced = (self._outcome_handler.outcomes, self._report_handler.reports)
         self._pool_list_text = PoolListTextCache()
         self._node_fit = NodeFit(database)
-        self._unread = UnreadFunctions(base.hosts)
+        self._unread_functions = UnreadFunctions(base.hosts)
 
     def start(self) -> None:
         """Load backends and pools from the ledger, and start the threads. Raises the errors of :meth:`load`."""
         self.load()
         instruments.QUEUE.set_function(self._thread.waiting)
-        self._thread.start(self.keep_house)
+        self._thread.start(self.run_periodic_tasks)
         self._audit.start()
         self._history.start()
 
@@ -157,7 +157,7 @@ class SchedulerManager:
         """Return the names of the backends that have reported since this scheduler started."""
         return {backend.name for backend in list(self.hosts.backends()) if backend.reported_here}
 
-    def change(self, settings: Mutable) -> None:
+    def change(self, settings: ReloadableSettings) -> None:
         """Apply other settings from now on. Requests in hand are decided by the earlier ones.
 
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` if other schedulers that are up apply another
@@ -182,7 +182,7 @@ class SchedulerManager:
         except errors.TonnageError as error:
             LOG.warning("The ledger could not be told that this scheduler ends: %s", error)
 
-    def admit(self) -> None:
+    def require_ready(self) -> None:
         """Raise an error if no call can begin now, so that the caller sends it to another scheduler.
 
         Raises :class:`~tonnage.capacity.errors.DatabaseUnreachable`, or :class:`~tonnage.capacity.errors.Declined` if
@@ -228,7 +228,7 @@ class SchedulerManager:
     def outcomes(self, messages: Sequence[Outcome]) -> list[Receipt]:
         """Apply the outcomes of operations."""
         waiting = [self._thread.submit(self._outcome_handler.outcomes, message) for message in messages]
-        return [each.result() for each in waiting]
+        return [future.result() for future in waiting]
 
     def place(self, work: Placeable) -> Any:
         """Decide a request that takes capacity, claim it, and order its operation. Return after the commit.
@@ -285,7 +285,7 @@ class SchedulerManager:
                 else self._thread.submit(self.decisions.placer.place, message, LONGEST_WAIT)
                 for message in messages
             ]
-            return [each.exception() or each.result() for each in waiting]
+            return [future.exception() or future.result() for future in waiting]
 
     def undelivered(self, claim_ids: Sequence[str]) -> None:
         """Have commands sent again that the bus did not accept."""
@@ -296,31 +296,33 @@ class SchedulerManager:
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown volume type.
         """
-        picture, wanted = self._seen(query)
-        return pool_views.asked_for(picture, query, wanted)
+        snapshot, probe = self._snapshot_and_probe(query)
+        return pool_views.selected(snapshot, query, probe)
 
     def get_pool_list(self, query: PoolListQuery) -> list[PoolListText]:
         """Return the same pools as text. Raises the errors of :meth:`get_pools`."""
-        picture, wanted = self._seen(query)
-        return self._pool_list_text.selected(picture, query, wanted)
+        snapshot, probe = self._snapshot_and_probe(query)
+        return self._pool_list_text.selected(snapshot, query, probe)
 
     def explain(self, message: CreateVolume) -> Explanation:
         """Return how a create would be decided now.
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for a request that could not be decided at all.
         """
-        [outlook] = self.what_if(WhatIf(requests=[Asked(create=message)]))
+        [outlook] = self.what_if(WhatIf(requests=[SimulatedRequest(create=message)]))
         return outlook.volumes[0]
 
-    def what_if(self, question: WhatIf) -> list[Outlook]:
+    def what_if(self, question: WhatIf) -> list[SimulationResult]:
         """Return how requests would be decided one after another, as things are or with changes.
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput`, :class:`~tonnage.capacity.errors.NotFound` and
         :class:`~tonnage.capacity.errors.Conflict` for a request that could not be decided at all.
         """
         if self._reads_usage:
-            asked = [each for one in question.requests for each in (one.create, one.group, one.extend)]
-            self._read_usage(asked)
+            messages = [
+                message for request in question.requests for message in (request.create, request.group, request.extend)
+            ]
+            self._read_usage(messages)
         work = simulator.requests_of(question)
         if self.decisions.instance_hosts is not None:
             work = self.decisions.instance_hosts.located(work)
@@ -343,15 +345,15 @@ class SchedulerManager:
 
     # Work of the decision thread.
 
-    def keep_house(self) -> None:
+    def run_periodic_tasks(self) -> None:
         """Do the work that is due about once a second. Belongs to the decision thread."""
         self.periodic_tasks.run()
         rules = self.decisions.rules.current
-        self._unread.look(rules.filters, rules.weighers)
+        self._unread_functions.warn(rules.filters, rules.weighers)
 
-    def _change(self, wanted: Sequence[Mutable]) -> list[Exception | None]:
+    def _change(self, changes: Sequence[ReloadableSettings]) -> list[Exception | None]:
         results: list[Exception | None] = []
-        for settings in wanted:
+        for settings in changes:
             try:
                 # The options may set limits that were not there before.
                 self.database.run(volume_usage.mark_all_for_recount)
@@ -372,11 +374,11 @@ class SchedulerManager:
             self._dispatcher.undelivered(claim_ids)
         return [None] * len(messages)
 
-    def _seen(self, query: PoolQuery) -> tuple[pool_views.Picture, Request | None]:
-        """Return a picture of all pools, and the request whose requirements the selected pools meet, if any."""
-        wanted = None if query.volume_type is None else self._request(resolution.type_probe(query.volume_type))
+    def _snapshot_and_probe(self, query: PoolQuery) -> tuple[pool_views.PoolsSnapshot, Request | None]:
+        """Return a snapshot of all pools, and the request whose requirements the selected pools meet, if any."""
+        probe = None if query.volume_type is None else self._request(resolution.type_probe(query.volume_type))
         # The decision thread only copies, however many pools there are to show.
-        return self._thread.call(self._pictures, None), wanted
+        return self._thread.call(self._pool_snapshots, None), probe
 
-    def _pictures(self, items: Sequence[None]) -> list[pool_views.Picture | Exception]:
-        return [pool_views.picture(self.hosts, self._clock(), self._audit.found)] * len(items)
+    def _pool_snapshots(self, items: Sequence[None]) -> list[pool_views.PoolsSnapshot | Exception]:
+        return [pool_views.take_snapshot(self.hosts, self._clock(), self._audit.findings)] * len(items)

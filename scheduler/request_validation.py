@@ -50,7 +50,7 @@ def check_uuid(volume_id: str) -> None:
 
 def check_length(name: str, value: str, most: int) -> None:
     """Raise :class:`~tonnage.capacity.errors.InvalidInput` for text that is too long or cannot be stored."""
-    if len(value) > most or "\0" in value or any("\ud800" <= each <= "\udfff" for each in value):
+    if len(value) > most or "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
         raise errors.InvalidInput(
             f"{name} is {value[:40]!r}...: it takes at most {most} characters of Unicode text, none of them NUL"
         )

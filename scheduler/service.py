@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduler as a service: the core and its RPC server, started and stopped in the right order."""
+"""The scheduler as a service: the manager and its RPC server, started and stopped in the right order."""
 
 import logging
 from dataclasses import replace
@@ -31,60 +31,60 @@ class SchedulerService:
 
         Raises :class:`~tonnage.capacity.errors.ConfigurationError`.
         """
-        mine, mutable = settings.from_conf(conf), settings.mutable(conf)
+        static, reloadable = settings.from_conf(conf), settings.reloadable(conf)
         schema.require_current(database.engine)
-        mine = replace(mine, quotas=placement.quota_settings(conf, database))
+        static = replace(static, quotas=placement.quota_settings(conf, database))
         self._sender = CommandSender(AgentClient(transport))
         self._announcer = announcer.build(conf, database)
         self._log_file = LogFile(conf.decision_log) if conf.decision_log else None
-        self._core = SchedulerManager(
-            mine,
+        self._manager = SchedulerManager(
+            static,
             database,
             self._sender,
-            Rules(mutable.filters, mutable.weighers, mutable.calculation),
+            Rules(reloadable.filters, reloadable.weighers, reloadable.calculation),
             integrations=Integrations(self._log_file, nova.from_conf(conf), self._announcer, conf.metrics.enabled),
         )
-        self._sync_thread = placement.create_sync_thread(conf, database, self._core.membership)
+        self._sync_thread = placement.create_sync_thread(conf, database, self._manager.membership)
         self._server = rpc_transport.server(
-            transport, rpc_transport.TOPIC_SCHEDULER, mine.host, SchedulerEndpoint(self._core), self._core
+            transport, rpc_transport.TOPIC_SCHEDULER, static.host, SchedulerEndpoint(self._manager), self._manager
         )
 
     def start(self) -> None:
         """Load the ledger, listen, and ask the agents for reports."""
-        self._core.start()
-        self._sender.start(self._core)
+        self._manager.start()
+        self._sender.start(self._manager)
         self._announcer.start()
         if self._sync_thread is not None:
             self._sync_thread.start()
         self._server.start()
-        self._core.ask_for_reports()
+        self._manager.ask_for_reports()
         LOG.info("Scheduler is ready")
 
     @property
     def failure(self) -> str | None:
         """The reason for which this scheduler has to end; None while there is none."""
-        return self._core.failure
+        return self._manager.failure
 
     def reporting(self) -> set[str]:
         """Return the names of the backends that have reported to this scheduler since it started."""
-        return self._core.reporting()
+        return self._manager.reporting()
 
     def change(self, conf: cfg.ConfigOpts) -> None:
         """Apply the options of another configuration that can change at runtime, all of them or none.
 
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable values.
         """
-        self._core.change(replace(settings.mutable(conf), announcements=announcer.load_config(conf)))
+        self._manager.change(replace(settings.reloadable(conf), announcements=announcer.load_config(conf)))
 
     def leave(self) -> None:
         """Tell the ledger that this scheduler ends."""
-        self._core.leave()
+        self._manager.leave()
 
     def stop(self) -> None:
         """Accept no more requests, finish the accepted ones, and end."""
         self._server.stop()
         self._server.wait()
-        self._core.stop()
+        self._manager.stop()
         if self._sync_thread is not None:
             self._sync_thread.stop()
         self._sender.stop()

@@ -38,7 +38,7 @@ class Settings:
 
 
 @dataclass(frozen=True, slots=True)
-class Mutable:
+class ReloadableSettings:
     """The settings that can change while a scheduler runs, all together: those of decisions, and of announcements.
 
     Without ``announcements`` those stay as they are.
@@ -64,18 +64,18 @@ def register(conf: cfg.ConfigOpts) -> None:
 def validate(conf: cfg.ConfigOpts) -> None:
     """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for options that keep a scheduler from starting."""
     from_conf(conf)
-    mutable(conf)
+    reloadable(conf)
     nova.from_conf(conf)
     placement.validate(conf)
     announcer.validate(conf)
 
 
-def mutable(conf: cfg.ConfigOpts) -> Mutable:
+def reloadable(conf: cfg.ConfigOpts) -> ReloadableSettings:
     """Return the settings that decisions depend on, with the plug-ins that the configuration names.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable options.
     """
-    return Mutable(
+    return ReloadableSettings(
         plugins.load_filters(conf),
         plugins.load_weighers(conf),
         Calculation(conf.over_provisioning_calculation),

@@ -23,15 +23,15 @@ class UnreadFunctions:
         self._hosts = hosts
         self._warned: dict[str, set[str]] = {}
 
-    def look(self, filters: FilterChain, weighers: WeigherChain) -> None:
+    def warn(self, filters: FilterChain, weighers: WeigherChain) -> None:
         """Log the functions that neither these filters nor these weighers read."""
-        if not any(isinstance(each, driver.DriverFilter) for each in filters.filters):
-            self._tell(driver.FUNCTION, driver.DriverFilter.__name__, "scheduler_default_filters")
-        if not any(isinstance(each, goodness.GoodnessWeigher) for each in weighers.weighers):
-            self._tell(goodness.FUNCTION, goodness.GoodnessWeigher.__name__, "scheduler_default_weighers")
+        if not any(isinstance(plugin, driver.DriverFilter) for plugin in filters.filters):
+            self._warn_about(driver.FUNCTION, driver.DriverFilter.__name__, "scheduler_default_filters")
+        if not any(isinstance(weigher, goodness.GoodnessWeigher) for weigher in weighers.weighers):
+            self._warn_about(goodness.FUNCTION, goodness.GoodnessWeigher.__name__, "scheduler_default_weighers")
 
-    def _tell(self, function: str, plugin: str, option: str) -> None:
-        unread = {each.name for each in self._hosts.backends() if each.functions[function]}
+    def _warn_about(self, function: str, plugin: str, option: str) -> None:
+        unread = {backend.name for backend in self._hosts.backends() if backend.functions[function]}
         new = sorted(unread - self._warned.get(function, set()))
         self._warned[function] = unread
         if new:
@@ -39,12 +39,12 @@ class UnreadFunctions:
                 "%s has no effect on backend %s: %s is not among %s; add it there, or remove the function from the "
                 "backend's configuration",
                 function,
-                _listed(new),
+                _joined(new),
                 plugin,
                 option,
             )
 
 
-def _listed(names: Sequence[str]) -> str:
+def _joined(names: Sequence[str]) -> str:
     more = len(names) - _MOST
     return ", ".join(names[:_MOST]) + (f" and {more} more" if more > 0 else "")

@@ -33,7 +33,9 @@ def load_plugins(namespace: str, name: str) -> list[Any]:
         namespace, [name], on_load_failure_callback=fail, on_missing_entrypoints_callback=None
     )
     # stevedore reads the installed packages once in a process.
-    return [each.plugin for each in manager] or [point.load() for point in entry_points(namespace) if point.name == name]
+    return [extension.plugin for extension in manager] or [
+        point.load() for point in entry_points(namespace) if point.name == name
+    ]
 
 
 def entry_points(namespace: str) -> Sequence[metadata.EntryPoint]:
@@ -47,8 +49,8 @@ def install_command(extra: str) -> str:
 
     It works in the present folder: in a checkout it names that checkout, elsewhere the package.
     """
-    found = metadata.distribution(_NAME).read_text("direct_url.json")
-    return pip_command(extra, found, pathlib.Path(sys.executable), pathlib.Path.cwd())
+    direct_url = metadata.distribution(_NAME).read_text("direct_url.json")
+    return pip_command(extra, direct_url, pathlib.Path(sys.executable), pathlib.Path.cwd())
 
 
 def pip_command(extra: str, direct_url: str | None, python: pathlib.Path, folder: pathlib.Path) -> str:

@@ -27,7 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 #: Functions at which background work begins, by qualified name. A trace skips each call of one, with all that it calls,
 #: unless the trip is about that work.
-_PERIODIC = {"DecisionThread._keep_house", "check_terminal"}
+_PERIODIC = {"DecisionThread._run_periodic_tasks", "check_terminal"}
 _REPORTING = {
     "BackendAgent._rest",
     "BackendAgent._has_news",

@@ -7,46 +7,26 @@ reads nothing but its arguments, and does not change them.
 """
 
 import abc
-import copy
 import numbers
-from collections.abc import Sequence
-from typing import Any, ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from oslo_config import cfg
 
-from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
+from tonnage.plugin import SchedulerPlugin
 
 Mask = npt.NDArray[np.bool_]
 Weights = npt.NDArray[np.float64]
 
 
-class Weigher(abc.ABC):
+class Weigher(SchedulerPlugin):
     """A weigher that evaluates all pools at once."""
-
-    #: Name of the weigher in explanations: the name that enables it, or the class name before loading.
-    name: str = ""
-
-    #: Options of the weigher, registered in the section ``options_group`` (``[DEFAULT]`` if it is None) before the
-    #: weigher is created.
-    options: ClassVar[Sequence[cfg.Opt]] = ()
-    options_group: ClassVar[str | None] = None
 
     #: Whether the weigher reads the column ``volumes``. It is filled only for such weighers, because the volumes are
     #: counted for each decision.
     needs_volumes: ClassVar[bool] = False
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "name" not in vars(cls):
-            cls.name = cls.__name__
-
-    def __init__(self, conf: Any) -> None:
-        """Create the weigher. ``conf`` has its own options and ``over_provisioning_calculation`` as attributes."""
-        self.conf = conf
 
     @property
     def multiplier(self) -> float:
@@ -55,14 +35,6 @@ class Weigher(abc.ABC):
         Override it to return the value of an option.
         """
         return 1.0
-
-    def judged_by(self, calculation: Calculation) -> Self:
-        """Return a copy of this weigher with another ``over_provisioning_calculation``, for hypothetical decisions."""
-        conf = copy.copy(self.conf)
-        conf.over_provisioning_calculation = calculation
-        other = type(self)(conf)
-        other.name = self.name
-        return other
 
     @abc.abstractmethod
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
@@ -89,11 +61,9 @@ class PoolWeigher(Weigher):
         """Return the weight of this pool, of any scale; more is better, ``nan`` means that it cannot be ranked."""
 
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
-        """Evaluate every pool."""
         return self.weigh_candidates(pools, request, np.ones(len(pools), dtype=np.bool_))
 
     def weigh_candidates(self, pools: PoolTable, request: Request, candidates: Mask) -> Weights:
-        """Evaluate the candidates."""
         weights = np.zeros(len(pools))
         for index in np.flatnonzero(candidates).tolist():
             weight: object = self.weigh_pool(pools.row(index), request)

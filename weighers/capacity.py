@@ -47,9 +47,12 @@ class CapacityWeigher(Weigher):
     @functools.cached_property
     def _formulas(self) -> Mapping[Provisioning | None, Formula]:
         calculation = Calculation(self.conf.over_provisioning_calculation)
-        return {asked: functools.partial(_virtual_free, asked, calculation) for asked in (None, *Provisioning)}
+        return {
+            provisioning: functools.partial(_virtual_free, provisioning, calculation)
+            for provisioning in (None, *Provisioning)
+        }
 
 
-def _virtual_free(asked: Provisioning | None, calculation: Calculation, pools: Pool | PoolTable) -> Floats:
-    thin = judged_thin(pools.thin, pools.thick, asked)
+def _virtual_free(provisioning: Provisioning | None, calculation: Calculation, pools: Pool | PoolTable) -> Floats:
+    thin = judged_thin(pools.thin, pools.thick, provisioning)
     return elementwise.hundredths(arithmetic.virtual_free(pools, thin, calculation))

@@ -1,10 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The chain of the enabled weighers, which ranks the candidates."""
 
-import functools
 import logging
 import numbers
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -16,6 +14,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Weight
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
+from tonnage.plugin import checked_column, log_failure
 from tonnage.weighers import selection
 from tonnage.weighers.base import Mask, Weigher, Weights
 from tonnage.weighers.selection import Ordered, Selection
@@ -60,9 +59,9 @@ class WeigherChain:
         self.weighers = tuple(weighers)
         self._selection = Ordered() if selection is None else selection
 
-    def judged_by(self, calculation: Calculation) -> "WeigherChain":
+    def with_calculation(self, calculation: Calculation) -> "WeigherChain":
         """Return a copy of this chain for another ``over_provisioning_calculation``."""
-        return WeigherChain([weigher.judged_by(calculation) for weigher in self.weighers], self._selection)
+        return WeigherChain([weigher.with_calculation(calculation) for weigher in self.weighers], self._selection)
 
     def rank(self, pools: PoolTable, request: Request, candidates: Mask) -> int | None:
         """Return the row of the best candidate, None if there is none."""
@@ -121,15 +120,15 @@ class WeigherChain:
         return np.zeros(rows.size) if totals is None else totals, unranked
 
     def _scores(self, pools: PoolTable, request: Request, candidates: Mask, rows: Rows) -> Iterator[_Scores]:
-        asked = candidates.view()
-        asked.flags.writeable = False
+        read_only = candidates.view()
+        read_only.flags.writeable = False
         for weigher in self.weighers:
             try:
                 multiplier = _multiplier(weigher.multiplier)
-                column = _checked(weigher.weigh_candidates(pools, request, asked), len(pools))
+                column = _checked(weigher.weigh_candidates(pools, request, read_only), len(pools))
             except plugin_errors.CAUGHT as error:
                 failure = plugin_errors.described(error)
-                _log_failure(weigher.name, failure)
+                log_failure(LOG, "Weigher %s failed and counts 0 for every pool: %s", weigher.name, failure)
                 zeros = np.zeros(rows.size)
                 yield _Scores(weigher, 0.0, zeros, zeros, None, failure)
                 continue
@@ -150,23 +149,14 @@ class WeigherChain:
 
 
 def _checked(weights: object, rows: int) -> Weights:
-    # Subclasses of arrays may behave differently, such as those with a mask of their own.
-    if type(weights) is not np.ndarray or weights.dtype.kind not in "fiu" or weights.shape != (rows,):
-        raise TypeError(f"returned {plugin_errors.kind(weights)}, expected an array of {rows} floats")
-    return weights.astype(np.float64, copy=False)
+    return checked_column(weights, rows, "fiu", "floats").astype(np.float64, copy=False)
 
 
 def _multiplier(value: object) -> float:
     if type(value) is not float and not isinstance(value, numbers.Real):
-        raise TypeError(f"its multiplier is {plugin_errors.kind(value)}, expected a number")
+        raise TypeError(f"its multiplier is {plugin_errors.type_text(value)}, expected a number")
     multiplier = float(value)
     # nan is not smaller either.
     if not abs(multiplier) <= LARGEST_MULTIPLIER:
         raise ValueError(f"its multiplier is {multiplier}, expected a number of at most {LARGEST_MULTIPLIER:g}")
     return multiplier
-
-
-@functools.lru_cache(maxsize=1000)
-def _log_failure(name: str, failure: str) -> None:
-    """Log a failure; because of the cache, each message is logged once for all decisions."""
-    LOG.error("Weigher %s failed and counts 0 for every pool: %s", name, failure, exc_info=sys.exception())

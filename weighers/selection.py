@@ -82,7 +82,6 @@ class Ordered(Selection):
         return scaled
 
     def scores(self, totals: Weights, pools: PoolTable, request: Request, rows: npt.NDArray[np.intp]) -> Weights:
-        """Return the totals as scores."""
         return totals
 
 
@@ -129,8 +128,8 @@ def named(name: str) -> Selection:
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unknown name.
     """
-    kind = _HANDLERS.get(name.strip().rpartition(".")[2])
-    if kind is None:
-        known = ", ".join(_HANDLERS)
-        raise errors.ConfigurationError(f"scheduler_weight_handler names '{name}', which is unknown; known are {known}")
-    return kind()
+    selection_class = _HANDLERS.get(name.strip().rpartition(".")[2])
+    if selection_class is None:
+        names = ", ".join(_HANDLERS)
+        raise errors.ConfigurationError(f"scheduler_weight_handler names '{name}', which is unknown; known are {names}")
+    return selection_class()

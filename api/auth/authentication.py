@@ -34,8 +34,8 @@ _SHOWN = 64
 def noauth(req: Request, project_id: str | None) -> RequestContext:
     """Return the context of an administrator, without any check.
 
-    User and project are those of a token ``user:project``, as the clients' noauth plugins send, or of the headers
-    ``X-User-Id`` and ``X-Project-Id``; else admin and demo. A project in the URL takes precedence.
+    User and project come from a token ``user:project``, as the clients' noauth plugins send it, or from the headers
+    ``X-User-Id`` and ``X-Project-Id``; the defaults are admin and demo. A project in the URL takes precedence.
     """
     user, _, project = (req.get_header("X-Auth-Token") or "").partition(":")
     return request_context.administrator(
@@ -73,8 +73,8 @@ class Authentication:
     A resource marked with :class:`~tonnage.api.openapi.annotations.PublicResource` needs no authentication.
 
     Requests with effects from pages of other origins are refused. Browsers add the origin of the page to such a
-    request, and may add stored credentials; other clients send no origin. ``allowed_origins`` are those that CORS
-    allows.
+    request, and may add stored credentials; other clients send no origin. ``allowed_origins`` are the origins that
+    CORS allows.
     """
 
     def __init__(self, authenticator: Authenticator, allowed_origins: Collection[str] = ()) -> None:
@@ -99,10 +99,10 @@ class Authentication:
             return
         project_id = params.pop("url_project", None)
         identity = self._authenticator(req, project_id)
-        for kind, value in (("project", identity.project_id), ("user", identity.user_id)):
+        for field, value in (("project", identity.project_id), ("user", identity.user_id)):
             if value is not None and (len(value) > request_context.MAX_ID_LENGTH or not value.isprintable()):
                 raise errors.InvalidInput(
-                    f"the id of the {kind} is no text of at most {request_context.MAX_ID_LENGTH} characters"
+                    f"the id of the {field} is no text of at most {request_context.MAX_ID_LENGTH} characters"
                 )
         req.context.identity = identity
 
@@ -123,16 +123,16 @@ def select(conf: cfg.ConfigOpts, address: str | None) -> Authenticator:
         return noauth
     if address is not None and is_loopback(address):
         return local_noauth(address)
-    where = "the address of this server" if address is None else f"osapi_volume_listen = {address}"
+    location = "the address of this server" if address is None else f"osapi_volume_listen = {address}"
     remedy = "have tonnage-api listen on" if address is None else "set osapi_volume_listen ="
     raise errors.ConfigurationError(
-        f"auth_strategy = noauth makes everybody an administrator, and {where} may be reached from other machines: "
+        f"auth_strategy = noauth makes everybody an administrator, and {location} may be reached from other machines: "
         f"{remedy} 127.0.0.1, or set noauth_on_any_address = true if that is meant"
     )
 
 
 def _is_of_this_machine(host: str, listens_on: str) -> bool:
-    """Tell whether a header ``Host``, with or without a port, has a name that always means this machine."""
+    """Return whether a header ``Host``, with or without a port, has a name that always means this machine."""
     try:
         name = (parse.urlsplit(f"//{host}").hostname or "").removesuffix(".")
         if name in ("localhost", listens_on.lower()) or name.endswith(".localhost"):
@@ -143,9 +143,11 @@ def _is_of_this_machine(host: str, listens_on: str) -> bool:
 
 
 def is_loopback(address: str) -> bool:
-    """Tell whether only this machine can reach an address."""
+    """Return whether only this machine can reach an address."""
     try:
-        found = {entry[4][0] for entry in socket.getaddrinfo(address, None)}
+        ip_addresses = {entry[4][0] for entry in socket.getaddrinfo(address, None)}
     except OSError:
         return False
-    return bool(found) and all(ipaddress.ip_address(str(one).partition("%")[0]).is_loopback for one in found)
+    return bool(ip_addresses) and all(
+        ipaddress.ip_address(str(ip_address).partition("%")[0]).is_loopback for ip_address in ip_addresses
+    )

@@ -104,7 +104,7 @@ class HttpBasic:
         with open(self._file, encoding="utf-8") as file:
             # A name with "#" would match a line that is commented out.
             entries = [line.strip() for line in file if ":" in line and not line.lstrip().startswith("#")]
-        found = next((entry for entry in entries if entry.startswith(f"{name}:")), None)
-        if found is None and not entries:
+        user_entry = next((entry for entry in entries if entry.startswith(f"{name}:")), None)
+        if user_entry is None and not entries:
             raise ValueError("the file has no users")
-        return (entries[0], False) if found is None else (found, True)
+        return (entries[0], False) if user_entry is None else (user_entry, True)

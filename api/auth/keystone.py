@@ -56,7 +56,7 @@ class Keystone:
         """Return the context of the token's user and project.
 
         Raises :class:`~tonnage.api.auth.request_context.Unauthenticated` without a valid token,
-        :class:`~tonnage.capacity.errors.InvalidInput` if the project in the URL is not that of the token, and
+        :class:`~tonnage.capacity.errors.InvalidInput` if the project in the URL is not the token's, and
         :class:`~tonnage.capacity.errors.Unavailable` while Keystone does not answer.
         """
         answer = _MiddlewareResponse()
@@ -79,12 +79,12 @@ class Keystone:
 
 def list_library_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """Return the options of keystonemiddleware and of the common types of accounts."""
-    found: dict[str, cfg.Opt] = {}
+    options_by_name: dict[str, cfg.Opt] = {}
     listed = (options for group, options in auth_token.list_opts() if group == GROUP)
-    plugins = (loading.get_auth_plugin_conf_options(kind) for kind in _COMMON_ACCOUNT_TYPES)
+    plugins = (loading.get_auth_plugin_conf_options(account_type) for account_type in _COMMON_ACCOUNT_TYPES)
     for option in itertools.chain(*listed, *plugins):
-        found.setdefault(option.dest, option)
-    return [(GROUP, list(found.values()))]
+        options_by_name.setdefault(option.dest, option)
+    return [(GROUP, list(options_by_name.values()))]
 
 
 _ACCEPTED = 204

@@ -88,10 +88,10 @@ class _Credentials:
 
     def check(self) -> None:
         """Raise :class:`~tonnage.capacity.errors.InvalidInput` for names that cannot be sent in a header."""
-        for kind, name in (("user", self.user), ("project", self.project)):
+        for field, name in (("user", self.user), ("project", self.project)):
             if not (name.isascii() and name.isprintable() and len(name) <= request_context.MAX_ID_LENGTH):
                 raise errors.InvalidInput(
-                    f"the {kind} is {name[:64]!r}: "
+                    f"the {field} is {name[:64]!r}: "
                     f"expected at most {request_context.MAX_ID_LENGTH} characters of ASCII, all printable"
                 )
 
@@ -150,7 +150,7 @@ class _Collection:
         return f"{self._singular}s"
 
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        name = list_query.parameters(req).get("name") or self._default
+        name = list_query.read_parameters(req).get("name") or self._default
         link = {"self": f"{req.prefix}{req.path}", "next": None, "previous": None}
         resp.media = {self.plural: [self._item(req, name)], "links": link}
 
@@ -200,7 +200,7 @@ def _token_body(req: Request, credentials: _Credentials) -> Mapping[str, Any]:
             "catalog": [
                 {
                     "id": name,
-                    "type": kind,
+                    "type": service_type,
                     "name": name,
                     "endpoints": [
                         {
@@ -213,7 +213,7 @@ def _token_body(req: Request, credentials: _Credentials) -> Mapping[str, Any]:
                         for interface in ("public", "internal", "admin")
                     ],
                 }
-                for kind, name, path in services
+                for service_type, name, path in services
             ],
         }
     }

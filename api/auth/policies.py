@@ -271,8 +271,8 @@ def list_rules() -> list[policy.RuleDefault]:
 
 def by_operation() -> dict[tuple[str, str], list[str]]:
     """Return the names of the rules that apply to each API call, by method and path below ``/v3``."""
-    found: dict[tuple[str, str], list[str]] = {}
+    rule_names: dict[tuple[str, str], list[str]] = {}
     for rule in _RULES:
-        for each in rule.operations:
-            found.setdefault((each["method"], each["path"]), []).append(str(rule.name))
-    return found
+        for operation in rule.operations:
+            rule_names.setdefault((operation["method"], operation["path"]), []).append(str(rule.name))
+    return rule_names

@@ -43,5 +43,5 @@ def administrator(req: Request, *, user_id: str, project_id: str | None) -> Requ
 
 def request_id(req: Request) -> str | None:
     """Return the id that the request was given on arrival."""
-    found: str | None = req.env.get(_REQUEST_ID)
-    return found
+    assigned_id: str | None = req.env.get(_REQUEST_ID)
+    return assigned_id

@@ -32,13 +32,13 @@ class BodyReader:
     def __init__(self, limit: middleware.BodyLimit) -> None:
         self._limit = limit
 
-    def read(self, req: Request, kind: type[T]) -> T:
-        """Return the body as a value of the type ``kind``.
+    def read(self, req: Request, body_type: type[T]) -> T:
+        """Return the body as a value of the type ``body_type``.
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` with the field, the value and the expected value, and
         falcon's errors for a body that is not JSON or too large.
         """
-        return convert(self.decode(req), kind)
+        return convert(self.decode(req), body_type)
 
     def decode(self, req: Request) -> Any:
         """Return the body as builtins. Raises as :meth:`read` does."""
@@ -69,15 +69,15 @@ def has_nul(raw: bytes) -> bool:
     return rb"\u0000" in raw and _NUL.search(raw) is not None
 
 
-def convert(data: Any, kind: type[T]) -> T:
-    """Return builtins as a value of the type ``kind``. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
+def convert(data: Any, target_type: type[T]) -> T:
+    """Return builtins as a value of the type ``target_type``. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
     try:
-        return type_conversion.convert(data, kind, _parse)
+        return type_conversion.convert(data, target_type, _parse)
     except msgspec.ValidationError as error:
         raise errors.InvalidInput(_explain(str(error), data)) from None
 
 
-def only_key(sent: Mapping[str, Any], known: Collection[str]) -> tuple[str, Any]:
+def only_key(sent: Mapping[str, Any], action_names: Collection[str]) -> tuple[str, Any]:
     """Return the only key of a body, which is the name of an action, and its value, the arguments.
 
     Raises :class:`~tonnage.capacity.errors.InvalidInput`.
@@ -85,14 +85,14 @@ def only_key(sent: Mapping[str, Any], known: Collection[str]) -> tuple[str, Any]
     if len(sent) != 1:
         raise errors.InvalidInput(f"the body names {len(sent)} actions: expected exactly one")
     name, arguments = next(iter(sent.items()))
-    if name not in known:
-        raise errors.InvalidInput(f"There is no such action: {name[:64]}. Known are {', '.join(sorted(known))}.")
+    if name not in action_names:
+        raise errors.InvalidInput(f"There is no such action: {name[:64]}. Known are {', '.join(sorted(action_names))}.")
     return name, arguments
 
 
-def _parse(kind: type[Any], value: Any) -> Any:
+def _parse(target_type: type[Any], value: Any) -> Any:
     """Return a value of a type that has a method ``parse``."""
-    return kind.parse(value)
+    return target_type.parse(value)
 
 
 def _explain(text: str, data: Any) -> str:

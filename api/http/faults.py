@@ -110,7 +110,7 @@ def _on_http_error(req: Request, resp: falcon.Response, error: falcon.HTTPError,
 
 
 def _on_tonnage_error(req: Request, resp: falcon.Response, error: errors.TonnageError, params: Any) -> None:
-    status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), None)
+    status = next((status for error_class, status in _STATUSES.items() if isinstance(error, error_class)), None)
     if status is None:
         _on_unexpected_error(req, resp, error, params)
     elif status == 503:

@@ -28,8 +28,8 @@ def json_schema(**schema: Any) -> Meta:
 
 def at_least_one_of(*names: str) -> Meta:
     """Return an annotation: at least one of these fields is present and not null."""
-    given = {"type": ["string", "boolean", "integer"]}
-    return json_schema(anyOf=[{"required": [name], "properties": {name: given}} for name in names])
+    not_null = {"type": ["string", "boolean", "integer"]}
+    return json_schema(anyOf=[{"required": [name], "properties": {name: not_null}} for name in names])
 
 
 Text: TypeAlias = Annotated[str, Meta(max_length=MAX_LENGTH)]

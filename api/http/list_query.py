@@ -23,35 +23,35 @@ _CONTROL_PARAMETERS = frozenset(
 _DIGITS = 18
 
 
-def parameters(req: Request) -> Mapping[str, str]:
+def read_parameters(req: Request) -> Mapping[str, str]:
     """Return the query parameters; for a repeated one, its last value.
 
     Raises :class:`~tonnage.capacity.errors.InvalidInput` for text with NUL, which a database cannot compare.
     """
-    found = {key: value[-1] if isinstance(value, list) else value for key, value in req.params.items()}
-    for key, value in found.items():
+    parameters = {key: value[-1] if isinstance(value, list) else value for key, value in req.params.items()}
+    for key, value in parameters.items():
         if "\x00" in key or "\x00" in value:
             raise errors.InvalidInput(f"query parameter {key!r} cannot contain the character NUL")
-    return found
+    return parameters
 
 
-def boolean(given: Mapping[str, str], name: str) -> bool:
+def boolean(parameters: Mapping[str, str], name: str) -> bool:
     """Return a boolean parameter; false if it is missing.
 
     Raises :class:`~tonnage.capacity.errors.InvalidInput` for a value that is not a boolean.
     """
-    text = given.get(name, "false")
+    text = parameters.get(name, "false")
     if text not in booleans.WORDS:
         raise errors.InvalidInput(f"{name} is {text!r}: expected true or false")
     return booleans.WORDS[text]
 
 
-def _require_known_filters(names: Collection[str], known: Collection[str]) -> None:
+def _require_known_filters(names: Collection[str], filters: Collection[str]) -> None:
     """Raise :class:`~tonnage.capacity.errors.InvalidInput` with the unknown names, if there are any."""
-    unknown = sorted(set(names) - _CONTROL_PARAMETERS - set(known))
+    unknown = sorted(set(names) - _CONTROL_PARAMETERS - set(filters))
     if unknown:
         raise errors.InvalidInput(
-            f"Invalid filters {', '.join(unknown)} are found in query options; known are {', '.join(sorted(known))}."
+            f"Invalid filters {', '.join(unknown)} are found in query options; known are {', '.join(sorted(filters))}."
         )
 
 
@@ -78,44 +78,44 @@ class Query:
 
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown parameter or an invalid value.
         """
-        given = parameters(req)
+        parameters = read_parameters(req)
         if self.other_parameters is None:
-            _require_known_filters(given.keys() - self.schemas().keys(), self.filters)
+            _require_known_filters(parameters.keys() - self.schemas().keys(), self.filters)
         for name in self.required:
-            if not given.get(name):
+            if not parameters.get(name):
                 raise errors.InvalidInput(f"query parameter {name} is missing")
-        for name in given.keys() & set(self.flags):
-            boolean(given, name)
-        for name in given.keys() & self.words.keys():
-            if given[name] not in self.words[name]:
-                raise errors.InvalidInput(f"{name} is {given[name]!r}: expected {', '.join(self.words[name])}")
-        return given
+        for name in parameters.keys() & set(self.flags):
+            boolean(parameters, name)
+        for name in parameters.keys() & self.words.keys():
+            if parameters[name] not in self.words[name]:
+                raise errors.InvalidInput(f"{name} is {parameters[name]!r}: expected {', '.join(self.words[name])}")
+        return parameters
 
-    def select_filters(self, given: Mapping[str, str]) -> dict[str, str]:
+    def select_filters(self, parameters: Mapping[str, str]) -> dict[str, str]:
         """Return the filters among the parameters."""
-        return {name: value for name, value in given.items() if name in self.filters}
+        return {name: value for name, value in parameters.items() if name in self.filters}
 
     def schemas(self) -> dict[str, dict[str, Any]]:
         """Return the JSON Schema of each parameter."""
         text = {"type": "string"}
-        found: dict[str, dict[str, Any]] = dict.fromkeys(sorted(self.filters), text)
-        found |= {name: {"type": "string", "pattern": pattern} for name, pattern in self.patterns.items()}
-        found |= {name: {"type": "string", "minLength": 1} for name in self.required}
-        found |= {name: {"type": "string", "enum": list(words)} for name, words in self.words.items()}
-        found |= {name: {"type": "string", "enum": list(booleans.WORDS)} for name in self.flags}
+        schemas: dict[str, dict[str, Any]] = dict.fromkeys(sorted(self.filters), text)
+        schemas |= {name: {"type": "string", "pattern": pattern} for name, pattern in self.patterns.items()}
+        schemas |= {name: {"type": "string", "minLength": 1} for name in self.required}
+        schemas |= {name: {"type": "string", "enum": list(words)} for name, words in self.words.items()}
+        schemas |= {name: {"type": "string", "enum": list(booleans.WORDS)} for name in self.flags}
         if self.sort_keys:
             keys = "|".join(sorted(self.sort_keys))
-            one = f"({keys})(:(asc|desc))?"
+            sort_pattern = f"({keys})(:(asc|desc))?"
             number = {"type": "integer", "minimum": 0, "maximum": 10**_DIGITS - 1}
-            found |= {
+            schemas |= {
                 "limit": number,
                 "marker": text,
                 "offset": number if self.offset else {"type": "integer", "const": 0},
-                "sort": {"type": "string", "pattern": f"^{one}(,{one})*$"},
+                "sort": {"type": "string", "pattern": f"^{sort_pattern}(,{sort_pattern})*$"},
                 "sort_key": {"type": "string", "enum": sorted(self.sort_keys)},
                 "sort_dir": {"type": "string", "enum": ["asc", "desc"]},
             }
-        return found
+        return schemas
 
 
 #: No parameters. Others are ignored, as clients of other releases may send some.
@@ -128,24 +128,24 @@ class Paginator:
 
     max_limit: int
 
-    def page(self, given: Mapping[str, str]) -> paging.Page:
+    def page(self, parameters: Mapping[str, str]) -> paging.Page:
         """Return the requested page. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
-        limit = given.get("limit")
+        limit = parameters.get("limit")
         if limit is not None and not is_number(limit):
             raise errors.InvalidInput(f"limit is {limit!r}: expected a whole number from 0 to {self.max_limit}")
-        if given.get("offset", "0") != "0":
-            raise errors.InvalidInput(f"offset is {given['offset']!r}: go on from an item with marker instead")
+        if parameters.get("offset", "0") != "0":
+            raise errors.InvalidInput(f"offset is {parameters['offset']!r}: go on from an item with marker instead")
         return paging.Page(
             limit=self.max_limit if limit is None else min(int(limit), self.max_limit),
-            marker=given.get("marker"),
-            order=_order(given),
+            marker=parameters.get("marker"),
+            order=_order(parameters),
         )
 
     def links(self, req: Request, page: paging.Page, items: Sequence[Any]) -> list[response_bodies.Link] | UnsetType:
         """Return the link to the next page, UNSET if this page is not full."""
         if not items or len(items) < page.limit:
             return UNSET
-        query = parse.urlencode({**parameters(req), "limit": page.limit, "marker": items[-1].id})
+        query = parse.urlencode({**read_parameters(req), "limit": page.limit, "marker": items[-1].id})
         return [response_bodies.Link("next", f"{req.prefix}{parse.quote(req.path)}?{query}")]
 
 
@@ -154,20 +154,20 @@ def is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _DIGITS
 
 
-def _order(given: Mapping[str, str]) -> tuple[paging.Order, ...]:
-    if "sort" in given:
-        if "sort_key" in given or "sort_dir" in given:
+def _order(parameters: Mapping[str, str]) -> tuple[paging.Order, ...]:
+    if "sort" in parameters:
+        if "sort_key" in parameters or "sort_dir" in parameters:
             # The text is that of Cinder.
             raise errors.InvalidInput(
                 "The 'sort_key' and 'sort_dir' parameters are deprecated and cannot be used with the 'sort' parameter."
             )
-        pairs = [item.strip().partition(":") for item in given["sort"].split(",")]
-        wanted = [(key, direction or "desc") for key, _, direction in pairs]
-    elif "sort_key" in given or "sort_dir" in given:
-        wanted = [(given.get("sort_key", "created_at"), given.get("sort_dir", "desc"))]
+        pairs = [item.strip().partition(":") for item in parameters["sort"].split(",")]
+        orders = [(key, direction or "desc") for key, _, direction in pairs]
+    elif "sort_key" in parameters or "sort_dir" in parameters:
+        orders = [(parameters.get("sort_key", "created_at"), parameters.get("sort_dir", "desc"))]
     else:
         return paging.Page(limit=0).order  # type: ignore[return-value]
-    for _, direction in wanted:
+    for _, direction in orders:
         if direction not in ("asc", "desc"):
             raise errors.InvalidInput(f"sort direction is {direction!r}: expected asc or desc")
-    return tuple(paging.Order(key, direction == "desc") for key, direction in wanted)
+    return tuple(paging.Order(key, direction == "desc") for key, direction in orders)

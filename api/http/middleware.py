@@ -52,9 +52,9 @@ class BodyLimit:
 
     def reject(self, body: BodyStream) -> NoReturn:
         """Raise falcon's error for a body whose declared length is too large."""
-        left = _DISCARDED_SIZE
-        while left > 0 and (part := self._read_part(body, min(left, _CHUNK_SIZE))):
-            left -= len(part)
+        remaining = _DISCARDED_SIZE
+        while remaining > 0 and (part := self._read_part(body, min(remaining, _CHUNK_SIZE))):
+            remaining -= len(part)
         raise self.too_large
 
     def _read_part(self, body: BodyStream, size: int) -> bytes:

@@ -105,8 +105,8 @@ class Server:
 def _bind(host: str, port: int) -> socket.socket:
     """Return a listening socket; for ``::`` it accepts IPv4 as well. Raises ``OSError``."""
     family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-    both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
-    listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG, dualstack_ipv6=both)
+    dual_stack = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
+    listening = socket.create_server(address[:2], family=family, backlog=_BACKLOG, dualstack_ipv6=dual_stack)
     listening.setblocking(False)
     return listening
 

@@ -119,12 +119,11 @@ class WsgiServer(httpserver.HTTPServer):
         self._requests.pop(server_conn, None)
         self._requests[server_conn] = request = _Request(self, cast(http1connection.HTTP1Connection, request_conn))
         if len(self._requests) > self._max_connections:
-            oldest = next(each for each, waiting in self._requests.items() if not waiting.answering)
+            oldest = next(connection for connection, waiting in self._requests.items() if not waiting.answering)
             self._requests.pop(oldest).close()
         return request
 
     def on_close(self, server_conn: object) -> None:
-        """Forget a closed connection."""
         self._requests.pop(server_conn, None)
         super().on_close(server_conn)
 
@@ -156,7 +155,6 @@ class _Request(httputil.HTTPMessageDelegate):
     def headers_received(
         self, start_line: httputil.RequestStartLine | httputil.ResponseStartLine, headers: httputil.HTTPHeaders
     ) -> None:
-        """Check the headers."""
         self._begun = True
         if self._connection.stream.closed():
             raise httputil.HTTPInputError("the client has gone and left requests behind")
@@ -235,13 +233,13 @@ class _Request(httputil.HTTPMessageDelegate):
         else:
             self._sending = asyncio.create_task(self._send(written, body[CHUNK_SIZE:]))
 
-    async def _send(self, written: Awaitable[None], rest: bytes) -> None:
+    async def _send(self, written: Awaitable[None], remaining_body: bytes) -> None:
         """Send the rest of a large response, and close the connection if the client does not read it."""
         timeout = self._server.limits.transfer_timeout
         try:
-            for begin in range(0, len(rest), CHUNK_SIZE):
+            for begin in range(0, len(remaining_body), CHUNK_SIZE):
                 await asyncio.wait_for(written, timeout)
-                written = self._connection.write(rest[begin : begin + CHUNK_SIZE])
+                written = self._connection.write(remaining_body[begin : begin + CHUNK_SIZE])
             await asyncio.wait_for(written, timeout)
             self._finish_response()
         except (TimeoutError, iostream.StreamClosedError):
@@ -313,11 +311,11 @@ def _call(
     loop.call_soon_threadsafe(respond, response)
 
 
-def _raise_file_limit(wanted: int) -> int:
+def _raise_file_limit(max_files: int) -> int:
     """Raise the process's limit of open files as far as it may and needs to, and return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return wanted
-    wanted = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return wanted
+    if soft == resource.RLIM_INFINITY or soft >= max_files:
+        return max_files
+    max_files = max_files if hard == resource.RLIM_INFINITY else min(hard, max_files)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, hard))
+    return max_files

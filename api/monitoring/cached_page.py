@@ -13,7 +13,7 @@ class CachedPage(abc.ABC):
     def __init__(self, cache_time: float) -> None:
         self._cache_time = cache_time
         self._lock = threading.Lock()
-        self._kept: dict[str | None, tuple[float, bytes]] = {}
+        self._cache: dict[str | None, tuple[float, bytes]] = {}
 
     @abc.abstractmethod
     def text(self, backend: str | None) -> bytes:
@@ -29,10 +29,10 @@ class CachedPage(abc.ABC):
         """
         # One thread makes the page; the others wait for it.
         with self._lock:
-            made, text = self._kept.get(backend, (0.0, b""))
+            made, text = self._cache.get(backend, (0.0, b""))
             if not text or time.monotonic() - made >= self._cache_time:
                 text = gzip.compress(self.text(backend), compresslevel=1)
                 now = time.monotonic()
-                self._kept = {key: kept for key, kept in self._kept.items() if now - kept[0] < self._cache_time}
-                self._kept[backend] = now, text
+                self._cache = {key: entry for key, entry in self._cache.items() if now - entry[0] < self._cache_time}
+                self._cache[backend] = now, text
             return text

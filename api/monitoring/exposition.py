@@ -38,12 +38,12 @@ def gib_in_bytes(gib: float | None) -> float:
 
 
 def all_in_bytes(gib: Iterable[float | None], none: float) -> list[float]:
-    """Return capacities in whole bytes, with ``none`` in the place of None."""
-    values = [none if each is None else each * _GIB for each in gib]
+    """Return capacities in whole bytes, with ``none`` instead of None."""
+    values = [none if capacity is None else capacity * _GIB for capacity in gib]
     # All at once, if possible: whole numbers are written six times as fast as others.
     if math.isfinite(sum(values)):
         return list(map(round, values))
-    return [round(each) if math.isfinite(each) else each for each in values]
+    return [round(value) if math.isfinite(value) else value for value in values]
 
 
 def timestamp(time: datetime.datetime) -> float:
@@ -51,19 +51,19 @@ def timestamp(time: datetime.datetime) -> float:
     return time.replace(tzinfo=datetime.UTC).timestamp()
 
 
-class KeptTexts(Generic[K, T]):
-    """Labels that are the same on the next page. About ``most`` of them are kept; many may be those of former pools."""
+class LabelCache(Generic[K, T]):
+    """Keeps about ``max_entries`` labels for the next pages. Many of them may belong to pools that no longer exist."""
 
-    def __init__(self, make: Callable[[K], T], most: int) -> None:
-        self._make, self._most = make, most
-        self._kept: dict[K, T] = {}
+    def __init__(self, make: Callable[[K], T], max_entries: int) -> None:
+        self._make, self._max_entries = make, max_entries
+        self._cache: dict[K, T] = {}
 
     def of(self, keys: Iterable[K]) -> list[T]:
         """Return the labels for each key, which are never empty."""
-        if len(self._kept) > self._most:
-            self._kept.clear()
-        get, kept, make = self._kept.get, self._kept, self._make
-        return [get(key) or kept.setdefault(key, make(key)) for key in keys]
+        if len(self._cache) > self._max_entries:
+            self._cache.clear()
+        get, cache, make = self._cache.get, self._cache, self._make
+        return [get(key) or cache.setdefault(key, make(key)) for key in keys]
 
 
 class Page:
@@ -74,8 +74,8 @@ class Page:
 
     def add_gauge(self, name: str, description: str, series: Iterable[tuple[str, float]]) -> None:
         """Add a family. Each series is its labels, as :func:`labels` returns them, and its value."""
-        found = list(series)
-        self.add_column(name, description, [text for text, _ in found], [value for _, value in found])
+        samples = list(series)
+        self.add_column(name, description, [text for text, _ in samples], [value for _, value in samples])
 
     def add_column(self, name: str, description: str, texts: Sequence[str], values: Sequence[float]) -> None:
         """Add a family of many series: their labels, and their values in the same order."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from tonnage.api.monitoring.cached_page import CachedPage
-from tonnage.api.monitoring.exposition import KeptTexts, Page, all_in_bytes, gib_in_bytes, labels, timestamp
+from tonnage.api.monitoring.exposition import LabelCache, Page, all_in_bytes, gib_in_bytes, labels, timestamp
 from tonnage.capacity.forecast.time_to_full import BOUNDS
 from tonnage.capacity.reports.audit_rules import Breach
 from tonnage.ledger.db.database import Database
@@ -66,9 +66,9 @@ class LedgerPage(CachedPage):
     def __init__(self, database: Database, down_time: float, max_pools: int, cache_time: float) -> None:
         super().__init__(cache_time)
         self._database, self._down_time, self._max_pools = database, down_time, max_pools
-        self._labels = KeptTexts(_labels, 2 * max_pools)
-        self._info_labels = KeptTexts(_info_labels, 2 * max_pools)
-        self._forecast_labels = KeptTexts(_forecast_labels, 2 * len(BOUNDS) * max_pools)
+        self._labels = LabelCache(_labels, 2 * max_pools)
+        self._info_labels = LabelCache(_info_labels, 2 * max_pools)
+        self._forecast_labels = LabelCache(_forecast_labels, 2 * len(BOUNDS) * max_pools)
 
     def text(self, backend: str | None) -> bytes:
         """Return the page, or the part about one backend."""
@@ -94,20 +94,20 @@ class LedgerPage(CachedPage):
         return page.encode()
 
     def _add_services(self, page: Page, services: Iterable[ServiceRow]) -> None:
-        for kind, name, label in (
+        for binary, name, label in (
             (heartbeats.AGENT, "tonnage_backend", "backend"),
             (heartbeats.SCHEDULER, "tonnage_scheduler", "host"),
         ):
-            rows = [(labels(**{label: row.host}), row) for row in services if row.binary == kind]
+            rows = [(labels(**{label: row.host}), row) for row in services if row.binary == binary]
             statement = f"Whether the {label if label == 'backend' else 'scheduler'}"
             page.add_gauge(f"{name}_up", f"{statement} is up.", [(text, row.up(self._down_time)) for text, row in rows])
             page.add_gauge(f"{name}_enabled", f"{statement} is enabled.", [(text, row.enabled) for text, row in rows])
-            if kind == heartbeats.AGENT:
+            if binary == heartbeats.AGENT:
                 draining = [(text, row.draining) for text, row in rows]
                 page.add_gauge(f"{name}_draining", f"{statement}'s volumes are migrated away.", draining)
-            seen = [(text, timestamp(row.last_seen_at)) for text, row in rows if row.last_seen_at is not None]
-            last = "report" if kind == heartbeats.AGENT else "heartbeat"
-            page.add_gauge(f"{name}_{last}_timestamp_seconds", f"Time of the last {last}.", seen)
+            timestamps = [(text, timestamp(row.last_seen_at)) for text, row in rows if row.last_seen_at is not None]
+            last = "report" if binary == heartbeats.AGENT else "heartbeat"
+            page.add_gauge(f"{name}_{last}_timestamp_seconds", f"Time of the last {last}.", timestamps)
 
     def _add_pools(self, page: Page, pools: Sequence[PoolFigures]) -> Collection[str]:
         """Add the pools, and return the names of those whose backend is up."""
@@ -120,12 +120,12 @@ class LedgerPage(CachedPage):
         page.add_column("tonnage_pool_up", "Whether the pool's backend is up.", texts, up)
         collected = [pool.collected_at for pool in pools]
         # The pools of a backend have the same time, mostly.
-        times = {each: timestamp(each) for each in set(collected) if each is not None}
+        times = {moment: timestamp(moment) for moment in set(collected) if moment is not None}
         page.add_column(
             "tonnage_pool_figures_timestamp_seconds",
             "Time at which the driver collected the figures.",
-            [text for text, each in zip(texts, collected, strict=True) if each is not None],
-            [times[each] for each in collected if each is not None],
+            [text for text, moment in zip(texts, collected, strict=True) if moment is not None],
+            [times[moment] for moment in collected if moment is not None],
         )
         current = list(itertools.compress(pools, up))
         texts = list(itertools.compress(texts, up))
@@ -145,14 +145,14 @@ class LedgerPage(CachedPage):
         return set(columns.get("name", ()))
 
     def _add_forecasts(self, page: Page, forecasts: SoonFull, current: Collection[str]) -> None:
-        kept = self._forecast_labels.of(zip(forecasts.pools, forecasts.bounds, strict=True))
+        pool_labels = self._forecast_labels.of(zip(forecasts.pools, forecasts.bounds, strict=True))
         up = [pool in current for pool in forecasts.pools]
         texts: list[str] = []
         values: list[int] = []
         for number, days in enumerate((forecasts.p10, forecasts.p50, forecasts.p90)):
-            shown = [is_up and each < math.inf for is_up, each in zip(up, days, strict=True)]
-            texts += [of_pool[number] for of_pool in itertools.compress(kept, shown)]
-            values += [round(each * _DAY_SECONDS) for each in itertools.compress(days, shown)]
+            shown = [is_up and days_left < math.inf for is_up, days_left in zip(up, days, strict=True)]
+            texts += [of_pool[number] for of_pool in itertools.compress(pool_labels, shown)]
+            values += [round(days_left * _DAY_SECONDS) for days_left in itertools.compress(days, shown)]
         page.add_column(
             "tonnage_pool_time_to_full_seconds",
             "Time until a bound is reached with a probability of 10, 50 or 90 %, if that is less than 90 days.",
@@ -176,22 +176,26 @@ def _forecast_labels(key: tuple[str, str]) -> tuple[str, ...]:
 
 
 def _add_sums(page: Page, sums: Sequence[BackendSums]) -> None:
-    texts = [labels(backend=each.backend) for each in sums]
-    page.add_column("tonnage_backend_pools", "Number of pools.", texts, [each.pools for each in sums])
+    texts = [labels(backend=row.backend) for row in sums]
+    page.add_column("tonnage_backend_pools", "Number of pools.", texts, [row.pools for row in sums])
     for capacity in _CAPACITIES:
-        values = all_in_bytes((getattr(each, capacity.field) for each in sums), capacity.none)
+        values = all_in_bytes((getattr(row, capacity.field) for row in sums), capacity.none)
         page.add_column(
             f"tonnage_backend_{capacity.name}_bytes", f"{capacity.description} Sum of its pools.", texts, values
         )
 
 
-def _add_coming_refusals(page: Page, found: Sequence[StoredRefusals]) -> None:
+def _add_coming_refusals(page: Page, refusals: Sequence[StoredRefusals]) -> None:
     page.add_gauge(
         "tonnage_volume_type_coming_refusals_ratio",
         "Share of the simulated runs of 14 days in which the type was refused; an empty type has volumes without one.",
-        [(labels(type=each.volume_type), each.of.refused / each.of.runs) for each in found if each.of.runs],
+        [
+            (labels(type=type_refusals.volume_type), type_refusals.of.refused / type_refusals.of.runs)
+            for type_refusals in refusals
+            if type_refusals.of.runs
+        ],
     )
-    made_at = [("", timestamp(each.made_at)) for each in found[:1]]
+    made_at = [("", timestamp(type_refusals.made_at)) for type_refusals in refusals[:1]]
     page.add_gauge("tonnage_coming_refusals_timestamp_seconds", "Time of these runs.", made_at)
 
 
@@ -216,7 +220,7 @@ def _add_counts(page: Page, counts: Counts) -> None:
     page.add_gauge(
         "tonnage_ledger_discrepancies",
         "Differences between the ledger and the last listings.",
-        [(labels(cause=key), counts.discrepancies.get(key, 0)) for key in listings.KINDS],
+        [(labels(cause=key), counts.discrepancies.get(key, 0)) for key in listings.CATEGORIES],
     )
     page.add_gauge(
         "tonnage_driver_findings",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The page ``/metrics/openstack``: the series of openstack-exporter about Cinder, for boards and alerts made for it.
 
-Their names and units are not those that Prometheus recommends, so the page is apart, and off by default. No series has
-the name of a volume.
+Their names and units are not those that Prometheus recommends, so the page is separate, and off by default. No series
+has the name of a volume.
 """
 
 from collections.abc import Iterable, Mapping
@@ -85,12 +85,12 @@ class OpenStackPage(CachedPage):
         used = volume_usage.gigabytes_by_project(session, self._max_projects + 1)
         if len(used) > self._max_projects:
             return
-        found, gigabytes = limits.read(session, self._defaults, used), Item(Resource.GIGABYTES)
+        project_limits, gigabytes = limits.read(session, self._defaults, used), Item(Resource.GIGABYTES)
         named = {project: labels(tenant=project, tenant_id=project) for project in used}
         page.add_gauge(
             f"{_PREFIX}_limits_volume_max_gb",
             "limits_volume_max_gb",
-            [(text, found.of_project(project, gigabytes)) for project, text in named.items()],
+            [(text, project_limits.of_project(project, gigabytes)) for project, text in named.items()],
         )
         page.add_gauge(
             f"{_PREFIX}_limits_volume_used_gb",

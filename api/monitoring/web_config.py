@@ -67,9 +67,9 @@ class WebConfig:
         self._lock = threading.Lock()
         # Passwords that were right, as digests with a key of this process: a check takes long on purpose.
         self._key = secrets.token_bytes(32)
-        self._known: set[tuple[_Stamp, bytes]] = set()
+        self._verified: set[tuple[_Stamp, bytes]] = set()
         self._context: ssl.SSLContext | None = None
-        # The hash that the password of an unknown user is compared with, so that it takes as long as a known one's.
+        # The password of an unknown user is compared with this hash, so that it takes as long as that of a known user.
         self._nobody = bcrypt.hashpw(secrets.token_bytes(16), bcrypt.gensalt())
         # The last problem of a changed file, which is logged once.
         self._problem = ""
@@ -82,9 +82,9 @@ class WebConfig:
         tls = self._state.content.tls_server_config
         if tls is None:
             return None
-        for name, known in (("client_auth_type", _CLIENT_AUTH), ("min_version", _VERSIONS)):
-            if getattr(tls, name) not in known:
-                raise self._error(f"{name}: {getattr(tls, name)!r} is none of {', '.join(known)}")
+        for name, choices in (("client_auth_type", _CLIENT_AUTH), ("min_version", _VERSIONS)):
+            if getattr(tls, name) not in choices:
+                raise self._error(f"{name}: {getattr(tls, name)!r} is none of {', '.join(choices)}")
         if tls.client_auth_type != "NoClientCert" and not tls.client_ca_file:
             raise self._error(f"client_auth_type: {tls.client_auth_type} needs client_ca_file")
         try:
@@ -106,21 +106,21 @@ class WebConfig:
         if not users:
             return True
         name, _, password = _credentials(authorization).partition(b":")
-        known = stamp, hmac.digest(self._key, name + b":" + password, "sha256")
-        if known in self._known:
+        credentials = stamp, hmac.digest(self._key, name + b":" + password, "sha256")
+        if credentials in self._verified:
             return True
         # One check at a time, so that wrong passwords take little processor time from the decisions.
         with self._lock:
             hashed = users.get(name.decode(errors="replace"))
             try:
-                right = (
+                valid = (
                     bcrypt.checkpw(password, self._nobody if hashed is None else hashed.encode()) and hashed is not None
                 )
             except ValueError:  # a password that is longer than bcrypt compares
                 return False
-            if right:
-                self._known = {entry for entry in self._known if entry[0] == stamp} | {known}
-            return right
+            if valid:
+                self._verified = {entry for entry in self._verified if entry[0] == stamp} | {credentials}
+            return valid
 
     def _refresh(self) -> None:
         """Read the file and the certificate again if one of them has changed; new connections get the new one."""

@@ -81,5 +81,5 @@ def operation(
 
 def operation_of(responder: Callable[..., None]) -> Operation | None:
     """Return the annotation of a method, None if it has none."""
-    found: Operation | None = getattr(responder, _ATTRIBUTE, None)
-    return found
+    annotation: Operation | None = getattr(responder, _ATTRIBUTE, None)
+    return annotation

@@ -69,9 +69,11 @@ def document(routes: Iterable[Route], auth_strategy: str) -> Json:
     """Return the OpenAPI document of these routes."""
     security = _SECURITY.get(auth_strategy, {})
     entries = list(_entries(routes))
-    types = [response_bodies.Fault, *(kind for entry in entries for kind in entry.types)]
-    found, components = msgspec.json.schema_components(types, schema_hook=_custom_schema, ref_template=_COMPONENTS)
-    schemas = iter(found)
+    types = [response_bodies.Fault, *(body_type for entry in entries for body_type in entry.types)]
+    type_schemas, components = msgspec.json.schema_components(
+        types, schema_hook=_custom_schema, ref_template=_COMPONENTS
+    )
+    schemas = iter(type_schemas)
     next(schemas)  # the schema of Fault, which is needed only as a component
     paths: dict[str, Json] = {}
     for entry in entries:
@@ -92,8 +94,8 @@ def document(routes: Iterable[Route], auth_strategy: str) -> Json:
 
 def undocumented(routes: Iterable[Route]) -> list[str]:
     """Return the methods without an annotation."""
-    found = _responders(routes)
-    return [f"{method.upper()} {path}" for path, method, _, responder in found if operation_of(responder) is None]
+    responders = _responders(routes)
+    return [f"{method.upper()} {path}" for path, method, _, responder in responders if operation_of(responder) is None]
 
 
 def _responders(routes: Iterable[Route]) -> Iterator[tuple[str, str, object, Any]]:
@@ -113,13 +115,15 @@ def _entries(routes: Iterable[Route]) -> Iterator[_Entry]:
 
 
 def _operation(entry: _Entry, schemas: list[Json]) -> Json:
-    """Return one operation. ``schemas`` are those of its types, in the same order."""
-    annotation, left = entry.annotation, iter(schemas)
+    """Return one operation. ``schemas`` has the schemas of its types, in the same order."""
+    annotation, remaining_schemas = entry.annotation, iter(schemas)
     responses = {}
     for status, answer in annotation.answers.items():
-        found = [next(left) for _ in _body_types(answer)]
-        responses[str(status)] = _response(_SUCCESS.get(status, "The requested data."), found)
-    bodies = [next(left) for _ in annotation.bodies] + [_action(name, next(left)) for name in annotation.actions or ()]
+        answer_schemas = [next(remaining_schemas) for _ in _body_types(answer)]
+        responses[str(status)] = _response(_SUCCESS.get(status, "The requested data."), answer_schemas)
+    bodies = [next(remaining_schemas) for _ in annotation.bodies] + [
+        _action(name, next(remaining_schemas)) for name in annotation.actions or ()
+    ]
     for status in sorted(_errors(entry) - set(annotation.answers)):
         responses[str(status)] = _response(faults.name(status), [_fault(status)])
         if status == 401:
@@ -148,9 +152,9 @@ def _add_links(described: Json, entry: _Entry, entries: Iterable[_Entry]) -> Non
     for status, answer in entry.annotation.answers.items():
         pointer = _id_pointer(answer)
         links = {
-            other.id: {"operationId": other.id, "parameters": {name[1]: pointer}}
-            for other in entries
-            if pointer and (name := re.match(re.escape(entry.path) + r"/\{(\w+)\}", other.path))
+            target.id: {"operationId": target.id, "parameters": {name[1]: pointer}}
+            for target in entries
+            if pointer and (name := re.match(re.escape(entry.path) + r"/\{(\w+)\}", target.path))
         }
         if links:
             described["responses"][str(status)]["links"] = links
@@ -158,8 +162,12 @@ def _add_links(described: Json, entry: _Entry, entries: Iterable[_Entry]) -> Non
 
 def _id_pointer(answer: Any) -> str | None:
     """Return a pointer to the id of the created object in a response, None if the response has no such id."""
-    for kind in _body_types(answer):
-        first = msgspec.structs.fields(kind)[0] if isinstance(kind, type) and issubclass(kind, msgspec.Struct) else None
+    for body_type in _body_types(answer):
+        first = (
+            msgspec.structs.fields(body_type)[0]
+            if isinstance(body_type, type) and issubclass(body_type, msgspec.Struct)
+            else None
+        )
         if first is not None and "id" in getattr(first.type, "__struct_fields__", ()):
             return f"$response.body#/{first.encode_name}/id"
     return None
@@ -233,9 +241,9 @@ def _body_types(answer: Any) -> tuple[Any, ...]:
     return answer if isinstance(answer, tuple) else (answer,)
 
 
-def _custom_schema(kind: type[Any]) -> Json:
+def _custom_schema(custom_type: type[Any]) -> Json:
     """Return the schema of a type that has its own, in the attribute ``SCHEMA``."""
-    schema: Json = kind.SCHEMA
+    schema: Json = custom_type.SCHEMA
     return schema
 
 

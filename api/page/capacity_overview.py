@@ -51,12 +51,12 @@ def shared_overview(
     """Return a reading of the overview for all users. The ledger is read again after its lifetime.
 
     A backend is down after ``down_time`` seconds of silence. ``health`` returns the reasons of the health check, and
-    ``forecasts`` those of all pools, the soonest first.
+    ``forecasts`` has the forecasts of all pools, the soonest first.
     """
 
     def compute() -> Overview:
         reasons = health()
-        # Of the two bounds of a pool the first counts.
+        # A pool may have a forecast for each of two bounds: the soonest one counts.
         by_pool = {made.pool: made for made in reversed(forecasts.get())}
         with database.reading(snapshot=True, patient=False) as session:
             return read(session, down_time, reasons, by_pool)
@@ -138,13 +138,13 @@ def _table(rows: Sequence[PoolRow], backend_rows: Sequence[BackendRow], stats: S
     counters = [row.counters for row in rows]
     columns: dict[str, Any] = {
         **stats.by_field(),
-        "allocated": [each.allocated for each in counters],
-        "claimed": [each.in_flight for each in counters],
-        "claimed_physical": [each.in_flight_physical for each in counters],
-        "shared_allocated": [each.shared_allocated for each in counters],
-        "shared_in_flight": [each.shared_in_flight for each in counters],
-        "shared_in_flight_physical": [each.shared_in_flight_physical for each in counters],
-        "external": [each.external for each in counters],
+        "allocated": [pool_counters.allocated for pool_counters in counters],
+        "claimed": [pool_counters.in_flight for pool_counters in counters],
+        "claimed_physical": [pool_counters.in_flight_physical for pool_counters in counters],
+        "shared_allocated": [pool_counters.shared_allocated for pool_counters in counters],
+        "shared_in_flight": [pool_counters.shared_in_flight for pool_counters in counters],
+        "shared_in_flight_physical": [pool_counters.shared_in_flight_physical for pool_counters in counters],
+        "external": [pool_counters.external for pool_counters in counters],
         "ratio": [row.ratio for row in rows],
         "availability_zone": [backend.availability_zone for backend in backend_rows],
     }
@@ -165,18 +165,18 @@ def _pools(
     reserved, promised = arithmetic.reserve(table), arithmetic.promised(table)
     usable = table.total - reserved
     limit = np.where(table.thin, arithmetic.provisioning_limit(table, calculation), usable)
-    left = np.where(np.isfinite(table.free), np.maximum(arithmetic.physical_room(table), 0.0), table.free)
+    physical_left = np.where(np.isfinite(table.free), np.maximum(arithmetic.physical_room(table), 0.0), table.free)
     used = table.total - table.free
     physical_percent = _percent(used + table.in_flight_physical, usable)
     promised_percent = _percent(promised, limit)
-    thin, thick = (arithmetic.headroom(table, np.full(len(table), kind), calculation) for kind in (True, False))
+    thin, thick = (arithmetic.headroom(table, np.full(len(table), is_thin), calculation) for is_thin in (True, False))
     columns: dict[str, Sequence[Any]] = {
         "total_gb": _wire(table.total),
         "free_gb": _wire(table.free),
         "used_gb": _wire(used),
         "in_flight_physical_gb": table.in_flight_physical.tolist(),
         "reserved_gb": _wire(reserved),
-        "physical_left_gb": _wire(left),
+        "physical_left_gb": _wire(physical_left),
         "promised_gb": _wire(promised),
         "in_flight_gb": table.in_flight.tolist(),
         "promise_limit_gb": _wire(limit),
@@ -186,9 +186,9 @@ def _pools(
         "headroom_thin_gb": _where(table.thin, _wire(thin)),
         # Volumes for a pool that supports neither are thick.
         "headroom_thick_gb": _where(table.thick | ~table.thin, _wire(thick)),
-        "physical_percent": _known(physical_percent),
-        "promised_percent": _known(promised_percent),
-        "full_percent": _known(np.fmax(physical_percent, promised_percent)),
+        "physical_percent": _finite_or_none(physical_percent),
+        "promised_percent": _finite_or_none(promised_percent),
+        "full_percent": _finite_or_none(np.fmax(physical_percent, promised_percent)),
     }
     rows = zip(table.names, table.zones, storage_ids, states, *columns.values(), strict=True)
     return [
@@ -226,12 +226,12 @@ def _wire(column: Any) -> Sequence[Any]:
     return units.column_to_wire(elementwise.two_decimals(np.asarray(column, dtype=np.float64)))
 
 
-def _known(column: Any) -> list[float | None]:
+def _finite_or_none(column: Any) -> list[float | None]:
     return [value if math.isfinite(value) else None for value in elementwise.two_decimals(column).tolist()]
 
 
 def _where(mask: Any, values: Sequence[Any]) -> list[Any]:
-    return [value if wanted else None for wanted, value in zip(mask.tolist(), values, strict=True)]
+    return [value if selected else None for selected, value in zip(mask.tolist(), values, strict=True)]
 
 
 def _backend_counts(rows: Iterable[BackendRow], down_time: float) -> BackendCounts:
@@ -240,7 +240,7 @@ def _backend_counts(rows: Iterable[BackendRow], down_time: float) -> BackendCoun
     return BackendCounts(
         total=len(rows),
         current=len(times),
-        oldest_collected_at=text_of_time(min((each for each in times if each is not None), default=None)),
+        oldest_collected_at=text_of_time(min((time for time in times if time is not None), default=None)),
     )
 
 

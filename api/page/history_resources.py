@@ -46,11 +46,11 @@ class Forecasts:
 
     @operation({200: bodies.ForecastOverview, 304: None})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """Show the forecasts of the pools that are full soonest, physical and promised apart."""
+        """Show the forecasts of the pools that are full soonest, physical and promised separately."""
         self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
-        found = self._forecasts.get()
-        shown = [_body(each) for each in found[:_MAX_FORECASTS]]
-        send(req, resp, bodies.ForecastOverview(count=len(found), forecasts=shown))
+        forecasts = self._forecasts.get()
+        shown = [_body(forecast) for forecast in forecasts[:_MAX_FORECASTS]]
+        send(req, resp, bodies.ForecastOverview(count=len(forecasts), forecasts=shown))
 
 
 class ComingRefusals:
@@ -64,9 +64,9 @@ class ComingRefusals:
         """Show which volume types will be refused, by the requests of recorded days; made once an hour."""
         self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
         with self._context.database.reading(patient=False) as session:
-            found = coming_refusals.latest(session)
-        names = {each.of.type_id: each.volume_type for each in found}
-        send(req, resp, bodies.ComingRefusals([_type_body(each, names) for each in found]))
+            refusals = coming_refusals.latest(session)
+        names = {type_refusals.of.type_id: type_refusals.volume_type for type_refusals in refusals}
+        send(req, resp, bodies.ComingRefusals([_type_body(type_refusals, names) for type_refusals in refusals]))
 
 
 class History:
@@ -79,10 +79,10 @@ class History:
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Show the history of the pool ``name``, 400 days or, with the grain ``hour``, 14 days, and its forecasts."""
         self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
-        given = _HISTORY.read(req)
-        name = given["name"]
+        parameters = _HISTORY.read(req)
+        name = parameters["name"]
         with self._context.database.reading(patient=False) as session:
-            rows = history_reader.slots_of(session, name, given.get("grain", history_writer.DAY))
+            rows = history_reader.slots_of(session, name, parameters.get("grain", history_writer.DAY))
             if rows is None:
                 raise errors.NotFound(f"pool {name} could not be found: no report has named it")
             forecasts = last_forecasts.latest(session, pool_name=name, hits=True)
@@ -107,15 +107,15 @@ class History:
                     )
                     for row in rows
                 ],
-                forecasts=[_body(each) for each in sorted(forecasts, key=last_forecasts.soonest)],
+                forecasts=[_body(forecast) for forecast in sorted(forecasts, key=last_forecasts.soonest)],
             ),
         )
 
 
 def _body(made: MadeForecast) -> bodies.PoolForecast:
-    found = made.forecast.time_to_full
-    days = (math.inf,) * 3 if found is None else (found.p10, found.p50, found.p90)
-    p10, p50, p90 = (round(each, 1) if math.isfinite(each) else None for each in days)
+    time_to_full = made.forecast.time_to_full
+    days = (math.inf,) * 3 if time_to_full is None else (time_to_full.p10, time_to_full.p50, time_to_full.p90)
+    p10, p50, p90 = (round(day_count, 1) if math.isfinite(day_count) else None for day_count in days)
     return bodies.PoolForecast(
         pool=made.pool,
         bound=made.forecast.bound,
@@ -124,8 +124,8 @@ def _body(made: MadeForecast) -> bodies.PoolForecast:
         p10_days=p10,
         p50_days=p50,
         p90_days=p90,
-        low_gb=None if found is None else round(found.low_gb, 2),
-        high_gb=None if found is None else round(found.high_gb, 2),
+        low_gb=None if time_to_full is None else round(time_to_full.low_gb, 2),
+        high_gb=None if time_to_full is None else round(time_to_full.high_gb, 2),
         growth_days=CHECKED_DAYS,
         hit_rate=None if made.hit_rate is None else round(made.hit_rate, 3),
         checked=made.checked,

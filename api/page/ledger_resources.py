@@ -22,7 +22,7 @@ from tonnage.capacity.explanation import Explanation
 from tonnage.ledger.catalog import refusals
 from tonnage.ledger.inventory import audit_findings, volume_figures
 from tonnage.ledger.repair import consistency_check
-from tonnage.rpc.messages import Asked, CreateVolume, WhatIf
+from tonnage.rpc.messages import CreateVolume, SimulatedRequest, WhatIf
 
 #: The largest number of types that are remembered, of findings, and of refusals in one answer.
 _MAX_TYPES = 200
@@ -44,10 +44,10 @@ class Types:
         """List the volume types with the sums of their volumes."""
         self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
         with self._context.database.reading(patient=False) as session:
-            found = volume_figures.types(session)
+            rows = volume_figures.types(session)
         shown = [
             bodies.TypeOverview(name=row.name, is_public=row.is_public, volumes=row.volumes, size_gb=row.size_gb)
-            for row in found
+            for row in rows
         ]
         send(req, resp, bodies.TypeOverviews(shown))
 
@@ -73,11 +73,11 @@ class Type:
     def _reading(self, name: str) -> SharedResult[bodies.TypeCapacity]:
         with self._lock:
             lifetime = self._context.lifetimes.pools_of_type
-            found = self._readings.setdefault(name, SharedResult(lifetime, lambda: self._ask(name)))
+            reading = self._readings.setdefault(name, SharedResult(lifetime, lambda: self._ask(name)))
             self._readings.move_to_end(name)
             if len(self._readings) > _MAX_TYPES:
                 self._readings.popitem(last=False)
-        return found
+        return reading
 
     def _ask(self, name: str) -> bodies.TypeCapacity:
         # Without a project no quota counts, and private types are like others.
@@ -88,7 +88,7 @@ class Type:
             project_id="",
             volume_type=name,
         )
-        [outlook] = self._context.scheduler.what_if(WhatIf(requests=[Asked(create=create)], detail=True))
+        [outlook] = self._context.scheduler.what_if(WhatIf(requests=[SimulatedRequest(create=create)], detail=True))
         return _type_capacity(name, outlook.volumes[0])
 
 
@@ -102,18 +102,18 @@ def _type_capacity(name: str, explanation: Explanation) -> bodies.TypeCapacity:
             headroom = max(headroom, float("inf") if largest == units.INFINITE else float(largest or 0))
             continue
         reason = "" if verdict.rejection is None else verdict.rejection.message
-        found = refused.setdefault(
+        filter_refusals = refused.setdefault(
             verdict.filter,
             bodies.FilterRefusals(filter=verdict.filter, pools=0, example=verdict.pool, reason=reason),
         )
-        found.pools += 1
+        filter_refusals.pools += 1
     return bodies.TypeCapacity(
         name=name,
         message=explanation.message,
         pools=len(explanation.verdicts),
         candidates=candidates,
         headroom_gb=units.to_wire(headroom) if candidates else None,
-        refused=sorted(refused.values(), key=lambda each: -each.pools),
+        refused=sorted(refused.values(), key=lambda entry: -entry.pools),
     )
 
 
@@ -134,7 +134,7 @@ class Ledger:
         now = datetime.datetime.now(datetime.UTC)
         with self._context.database.reading(snapshot=True, patient=False) as session:
             checked = consistency_check.check_in(session)
-            audits = [each for each in audit_findings.load(session) if each.seen.once is None]
+            audits = [audit for audit in audit_findings.load(session) if audit.evidence.once is None]
         return bodies.LedgerOverview(
             checked_at=text_of_time(now) or "",
             pools=checked.pools,
@@ -142,32 +142,34 @@ class Ledger:
             finding_count=len(checked.findings),
             findings=[
                 bodies.LedgerFinding(
-                    cause=str(each.cause),
-                    is_drift=each.drift,
-                    where=each.where,
-                    subject=each.subject,
-                    ledger_gb=each.ledger_gb,
-                    found_gb=each.found_gb,
-                    text=each.text,
-                    is_mended_by_repair=each.mended,
+                    cause=str(finding.cause),
+                    is_drift=finding.drift,
+                    where=finding.where,
+                    subject=finding.subject,
+                    ledger_gb=finding.ledger_gb,
+                    found_gb=finding.found_gb,
+                    text=finding.text,
+                    is_mended_by_repair=finding.mended,
                 )
-                for each in checked.findings[:_MAX_FINDINGS]
+                for finding in checked.findings[:_MAX_FINDINGS]
             ],
             audits=[
                 bodies.ReportAudit(
-                    backend=each.backend,
-                    pool=each.pool,
-                    breach=each.breach,
-                    text=each.seen.text,
-                    seen_at=text_of_time(each.seen_at) or "",
+                    backend=audit.backend,
+                    pool=audit.pool,
+                    breach=audit.breach,
+                    text=audit.evidence.text,
+                    seen_at=text_of_time(audit.seen_at) or "",
                 )
-                for each in audits
+                for audit in audits
             ],
             backends=[
                 bodies.BackendListing(
-                    name=each.name, reported_at=_before(now, each.reported), listed_at=_before(now, each.listed)
+                    name=backend.name,
+                    reported_at=_before(now, backend.reported),
+                    listed_at=_before(now, backend.listed),
                 )
-                for each in checked.backends
+                for backend in checked.backends
             ],
         )
 
@@ -184,15 +186,15 @@ class Refusals:
 
     @operation({200: bodies.RefusalOverview, 304: None}, query=_POOL)
     def on_get(self, req: Request, resp: falcon.Response) -> None:
-        """Show the numbers of refusals by day and reason, and the last 50; with ``pool`` those that it was nearest to.
+        """Show the numbers of refusals by day and reason, and the last 50; ``pool`` selects those nearest to it.
 
         They are kept for 30 days.
         """
         self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
-        wanted = refusals.RefusalFilter(pool=_POOL.read(req).get("pool"))
+        refusal_filter = refusals.RefusalFilter(pool=_POOL.read(req).get("pool"))
         with self._context.database.reading(snapshot=True, patient=False) as session:
-            counts = refusals.count(session, wanted)
-            last = refusals.load(session, wanted, _MAX_REFUSALS)
+            counts = refusals.count(session, refusal_filter)
+            last = refusals.load(session, refusal_filter, _MAX_REFUSALS)
         shown = bodies.RefusalOverview(
             counts=[views.refusal_count(row) for row in counts], refusals=[views.refusal(row) for row in last]
         )

@@ -87,30 +87,30 @@ class Pools:
         ``name`` selects the pools whose name contains it. Unknown values are the last in each order.
         """
         self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
-        given = _POOLS.read(req)
-        limit, offset = min(_number(given, "limit", 100), _MAX_PAGE), _number(given, "offset", 0)
+        parameters = _POOLS.read(req)
+        limit, offset = min(_number(parameters, "limit", 100), _MAX_PAGE), _number(parameters, "offset", 0)
         selection = _Selection(
-            given.get("name", ""),
-            given.get("state", ""),
-            given.get("availability_zone", ""),
-            given.get("sort_key", "full_percent"),
-            given.get("sort_dir", "desc") == "desc",
+            parameters.get("name", ""),
+            parameters.get("state", ""),
+            parameters.get("availability_zone", ""),
+            parameters.get("sort_key", "full_percent"),
+            parameters.get("sort_dir", "desc") == "desc",
         )
-        found = self._select(selection, self._reading.get())
-        send(req, resp, bodies.PoolOverviews(found[offset : offset + limit], len(found)))
+        pools = self._select(selection, self._reading.get())
+        send(req, resp, bodies.PoolOverviews(pools[offset : offset + limit], len(pools)))
 
     def _select(self, selection: "_Selection", overview: Overview) -> list[bodies.PoolOverview]:
         """Return the selected pools. Open pages ask for the same selections of one overview again and again."""
-        seen, selected = self._selected
-        if seen is not overview:
+        last_overview, selected = self._selected
+        if last_overview is not overview:
             selected = {}
             self._selected = (overview, selected)
-        found = selected.get(selection)
-        if found is None:
-            found = selection.of(overview.pools)
+        pools = selected.get(selection)
+        if pools is None:
+            pools = selection.of(overview.pools)
             if len(selected) < _MAX_SELECTIONS:
-                selected[selection] = found
-        return found
+                selected[selection] = pools
+        return pools
 
 
 class Fill:
@@ -124,12 +124,12 @@ class Fill:
         """Show the fullness of all pools, for a map of them."""
         self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
         pools = self._reading.get().pools
-        found = bodies.PoolFill(
+        fill = bodies.PoolFill(
             names=[pool.name for pool in pools],
             full_percent=[pool.full_percent for pool in pools],
             stale=[pool.stale for pool in pools],
         )
-        send(req, resp, found)
+        send(req, resp, fill)
 
 
 class Pool:
@@ -144,13 +144,13 @@ class Pool:
         self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
         name = _POOL.read(req)["name"]
         pools = self._reading.get().pools
-        pool = next((each for each in pools if each.name == name), None)
+        pool = next((candidate for candidate in pools if candidate.name == name), None)
         if pool is None:
             raise errors.NotFound(f"pool {name} could not be found: no report has named it")
         sharing = [
-            each.name
-            for each in pools
-            if pool.storage_id is not None and each.storage_id == pool.storage_id and each.name != name
+            candidate.name
+            for candidate in pools
+            if pool.storage_id is not None and candidate.storage_id == pool.storage_id and candidate.name != name
         ]
         with self._context.database.reading(patient=False) as session:
             detail = _detail(session, pool, sharing)
@@ -168,21 +168,21 @@ class _Selection:
     descending: bool
 
     def of(self, pools: Iterable[bodies.PoolOverview]) -> list[bodies.PoolOverview]:
-        """Return the selected pools. Equal ones keep their order.
+        """Return the selected pools. Pools with equal values keep their order.
 
         Unknown values are the last, and old figures tell nothing about fullness.
         """
-        wanted = self.name.casefold()
-        found = [
+        name_part = self.name.casefold()
+        matches = [
             pool
             for pool in pools
-            if wanted in pool.name.casefold()
+            if name_part in pool.name.casefold()
             and self.state in ("", pool.state)
             and self.availability_zone in ("", pool.availability_zone)
         ]
-        known = [pool for pool in found if self._value(pool) is not None]
-        unknown = [pool for pool in found if self._value(pool) is None]
-        return [*sorted(known, key=self._value, reverse=self.descending), *unknown]
+        with_value = [pool for pool in matches if self._value(pool) is not None]
+        without_value = [pool for pool in matches if self._value(pool) is None]
+        return [*sorted(with_value, key=self._value, reverse=self.descending), *without_value]
 
     def _value(self, pool: bodies.PoolOverview) -> Any:
         """Return the value of a pool for the order, None if it is unknown."""
@@ -194,9 +194,9 @@ class _Selection:
         return math.inf if value == units.INFINITE else None
 
 
-def _number(given: Any, name: str, default: int) -> int:
+def _number(parameters: Any, name: str, default: int) -> int:
     """Return a number of the query. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
-    text = given.get(name)
+    text = parameters.get(name)
     if text is None:
         return default
     if not list_query.is_number(text):
@@ -205,7 +205,7 @@ def _number(given: Any, name: str, default: int) -> int:
 
 
 def _detail(session: orm.Session, pool: bodies.PoolOverview, sharing: list[str]) -> bodies.PoolDetail:
-    wanted = volume_figures.VolumeFilter(pool=pool.name)
+    volume_filter = volume_figures.VolumeFilter(pool=pool.name)
     return bodies.PoolDetail(
         pool=pool,
         volumes=[
@@ -219,9 +219,11 @@ def _detail(session: orm.Session, pool: bodies.PoolOverview, sharing: list[str])
                 provisioning=row.provisioning,
                 created_at=text_of_time(row.created_at) or "",
             )
-            for row in itertools.islice(volume_figures.volumes(session, wanted, largest_first=True), _MAX_VOLUMES)
+            for row in itertools.islice(
+                volume_figures.volumes(session, volume_filter, largest_first=True), _MAX_VOLUMES
+            )
         ],
-        volume_count=volume_figures.count(session, wanted),
+        volume_count=volume_figures.count(session, volume_filter),
         claims=[
             bodies.PoolClaim(
                 volume_id=row.volume_id,
@@ -235,9 +237,11 @@ def _detail(session: orm.Session, pool: bodies.PoolOverview, sharing: list[str])
             for row in volume_figures.claims_in_flight(session, pool.name)
         ],
         findings=[
-            bodies.PoolFinding(breach=each.breach, text=each.seen.text, seen_at=text_of_time(each.seen_at) or "")
-            for each in audit_findings.load(session, pool.backend)
-            if each.seen.once is None and each.pool == audit_findings.stored_name(short_name(pool.name))
+            bodies.PoolFinding(
+                breach=finding.breach, text=finding.evidence.text, seen_at=text_of_time(finding.seen_at) or ""
+            )
+            for finding in audit_findings.load(session, pool.backend)
+            if finding.evidence.once is None and finding.pool == audit_findings.stored_name(short_name(pool.name))
         ],
         sharing=sharing,
     )

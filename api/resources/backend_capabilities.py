@@ -41,7 +41,7 @@ _FLAGS = {
 #: The key of a report under which a driver may describe extra specs itself.
 _DRIVER_PROPERTIES = "properties"
 
-_KNOWN: Mapping[str, tuple[str, str]] = {
+_DESCRIPTIONS: Mapping[str, tuple[str, str]] = {
     "thin_provisioning_support": (
         "Thin provisioning support",
         "Whether thin volumes can be made: '<is> True' asks for it.",
@@ -107,7 +107,7 @@ def _reported_properties(reports: Sequence[Mapping[str, Any]]) -> dict[str, Prop
         for key, value in _extra_specs(report):
             if key not in _FLAGS:
                 values.setdefault(key, []).append(value)
-    return {key: _property(key, found) for key, found in values.items()}
+    return {key: _property(key, reported_values) for key, reported_values in values.items()}
 
 
 def _extra_specs(report: Mapping[str, Any], scope: str = "") -> Iterator[tuple[str, Any]]:
@@ -125,21 +125,21 @@ def _extra_specs(report: Mapping[str, Any], scope: str = "") -> Iterator[tuple[s
 
 
 def _property(key: str, values: Sequence[Any]) -> Property:
-    title, description = _KNOWN.get(key, (key.replace("_", " ").replace(":", " "), "As the driver reports it."))
-    kinds = {_TYPES[type(value)] for value in values}
-    if len(kinds) > 1:
+    title, description = _DESCRIPTIONS.get(key, (key.replace("_", " ").replace(":", " "), "As the driver reports it."))
+    type_names = {_TYPES[type(value)] for value in values}
+    if len(type_names) > 1:
         return Property(title, description, "string", sorted({str(value) for value in values}))
-    return Property(title, description, kinds.pop(), sorted(set(values)))
+    return Property(title, description, type_names.pop(), sorted(set(values)))
 
 
 def _driver_properties(reports: Sequence[Mapping[str, Any]]) -> dict[str, Property]:
     """Return the properties that drivers report, without malformed ones."""
-    found = {}
+    properties = {}
     for report in reports:
-        given = report.get(_DRIVER_PROPERTIES)
-        for key, value in given.items() if isinstance(given, Mapping) else ():
+        reported = report.get(_DRIVER_PROPERTIES)
+        for key, value in reported.items() if isinstance(reported, Mapping) else ():
             try:
-                found[key] = type_conversion.convert(value, Property)
+                properties[key] = type_conversion.convert(value, Property)
             except msgspec.ValidationError:
                 continue
-    return found
+    return properties

@@ -44,8 +44,8 @@ class Drivers:
         """List drivers, without their storage."""
         self._context.policy.require(req.context.identity, policies.CSI_GET_ALL)
         with self._context.database.reading() as session:
-            found = driver_rows.list_all(session)
-        resp.media = bodies.CsiDrivers([bodies.driver(each) for each in found])
+            drivers = driver_rows.list_all(session)
+        resp.media = bodies.CsiDrivers([bodies.driver(driver) for driver in drivers])
 
 
 class Driver:
@@ -60,8 +60,8 @@ class Driver:
         self._context.policy.require(req.context.identity, policies.CSI_GET)
         _require_no_trailing_space(driver)
         with self._context.database.reading(snapshot=True) as session:
-            found = driver_rows.find(session, driver)
-        resp.media = bodies.driver_detail(found)
+            stored_driver = driver_rows.find(session, driver)
+        resp.media = bodies.driver_detail(stored_driver)
 
     @operation({200: bodies.CsiDriver}, bodies=(DriverPatch,), names=_DRIVER, errors=(409,))
     def on_patch(self, req: Request, resp: falcon.Response, driver: str) -> None:
@@ -72,10 +72,10 @@ class Driver:
         """
         self._context.policy.require(req.context.identity, policies.CSI_UPDATE)
         _require_no_trailing_space(driver)
-        kind = (req.content_type or "").partition(";")[0].strip().lower()
-        if kind in _UNSUPPORTED_PATCHES:
+        media_type = (req.content_type or "").partition(";")[0].strip().lower()
+        if media_type in _UNSUPPORTED_PATCHES:
             raise falcon.HTTPUnsupportedMediaType(
-                description=f"Content-Type is {kind!r}: expected application/strategic-merge-patch+json."
+                description=f"Content-Type is {media_type!r}: expected application/strategic-merge-patch+json."
             )
         change = self._context.bodies.read(req, DriverPatch)
         if len(driver) > _MAX_NAME_LENGTH:
@@ -129,8 +129,8 @@ class Claims:
         self._context.policy.require(req.context.identity, policies.CSI_CLAIM)
         _require_no_trailing_space(holder)
         with self._context.database.reading() as session:
-            found = capacity_claims.list_for_holder(session, holder)
-        resp.media = bodies.holder_claims(holder, found)
+            claims = capacity_claims.list_for_holder(session, holder)
+        resp.media = bodies.holder_claims(holder, claims)
 
     @operation({204: None}, names=_HOLDER)
     def on_delete(self, req: Request, resp: falcon.Response, holder: str) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The extensions of the API, and the kinds of objects in Cinder that Tonnage does not support.
+"""The extensions of the API, and the object types of Cinder that Tonnage does not support.
 
 A list of unsupported objects is empty, and a request to create one gets status 501.
 """
@@ -76,7 +76,7 @@ class ResourceFilters:
         """List the filters of each list. A filter whose name ends with ``~`` also matches parts of values."""
         if not req.at_least(microversions.RESOURCE_FILTERS):
             raise errors.NotFound("The resource could not be found.")
-        wanted = _QUERY.read(req).get("resource")
+        requested_resource = _QUERY.read(req).get("resource")
         resp.media = response_bodies.ResourceFilters(
             [
                 response_bodies.ResourceFilter(
@@ -86,7 +86,7 @@ class ResourceFilters:
                     ),
                 )
                 for resource, names in _FILTERS.items()
-                if wanted in (None, resource)
+                if requested_resource in (None, resource)
             ]
         )
 
@@ -95,8 +95,8 @@ _LIST_QUERY = Query(flags=("all_tenants", "with_count"), other_parameters="ignor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UnsupportedKind:
-    """A kind of object that Tonnage does not support, with its path and the policy rules of its calls.
+class UnsupportedType:
+    """An object type that Tonnage does not support, with its path and the policy rules of its calls.
 
     ``key`` is the key of its lists, the path by default. ``since`` is the minor number of its first microversion.
     With ``replaceable``, ``PUT`` creates objects as well.
@@ -119,11 +119,11 @@ class UnsupportedKind:
         return faults.NotSupported(f"{self.plural} are not supported: {self.alternative}.")
 
 
-_ATTACH = "nothing attaches the volumes of Tonnage"
+_ATTACH = "Tonnage does not attach volumes to servers"
 _TRANSFER = "clone a volume with source_volid as an administrator"
 _GROUPS = "use /groups"
 
-SNAPSHOTS = UnsupportedKind(
+SNAPSHOTS = UnsupportedType(
     singular="Snapshot",
     plural="Snapshots",
     path="snapshots",
@@ -131,7 +131,7 @@ SNAPSHOTS = UnsupportedKind(
     show_rule=policies.SNAPSHOT_GET,
     create_rule=policies.SNAPSHOT_CREATE,
 )
-BACKUPS = UnsupportedKind(
+BACKUPS = UnsupportedType(
     singular="Backup",
     plural="Backups",
     path="backups",
@@ -139,7 +139,7 @@ BACKUPS = UnsupportedKind(
     show_rule=policies.BACKUP_GET,
     create_rule=policies.BACKUP_CREATE,
 )
-GROUP_SNAPSHOTS = UnsupportedKind(
+GROUP_SNAPSHOTS = UnsupportedType(
     singular="GroupSnapshot",
     plural="Snapshots of groups",
     path="group_snapshots",
@@ -149,22 +149,22 @@ GROUP_SNAPSHOTS = UnsupportedKind(
     alternative="copy the volumes with source_volid",
     since=microversions.GROUP_SNAPSHOTS,
 )
-#: The kinds of objects in Cinder that Tonnage does not support.
+#: The object types of Cinder that Tonnage does not support.
 UNSUPPORTED = (
     SNAPSHOTS,
     BACKUPS,
     GROUP_SNAPSHOTS,
-    UnsupportedKind(
+    UnsupportedType(
         singular="Attachment",
         plural="Attachments",
         path="attachments",
         alternative=_ATTACH,
         since=microversions.ATTACHMENTS,
     ),
-    UnsupportedKind(
+    UnsupportedType(
         singular="Transfer", plural="Transfers", path="os-volume-transfer", key="transfers", alternative=_TRANSFER
     ),
-    UnsupportedKind(
+    UnsupportedType(
         singular="Transfer",
         plural="Transfers",
         path="volume-transfers",
@@ -172,7 +172,7 @@ UNSUPPORTED = (
         alternative=_TRANSFER,
         since=microversions.VOLUME_TRANSFERS,
     ),
-    UnsupportedKind(
+    UnsupportedType(
         singular="Cluster",
         plural="Clusters",
         path="clusters",
@@ -180,7 +180,7 @@ UNSUPPORTED = (
         since=microversions.CLUSTERS,
         replaceable=True,
     ),
-    UnsupportedKind(
+    UnsupportedType(
         singular="DefaultType",
         plural="Default types of projects",
         path="default-types",
@@ -189,14 +189,14 @@ UNSUPPORTED = (
         since=microversions.DEFAULT_TYPES,
         replaceable=True,
     ),
-    UnsupportedKind(
+    UnsupportedType(
         singular="ConsistencyGroup", plural="Consistency groups", path="consistencygroups", alternative=_GROUPS
     ),
-    UnsupportedKind(
+    UnsupportedType(
         singular="CgSnapshot", plural="Snapshots of consistency groups", path="cgsnapshots", alternative=_GROUPS
     ),
-    UnsupportedKind(singular="Snapshot", plural="Snapshots", path="os-snapshot-manage", key="manageable-snapshots"),
-    UnsupportedKind(
+    UnsupportedType(singular="Snapshot", plural="Snapshots", path="os-snapshot-manage", key="manageable-snapshots"),
+    UnsupportedType(
         singular="Snapshot",
         plural="Snapshots",
         path="manageable_snapshots",
@@ -207,67 +207,67 @@ UNSUPPORTED = (
 
 
 class UnsupportedCollection:
-    """The list of a kind of object that Tonnage does not support, such as ``/snapshots``."""
+    """The list of an object type that Tonnage does not support, such as ``/snapshots``."""
 
-    def __init__(self, context: ResourceContext, kind: UnsupportedKind) -> None:
-        self._context, self._kind = context, kind
+    def __init__(self, context: ResourceContext, object_type: UnsupportedType) -> None:
+        self._context, self._object_type = context, object_type
 
     @operation({200: dict[str, list[dict[str, Any]] | int]}, query=_LIST_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Return an empty list."""
-        microversions.require(req, self._kind.since)
-        self._context.policy.require(req.context.identity, self._kind.list_rule)
+        microversions.require(req, self._object_type.since)
+        self._context.policy.require(req.context.identity, self._object_type.list_rule)
         counted = list_query.boolean(_LIST_QUERY.read(req), "with_count") and req.at_least(
             microversions.VOLUME_LIST_COUNT
         )
-        resp.media = {self._kind.key or self._kind.path: [], **({"count": 0} if counted else {})}
+        resp.media = {self._object_type.key or self._object_type.path: [], **({"count": 0} if counted else {})}
 
     on_get_detail = on_get
 
     @operation({}, errors=(404, 501))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Reject the request with status 501."""
-        microversions.require(req, self._kind.since)
-        self._context.policy.require(req.context.identity, self._kind.create_rule)
-        raise self._kind.refusal
+        microversions.require(req, self._object_type.since)
+        self._context.policy.require(req.context.identity, self._object_type.create_rule)
+        raise self._object_type.refusal
 
 
 class UnsupportedItem:
-    """An object of a kind that Tonnage does not support, such as ``/snapshots/{item_id}``."""
+    """An object of a type that Tonnage does not support, such as ``/snapshots/{item_id}``."""
 
-    def __init__(self, context: ResourceContext, kind: UnsupportedKind) -> None:
-        self._context, self._kind = context, kind
+    def __init__(self, context: ResourceContext, object_type: UnsupportedType) -> None:
+        self._context, self._object_type = context, object_type
 
     @operation({}, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response, item_id: str) -> None:
         """Reject the request with status 404."""
-        self._reject(req, item_id, self._kind.show_rule)
+        self._reject(req, item_id, self._object_type.show_rule)
 
     @operation({}, errors=(404, 501))
     def on_put(self, req: Request, resp: falcon.Response, item_id: str) -> None:
         """Reject the request with status 404, or 501 if it would create the object."""
-        if self._kind.replaceable:
-            microversions.require(req, self._kind.since)
-            self._context.policy.require(req.context.identity, self._kind.create_rule)
-            raise self._kind.refusal
-        self._reject(req, item_id, self._kind.create_rule)
+        if self._object_type.replaceable:
+            microversions.require(req, self._object_type.since)
+            self._context.policy.require(req.context.identity, self._object_type.create_rule)
+            raise self._object_type.refusal
+        self._reject(req, item_id, self._object_type.create_rule)
 
     @operation({}, errors=(404, 501))
     def on_post(self, req: Request, resp: falcon.Response, item_id: str) -> None:
-        """Reject an action of the kind, such as ``/backups/import_record``, with status 501."""
-        microversions.require(req, self._kind.since)
-        self._context.policy.require(req.context.identity, self._kind.create_rule)
-        raise self._kind.refusal
+        """Reject an action of the object type, such as ``/backups/import_record``, with status 501."""
+        microversions.require(req, self._object_type.since)
+        self._context.policy.require(req.context.identity, self._object_type.create_rule)
+        raise self._object_type.refusal
 
     @operation({}, errors=(404,))
     def on_delete(self, req: Request, resp: falcon.Response, item_id: str) -> None:
         """Reject the request with status 404."""
-        self._reject(req, item_id, self._kind.create_rule)
+        self._reject(req, item_id, self._object_type.create_rule)
 
     def _reject(self, req: Request, item_id: str, rule: str) -> None:
-        microversions.require(req, self._kind.since)
+        microversions.require(req, self._object_type.since)
         self._context.policy.require(req.context.identity, rule)
-        raise errors.NotFound(f"{self._kind.singular} {item_id} could not be found.")
+        raise errors.NotFound(f"{self._object_type.singular} {item_id} could not be found.")
 
 
 class VolumeEncryption:

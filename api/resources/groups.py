@@ -53,11 +53,13 @@ class _ShownGroups(_Resource):
         super().__init__(context)
         self._default_zone = default_zone
 
-    def _detail(self, req: Request, found: Sequence[groups.GroupView], *, volumes: bool) -> list[bodies.GroupDetail]:
+    def _detail(
+        self, req: Request, group_views: Sequence[groups.GroupView], *, volumes: bool
+    ) -> list[bodies.GroupDetail]:
         owner = self._context.policy.allows(req.context.identity, policies.GROUP_PROJECT)
-        details = [views.group(req, group, volumes=volumes, owner=owner) for group in found]
-        for each in details:
-            each.availability_zone = each.availability_zone or self._default_zone
+        details = [views.group(req, group, volumes=volumes, owner=owner) for group in group_views]
+        for detail in details:
+            detail.availability_zone = detail.availability_zone or self._default_zone
         return details
 
 
@@ -70,40 +72,40 @@ class Groups(_ShownGroups):
 
     @operation({202: bodies.OneGroupSummary}, bodies=(bodies.CreateGroup,), errors=(404,))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
-        """Create a group. Its backend is that of its first volume."""
+        """Create a group. Its first volume determines its backend."""
         microversions.require(req, microversions.GROUPS)
         context, identity = self._context, req.context.identity
         context.policy.require(identity, policies.GROUP_CREATE)
         sent = context.bodies.read(req, bodies.CreateGroup).group
         with context.database.reading() as session:
-            kind = group_types.find(session, sent.group_type, context.policy.visible_project(identity))
+            group_type = group_types.find(session, sent.group_type, context.policy.visible_project(identity))
             self._check_zone(sent.availability_zone, heartbeats.load(session))
-        wanted = groups.NewGroup(
+        new_group = groups.NewGroup(
             project_id=identity.project_id or "",
             user_id=identity.user_id or "",
             name=None if sent.name is None else sent.name.strip(),
             description=None if sent.description is None else sent.description.strip(),
-            group_type_id=kind.id,
+            group_type_id=group_type.id,
             volume_type_ids={self._reader.type_id(name, identity) for name in sent.volume_types},
             availability_zone=sent.availability_zone or None,
         )
-        created = quota.create(context.database, self._settings, wanted)
+        created = quota.create(context.database, self._settings, new_group)
         resp.status = falcon.HTTP_202
         resp.media = bodies.OneGroupSummary(bodies.GroupSummary(id=created.id, name=created.name))
 
     @operation({200: bodies.GroupSummaries}, query=_QUERY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List groups with id and name."""
-        found, links = self._page(req)
-        shown = [bodies.GroupSummary(id=group.row.id, name=group.row.name) for group in found]
+        group_views, links = self._page(req)
+        shown = [bodies.GroupSummary(id=group.row.id, name=group.row.name) for group in group_views]
         resp.media = bodies.GroupSummaries(shown, links)
 
     @operation({200: bodies.GroupDetails}, query=_QUERY, errors=(404,))
     def on_get_detail(self, req: Request, resp: falcon.Response) -> None:
         """List groups with details; since 3.25 with the ids of their volumes if ``list_volume`` is true."""
-        found, links = self._page(req)
+        group_views, links = self._page(req)
         volumes = list_query.boolean(_QUERY.read(req), "list_volume")
-        resp.media = bodies.GroupDetails(self._detail(req, found, volumes=volumes), links)
+        resp.media = bodies.GroupDetails(self._detail(req, group_views, volumes=volumes), links)
 
     @operation({}, errors=(404, 501))
     def on_post_action(self, req: Request, resp: falcon.Response) -> None:
@@ -116,19 +118,21 @@ class Groups(_ShownGroups):
         microversions.require(req, microversions.GROUPS)
         context, identity = self._context, req.context.identity
         context.policy.require(identity, policies.GROUP_GET_ALL)
-        given = _QUERY.read(req)
-        page = context.paginator.page(given)
-        query = groups.Query(project_id=self._listed_project(given, identity), filters=_QUERY.select_filters(given))
+        parameters = _QUERY.read(req)
+        page = context.paginator.page(parameters)
+        query = groups.Query(
+            project_id=self._listed_project(parameters, identity), filters=_QUERY.select_filters(parameters)
+        )
         with context.database.reading() as session:
-            found = groups.page(session, query, page)
-        return found, context.paginator.links(req, page, [group.row for group in found])
+            group_views = groups.page(session, query, page)
+        return group_views, context.paginator.links(req, page, [group.row for group in group_views])
 
-    def _listed_project(self, given: Any, identity: RequestContext) -> str | None:
+    def _listed_project(self, parameters: Any, identity: RequestContext) -> str | None:
         """Return the project whose groups are listed, None for all projects."""
-        everywhere = list_query.boolean(given, "all_tenants") and self._context.policy.allows(
+        all_projects = list_query.boolean(parameters, "all_tenants") and self._context.policy.allows(
             identity, policies.IS_ADMIN
         )
-        return None if everywhere else identity.project_id
+        return None if all_projects else identity.project_id
 
     def _check_zone(self, zone: str | None, rows: Sequence[heartbeats.ServiceRow]) -> None:
         if zone and all(row.availability_zone != zone for row in rows):

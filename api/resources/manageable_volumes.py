@@ -25,8 +25,8 @@ from tonnage.ledger.claims.managed_volumes import Manageable
 from tonnage.rpc.messages import ManageVolume, PoolQuery
 
 _SORT_KEYS: Mapping[str, Callable[[Manageable], Any]] = {
-    "reference": lambda one: (one.reference, one.pool),
-    "size": lambda one: one.size_gb,
+    "reference": lambda volume: (volume.reference, volume.pool),
+    "size": lambda volume: volume.size_gb,
 }
 
 _QUERY = Query(sort_keys=_SORT_KEYS, offset=True, filters=("host",), required=("host",))
@@ -46,8 +46,8 @@ class ManageableVolumes:
         sent = context.bodies.read(req, volume_bodies.Manage).volume
         with context.database.reading() as session:
             pool = host_references.find(session, sent.host).single_pool()
-        kind = self._reader.type_for(sent.volume_type, identity)
-        if kind is not None and not context.scheduler.get_pools(PoolQuery(name=pool, volume_type=kind)):
+        volume_type = self._reader.type_for(sent.volume_type, identity)
+        if volume_type is not None and not context.scheduler.get_pools(PoolQuery(name=pool, volume_type=volume_type)):
             raise errors.InvalidInput(
                 f"volume_type is {sent.volume_type or 'the default'!r}: pool {pool} does not match its extra specs"
             )
@@ -60,7 +60,7 @@ class ManageableVolumes:
             user_id=identity.user_id or "",
             name=sent.name,
             description=sent.description,
-            volume_type=kind,
+            volume_type=volume_type,
             metadata=sent.metadata or {},
         )
         context.scheduler.manage(request)
@@ -73,42 +73,46 @@ class ManageableVolumes:
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List the manageable volumes with reference and size."""
         resp.media = response_bodies.ManageableVolumes(
-            [views.manageable(one, detail=False) for one in self._found(req)]
+            [views.manageable(volume, detail=False) for volume in self._list(req)]
         )
 
     @operation({200: response_bodies.ManageableVolumes}, query=_QUERY)
     def on_get_detail(self, req: Request, resp: falcon.Response) -> None:
         """List the manageable volumes with details."""
-        resp.media = response_bodies.ManageableVolumes([views.manageable(one, detail=True) for one in self._found(req)])
+        resp.media = response_bodies.ManageableVolumes(
+            [views.manageable(volume, detail=True) for volume in self._list(req)]
+        )
 
-    def _found(self, req: Request) -> Sequence[Manageable]:
+    def _list(self, req: Request) -> Sequence[Manageable]:
         context = self._context
         context.policy.require(req.context.identity, policies.LIST_MANAGEABLE)
-        given = _QUERY.read(req)
+        parameters = _QUERY.read(req)
         with context.database.reading() as session:
-            place = host_references.find(session, given["host"])
-        self._listings.take([place.backend])
+            host_reference = host_references.find(session, parameters["host"])
+        self._listings.take([host_reference.backend])
         with context.database.reading() as session:
-            found = managed_volumes.manageable(session, place.name)
-        return _page(found, given, context.paginator)
+            manageable_volumes = managed_volumes.manageable(session, host_reference.name)
+        return _page(manageable_volumes, parameters, context.paginator)
 
 
-def _page(found: list[Manageable], given: Mapping[str, str], paginator: list_query.Paginator) -> Sequence[Manageable]:
+def _page(
+    manageable_volumes: list[Manageable], parameters: Mapping[str, str], paginator: list_query.Paginator
+) -> Sequence[Manageable]:
     """Return the requested page. Manageable volumes are not rows with ids, so they are sorted here."""
-    ordered = given.keys() & {"sort", "sort_key"}
-    page = paginator.page({**given, "offset": "0"} | ({} if ordered else {"sort": "reference"}))
+    ordered = parameters.keys() & {"sort", "sort_key"}
+    page = paginator.page({**parameters, "offset": "0"} | ({} if ordered else {"sort": "reference"}))
     for order in reversed(page.order):
         if order.key not in _SORT_KEYS:
             raise errors.InvalidInput(f"cannot sort by {order.key!r}: expected one of {', '.join(_SORT_KEYS)}")
-        found.sort(key=_SORT_KEYS[order.key], reverse=order.descending)
+        manageable_volumes.sort(key=_SORT_KEYS[order.key], reverse=order.descending)
     start = 0
     if page.marker is not None:
         marker = _reference(page.marker)
-        start = next((number for number, one in enumerate(found, 1) if one.reference == marker), 0)
+        start = next((number for number, volume in enumerate(manageable_volumes, 1) if volume.reference == marker), 0)
         if not start:
             raise errors.InvalidInput(f"marker is {page.marker!r}: there is no such reference")
-    start += _offset(given.get("offset", "0"))
-    return found[start : start + page.limit]
+    start += _offset(parameters.get("offset", "0"))
+    return manageable_volumes[start : start + page.limit]
 
 
 def _reference(marker: str) -> str:

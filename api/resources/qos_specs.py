@@ -36,9 +36,9 @@ class QosSpecsCollection(_Resource):
         context.policy.require(req.context.identity, policies.QOS_GET_ALL)
         page = context.paginator.page(_LIST_QUERY.read(req))
         with context.database.reading() as session:
-            found = qos_specs.page(session, page)
+            rows = qos_specs.page(session, page)
         resp.media = type_bodies.QosSpecsPage(
-            [views.qos_specs(each) for each in found], context.paginator.links(req, page, found)
+            [views.qos_specs(row) for row in rows], context.paginator.links(req, page, rows)
         )
 
     @operation({200: type_bodies.OneQosSpecs}, bodies=(type_bodies.CreateQosSpecs,), errors=(409,))
@@ -61,8 +61,8 @@ class QosSpecsItem(_Resource):
         """Show QoS specs."""
         self._context.policy.require(req.context.identity, policies.QOS_GET)
         with self._context.database.reading() as session:
-            found = qos_specs.get(session, specs_id)
-        resp.media = type_bodies.OneQosSpecs(views.qos_specs(found), views.links(req, "qos-specs", found.id))
+            specs = qos_specs.get(session, specs_id)
+        resp.media = type_bodies.OneQosSpecs(views.qos_specs(specs), views.links(req, "qos-specs", specs.id))
 
     @operation({200: type_bodies.SetQosSpecs}, bodies=(type_bodies.UpdateQosSpecs,))
     def on_put(self, req: Request, resp: falcon.Response, specs_id: str) -> None:
@@ -103,8 +103,10 @@ class Associations(_Resource):
         """List the volume types of QoS specs."""
         self._context.policy.require(req.context.identity, policies.QOS_GET_ALL)
         with self._context.database.reading() as session:
-            kinds = qos_specs.associations(session, specs_id)
-        resp.media = type_bodies.QosAssociations([type_bodies.QosAssociation(kind.id, kind.name) for kind in kinds])
+            volume_types = qos_specs.associations(session, specs_id)
+        resp.media = type_bodies.QosAssociations(
+            [type_bodies.QosAssociation(volume_type.id, volume_type.name) for volume_type in volume_types]
+        )
 
 
 #: Headers of requests that a browser or a proxy sends in advance, before a user asks for the answer.

@@ -18,7 +18,7 @@ from tonnage.api.schemas.quota_bodies import Limits as LimitsBody
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import groups, volume_types, volume_usage
 from tonnage.quotas import limits
-from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
+from tonnage.quotas.limits import Holder, Item, LimitOwner, Limits, Resource, Scope
 from tonnage.quotas.options import Settings
 
 _MAX_LENGTH = 255
@@ -62,11 +62,11 @@ class _Quotas:
             used.in_use += self._external_usage.used_gb(Scope(project_id, user_id, item.volume_type_id))
         return used
 
-    def _put(self, place: Place, values: Mapping[Item, int]) -> None:
+    def _put(self, owner: LimitOwner, values: Mapping[Item, int]) -> None:
         try:
-            self._context.database.run(limits.put, place, values)
+            self._context.database.run(limits.put, owner, values)
         except db_exc.DBDuplicateEntry:  # another request has inserted the same limit
-            self._context.database.run(limits.put, place, values)
+            self._context.database.run(limits.put, owner, values)
 
 
 class QuotaSets(_Quotas):
@@ -76,10 +76,10 @@ class QuotaSets(_Quotas):
     def on_get(self, req: Request, resp: falcon.Response, project_id: str) -> None:
         """Show the limits of a project or (``user_id``) of a user in it; with ``usage`` also their usage."""
         self._context.policy.require(req.context.identity, policies.QUOTAS_SHOW, project_id)
-        given = _SHOW.read(req)
-        usage = list_query.boolean(given, "usage")
+        parameters = _SHOW.read(req)
+        usage = list_query.boolean(parameters, "usage")
         resp.media = QuotaSet(
-            {"id": project_id, **self._limits(req, project_id, given.get("user_id", ""), usage=usage)}
+            {"id": project_id, **self._limits(req, project_id, parameters.get("user_id", ""), usage=usage)}
         )
 
     @operation({200: QuotaSet})
@@ -88,8 +88,8 @@ class QuotaSets(_Quotas):
         self._context.policy.require(req.context.identity, policies.QUOTAS_SHOW, project_id)
         with self._context.database.reading() as session:
             names = self._types(req, session)
-            found = limits.read(session, self._defaults, ())
-        values = {limits.name(item, names): found.default(item) for item in limits.items(names)}
+            default_limits = limits.read(session, self._defaults, ())
+        values = {limits.name(item, names): default_limits.default(item) for item in limits.items(names)}
         resp.media = QuotaSet({"id": project_id, **values})
 
     @operation({200: QuotaSet}, bodies=(SetQuotas,), query=_CHANGE)
@@ -99,15 +99,15 @@ class QuotaSets(_Quotas):
         A limit may be below the current usage unless ``skip_validation`` is false.
         """
         self._context.policy.require(req.context.identity, policies.QUOTAS_UPDATE, project_id)
-        given = _CHANGE.read(req)
-        user_id = given.get("user_id", "")
-        place = Place(Holder.PROJECT, _check_length("project_id", project_id), _check_length("user_id", user_id))
+        parameters = _CHANGE.read(req)
+        user_id = parameters.get("user_id", "")
+        owner = LimitOwner(Holder.PROJECT, _check_length("project_id", project_id), _check_length("user_id", user_id))
         self._external_usage.read([project_id])
         with self._context.database.reading() as session:
             names = self._types(req, session)
             shares = self._used(session, project_id)
         values = _items(self._context.bodies.read(req, SetQuotas).quota_set.values, names)
-        if "skip_validation" in given and not list_query.boolean(given, "skip_validation"):
+        if "skip_validation" in parameters and not list_query.boolean(parameters, "skip_validation"):
             for item, value in values.items():
                 used = self._usage(item, value, shares, project_id, user_id)
                 if item == _GROUPS:
@@ -117,7 +117,7 @@ class QuotaSets(_Quotas):
                         f"Quota limit {value} for {limits.name(item, names)} is below the usage of "
                         f"{used.in_use + used.reserved}: have something deleted, or send skip_validation=True."
                     )
-        self._put(place, values)
+        self._put(owner, values)
         resp.media = QuotaSet(self._limits(req, project_id, user_id, usage=False))
 
     @operation({200: None}, query=_CHANGE)
@@ -125,21 +125,27 @@ class QuotaSets(_Quotas):
         """Delete the limits of a project and of its users, or (``user_id``) of one user."""
         self._context.policy.require(req.context.identity, policies.QUOTAS_DELETE, project_id)
         user_id = _CHANGE.read(req).get("user_id", "")
-        self._context.database.run(limits.remove, Place(Holder.PROJECT, project_id, user_id))
+        self._context.database.run(limits.remove, LimitOwner(Holder.PROJECT, project_id, user_id))
 
     def _limits(self, req: Request, project_id: str, user_id: str, *, usage: bool) -> dict[str, int | str | LimitUsage]:
         if usage:
             self._external_usage.read([project_id])
         with self._context.database.reading() as session:
             names = self._types(req, session)
-            found = limits.read(session, self._defaults, {project_id})
+            project_limits = limits.read(session, self._defaults, {project_id})
             shares = self._used(session, project_id) if usage else []
         shown: dict[str, int | str | LimitUsage] = {}
         for item in limits.items(names):
-            limit = found.of_user(project_id, user_id, item) if user_id else found.of_project(project_id, item)
+            limit = (
+                project_limits.of_user(project_id, user_id, item)
+                if user_id
+                else project_limits.of_project(project_id, item)
+            )
             shown[limits.name(item, names)] = self._usage(item, limit, shares, project_id, user_id) if usage else limit
         if usage:
-            shown[Resource.GROUPS] = self._group_usage(project_id, user_id, found.of_user(project_id, user_id, _GROUPS))
+            shown[Resource.GROUPS] = self._group_usage(
+                project_id, user_id, project_limits.of_user(project_id, user_id, _GROUPS)
+            )
         return shown
 
     def _group_usage(self, project_id: str, user_id: str, limit: int) -> LimitUsage:
@@ -160,20 +166,20 @@ class QuotaClassSets(_Quotas):
     def on_put(self, req: Request, resp: falcon.Response, class_name: str) -> None:
         """Set limits of a quota class, and keep the others. They take precedence over the configuration."""
         self._context.policy.require(req.context.identity, policies.QUOTA_CLASSES_UPDATE)
-        place = Place(Holder.CLASS, _check_length("class_name", class_name))
+        owner = LimitOwner(Holder.CLASS, _check_length("class_name", class_name))
         with self._context.database.reading() as session:
             names = self._types(req, session)
-        self._put(place, _items(self._context.bodies.read(req, SetClassQuotas).quota_class_set.values, names))
+        self._put(owner, _items(self._context.bodies.read(req, SetClassQuotas).quota_class_set.values, names))
         resp.media = QuotaClassSet(self._limits(req, class_name))
 
     def _limits(self, req: Request, class_name: str) -> dict[str, int | str]:
         with self._context.database.reading() as session:
             names = self._types(req, session)
-            found = limits.read(session, self._defaults, (), class_name)
+            class_limits = limits.read(session, self._defaults, (), class_name)
         of_options = Limits(self._defaults)
         shown: dict[str, int | str] = {}
         for item in limits.items(names):
-            own = found.own(Place(Holder.CLASS, class_name), item)
+            own = class_limits.own(LimitOwner(Holder.CLASS, class_name), item)
             shown[limits.name(item, names)] = of_options.default(item) if own is None else own
         return shown
 
@@ -184,17 +190,17 @@ class AbsoluteLimits(_Quotas):
     @operation({200: LimitsBody}, query=_LIMITS)
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Show the limits and the usage of the user's project or, for administrators, of ``project_id``."""
-        given, identity = _LIMITS.read(req), req.context.identity
-        project_id = given.get("project_id") or given.get("tenant_id") or identity.project_id or ""
+        parameters, identity = _LIMITS.read(req), req.context.identity
+        project_id = parameters.get("project_id") or parameters.get("tenant_id") or identity.project_id or ""
         self._context.policy.require(identity, policies.USED_LIMITS, project_id)
         self._external_usage.read([project_id])
         with self._context.database.reading() as session:
-            found = limits.read(session, self._defaults, {project_id})
+            project_limits = limits.read(session, self._defaults, {project_id})
             shares = self._used(session, project_id)
         absolute = {}
         for resource, (limit_name, usage_name) in _ABSOLUTE.items():
             used = self._usage(Item(resource), 0, shares, project_id, "")
-            absolute[limit_name] = found.of_project(project_id, Item(resource))
+            absolute[limit_name] = project_limits.of_project(project_id, Item(resource))
             absolute[usage_name] = used.in_use + used.reserved
         resp.media = LimitsBody(Absolute([], absolute))
 
@@ -217,10 +223,10 @@ def _usage(item: Item, limit: int, shares: Sequence[volume_usage.Share], user_id
 def _items(sent: Mapping[str, int], names: Mapping[str, str]) -> dict[Item, int]:
     """Return limits by item. Raises :class:`~tonnage.capacity.errors.InvalidInput` for unknown names."""
     ids = {name: type_id for type_id, name in names.items()}
-    found = {name: limits.parse(name, ids) for name in sent}
-    if unknown := sorted(name for name, item in found.items() if item is None):
+    items_by_name = {name: limits.parse(name, ids) for name in sent}
+    if unknown := sorted(name for name, item in items_by_name.items() if item is None):
         raise errors.InvalidInput(f"Bad key(s) in quota set: {', '.join(unknown)}")
-    return {item: sent[name] for name, item in found.items() if item is not None}
+    return {item: sent[name] for name, item in items_by_name.items() if item is not None}
 
 
 def _check_length(name: str, value: str) -> str:

@@ -49,18 +49,18 @@ class Pools:
         Filters apply since 3.28, the filter by volume type since 3.35. Older microversions ignore them, as in Cinder.
         """
         self._context.policy.require(req.context.identity, policies.GET_POOLS)
-        given = dict(_QUERY.read(req))
-        detail = list_query.boolean(given, "detail")
-        given.pop("detail", None)
+        parameters = dict(_QUERY.read(req))
+        detail = list_query.boolean(parameters, "detail")
+        parameters.pop("detail", None)
         if not req.at_least(microversions.GET_POOLS_FILTERS):
-            given.clear()
-        volume_type = given.pop("volume_type", None)
+            parameters.clear()
+        volume_type = parameters.pop("volume_type", None)
         if not req.at_least(microversions.GET_POOLS_VOLUME_TYPE):
             volume_type = None
         query = PoolListQuery(
-            name=given.pop("name", None),
+            name=parameters.pop("name", None),
             volume_type=volume_type,
-            capabilities=given,
+            capabilities=parameters,
             detail=detail,
             factors=detail and req.at_least(microversions.OWN_KEYS),
         )
@@ -73,9 +73,9 @@ class Pools:
         """Raise InvalidInput if no pool reports one of these capabilities at all."""
         if not capabilities:
             return
-        known = {key for pool in self._context.scheduler.get_pools(PoolQuery()) for key in pool.capabilities}
-        unknown = sorted(capabilities.keys() - known)
-        if unknown and known:
+        reported_keys = {key for pool in self._context.scheduler.get_pools(PoolQuery()) for key in pool.capabilities}
+        unknown = sorted(capabilities.keys() - reported_keys)
+        if unknown and reported_keys:
             raise errors.InvalidInput(
                 f"Invalid filters {', '.join(unknown)} are found in query options: no pool has such a capability."
             )
@@ -119,15 +119,15 @@ class Explain:
         The body is that of a request for a new volume or several volumes, or has ``extend``, ``migrate`` or ``retype``.
         """
         self._context.policy.require(req.context.identity, policies.EXPLAIN)
-        asked, scheduler = self._reader.read_explain(req), self._context.scheduler
-        if asked.create is not None:
+        request, scheduler = self._reader.read_explain(req), self._context.scheduler
+        if request.create is not None:
             # Schedulers of all releases support this RPC method.
-            resp.media = response_bodies.Explained(explanation=scheduler.explain(asked.create))
+            resp.media = response_bodies.Explained(explanation=scheduler.explain(request.create))
             return
-        [outlook] = scheduler.what_if(WhatIf(requests=[asked]))
+        [outlook] = scheduler.what_if(WhatIf(requests=[request]))
         resp.media = (
             response_bodies.Explained(explanation=outlook.volumes[0])
-            if asked.group is None
+            if request.group is None
             else response_bodies.Explained(explanations=outlook.volumes)
         )
 
@@ -145,16 +145,18 @@ class Refusals:
         With ``summary`` count them for each day and reason.
         """
         self._context.policy.require(req.context.identity, policies.REFUSALS)
-        given = _REFUSALS.read(req)
-        summary, limit = list_query.boolean(given, "summary"), _limit(given)
-        wanted = refusals.RefusalFilter(**{key: given[key] for key in _REFUSAL_FILTERS if key in given})
+        parameters = _REFUSALS.read(req)
+        summary, limit = list_query.boolean(parameters, "summary"), _limit(parameters)
+        refusal_filter = refusals.RefusalFilter(
+            **{key: parameters[key] for key in _REFUSAL_FILTERS if key in parameters}
+        )
         with self._context.database.reading() as session:
             if summary:
-                counted = refusals.count(session, wanted)
+                counted = refusals.count(session, refusal_filter)
                 resp.media = response_bodies.Refusals(refusal_counts=[views.refusal_count(row) for row in counted])
             else:
-                found = refusals.load(session, wanted, limit)
-                resp.media = response_bodies.Refusals([views.refusal(row) for row in found])
+                rows = refusals.load(session, refusal_filter, limit)
+                resp.media = response_bodies.Refusals([views.refusal(row) for row in rows])
 
 
 class Why:
@@ -172,19 +174,19 @@ class Why:
         identity = req.context.identity
         self._context.policy.require(identity, policies.WHY)
         with self._context.database.reading() as session:
-            found = volume_decisions.find(session, _WHY.read(req)["volume"])
+            decisions = volume_decisions.find(session, _WHY.read(req)["volume"])
         explanation = unexplained = None
         try:
-            if (again := self._reader.repeat(found, identity)) is not None:
-                explanation = self._context.scheduler.explain(again)
+            if (repeated := self._reader.repeat(decisions, identity)) is not None:
+                explanation = self._context.scheduler.explain(repeated)
         except errors.TonnageError as error:
             unexplained = error.message
-        resp.media = response_bodies.Why(views.volume_decisions(found, explanation, unexplained))
+        resp.media = response_bodies.Why(views.volume_decisions(decisions, explanation, unexplained))
 
 
-def _limit(given: Mapping[str, str]) -> int:
+def _limit(parameters: Mapping[str, str]) -> int:
     """Return the largest number of refusals to list. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
-    text = given.get("limit", str(_USUAL_REFUSALS))
+    text = parameters.get("limit", str(_USUAL_REFUSALS))
     if not re.fullmatch(_LIMIT, text):
         raise errors.InvalidInput(f"limit is {text!r}: expected a number from 1 to 9999")
     return int(text)

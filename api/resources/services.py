@@ -37,8 +37,8 @@ class Services:
         The name of a host without a backend finds the schedulers and all backends of this host.
         """
         self._context.policy.require(req.context.identity, policies.SERVICES)
-        wanted = _QUERY.read(req)
-        binary, host = service_bodies.own_name(wanted.get("binary", "")), wanted.get("host")
+        parameters = _QUERY.read(req)
+        binary, host = service_bodies.own_name(parameters.get("binary", "")), parameters.get("host")
         with self._context.database.reading() as session:
             rows = heartbeats.load(session)
         resp.media = service_bodies.Services(
@@ -75,13 +75,13 @@ class ChangeService:
         self,
         req: Request,
         resp: falcon.Response,
-        kind: type[service_bodies.ServiceChange],
+        body_type: type[service_bodies.ServiceChange],
         *,
         notes_reason: bool = False,
     ) -> None:
         context = self._context
         context.policy.require(req.context.identity, policies.SERVICES_UPDATE)
-        sent = context.bodies.read(req, kind)
+        sent = context.bodies.read(req, body_type)
         reason = (sent.disabled_reason or "").strip() or None if notes_reason else None
         enabled = self._state is BackendState.ENABLED
         draining = self._state is BackendState.DRAINING
@@ -112,8 +112,8 @@ class UnsupportedChange:
         self._context.policy.require(req.context.identity, policies.SERVICES_UPDATE)
         host = self._context.bodies.read(req, service_bodies.ServiceHost).host
         with self._context.database.reading() as session:
-            known = {row.host for row in heartbeats.load(session) if row.binary == heartbeats.AGENT}
-        if host not in known:
+            backends = {row.host for row in heartbeats.load(session) if row.binary == heartbeats.AGENT}
+        if host not in backends:
             raise errors.InvalidInput(f"Host {host} could not be found: expected a backend, host@backend.")
         raise faults.NotSupported("Replication is not supported: disable or drain the backend instead.")
 
@@ -166,10 +166,10 @@ class Hosts:
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List schedulers and backends."""
         self._context.policy.require(req.context.identity, policies.HOSTS)
-        wanted = service_bodies.own_name(_HOSTS_QUERY.read(req).get("service", ""))
+        binary = service_bodies.own_name(_HOSTS_QUERY.read(req).get("service", ""))
         with self._context.database.reading() as session:
             rows = heartbeats.load(session)
-        resp.media = service_bodies.Hosts([self._view.host(row) for row in rows if wanted in ("", row.binary)])
+        resp.media = service_bodies.Hosts([self._view.host(row) for row in rows if binary in ("", row.binary)])
 
 
 class Host:

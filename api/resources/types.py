@@ -19,7 +19,7 @@ from tonnage.api.schemas.response_bodies import Link
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import group_types, qos_specs, type_access, type_catalog, volume_types
-from tonnage.ledger.catalog.type_catalog import Kind
+from tonnage.ledger.catalog.type_catalog import TypeRow
 from tonnage.ledger.db import filter_values, paging
 
 _IS_PUBLIC = {"is_public": (*booleans.WORDS, "none", "None", "NONE")}
@@ -32,13 +32,13 @@ _VOLUME_TYPES_QUERY = Query(
 _GROUP_TYPES_QUERY = Query(sort_keys=type_catalog.SORT_KEYS, words=_IS_PUBLIC, other_parameters="ignored")
 
 
-class _TypeResource(Generic[Kind]):
+class _TypeResource(Generic[TypeRow]):
     """The base class of the resources of volume types and of group types.
 
     ``since`` is the minor number of the first microversion with the resource.
     """
 
-    catalog: type_catalog.TypeCatalog[Kind]
+    catalog: type_catalog.TypeCatalog[TypeRow]
     since: ClassVar[int] = 0
 
     def __init__(self, context: ResourceContext) -> None:
@@ -54,13 +54,13 @@ class _TypeResource(Generic[Kind]):
         """Return the project whose types are visible, None for an administrator, who sees the types of all projects."""
         return self._context.policy.visible_project(req.context.identity)
 
-    def _get(self, req: Request, type_id: str) -> Kind:
+    def _get(self, req: Request, type_id: str) -> TypeRow:
         with self._context.database.reading() as session:
             return self.catalog.get(session, type_id, self._visible_project(req))
 
     def _find(
         self, req: Request, is_public_text: str | None, filters: Mapping[str, str], page: paging.Page
-    ) -> tuple[Sequence[Kind], list[Link] | UnsetType]:
+    ) -> tuple[Sequence[TypeRow], list[Link] | UnsetType]:
         """Return the types of a page and the links of the list.
 
         Only administrators can choose between public and private types. Other users see all types that they may use.
@@ -69,13 +69,13 @@ class _TypeResource(Generic[Kind]):
         is_public = _is_public(is_public_text) if project_id is None else None
         query = type_catalog.Query(is_public=is_public, filters=filters)
         with self._context.database.reading() as session:
-            found = self.catalog.page(session, query, page, project_id)
-        return found, self._context.paginator.links(req, page, found)
+            type_rows = self.catalog.page(session, query, page, project_id)
+        return type_rows, self._context.paginator.links(req, page, type_rows)
 
-    def _update(self, type_id: str, sent: type_bodies.TypeChanges) -> Kind:
+    def _update(self, type_id: str, sent: type_bodies.TypeChanges) -> TypeRow:
         changes = type_catalog.Changes(name=sent.name, description=sent.description, is_public=sent.is_public)
-        kind: Kind = self._context.database.run(self.catalog.update, type_id, changes)
-        return kind
+        type_row: TypeRow = self._context.database.run(self.catalog.update, type_id, changes)
+        return type_row
 
     def _delete(self, resp: falcon.Response, type_id: str) -> None:
         self._context.database.remove(self.catalog.delete, type_id)
@@ -108,22 +108,25 @@ def _is_public(text: str | None) -> bool | None:
 class _VolumeTypeResource(_TypeResource[models.VolumeType]):
     catalog = volume_types.CATALOG
 
-    def _shown(self, req: Request, kind: models.VolumeType) -> type_bodies.TypeDetail:
-        return self._all_shown(req, [kind])[0]
+    def _shown(self, req: Request, volume_type: models.VolumeType) -> type_bodies.TypeDetail:
+        return self._all_shown(req, [volume_type])[0]
 
-    def _created(self, req: Request, kind: models.VolumeType) -> type_bodies.TypeDetail:
+    def _created(self, req: Request, volume_type: models.VolumeType) -> type_bodies.TypeDetail:
         """Return a type that a request has created: as in Cinder, without the id of its QoS specs."""
         specs = self._context.policy.allows(req.context.identity, policies.TYPE_EXTRA_SPECS)
-        return views.volume_type(kind, extra_specs=specs)
+        return views.volume_type(volume_type, extra_specs=specs)
 
-    def _all_shown(self, req: Request, kinds: Sequence[models.VolumeType]) -> list[type_bodies.TypeDetail]:
+    def _all_shown(self, req: Request, type_rows: Sequence[models.VolumeType]) -> list[type_bodies.TypeDetail]:
         policy, identity = self._context.policy, req.context.identity
         specs = policy.allows(identity, policies.TYPE_EXTRA_SPECS)
         if not policy.allows(identity, policies.TYPE_QOS):
-            return [views.volume_type(kind, extra_specs=specs) for kind in kinds]
+            return [views.volume_type(volume_type, extra_specs=specs) for volume_type in type_rows]
         with self._context.database.reading() as session:
-            qos = qos_specs.of_types(session, [kind.id for kind in kinds])
-        return [views.volume_type(kind, extra_specs=specs, qos_specs_id=qos.get(kind.id)) for kind in kinds]
+            qos = qos_specs.of_types(session, [volume_type.id for volume_type in type_rows])
+        return [
+            views.volume_type(volume_type, extra_specs=specs, qos_specs_id=qos.get(volume_type.id))
+            for volume_type in type_rows
+        ]
 
 
 class Types(_VolumeTypeResource):
@@ -136,14 +139,14 @@ class Types(_VolumeTypeResource):
         Filters apply since 3.52. Older microversions ignore them, as in Cinder.
         """
         self._authorize(req, policies.TYPE_GET_ALL)
-        given = _VOLUME_TYPES_QUERY.read(req)
-        page = self._context.paginator.page(given)
-        filters = _VOLUME_TYPES_QUERY.select_filters(given) if req.at_least(microversions.TYPE_FILTERS) else {}
+        parameters = _VOLUME_TYPES_QUERY.read(req)
+        page = self._context.paginator.page(parameters)
+        filters = _VOLUME_TYPES_QUERY.select_filters(parameters) if req.at_least(microversions.TYPE_FILTERS) else {}
         if "extra_specs" in filters:
             # Otherwise a user could find out hidden values by filtering.
             self._authorize(req, policies.TYPE_EXTRA_SPECS)
-        found, links = self._find(req, given.get("is_public"), filters, page)
-        resp.media = type_bodies.VolumeTypes(self._all_shown(req, found), links)
+        type_rows, links = self._find(req, parameters.get("is_public"), filters, page)
+        resp.media = type_bodies.VolumeTypes(self._all_shown(req, type_rows), links)
 
     @operation({200: type_bodies.VolumeType}, bodies=(type_bodies.CreateType,), errors=(409, 501))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
@@ -152,10 +155,10 @@ class Types(_VolumeTypeResource):
         sent = self._context.bodies.read(req, type_bodies.CreateType).volume_type
         if sent.encryption not in fields.EMPTY_VALUES:
             raise faults.NotSupported("The encryption of volumes is not supported: create the type without encryption.")
-        kind = self._context.database.run(
+        volume_type = self._context.database.run(
             self.catalog.create, sent.name, sent.description, sent.is_public, sent.extra_specs
         )
-        resp.media = type_bodies.VolumeType(self._created(req, kind))
+        resp.media = type_bodies.VolumeType(self._created(req, volume_type))
 
 
 class _ConfiguredTypeResource(_VolumeTypeResource):
@@ -176,8 +179,8 @@ class DefaultType(_ConfiguredTypeResource):
         if not self._default_type:
             raise errors.NotFound("Default volume type can not be found: the option default_volume_type is not set.")
         with self._context.database.reading() as session:
-            kind = self.catalog.find(session, self._default_type)
-        resp.media = type_bodies.VolumeType(self._shown(req, kind))
+            volume_type = self.catalog.find(session, self._default_type)
+        resp.media = type_bodies.VolumeType(self._shown(req, volume_type))
 
 
 class Type(_ConfiguredTypeResource):
@@ -202,9 +205,11 @@ class Type(_ConfiguredTypeResource):
     def on_delete(self, req: Request, resp: falcon.Response, type_id: str) -> None:
         """Delete a volume type that no volume has and that is not the default type."""
         self._authorize(req, policies.TYPE_DELETE)
-        kind = self._get(req, type_id)
-        if self._default_type in (kind.id, kind.name):
-            raise errors.InvalidInput(f"The volume type {kind.id} is a default volume type and cannot be deleted.")
+        volume_type = self._get(req, type_id)
+        if self._default_type in (volume_type.id, volume_type.name):
+            raise errors.InvalidInput(
+                f"The volume type {volume_type.id} is a default volume type and cannot be deleted."
+            )
         self._delete(resp, type_id)
 
 
@@ -286,9 +291,9 @@ class _GroupTypeResource(_TypeResource[models.GroupType]):
     catalog = group_types.CATALOG
     since = microversions.GROUP_TYPES
 
-    def _shown(self, req: Request, kind: models.GroupType) -> group_bodies.GroupTypeDetail:
+    def _shown(self, req: Request, group_type: models.GroupType) -> group_bodies.GroupTypeDetail:
         specs = self._context.policy.allows(req.context.identity, policies.GROUP_TYPE_SPECS)
-        return views.group_type(kind, specs=specs)
+        return views.group_type(group_type, specs=specs)
 
 
 class GroupTypes(_GroupTypeResource):
@@ -298,20 +303,20 @@ class GroupTypes(_GroupTypeResource):
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List the public group types; for administrators filtered by ``is_public`` (or ``none``)."""
         self._authorize(req)
-        given = _GROUP_TYPES_QUERY.read(req)
-        found, links = self._find(req, given.get("is_public"), {}, self._context.paginator.page(given))
-        resp.media = group_bodies.GroupTypes([self._shown(req, kind) for kind in found], links)
+        parameters = _GROUP_TYPES_QUERY.read(req)
+        type_rows, links = self._find(req, parameters.get("is_public"), {}, self._context.paginator.page(parameters))
+        resp.media = group_bodies.GroupTypes([self._shown(req, group_type) for group_type in type_rows], links)
 
     @operation({202: group_bodies.OneGroupType}, bodies=(group_bodies.CreateGroupType,), errors=(404, 409))
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Create a group type."""
         self._authorize(req, policies.GROUP_TYPE_CREATE)
         sent = self._context.bodies.read(req, group_bodies.CreateGroupType).group_type
-        kind = self._context.database.run(
+        group_type = self._context.database.run(
             self.catalog.create, sent.name, sent.description, bool(sent.is_public), sent.group_specs
         )
         resp.status = falcon.HTTP_202
-        resp.media = group_bodies.OneGroupType(self._shown(req, kind))
+        resp.media = group_bodies.OneGroupType(self._shown(req, group_type))
 
 
 class DefaultGroupType(_GroupTypeResource):

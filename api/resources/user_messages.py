@@ -25,13 +25,13 @@ class Messages:
         """List the messages of the user's project."""
         context, identity = self._context, req.context.identity
         context.policy.require(identity, policies.MESSAGE_GET_ALL)
-        given = _QUERY.read(req)
-        page = context.paginator.page(given)
+        parameters = _QUERY.read(req)
+        page = context.paginator.page(parameters)
         with context.database.reading() as session:
-            found = user_messages.page(session, identity.project_id, _QUERY.select_filters(given), page)
+            rows = user_messages.page(session, identity.project_id, _QUERY.select_filters(parameters), page)
         details = context.policy.allows(identity, policies.FAILURE_DETAILS)
         resp.media = response_bodies.Messages(
-            [views.message(req, row, details=details) for row in found], context.paginator.links(req, page, found)
+            [views.message(req, row, details=details) for row in rows], context.paginator.links(req, page, rows)
         )
 
 

@@ -70,13 +70,13 @@ class Actions:
         """Change the type of a volume, in its pool or, if the migration policy allows it, in another one."""
         volume = self._context.authorized_volume(req, volume_id, policies.VOLUME_RETYPE)
         sent = body.convert(arguments, volume_bodies.Retype)
-        kind = self._reader.type_id(sent.new_type, req.context.identity)
-        if kind == volume.volume_type_id:
+        type_id = self._reader.type_id(sent.new_type, req.context.identity)
+        if type_id == volume.volume_type_id:
             raise errors.InvalidInput(f"new_type is {sent.new_type!r}: volume {volume.id} has that type already")
         request = RetypeVolume(
             request_id=_id(req),
             volume_id=volume.id,
-            volume_type=kind,
+            volume_type=type_id,
             migration_policy=MigrationPolicy(sent.migration_policy or MigrationPolicy.NEVER),
         )
         answer = self._context.scheduler.retype(request)
@@ -96,9 +96,9 @@ class Actions:
 
     def _check_destination(self, host: str, volume: models.Volume) -> None:
         with self._context.database.reading() as session:
-            place = host_references.find(session, host)
+            destination = host_references.find(session, host)
         pool = None if volume.pool is None else volume.pool.name
-        if pool is not None and (place.pool == pool or place.pools == (pool,)):
+        if pool is not None and (destination.pool == pool or destination.pools == (pool,)):
             raise errors.InvalidInput(f"host is {host!r}: volume {volume.id} is there already, name another one")
 
     def _unmanage(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:

@@ -36,7 +36,7 @@ _DELETE_QUERY = Query(flags=("force", "cascade"), other_parameters="ignored")
 @dataclass(frozen=True, slots=True)
 class _Page:
     view: views.VolumeView
-    found: Sequence[models.Volume]
+    rows: Sequence[models.Volume]
     links: list[response_bodies.Link] | UnsetType
     count: int | UnsetType
 
@@ -78,8 +78,8 @@ class Volumes:
 
     def _read(self, volume_ids: Sequence[str]) -> list[models.Volume | None]:
         with self._context.database.reading() as session:
-            found = {volume.id: volume for volume in volumes.load(session, volume_ids)}
-        return [found.get(volume_id) for volume_id in volume_ids]
+            volumes_by_id = {volume.id: volume for volume in volumes.load(session, volume_ids)}
+        return [volumes_by_id.get(volume_id) for volume_id in volume_ids]
 
     def _create_several(self, req: Request, resp: falcon.Response, request: CreateGroup) -> None:
         context = self._context
@@ -88,7 +88,7 @@ class Volumes:
             context.write_refusal(req, resp, answer.refusal)
             return
         with context.database.reading() as session:
-            created = volumes.load(session, [each.volume_id for each in answer.volumes])
+            created = volumes.load(session, [volume_answer.volume_id for volume_answer in answer.volumes])
         view = views.VolumeView.for_request(req, context.policy)
         resp.status = falcon.HTTP_202
         resp.media = response_bodies.MadeVolumes([view.changed(volume) for volume in created])
@@ -98,7 +98,7 @@ class Volumes:
         """List volumes with id, name and links."""
         page = self._page(req)
         resp.media = response_bodies.VolumeSummaries(
-            volumes=[page.view.summary(volume) for volume in page.found], volumes_links=page.links, count=page.count
+            volumes=[page.view.summary(volume) for volume in page.rows], volumes_links=page.links, count=page.count
         )
 
     @operation({200: response_bodies.VolumeDetails}, query=_QUERY, errors=(404,))
@@ -106,7 +106,7 @@ class Volumes:
         """List volumes with details."""
         page = self._page(req)
         resp.media = response_bodies.VolumeDetails(
-            volumes=[page.view.detail(volume) for volume in page.found], volumes_links=page.links, count=page.count
+            volumes=[page.view.detail(volume) for volume in page.rows], volumes_links=page.links, count=page.count
         )
 
     @operation({200: response_bodies.VolumesSummary}, query=_SUMMARY_QUERY, errors=(404,))
@@ -126,27 +126,27 @@ class Volumes:
     def _page(self, req: Request) -> _Page:
         context = self._context
         context.policy.require(req.context.identity, policies.VOLUME_GET_ALL)
-        given = _QUERY.read(req)
-        part, query = context.paginator.page(given), self._query(req, given)
-        counted = req.at_least(microversions.VOLUME_LIST_COUNT) and list_query.boolean(given, "with_count")
+        parameters = _QUERY.read(req)
+        part, query = context.paginator.page(parameters), self._query(req, parameters)
+        counted = req.at_least(microversions.VOLUME_LIST_COUNT) and list_query.boolean(parameters, "with_count")
         with context.database.reading() as session:
-            found = volumes.page(session, query, part)
+            rows = volumes.page(session, query, part)
             count = volumes.count(session, query) if counted else UNSET
         view = views.VolumeView.for_request(req, context.policy)
-        return _Page(view, found, context.paginator.links(req, part, found), count)
+        return _Page(view, rows, context.paginator.links(req, part, rows), count)
 
-    def _query(self, req: Request, given: Mapping[str, str]) -> volumes.Query:
+    def _query(self, req: Request, parameters: Mapping[str, str]) -> volumes.Query:
         identity = req.context.identity
-        everywhere = list_query.boolean(given, "all_tenants") and self._context.policy.allows(
+        all_projects = list_query.boolean(parameters, "all_tenants") and self._context.policy.allows(
             identity, policies.IS_ADMIN
         )
-        filters = _QUERY.select_filters(given)
+        filters = _QUERY.select_filters(parameters)
         if not req.at_least(microversions.VOLUME_LIST_GROUP):
             filters.pop("group_id", None)  # as in Cinder, which ignored it before
         if volumes.HOST_FILTERS & filters.keys():
             # Otherwise a user could find out hidden values by filtering.
             self._context.policy.require(identity, policies.VOLUME_HOST)
-        return volumes.Query(project_id=None if everywhere else identity.project_id, filters=filters)
+        return volumes.Query(project_id=None if all_projects else identity.project_id, filters=filters)
 
 
 class Volume:
@@ -178,8 +178,8 @@ class Volume:
         ``force`` is for administrators and makes no difference: no status requires it, and an operation in progress is
         never interrupted. ``cascade`` has no effect, as volumes have no snapshots.
         """
-        given = _DELETE_QUERY.read(req)
-        force = req.at_least(microversions.DELETE_FORCE) and list_query.boolean(given, "force")
+        parameters = _DELETE_QUERY.read(req)
+        force = req.at_least(microversions.DELETE_FORCE) and list_query.boolean(parameters, "force")
         volume = self._context.authorized_volume(
             req, volume_id, policies.VOLUME_FORCE_DELETE if force else policies.VOLUME_DELETE
         )

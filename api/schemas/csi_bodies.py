@@ -117,22 +117,22 @@ class FitRequest(Struct):
 
     def to_volumes(self) -> list[Volume]:
         """Return the volumes. Raises :class:`~tonnage.capacity.errors.InvalidInput` for a duplicate name."""
-        if (name := first_duplicate(each.name for each in self.volumes)) is not None:
+        if (name := first_duplicate(volume.name for volume in self.volumes)) is not None:
             raise errors.InvalidInput(f"volume {name!r} is named twice")
-        return [Volume(each.name, each.driver, each.storage_class_name, each.size) for each in self.volumes]
+        return [Volume(volume.name, volume.driver, volume.storage_class_name, volume.size) for volume in self.volumes]
 
     def to_nodes(self) -> Nodes:
         """Return the nodes. Raises :class:`~tonnage.capacity.errors.InvalidInput` for a duplicate name."""
-        if (name := first_duplicate(each.name for each in self.nodes)) is not None:
+        if (name := first_duplicate(node.name for node in self.nodes)) is not None:
             raise errors.InvalidInput(f"node {name!r} is named twice")
-        return Nodes(Node(each.name, each.labels or {}) for each in self.nodes)
+        return Nodes(Node(node.name, node.labels or {}) for node in self.nodes)
 
 
 class FittingNode(Struct):
     """A node that takes the volumes. ``left`` is the fraction that its fullest used pool would have left, 0 to 1."""
 
     name: str
-    left: float
+    remaining_fraction: float = msgspec.field(name="left")
 
 
 class AccessiblePool(Struct, rename="camel"):
@@ -142,7 +142,7 @@ class AccessiblePool(Struct, rename="camel"):
     storage_class_name: str
     name: str
     capacity: str | None
-    left: str | None
+    headroom: str | None = msgspec.field(name="left")
     largest: str | None
     expired: bool
 
@@ -186,7 +186,7 @@ class HolderClaims(Struct, rename="camel"):
 
 
 class FitResponse(Struct):
-    """The nodes that take the volumes, and the nodes that do not. ``unchecked`` volumes do not count in that.
+    """The nodes that take the volumes, and the nodes that do not. ``unchecked`` volumes are left aside.
 
     ``claim`` is null if nothing was claimed.
     """
@@ -199,7 +199,7 @@ class FitResponse(Struct):
 
 def fit_response(decision: Decision, holder: str | None, node_claim: NodeClaim | None) -> FitResponse:
     """Return the response for a decision."""
-    left, names, reasons = decision.remaining_fraction().tolist(), decision.nodes.names, RefusalReasons(decision)
+    remaining, names, reasons = decision.remaining_fraction().tolist(), decision.nodes.names, RefusalReasons(decision)
     refused = []
     for row, fits in enumerate(decision.packing.fits.tolist()):
         if not fits:
@@ -208,13 +208,18 @@ def fit_response(decision: Decision, holder: str | None, node_claim: NodeClaim |
             refused.append(
                 RefusedNode(names[row], reason.code, reason.message, list(reason.volumes), reason.exact, pools)
             )
-    fitting = [FittingNode(names[row], round(left[row], 4)) for row in decision.fitting_nodes()]
-    unchecked = [UncheckedVolume(each.volume.name, each.code, each.message) for each in decision.unchecked]
+    fitting = [FittingNode(names[row], round(remaining[row], 4)) for row in decision.fitting_nodes()]
+    unchecked = [
+        UncheckedVolume(unchecked_volume.volume.name, unchecked_volume.code, unchecked_volume.message)
+        for unchecked_volume in decision.unchecked
+    ]
     if holder is None or node_claim is None:
         return FitResponse(fitting, refused, unchecked)
     volumes = [
-        ClaimedVolume(each.volume.name, each.driver, each.pool[0], each.pool[1], render(each.size))
-        for each in node_claim.placements
+        ClaimedVolume(
+            placement.volume.name, placement.driver, placement.pool[0], placement.pool[1], render(placement.size)
+        )
+        for placement in node_claim.placements
     ]
     return FitResponse(
         fitting, refused, unchecked, HolderClaims(holder, node_claim.node, _time(node_claim.expires_at), volumes)
@@ -224,7 +229,8 @@ def fit_response(decision: Decision, holder: str | None, node_claim: NodeClaim |
 def holder_claims(holder: str, claims: Sequence[Claim]) -> HolderClaims:
     """Return the response for the claims of a holder."""
     volumes = [
-        ClaimedVolume(each.volume, each.driver, each.storage_class, each.pool, render(each.size)) for each in claims
+        ClaimedVolume(claim.volume, claim.driver, claim.storage_class, claim.pool, render(claim.size))
+        for claim in claims
     ]
     first = claims[0] if claims else None
     return HolderClaims(
@@ -232,43 +238,46 @@ def holder_claims(holder: str, claims: Sequence[Claim]) -> HolderClaims:
     )
 
 
-def driver(found: Driver) -> CsiDriver:
+def driver(csi_driver: Driver) -> CsiDriver:
     """Return the response for a driver without its storage."""
-    return CsiDriver(_metadata(found), DriverSpec(found.tracking))
+    return CsiDriver(_metadata(csi_driver), DriverSpec(csi_driver.tracking))
 
 
-def driver_detail(found: Driver) -> CsiDriverDetail:
+def driver_detail(csi_driver: Driver) -> CsiDriverDetail:
     """Return the response for a driver with its storage."""
-    storage = [DriverStorage(each.storage_class, [_pool(pool) for pool in each.pools]) for each in found.storage]
-    return CsiDriverDetail(_metadata(found), DriverSpec(found.tracking), DriverStatus(storage))
+    storage = [
+        DriverStorage(class_storage.storage_class, [_pool(pool) for pool in class_storage.pools])
+        for class_storage in csi_driver.storage
+    ]
+    return CsiDriverDetail(_metadata(csi_driver), DriverSpec(csi_driver.tracking), DriverStatus(storage))
 
 
-def _metadata(found: Driver) -> DriverMetadata:
-    created = None if found.created_at is None else _time(found.created_at)
-    return DriverMetadata(found.name, found.uid, found.resource_version, created)
+def _metadata(csi_driver: Driver) -> DriverMetadata:
+    created = None if csi_driver.created_at is None else _time(csi_driver.created_at)
+    return DriverMetadata(csi_driver.name, csi_driver.uid, csi_driver.resource_version, created)
 
 
-def _pool(found: Pool) -> StoragePool:
+def _pool(pool: Pool) -> StoragePool:
     return StoragePool(
-        name=found.name,
-        node_topology=found.node_topology,
-        node_list=found.node_list,
-        capacity=_size(found.capacity),
-        maximum_volume_size=_size(found.maximum_volume_size),
-        expiry_time=None if found.expires_at is None else _time(found.expires_at),
-        backing_id=found.backing_id,
+        name=pool.name,
+        node_topology=pool.node_topology,
+        node_list=pool.node_list,
+        capacity=_size(pool.capacity),
+        maximum_volume_size=_size(pool.maximum_volume_size),
+        expiry_time=None if pool.expires_at is None else _time(pool.expires_at),
+        backing_id=pool.backing_id,
     )
 
 
-def _accessible_pool(found: PoolHeadroom) -> AccessiblePool:
+def _accessible_pool(pool: PoolHeadroom) -> AccessiblePool:
     return AccessiblePool(
-        driver=found.driver,
-        storage_class_name=found.storage_class,
-        name=found.name,
-        capacity=_size(found.capacity),
-        left=_size(found.headroom),
-        largest=_size(found.max_volume_size),
-        expired=found.expired,
+        driver=pool.driver,
+        storage_class_name=pool.storage_class,
+        name=pool.name,
+        capacity=_size(pool.capacity),
+        headroom=_size(pool.headroom),
+        largest=_size(pool.max_volume_size),
+        expired=pool.expired,
     )
 
 

@@ -58,7 +58,7 @@ class GroupChanges(Struct, kw_only=True):
     remove_volumes: str | None = None
 
     def __post_init__(self) -> None:
-        if all(each is None for each in (self.name, self.description, self.add_volumes, self.remove_volumes)):
+        if all(value is None for value in (self.name, self.description, self.add_volumes, self.remove_volumes)):
             raise ValueError("expected at least one of name, description, add_volumes, remove_volumes")
 
 
@@ -209,4 +209,4 @@ class GroupTypes(Struct):
 
 def split_ids(text: str | None) -> list[str]:
     """Return the volume ids in a text, in lower case."""
-    return [each.strip().lower() for each in (text or "").split(_SEPARATED) if each.strip()]
+    return [volume_id.strip().lower() for volume_id in (text or "").split(_SEPARATED) if volume_id.strip()]

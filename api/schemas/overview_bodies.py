@@ -24,9 +24,9 @@ class PoolOverview(Struct, kw_only=True):
     ``physical_left_gb`` is the rest, or less if the storage is shared. Promised: ``promised_gb`` contains
     ``in_flight_gb`` and is bounded by ``promise_limit_gb``, which is total times the over-subscription ratio (by the
     calculation of the installation) or, in a pool without thin volumes, total less the reserve. The percentages are
-    those of total less the reserve and of ``promise_limit_gb``; ``full_percent`` is the larger of both. A headroom is
-    null if the pool does not take such volumes. ``forecast`` is that of the bound that is reached first, in words, and
-    ``full_in_days`` its median, null if that is beyond the horizon.
+    relative to total less the reserve and to ``promise_limit_gb``; ``full_percent`` is the larger of both. A headroom
+    is null if the pool does not take such volumes. ``forecast`` is the forecast, in words, for the bound that is
+    reached first, and ``full_in_days`` is its median, null if that is beyond the horizon.
     """
 
     name: str
@@ -289,7 +289,7 @@ class ForecastOverview(Struct, kw_only=True):
 
 
 class WantedVolumes(Struct, kw_only=True):
-    """A number of volumes of one size and type; an empty type has those without one."""
+    """A number of volumes of one size and type; an empty type stands for volumes without a type."""
 
     volume_type: str
     size_gb: int
@@ -300,8 +300,8 @@ class TypeRefusals(Struct, kw_only=True):
     """The simulated future of a volume type, see ``tonnage forecast --refusals``.
 
     It was refused in ``refused_runs`` of ``runs``, most often by ``filter`` first; ``text`` says it in words.
-    ``message`` is the reason of one of these refusals, and ``requests`` are those of its run up to the refused one.
-    Volumes without a type have an empty name.
+    ``message`` is the reason of one of these refusals, and ``requests`` are the requests of that run up to the refused
+    one. Volumes without a type have an empty name.
     """
 
     volume_type: str
@@ -324,7 +324,7 @@ class ComingRefusals(Struct):
 class HistorySlot(Struct, kw_only=True):
     """The figures of a pool in an hour or a day that begins at ``slot``, at its end. Null is unknown or no limit.
 
-    ``created_gb``, ``deleted_gb`` and ``moved_gb`` are the flows of the slot, migrations apart.
+    ``created_gb``, ``deleted_gb`` and ``moved_gb`` are the flows of the slot; migrations are counted separately.
     """
 
     slot: str

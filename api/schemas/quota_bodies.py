@@ -85,7 +85,7 @@ class LimitUsage(Struct):
 class QuotaSet(Struct):
     """Limits by name, -1 for none; with ``usage`` an object for each limit.
 
-    The answer to a question has the ``id`` of their project too, the answer to new limits has not.
+    The response to GET also has the ``id`` of the project; the response to PUT does not.
     """
 
     quota_set: dict[str, int | str | LimitUsage]

@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from tonnage.capacity.decision import Refusal
 from tonnage.capacity.explanation import Explanation
-from tonnage.rpc.messages import Outlook
+from tonnage.rpc.messages import SimulationResult
 
 
 class Fault(Struct):
@@ -159,8 +159,8 @@ class Explained(Struct):
 class RecordedRefusal(Struct, kw_only=True):
     """A refused request. ``filter`` and ``code`` are the reason of the nearest pool, ``pool``, if there is one.
 
-    ``volume_id`` is the volume of the request, of a group the first one. ``largest_size_gb`` is the size that would
-    have been accepted, null if the size was not the reason. ``request_body`` is that of a request for one new volume
+    ``volume_id`` is the requested volume, or the first one of a group. ``largest_size_gb`` is the size that would have
+    been accepted, null if the size was not the reason. ``request_body`` is that of a request for one new volume
     that has no group; null for others.
     """
 
@@ -214,7 +214,7 @@ class ClaimOfVolume(Struct, kw_only=True):
 class VolumeDecisions(Struct, kw_only=True):
     """The request for a volume, its claims and refusals, and the explanation of the same request now.
 
-    ``reason`` is one sentence. Of a request that was refused only the refusals are known. ``explanation`` is null if
+    ``reason`` is one sentence. A refused request has only its refusals. ``explanation`` is null if
     the request cannot be explained, for the reason in ``unexplained``.
     """
 
@@ -248,7 +248,7 @@ class Why(Struct):
 class Outlooks(Struct):
     """The simulated decisions about requests, one after another."""
 
-    outlooks: list[Outlook]
+    outlooks: list[SimulationResult]
 
 
 class Reference(Struct):

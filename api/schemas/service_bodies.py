@@ -45,8 +45,8 @@ class ServiceChange(Struct, kw_only=True):
         """
         binary = self.binary or self.service or ""
         if own_name(binary) not in _BINARIES:
-            known = ", ".join((*SERVICE_NAMES, *_BINARIES))
-            raise errors.NotFound(f"Service {binary} could not be found on host {self.host}: there are {known}.")
+            names = ", ".join((*SERVICE_NAMES, *_BINARIES))
+            raise errors.NotFound(f"Service {binary} could not be found on host {self.host}: there are {names}.")
         return own_name(binary) == heartbeats.SCHEDULER
 
 

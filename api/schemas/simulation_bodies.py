@@ -41,8 +41,8 @@ class Changes(Struct, forbid_unknown_fields=True):
 
 _REQUEST_SCHEMA = json_schema(
     anyOf=[
-        {"$ref": f"#/components/schemas/{kind}"}
-        for kind in ("CreateVolume", "CreateVolumes", "ExtendVolume", "MigrateVolume", "RetypeVolume")
+        {"$ref": f"#/components/schemas/{schema_name}"}
+        for schema_name in ("CreateVolume", "CreateVolumes", "ExtendVolume", "MigrateVolume", "RetypeVolume")
     ]
 )
 
@@ -56,7 +56,7 @@ class WhatIf(Struct, forbid_unknown_fields=True):
     requests: Annotated[list[Annotated[dict[str, Any], _REQUEST_SCHEMA]], Meta(min_length=1, max_length=MAX_REQUESTS)]
     changes: Changes = msgspec.field(default_factory=Changes)
     detail: bool = False
-    apart: bool = False
+    independent: bool = msgspec.field(default=False, name="apart")
 
 
 class RetypeArguments(Retype, kw_only=True):

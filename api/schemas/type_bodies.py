@@ -79,9 +79,9 @@ class UpdateQosSpecs(Struct):
     qos_specs: Annotated[dict[SpecKey, Text], json_schema(properties={"consumer": _CONSUMER})]
 
     def __post_init__(self) -> None:
-        known = list(Consumer)
-        if self.qos_specs.get("consumer", known[0]) not in known:
-            raise ValueError(f"consumer is {self.qos_specs['consumer']!r}: expected {', '.join(known)}")
+        consumers = list(Consumer)
+        if self.qos_specs.get("consumer", consumers[0]) not in consumers:
+            raise ValueError(f"consumer is {self.qos_specs['consumer']!r}: expected {', '.join(consumers)}")
 
     @property
     def consumer(self) -> Consumer | None:

@@ -37,7 +37,7 @@ def time(moment: datetime.datetime | None) -> str | None:
 
 
 def reason(text: str | None, *, details: bool) -> str | None:
-    """Return the reason of a failure; without ``details``, as it names hosts and pools, only that there is one."""
+    """Return the reason of a failure; without ``details``, a sentence that names no hosts and no pools."""
     return text if details or text is None else "The operation has failed. An administrator can see the reason."
 
 
@@ -137,7 +137,7 @@ def group(req: Request, shown: groups.GroupView, *, volumes: bool, owner: bool) 
         availability_zone=shown.availability_zone,
         created_at=time(row.created_at),
         group_type=row.group_type_id,
-        volume_types=[kind.id for kind in row.volume_types],
+        volume_types=[type_row.id for type_row in row.volume_types],
     )
     if req.at_least(microversions.GROUP_SNAPSHOTS):
         view.group_snapshot_id, view.source_group_id = None, None
@@ -150,14 +150,14 @@ def group(req: Request, shown: groups.GroupView, *, volumes: bool, owner: bool) 
     return view
 
 
-def group_type(kind: models.GroupType, *, specs: bool) -> group_bodies.GroupTypeDetail:
+def group_type(row: models.GroupType, *, specs: bool) -> group_bodies.GroupTypeDetail:
     """Return a group type, with its specs if ``specs`` is true."""
     return group_bodies.GroupTypeDetail(
-        id=kind.id,
-        name=kind.name,
-        description=kind.description,
-        is_public=kind.is_public,
-        group_specs=kind.specs if specs else UNSET,
+        id=row.id,
+        name=row.name,
+        description=row.description,
+        is_public=row.is_public,
+        group_specs=row.specs if specs else UNSET,
     )
 
 
@@ -167,17 +167,17 @@ def qos_specs(specs: models.QosSpecs) -> type_bodies.QosDetail:
 
 
 def volume_type(
-    kind: models.VolumeType, *, extra_specs: bool, qos_specs_id: str | UnsetType | None = UNSET
+    row: models.VolumeType, *, extra_specs: bool, qos_specs_id: str | UnsetType | None = UNSET
 ) -> type_bodies.TypeDetail:
     """Return a volume type, with its extra specs if ``extra_specs``; ``qos_specs_id`` is UNSET if it is hidden."""
     return type_bodies.TypeDetail(
-        id=kind.id,
-        name=kind.name,
-        description=kind.description,
-        is_public=kind.is_public,
-        access=kind.is_public,
+        id=row.id,
+        name=row.name,
+        description=row.description,
+        is_public=row.is_public,
+        access=row.is_public,
         qos_specs_id=qos_specs_id,
-        extra_specs=kind.extra_specs if extra_specs else UNSET,
+        extra_specs=row.extra_specs if extra_specs else UNSET,
     )
 
 
@@ -233,11 +233,11 @@ def usage(host: str, project: str, count: int, size_gb: int) -> service_bodies.U
     return service_bodies.Usage(host=host, project=project, volume_count=str(count), total_volume_gb=str(size_gb))
 
 
-def manageable(found: Manageable, *, detail: bool) -> response_bodies.ManageableDetail:
+def manageable(volume: Manageable, *, detail: bool) -> response_bodies.ManageableDetail:
     """Return a manageable volume."""
-    view = response_bodies.ManageableDetail(reference=response_bodies.Reference(found.reference), size=found.size_gb)
+    view = response_bodies.ManageableDetail(reference=response_bodies.Reference(volume.reference), size=volume.size_gb)
     if detail:
-        view.reason_not_safe, view.cinder_id, view.extra_info = None, None, found.pool
+        view.reason_not_safe, view.cinder_id, view.extra_info = None, None, volume.pool
     return view
 
 
@@ -260,27 +260,27 @@ def refusal_count(row: RefusalCount) -> response_bodies.RefusalCount:
 
 
 def volume_decisions(
-    found: VolumeDecisions, explanation: Explanation | None, unexplained: str | None
+    decisions: VolumeDecisions, explanation: Explanation | None, unexplained: str | None
 ) -> response_bodies.VolumeDecisions:
     """Return the decisions on a volume, with the explanation of the same request now or the reason for its lack."""
     return response_bodies.VolumeDecisions(
-        volume_id=found.id,
-        name=found.name,
-        project_id=found.project_id,
-        status=found.status,
-        status_reason=found.status_reason,
-        size_gb=found.size_gb,
-        volume_type=found.volume_type,
-        pool=found.pool,
-        reason=found.reason,
-        provisioning=found.provisioning,
-        request_id=found.request_id,
-        requested_zone=found.requested_zone,
-        scheduler_hints=None if found.hints is None else dict(found.hints),
-        attempted_pools=list(found.attempted_pools),
-        created_at=time(found.created_at),
-        claims=[_claim(row) for row in found.claims],
-        refusals=[refusal(row) for row in found.refusals],
+        volume_id=decisions.id,
+        name=decisions.name,
+        project_id=decisions.project_id,
+        status=decisions.status,
+        status_reason=decisions.status_reason,
+        size_gb=decisions.size_gb,
+        volume_type=decisions.volume_type,
+        pool=decisions.pool,
+        reason=decisions.reason,
+        provisioning=decisions.provisioning,
+        request_id=decisions.request_id,
+        requested_zone=decisions.requested_zone,
+        scheduler_hints=None if decisions.hints is None else dict(decisions.hints),
+        attempted_pools=list(decisions.attempted_pools),
+        created_at=time(decisions.created_at),
+        claims=[_claim(row) for row in decisions.claims],
+        refusals=[refusal(row) for row in decisions.refusals],
         explanation=explanation,
         unexplained=unexplained,
     )

@@ -81,8 +81,8 @@ def stats(pools: PoolTable, rows: Rows, path: Sequence[str]) -> list[Any]:
     default = _REPORTED_STATS.get(path[0], MISSING) if len(path) == 1 else MISSING
     if path[0] not in _REPORTED_STATS:
         return [MISSING] * rows.size
-    found = (reported(pools.capabilities[row], path) for row in rows.tolist())
-    return [default if value is MISSING else value for value in found]
+    values = (reported(pools.capabilities[row], path) for row in rows.tolist())
+    return [default if value is MISSING else value for value in values]
 
 
 def capability(pools: PoolTable, rows: Rows, path: Sequence[str]) -> list[Any]:
@@ -102,13 +102,13 @@ def capability(pools: PoolTable, rows: Rows, path: Sequence[str]) -> list[Any]:
 
 def of_request(request: Request, path: Sequence[str]) -> object:
     """Return a value of a request from the namespaces ``volume``, ``qos`` or ``extra``."""
-    namespace, *rest = path
+    namespace, *keys = path
     if namespace == "volume":
-        found = _VOLUME[rest[0]](request) if len(rest) == 1 and rest[0] in _VOLUME else None
-        return MISSING if found is None else found
+        value = _VOLUME[keys[0]](request) if len(keys) == 1 and keys[0] in _VOLUME else None
+        return MISSING if value is None else value
     if namespace == "qos":
-        return reported(request.qos_specs, rest)
-    return reported(request.extra_specs, rest) if namespace == "extra" else MISSING
+        return reported(request.qos_specs, keys)
+    return reported(request.extra_specs, keys) if namespace == "extra" else MISSING
 
 
 def column(pools: PoolTable, request: Request, rows: Rows, path: Sequence[str]) -> list[Any]:
@@ -121,7 +121,7 @@ def column(pools: PoolTable, request: Request, rows: Rows, path: Sequence[str]) 
 
 
 def _derived(pools: PoolTable, compute: Callable[[PoolTable], elementwise.Floats]) -> npt.NDArray[np.float64]:
-    return pools.derived(compute, lambda some: np.asarray(compute(some)))
+    return pools.derived(compute, lambda table: np.asarray(compute(table)))
 
 
 def _to_wire(figures: npt.NDArray[np.float64]) -> list[Any]:

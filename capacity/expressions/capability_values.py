@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The values of capabilities: the reported fields of pools that are no figures."""
+"""The values of capabilities: the reported fields of pools that are not figures."""
 
 import functools
 import itertools
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 T = TypeVar("T")
-Kind = TypeVar("Kind", bound=Hashable)
+Result = TypeVar("Result", bound=Hashable)
 
 
 class _Missing:
@@ -43,18 +43,18 @@ def reader(path: Sequence[str]) -> Callable[[Mapping[str, Any]], Any]:
     return functools.partial(reported, path=path)
 
 
-def same(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+def same(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     """Return whether capabilities are identical; unlike ``==`` this distinguishes True, 1 and 1.0."""
-    types = list(map(type, some.values()))
-    if some != others or types != list(map(type, others.values())):
+    types = list(map(type, first.values()))
+    if first != second or types != list(map(type, second.values())):
         return False
-    return _PLAIN.issuperset(types) or repr(some) == repr(others)
+    return _PLAIN.issuperset(types) or repr(first) == repr(second)
 
 
 def identity_key(value: object) -> Hashable:
     """Return a hashable key that only identical values share: True, 1 and 1.0 are equal but have different keys."""
-    kind = value.__class__
-    return kind, value if kind in _PLAIN else repr(value)
+    value_type = value.__class__
+    return value_type, value if value_type in _PLAIN else repr(value)
 
 
 class Values(Generic[T]):
@@ -67,30 +67,30 @@ class Values(Generic[T]):
         self._read = read
         self._key = key
         self._codes: dict[Hashable, int] = {}
-        self._kinds: dict[Callable[[T], Hashable], tuple[set[Any], int]] = {}
+        self._results: dict[Callable[[T], Hashable], tuple[set[Any], int]] = {}
         self.values: list[T] = []
 
     def codes(self, capabilities: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.intp]:
         """Return the code of the value in each of these capabilities."""
         read, key_of, codes = self._read, self._key, self._codes
-        found = []
-        for each in capabilities:
-            value = read(each)
+        row_codes = []
+        for pool_capabilities in capabilities:
+            value = read(pool_capabilities)
             key = key_of(value)
             code = codes.get(key)
             if code is None:
                 code = codes[key] = len(self.values)
                 self.values.append(value)
-            found.append(code)
-        return np.array(found, dtype=np.intp)
+            row_codes.append(code)
+        return np.array(row_codes, dtype=np.intp)
 
     def find(self, value: T) -> int | None:
         """Return the code of a value, None if no pool has it."""
         return self._codes.get(self._key(value))
 
-    def kinds(self, kind: Callable[[T], Kind]) -> Collection[Kind]:
+    def distinct_results(self, function: Callable[[T], Result]) -> Collection[Result]:
         """Return the distinct results of a function of the values. The function is called once for each value."""
-        found, seen = self._kinds.get(kind, (set(), 0))
-        found.update(map(kind, itertools.islice(self.values, seen, None)))
-        self._kinds[kind] = found, len(self.values)
-        return found
+        results, evaluated = self._results.get(function, (set(), 0))
+        results.update(map(function, itertools.islice(self.values, evaluated, None)))
+        self._results[function] = results, len(self.values)
+        return results

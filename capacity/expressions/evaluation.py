@@ -50,15 +50,15 @@ class FunctionColumn(Generic[ScalarT]):
         column: npt.NDArray[ScalarT] = pools.derived(key, compute)
         return column
 
-    def of_some(self, pools: PoolTable, request: Request, wanted: npt.NDArray[np.bool_]) -> npt.NDArray[ScalarT]:
-        """Return the column. Its values outside the mask ``wanted`` are undefined."""
-        rows = np.flatnonzero(wanted)
+    def of_some(self, pools: PoolTable, request: Request, mask: npt.NDArray[np.bool_]) -> npt.NDArray[ScalarT]:
+        """Return the column. Its values outside ``mask`` are undefined."""
+        rows = np.flatnonzero(mask)
         return self._compute(pools, request, rows) if rows.size < len(pools) / _FEW else self.of_all(pools, request)
 
     def _compute(self, pools: PoolTable, request: Request, rows: Rows) -> npt.NDArray[ScalarT]:
         column = np.full(len(pools), self.default)
-        for row, found in results(pools, request, rows, self.function):
-            column[row] = self.convert(pools, row, found)
+        for row, row_results in results(pools, request, rows, self.function):
+            column[row] = self.convert(pools, row, row_results)
         return column
 
 
@@ -71,18 +71,20 @@ def results(pools: PoolTable, request: Request, rows: Rows, function: str) -> It
     codes, texts = pools.capability(function)
     parsed = [None if text is MISSING or text is None else _parsed(str(text)) for text in texts]
     functions = [
-        (row, found) for row, code in zip(rows.tolist(), codes[rows].tolist(), strict=True) if (found := parsed[code])
+        (row, parsed_function)
+        for row, code in zip(rows.tolist(), codes[rows].tolist(), strict=True)
+        if (parsed_function := parsed[code])
     ]
     columns: dict[Name, list[Any]] = {}
-    for place, (row, expression) in enumerate(functions):
+    for index, (row, expression) in enumerate(functions):
         if isinstance(expression, ExpressionError):
             yield row, [expression]
             continue
         for name in expression.names:
             if name not in columns:
-                wanted = np.array([each for each, _ in functions], dtype=np.intp)
-                columns[name] = attributes.column(pools, request, wanted, name)
-        values = [columns[name][place] for name in expression.names]
+                function_rows = np.array([function_row for function_row, _ in functions], dtype=np.intp)
+                columns[name] = attributes.column(pools, request, function_rows, name)
+        values = [columns[name][index] for name in expression.names]
         yield row, [_result(expression, variant) for variant in _variants(expression.names, values)]
 
 
@@ -90,7 +92,7 @@ def of_request(pools: PoolTable, request: Request, function: str) -> tuple[Hasha
     """Return the values of the request that the functions of the pools read: a cache key of their results."""
     _, texts = pools.capability(function)
     parsed = (_parsed(str(text)) for text in texts if text is not MISSING and text is not None)
-    names = {name for found in parsed if isinstance(found, Expression) for name in found.names}
+    names = {name for expression in parsed if isinstance(expression, Expression) for name in expression.names}
     return tuple(
         (name, attributes.of_request(request, name)) for name in sorted(names) if name[0] not in attributes.OF_POOLS
     )

@@ -129,10 +129,10 @@ class Expression:
 
 def compiled(text: str) -> Expression:
     """Return the parsed expression, from a cache of texts; raise :class:`ExpressionError` if it is invalid."""
-    found = _compiled(text)
-    if isinstance(found, ExpressionError):
-        raise ExpressionError(found.message)
-    return found
+    outcome = _compiled(text)
+    if isinstance(outcome, ExpressionError):
+        raise ExpressionError(outcome.message)
+    return outcome
 
 
 @functools.lru_cache(maxsize=4096)
@@ -151,8 +151,8 @@ def _parser() -> lark.Lark:
 def _problem(error: lark.UnexpectedInput, text: str) -> str:
     if isinstance(error, lark.UnexpectedToken) and error.token.type == "$END":
         return "ends where something is missing"
-    place = error.pos_in_stream or 0  # type: ignore[redundant-expr]  # None if nothing was read
-    return f"has {text[place : place + 20]!r} at character {place + 1}, where it does not belong"
+    position = error.pos_in_stream or 0  # type: ignore[redundant-expr]  # None if nothing was read
+    return f"has {text[position : position + 20]!r} at character {position + 1}, where it does not belong"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,8 +188,8 @@ class _Builder(lark.visitors.Transformer_NonRecursive[lark.Token, _Node]):
 
     def name(self, parts: list[lark.Token]) -> _Node:
         name = str(parts[0])
-        place = self.names.setdefault(tuple(name.split(".")), len(self.names))
-        return _Node(lambda values: _typed_value(name, values[place]))
+        index = self.names.setdefault(tuple(name.split(".")), len(self.names))
+        return _Node(lambda values: _typed_value(name, values[index]))
 
     def call(self, parts: list[lark.Token | _Node]) -> _Node:
         name, arguments = str(parts[0]), cast("list[_Node]", parts[1:])
@@ -207,11 +207,11 @@ class _Builder(lark.visitors.Transformer_NonRecursive[lark.Token, _Node]):
         return _node(lambda values: factor * _number(part.run(values)), part)
 
     def product(self, parts: list[lark.Token | _Node]) -> _Node:
-        first, rest = _chain(parts)
+        first, operations = _chain(parts)
 
         def run(values: Sequence[object]) -> Value:
             result = _number(first(values))
-            for sign, factor in rest:
+            for sign, factor in operations:
                 number = _number(factor(values))
                 result = _bounded(result * number if sign == "*" else result / float(number))
             return result
@@ -219,11 +219,11 @@ class _Builder(lark.visitors.Transformer_NonRecursive[lark.Token, _Node]):
         return _node(run, *_nodes(parts))
 
     def sum(self, parts: list[lark.Token | _Node]) -> _Node:
-        first, rest = _chain(parts)
+        first, operations = _chain(parts)
 
         def run(values: Sequence[object]) -> Value:
             result = _number(first(values))
-            for sign, term in rest:
+            for sign, term in operations:
                 number = _number(term(values))
                 result = _bounded(result + number if sign == "+" else result - number)
             return result
@@ -235,15 +235,15 @@ class _Builder(lark.visitors.Transformer_NonRecursive[lark.Token, _Node]):
         return _node(lambda values: not run(values), *parts)
 
     def comparison(self, parts: list[lark.Token | _Node]) -> _Node:
-        first, rest = _chain(parts)
+        first, operations = _chain(parts)
 
         def run(values: Sequence[object]) -> Value:
-            left = first(values)
-            for sign, part in rest:
-                right = part(values)
-                if not _compare(sign, left, right):
+            left_value = first(values)
+            for sign, part in operations:
+                right_value = part(values)
+                if not _compare(sign, left_value, right_value):
                     return False
-                left = right
+                left_value = right_value
             return True
 
         return _node(run, *_nodes(parts))
@@ -268,8 +268,8 @@ def _nodes(parts: Sequence[lark.Token | _Node]) -> list[_Node]:
 
 def _chain(parts: Sequence[lark.Token | _Node]) -> tuple[_Run, list[tuple[str, _Run]]]:
     """Return the first operand of a chain, and each operator with the operand after it."""
-    first, *rest = (node.run for node in _nodes(parts))
-    return first, list(zip((str(sign) for sign in parts[1::2]), rest, strict=True))
+    first, *later_runs = (node.run for node in _nodes(parts))
+    return first, list(zip((str(sign) for sign in parts[1::2]), later_runs, strict=True))
 
 
 def _typed_value(name: str, value: object) -> Value:
@@ -284,10 +284,10 @@ def _typed_value(name: str, value: object) -> Value:
 
 
 def _read(text: str) -> Value:
-    """Return the number in a reported text, or the text without quotes if it is no number."""
-    for kind in (int, float):
+    """Return the number in a reported text, or the text without quotes if it is not a number."""
+    for number_type in (int, float):
         try:
-            number = kind(text)
+            number = number_type(text)
         except ValueError:
             continue
         if math.isfinite(number):
@@ -320,15 +320,15 @@ def _power(base: Number, exponent: Number) -> Number:
     return _bounded(result)
 
 
-def _compare(sign: str, left: Value, right: Value) -> bool:
-    if isinstance(left, str) != isinstance(right, str) and sign not in ("==", "!=", "<>"):
-        raise ExpressionError(f"compares {left!r} {sign} {right!r}, a text with a number")
-    return _COMPARISONS[sign](left, right)
+def _compare(sign: str, left_value: Value, right_value: Value) -> bool:
+    if isinstance(left_value, str) != isinstance(right_value, str) and sign not in ("==", "!=", "<>"):
+        raise ExpressionError(f"compares {left_value!r} {sign} {right_value!r}, a text with a number")
+    return _COMPARISONS[sign](left_value, right_value)
 
 
-def _and(left: Value, right: Value) -> Value:
-    return left and right
+def _and(left_value: Value, right_value: Value) -> Value:
+    return left_value and right_value
 
 
-def _or(left: Value, right: Value) -> Value:
-    return left or right
+def _or(left_value: Value, right_value: Value) -> Value:
+    return left_value or right_value

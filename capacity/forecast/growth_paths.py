@@ -51,16 +51,16 @@ class GrowthPaths:
 
     def quantiles(self, day: int, shares: tuple[float, ...]) -> list[float]:
         """Return for each share the growth until a day, in GiB, that this share of the paths does not exceed."""
-        found: list[float] = np.quantile(self.growth[:, day], shares, method="inverted_cdf").tolist()
-        return found
+        growth_by_share: list[float] = np.quantile(self.growth[:, day], shares, method="inverted_cdf").tolist()
+        return growth_by_share
 
     def days_to_full(self, room_gb: float, shares: tuple[float, ...]) -> list[float]:
         """Return for each share the days until this share of the paths has used up the room.
 
         They are ``inf`` if that takes longer than :data:`HORIZON`, and 0 if there is no room.
         """
-        found: list[float] = np.quantile(self._days(room_gb), shares, method="inverted_cdf").tolist()
-        return found
+        days_by_share: list[float] = np.quantile(self._days(room_gb), shares, method="inverted_cdf").tolist()
+        return days_by_share
 
     def probability(self, room_gb: float, days: float) -> float:
         """Return the share of the paths that use up the room within some days."""
@@ -74,9 +74,9 @@ class GrowthPaths:
         paths = np.flatnonzero(full.any(axis=1))
         days = full[paths].argmax(axis=1)
         before, after = self.growth[paths, days - 1], self.growth[paths, days]
-        found = np.full(len(self.growth), np.inf)
-        found[paths] = days - 1 + (room_gb - before) / (after - before)
-        return found
+        path_days = np.full(len(self.growth), np.inf)
+        path_days[paths] = days - 1 + (room_gb - before) / (after - before)
+        return path_days
 
 
 def known_days(growth: Floats) -> int:
@@ -91,12 +91,12 @@ def extrapolate(growth: Floats) -> GrowthPaths | None:
     The same history always has the same paths.
     """
     # Days of unknown growth are left out.
-    known = growth[-LONGEST_HISTORY:]
-    known = known[np.isfinite(known)]
-    if known.size < LEAST_HISTORY:
+    history = growth[-LONGEST_HISTORY:]
+    history = history[np.isfinite(history)]
+    if history.size < LEAST_HISTORY:
         return None
-    sums = np.concatenate(([0.0], np.cumsum(known)))
-    starts = known.size - _ages(known.size)[:, :, None]
+    sums = np.concatenate(([0.0], np.cumsum(history)))
+    starts = history.size - _ages(history.size)[:, :, None]
     blocks = sums[starts + np.arange(1, _BLOCK + 1)] - sums[starts]
     before = np.cumsum(blocks[:, :, -1], axis=1) - blocks[:, :, -1]
     paths = np.zeros((_PATHS, HORIZON + 1))
@@ -116,9 +116,9 @@ def repeated_days(history: int, runs: int, length: int) -> Integers:
 
 
 def _widening(sums: Floats) -> Floats:
-    """Return for each day the factor of the spread with which the interval would have contained past outcomes.
+    """Return for each day the factor by which the spread has to grow for the interval to contain the past outcomes.
 
-    ``sums`` are the growth from the first known day to the end of each.
+    ``sums`` has the growth from the first known day to the end of each day.
     """
     origins, starts = _trials(sums.size - 1)
     weeks = np.cumsum(sums[starts + _BLOCK] - sums[starts], axis=2)
@@ -128,9 +128,9 @@ def _widening(sums: Floats) -> Floats:
         if not tried.any():
             factors.append(_USUAL_WIDENING)
             continue
-        full, rest = divmod(day, _BLOCK)
+        full, extra_days = divmod(day, _BLOCK)
         last = starts[tried, :, full]
-        grown = weeks[tried, :, full - 1] + sums[last + rest] - sums[last]
+        grown = weeks[tried, :, full - 1] + sums[last + extra_days] - sums[last]
         low, middle, high = np.sort(grown, axis=1)[:, _TRIAL_RANKS].T
         error = sums[origins[tried] + day] - sums[origins[tried]] - middle
         spread = np.where(error > 0, high - middle, middle - low)

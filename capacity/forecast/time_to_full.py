@@ -9,7 +9,7 @@ from tonnage.capacity.forecast.growth_paths import HORIZON, LEAST_HISTORY, Float
 
 PHYSICAL, PROMISED = "physical", "promised"
 
-#: The limits of a pool that are forecast apart: that of the used space, and that of the provisioned capacity.
+#: The two limits of a pool, each with its own forecast: of the used space, and of the provisioned capacity.
 BOUNDS = (PHYSICAL, PROMISED)
 
 #: The days after which the growth is compared with the forecast.
@@ -47,17 +47,21 @@ class BoundForecast:
 
     def text(self) -> str:
         """Return the forecast in words."""
-        found = self.time_to_full
-        if found is None:
+        time_to_full = self.time_to_full
+        if time_to_full is None:
             return f"no forecast: {self.known_days} of {LEAST_HISTORY} days of history"
-        if not math.isfinite(found.p10):
+        if not math.isfinite(time_to_full.p10):
             return f"not within {HORIZON} days"
-        if found.p90 == 0:
+        if time_to_full.p90 == 0:
             return "full"
-        if found.p90 <= 1:
+        if time_to_full.p90 <= 1:
             return "full within a day (80 %)"
-        first = math.floor(found.p10)
-        last = f"{max(math.ceil(found.p90), first + 1)}" if math.isfinite(found.p90) else f"more than {HORIZON}"
+        first = math.floor(time_to_full.p10)
+        last = (
+            f"{max(math.ceil(time_to_full.p90), first + 1)}"
+            if math.isfinite(time_to_full.p90)
+            else f"more than {HORIZON}"
+        )
         return f"full in {first} to {last} days (80 %)"
 
 
@@ -65,12 +69,12 @@ def forecast(bound: str, growth: Floats, room_gb: float) -> BoundForecast:
     """Return the forecast for a bound.
 
     ``growth`` is that of each past day, as :func:`~tonnage.capacity.forecast.growth.daily_growth` returns it, and
-    ``room_gb`` what is left now, ``inf`` without a limit. Both are GiB.
+    ``room_gb`` the remaining capacity, ``inf`` without a limit. Both are GiB.
     """
-    known = growth_paths.known_days(growth)
+    known_days = growth_paths.known_days(growth)
     paths = growth_paths.extrapolate(growth)
     if paths is None:
-        return BoundForecast(bound, known, None)
+        return BoundForecast(bound, known_days, None)
     low, high = paths.quantiles(CHECKED_DAYS, (_SHARES[0], _SHARES[-1]))
     p10, p50, p90 = paths.days_to_full(room_gb, _SHARES)
-    return BoundForecast(bound, known, TimeToFull(p10, p50, p90, low, high))
+    return BoundForecast(bound, known_days, TimeToFull(p10, p50, p90, low, high))

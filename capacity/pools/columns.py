@@ -18,7 +18,7 @@ FIGURES = tuple(f.name for f in fields(Pool) if f.type is float)
 FLAGS = tuple(f.name for f in fields(Pool) if f.type is bool)
 _CODES = ("zone_code", "backend_code", "name_hash")
 _NUMBERS = (*FIGURES, *FLAGS)
-POSITION = {name: place for names in (FIGURES, FLAGS, _CODES) for place, name in enumerate(names)}
+POSITION = {name: position for names in (FIGURES, FLAGS, _CODES) for position, name in enumerate(names)}
 TEXTS = ("name", "availability_zone", "storage_id", "capabilities")
 DEFAULTS = {f.name: f.default for f in fields(Pool)} | {"capabilities": {}}
 figures_of = operator.attrgetter(*FIGURES)
@@ -34,7 +34,7 @@ Rows = npt.NDArray[np.intp]
 
 #: Figures and flags of one row: a tuple with named values, the type that is fastest to create.
 _RowValues: type[tuple[Any, ...]] = type(
-    "_RowValues", (tuple,), {name: property(operator.itemgetter(place)) for place, name in enumerate(_NUMBERS)}
+    "_RowValues", (tuple,), {name: property(operator.itemgetter(position)) for position, name in enumerate(_NUMBERS)}
 )
 
 
@@ -166,9 +166,9 @@ class Columns:
     def differing(self, other: "Columns") -> npt.NDArray[np.bool_]:
         """Return a mask of the rows whose figures or flags differ from those of a table of the same length."""
         rows = slice(len(self))
-        # As bits, by which nan equals itself.
-        mine, others = (table._figures[:, rows].view(np.uint64) for table in (self, other))
-        differ: npt.NDArray[np.bool_] = (mine != others).any(axis=0)
+        # Compared as bits, so that nan equals itself.
+        own_bits, other_bits = (table._figures[:, rows].view(np.uint64) for table in (self, other))
+        differ: npt.NDArray[np.bool_] = (own_bits != other_bits).any(axis=0)
         differ |= (self._flags[:, rows] != other._flags[:, rows]).any(axis=0)
         return differ
 
@@ -230,8 +230,8 @@ def take_values(column: Sequence[T], where: Rows | slice) -> list[T]:
 
 def matching_rows(where: Rows | slice, mask: npt.NDArray[np.bool_]) -> list[int]:
     """Return the indexed rows for which the mask is true."""
-    places = np.flatnonzero(mask)
-    rows: list[int] = (where[places] if isinstance(where, np.ndarray) else places + where.start).tolist()
+    positions = np.flatnonzero(mask)
+    rows: list[int] = (where[positions] if isinstance(where, np.ndarray) else positions + where.start).tolist()
     return rows
 
 

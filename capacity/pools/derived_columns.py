@@ -23,7 +23,7 @@ _FEW = 3
 
 
 class Table(Protocol):
-    """A table of rows of which parts can be taken."""
+    """A table that can return a part of its rows."""
 
     def __len__(self) -> int: ...
     def take(self, rows: npt.NDArray[np.intp]) -> Self: ...
@@ -34,10 +34,10 @@ TableT = TypeVar("TableT", bound=Table)
 
 @dataclass(slots=True)
 class _CachedColumn:
-    """A cached column, with space for more rows. ``seen`` is the number of changes that it contains."""
+    """A cached column, with space for more rows. ``change_count`` is the number of changes that it contains."""
 
     values: Column
-    seen: int
+    change_count: int
 
 
 class ChangedRows:
@@ -60,17 +60,17 @@ class ChangedRows:
             self._dropped += len(self._rows)
             self._rows.clear()
 
-    def since(self, seen: int, table_size: int) -> set[int] | None:
-        """Return the rows that have changed after the first ``seen`` changes.
+    def since(self, change_count: int, table_size: int) -> set[int] | None:
+        """Return the rows that have changed after the first ``change_count`` changes.
 
         Return None if these changes are no longer recorded, or if they are so many that it is less work to compute all
         ``table_size`` rows.
         """
-        if seen == self.count:
+        if change_count == self.count:
             return set()
-        if seen < self._dropped or seen < self.count - table_size // 2:
+        if change_count < self._dropped or change_count < self.count - table_size // 2:
             return None
-        return {row for row in self._rows[seen - self._dropped :] if row < table_size}
+        return {row for row in self._rows[change_count - self._dropped :] if row < table_size}
 
 
 class Derived(Generic[TableT]):
@@ -106,7 +106,7 @@ class Derived(Generic[TableT]):
                 cached = self._store(key, compute(table))
             else:
                 self._cached.move_to_end(key)
-                if cached.seen != self._changes.count and not self._update(table, cached, compute, of_row):
+                if cached.change_count != self._changes.count and not self._update(table, cached, compute, of_row):
                     cached = self._store(key, compute(table))
         values = cached.values[:count]
         values.flags.writeable = False
@@ -118,7 +118,7 @@ class Derived(Generic[TableT]):
         padded[:count] = values
         cached = self._cached[key] = _CachedColumn(padded, self._changes.count)
         self._cached.move_to_end(key)
-        size = sum(each.values.itemsize for each in self._cached.values())
+        size = sum(column.values.itemsize for column in self._cached.values())
         while size > BYTES_PER_ROW and len(self._cached) > 1:
             _, oldest = self._cached.popitem(last=False)
             size -= oldest.values.itemsize
@@ -133,21 +133,23 @@ class Derived(Generic[TableT]):
     ) -> bool:
         """Compute the changed rows of a cached column; return False if all rows have to be computed."""
         now = self._changes.count
-        changed = self._changes.since(cached.seen, len(table))
+        changed = self._changes.since(cached.change_count, len(table))
         if changed is None:
             return False
         if of_row is not None and len(changed) <= _FEW:
             for row in changed:
                 cached.values[row] = of_row(row)
         elif changed:
-            rows, part = self._rows_taken(table, cached.seen, now, changed)
+            rows, part = self._rows_taken(table, cached.change_count, now, changed)
             cached.values[rows] = compute(part)
-        cached.seen = now
+        cached.change_count = now
         return True
 
-    def _rows_taken(self, table: TableT, seen: int, now: int, changed: set[int]) -> tuple[npt.NDArray[np.intp], TableT]:
+    def _rows_taken(
+        self, table: TableT, change_count: int, now: int, changed: set[int]
+    ) -> tuple[npt.NDArray[np.intp], TableT]:
         """Return the rows that changed between two counts of changes, and a table of these rows."""
-        if self._part is None or self._part[:2] != (seen, now):
+        if self._part is None or self._part[:2] != (change_count, now):
             rows = np.fromiter(changed, dtype=np.intp, count=len(changed))
-            self._part = (seen, now, rows, table.take(rows))
+            self._part = (change_count, now, rows, table.take(rows))
         return self._part[2:]

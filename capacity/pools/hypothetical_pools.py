@@ -51,7 +51,7 @@ def apply(pools: PoolTable, changes: Changes, defaults: Defaults) -> None:
     Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown pool or backend, an added pool that exists or
     has an invalid report, and for ratios and percentages out of range.
     """
-    for name in [each for lost in changes.lost for each in _named(pools, lost, "lost")]:
+    for name in [pool_name for lost in changes.lost for pool_name in _named(pools, lost, "lost")]:
         pools.remove(name)
     default = defaults.ratio if changes.default_ratio is None else _ratio("default_ratio", changes.default_ratio)
     added = [_added(raw, pools, default, defaults.availability_zone) for raw in changes.added]
@@ -70,10 +70,10 @@ def apply(pools: PoolTable, changes: Changes, defaults: Defaults) -> None:
     pools.put_all(_changed(pools, ratios, reserves))
 
 
-def ratio(pool: Pool, wanted: float | str) -> float:
-    """Return the over-subscription ratio of a pool: ``wanted``, or the computed ratio if that is ``auto``."""
-    if wanted != AUTO:
-        return float(wanted)
+def ratio(pool: Pool, ratio_setting: float | str) -> float:
+    """Return the over-subscription ratio of a pool: ``ratio_setting``, or the computed ratio if that is ``auto``."""
+    if ratio_setting != AUTO:
+        return float(ratio_setting)
     allocated = pool.allocated + pool.shared_allocated + pool.external
     return float(arithmetic.auto_ratio(pool.total, pool.free, pool.provisioned, allocated))
 
@@ -83,44 +83,46 @@ def _changed(pools: PoolTable, ratios: Mapping[str, float | str], reserves: Mapp
         pool = pools.get(name)
         if pool is not None:
             reserved = reserves.get(name, pool.reserved_percentage)
-            wanted = ratios.get(name)
+            ratio_setting = ratios.get(name)
             yield replace(
-                pool, reserved_percentage=reserved, ratio=pool.ratio if wanted is None else ratio(pool, wanted)
+                pool,
+                reserved_percentage=reserved,
+                ratio=pool.ratio if ratio_setting is None else ratio(pool, ratio_setting),
             )
 
 
-def _named(pools: PoolTable, name: str, what: str) -> list[str]:
+def _named(pools: PoolTable, name: str, subject: str) -> list[str]:
     """Return the names of the pool with this name, or of all pools of the backend with this name."""
     if name in pools:
         return [name]
-    found = [] if "#" in name else [pool for pool in pools.names if backend_of(pool) == name]
-    if not found:
+    names = [] if "#" in name else [pool for pool in pools.names if backend_of(pool) == name]
+    if not names:
         raise errors.InvalidInput(
-            f"{what}: there is no pool or backend {name!r}; name one as host@backend#pool or host@backend"
+            f"{subject}: there is no pool or backend {name!r}; name one as host@backend#pool or host@backend"
         )
-    return found
+    return names
 
 
-def _by_pool(pools: PoolTable, values: Mapping[str, Any], what: str, check: Any) -> dict[str, Any]:
+def _by_pool(pools: PoolTable, values: Mapping[str, Any], subject: str, check: Any) -> dict[str, Any]:
     """Return the value for each pool. A value for the pool has precedence over one for its backend."""
-    found: dict[str, Any] = {}
+    values_by_pool: dict[str, Any] = {}
     # Backends first: their names have no '#'.
     for name in sorted(values, key=lambda name: ("#" in name, name)):
-        value = check(f"{what} of {name}", values[name])
-        found.update(dict.fromkeys(_named(pools, name, what), value))
-    return found
+        value = check(f"{subject} of {name}", values[name])
+        values_by_pool.update(dict.fromkeys(_named(pools, name, subject), value))
+    return values_by_pool
 
 
-def _ratio(what: str, value: object) -> float | str:
+def _ratio(subject: str, value: object) -> float | str:
     try:
         return parse_ratio(value)
     except ValueError as error:
-        raise errors.InvalidInput(f"{what}: {error}") from None
+        raise errors.InvalidInput(f"{subject}: {error}") from None
 
 
-def _percentage(what: str, value: float) -> float:
+def _percentage(subject: str, value: float) -> float:
     if not 0 <= value <= 100:
-        raise errors.InvalidInput(f"{what} is {value}: it takes 0 to 100")
+        raise errors.InvalidInput(f"{subject} is {value}: it takes 0 to 100")
     return float(value)
 
 
@@ -140,7 +142,7 @@ def _added(raw: Mapping[str, Any], pools: PoolTable, default: float | str, zone:
             raise errors.InvalidInput(f"added: {remark}")
     if given_zone is None:
         backend = backend_of(name)
-        zones = (pools.zones[row] for row, other in enumerate(pools.names) if backend_of(other) == backend)
+        zones = (pools.zones[row] for row, pool_name in enumerate(pools.names) if backend_of(pool_name) == backend)
         given_zone = next(zones, zone)
     pool = Pool(
         name=name,
@@ -162,12 +164,12 @@ def _with_shared(pool: Pool, pools: PoolTable) -> Pool:
     """Return a new pool with the claims of the other pools on its storage; see :class:`Pool`."""
     if pool.storage_id is None:
         return pool
-    others = [other for other in pools if other.storage_id == pool.storage_id]
+    neighbours = [neighbour for neighbour in pools if neighbour.storage_id == pool.storage_id]
     # A pool with storage_free is a partition of the storage, and shares only the physical room.
     is_whole_storage = pool.storage_free != pool.storage_free
     return replace(
         pool,
-        shared_allocated=sum(other.allocated for other in others) if is_whole_storage else 0.0,
-        shared_in_flight=sum(other.claimed for other in others) if is_whole_storage else 0.0,
-        shared_in_flight_physical=sum(other.claimed_physical for other in others),
+        shared_allocated=sum(neighbour.allocated for neighbour in neighbours) if is_whole_storage else 0.0,
+        shared_in_flight=sum(neighbour.claimed for neighbour in neighbours) if is_whole_storage else 0.0,
+        shared_in_flight_physical=sum(neighbour.claimed_physical for neighbour in neighbours),
     )

@@ -126,9 +126,9 @@ class PoolTable(Columns):
         texts = (layout.column_values(columns, key, len(names)) for key in layout.TEXTS[1:])
         figures = np.empty((len(layout.FIGURES), len(names)))
         flags = np.empty((len(layout.FLAGS), len(names)), dtype=np.bool_)
-        for block, known in ((figures, layout.FIGURES), (flags, layout.FLAGS)):
-            for place, key in enumerate(known):
-                block[place] = columns.get(key, layout.DEFAULTS[key])
+        for block, fields in ((figures, layout.FIGURES), (flags, layout.FLAGS)):
+            for position, key in enumerate(fields):
+                block[position] = columns.get(key, layout.DEFAULTS[key])
         self._put(names, *texts, figures=figures, flags=flags)
 
     def sharing(self, index: int) -> list[str]:
@@ -163,17 +163,17 @@ class PoolTable(Columns):
         if storage.rows is None:
             storage.rows = np.fromiter((self._index[name] for name in storage.names), dtype=np.intp)
         rows = storage.rows[storage.rows != index]
-        others = self._figures[:, rows]
-        is_whole_storage = np.isnan(others[POSITION["storage_free"]])
-        others[POSITION["shared_allocated"], is_whole_storage] += size_gb
-        others[POSITION["shared_in_flight"], is_whole_storage] += size_gb
-        others[POSITION["shared_in_flight_physical"]] += physical_gb
-        layout.update_totals(others)
-        self._figures[:, rows] = others
+        block = self._figures[:, rows]
+        is_whole_storage = np.isnan(block[POSITION["storage_free"]])
+        block[POSITION["shared_allocated"], is_whole_storage] += size_gb
+        block[POSITION["shared_in_flight"], is_whole_storage] += size_gb
+        block[POSITION["shared_in_flight_physical"]] += physical_gb
+        layout.update_totals(block)
+        self._figures[:, rows] = block
         self._changed(rows.tolist())
 
     def set_figures(self, names: Collection[str], figures: Mapping[str, Sequence[float]]) -> None:
-        """Set some figures of known pools; their other figures and their traits stay.
+        """Set some figures of pools in the table; their other figures and their traits stay.
 
         ``figures`` maps a field of :class:`Pool` to a list of values, one for each name.
         """
@@ -184,13 +184,13 @@ class PoolTable(Columns):
             block[POSITION[key]] = values
         layout.update_totals(block)
         self._figures[:, rows] = block
-        # As bits, by which nan equals itself.
+        # Compared as bits, so that nan equals itself.
         self._changed(rows[(before.view(np.uint64) != block.view(np.uint64)).any(axis=0)].tolist())
 
     def set_volumes(self, numbers: Mapping[str, int]) -> None:
         """Set the number of volumes of these pools; unknown names are ignored."""
-        known = {name: number for name, number in numbers.items() if name in self._index}
-        self.set_figures(known, {"volumes": list(known.values())})
+        numbers_by_name = {name: number for name, number in numbers.items() if name in self._index}
+        self.set_figures(numbers_by_name, {"volumes": list(numbers_by_name.values())})
 
     def remove(self, name: str) -> None:
         """Remove a pool, if there is one with that name."""
@@ -210,7 +210,7 @@ class PoolTable(Columns):
         copy.names, copy.zones = self.names.copy(), self.zones.copy()
         copy.capabilities, copy._storage_ids = self.capabilities.copy(), self._storage_ids.copy()
         copy._index = self._index.copy()
-        copy._by_storage = {storage: Storage(each.names) for storage, each in self._by_storage.items()}
+        copy._by_storage = {storage_id: Storage(storage.names) for storage_id, storage in self._by_storage.items()}
         copy._zone_codes, copy._backend_codes = self._zone_codes.copy(), self._backend_codes.copy()
         copy._figures, copy._flags, copy._codes = self._figures.copy(), self._flags.copy(), self._codes.copy()
         return copy
@@ -218,12 +218,12 @@ class PoolTable(Columns):
     def take(self, rows: Rows) -> Self:
         """Return a read-only table with a copy of some rows, each at most once."""
         part = self.__class__.__new__(self.__class__)
-        places = rows.tolist()
-        part.names = [self.names[row] for row in places]
-        part.zones = [self.zones[row] for row in places]
-        part.capabilities = [self.capabilities[row] for row in places]
-        part._storage_ids = [self._storage_ids[row] for row in places]
-        part._index = {name: place for place, name in enumerate(part.names)}
+        indexes = rows.tolist()
+        part.names = [self.names[row] for row in indexes]
+        part.zones = [self.zones[row] for row in indexes]
+        part.capabilities = [self.capabilities[row] for row in indexes]
+        part._storage_ids = [self._storage_ids[row] for row in indexes]
+        part._index = {name: index for index, name in enumerate(part.names)}
         # These contain more than the rows of the part, without an effect on its methods that read.
         part._by_storage = self._by_storage
         part._zone_codes, part._backend_codes = self._zone_codes, self._backend_codes
@@ -242,9 +242,9 @@ class PoolTable(Columns):
     ) -> None:
         if not names:
             return
-        where, added = self._places(names)
-        others = added + self._move_storages(where, storage_ids)
-        others += self._replace_capabilities(where, capabilities)
+        where, added = self._rows_of(names)
+        changed_rows = added + self._move_storages(where, storage_ids)
+        changed_rows += self._replace_capabilities(where, capabilities)
         zone_codes = self._codes_of_zones(zones)
         if added:
             self._drop_stale_columns()
@@ -257,10 +257,10 @@ class PoolTable(Columns):
         self._figures[:, where] = figures
         self._flags[:, where] = flags
         self._codes[POSITION["zone_code"], where] = zone_codes
-        traits_changed = [*others, *layout.matching_rows(where, traits_differ)]
+        traits_changed = [*changed_rows, *layout.matching_rows(where, traits_differ)]
         self._changed(itertools.chain(layout.matching_rows(where, figures_differ), traits_changed), traits_changed)
 
-    def _places(self, names: Sequence[str]) -> tuple[Rows | slice, list[int]]:
+    def _rows_of(self, names: Sequence[str]) -> tuple[Rows | slice, list[int]]:
         """Return an index of the rows of these pools, and the rows that had to be added."""
         first = self._index.get(names[0])
         if first is not None and self.names[first : first + len(names)] == list(names):
@@ -274,11 +274,11 @@ class PoolTable(Columns):
         if layout.take_values(self._storage_ids, where) == list(storage_ids):
             return []
         moved = []
-        for place, new in zip(layout.take_values(range(len(self)), where), storage_ids, strict=True):
-            if self._storage_ids[place] != new:
-                self._leave_storage(place)
-                self._join_storage(place, new)
-                moved.append(place)
+        for row, new in zip(layout.take_values(range(len(self)), where), storage_ids, strict=True):
+            if self._storage_ids[row] != new:
+                self._leave_storage(row)
+                self._join_storage(row, new)
+                moved.append(row)
         return moved
 
     def _replace_capabilities(self, where: Rows | slice, capabilities: Sequence[Mapping[str, Any]]) -> list[int]:
@@ -294,8 +294,8 @@ class PoolTable(Columns):
         if not differ:
             return []
         rows = layout.take_values(range(len(self)), where)
-        found = zip(rows, map(id, before), map(id, capabilities), strict=True)
-        return [row for row, old, new in found if (old, new) in differ]
+        triples = zip(rows, map(id, before), map(id, capabilities), strict=True)
+        return [row for row, old, new in triples if (old, new) in differ]
 
     def _codes_of_zones(self, zones: Sequence[str]) -> npt.NDArray[np.uint64]:
         codes = self._zone_codes

@@ -113,23 +113,23 @@ def check_report(pool: Mapping[str, Any], supports_auto: bool | None) -> dict[Br
 
     ``supports_auto`` tells whether the driver declares ``supports_auto_ratio``, None if that is unknown.
     """
-    found: dict[Breach, str] = {}
+    breaches: dict[Breach, str] = {}
     for field in _CAPACITIES:
         value = pool.get(field)
         if value in (units.UNKNOWN, units.INFINITE) or (isinstance(value, float) and not math.isfinite(value)):
-            found[Breach.UNBOUNDED] = f"{field} is {value}: report a number, the lower bound where it is a range"
+            breaches[Breach.UNBOUNDED] = f"{field} is {value}: report a number, the lower bound where it is a range"
         elif isinstance(value, float) and round(value, 2) != value:
-            found[Breach.TWO_DECIMALS] = f"{field} is {value!r}: a capacity has at most two decimals"
+            breaches[Breach.TWO_DECIMALS] = f"{field} is {value!r}: a capacity has at most two decimals"
     total, free = _number(pool, "total_capacity_gb"), _number(pool, "free_capacity_gb")
     if free > total:
-        found[Breach.FREE_WITHIN_TOTAL] = (
+        breaches[Breach.FREE_WITHIN_TOTAL] = (
             f"free_capacity_gb is {free:g} and total_capacity_gb {total:g}: total is all there would be without "
             "volumes, so free is not more"
         )
     reserved = pool.get("reserved_percentage")
     if reserved is not None and not 0 <= _number(pool, "reserved_percentage") <= 100:
-        found[Breach.RESERVED_RANGE] = f"reserved_percentage is {reserved!r}: it goes from 0 to 100"
-    return found | _check_ratio(pool, supports_auto) | _check_provisioning(pool)
+        breaches[Breach.RESERVED_RANGE] = f"reserved_percentage is {reserved!r}: it goes from 0 to 100"
+    return breaches | _check_ratio(pool, supports_auto) | _check_provisioning(pool)
 
 
 def _check_ratio(pool: Mapping[str, Any], supports_auto: bool | None) -> dict[Breach, str]:
@@ -143,24 +143,26 @@ def _check_ratio(pool: Mapping[str, Any], supports_auto: bool | None) -> dict[Br
 
 
 def _check_provisioning(pool: Mapping[str, Any]) -> dict[Breach, str]:
-    found: dict[Breach, str] = {}
+    breaches: dict[Breach, str] = {}
     thin = pool.get("thin_provisioning_support") is True
     if not thin and pool.get("thick_provisioning_support") is not True:
-        found[Breach.THIN_OR_THICK] = (
+        breaches[Breach.THIN_OR_THICK] = (
             "neither thin_provisioning_support nor thick_provisioning_support is true: one of them is, or both"
         )
     if thin and pool.get("provisioned_capacity_gb") is None:
-        found[Breach.PROVISIONED_REQUIRED] = "provisioned_capacity_gb is missing: a pool with thin volumes reports it"
+        breaches[Breach.PROVISIONED_REQUIRED] = (
+            "provisioned_capacity_gb is missing: a pool with thin volumes reports it"
+        )
     if thin and "max_over_subscription_ratio" not in pool:
-        found[Breach.RATIO_REQUIRED] = (
+        breaches[Breach.RATIO_REQUIRED] = (
             "max_over_subscription_ratio is missing: a pool with thin volumes reports it, as null where the "
             "configuration leaves it to the scheduler"
         )
     if (allocated := pool.get("allocated_capacity_gb")) is not None:
-        found[Breach.NO_ALLOCATED] = (
+        breaches[Breach.NO_ALLOCATED] = (
             f"allocated_capacity_gb is {allocated!r}: the ledger keeps it, no driver reports it"
         )
-    return found
+    return breaches
 
 
 class Auditor:
@@ -182,17 +184,17 @@ class Auditor:
         volume_breaches = self.check_volumes(report, volumes)
         findings: list[Finding] = []
         for pool in report:
-            found = check_report(pool, self._supports_auto) | volume_breaches[reported_name(pool)]
-            findings.extend(Finding(reported_name(pool), breach, text) for breach, text in found.items())
+            breaches = check_report(pool, self._supports_auto) | volume_breaches[reported_name(pool)]
+            findings.extend(Finding(reported_name(pool), breach, text) for breach, text in breaches.items())
         return tuple(findings)
 
     def check_volumes(
         self, report: Sequence[Mapping[str, Any]], volumes: Mapping[str, Volumes]
     ) -> dict[str, dict[Breach, str]]:
         """Return the breaches that a comparison with the volumes shows, for the name of each pool of the report."""
-        known = _volumes_in_figures(report, volumes)
+        volumes_by_pool = _volumes_in_figures(report, volumes)
         return {
-            reported_name(pool): self._check_pool(reported_name(pool), pool, known[reported_name(pool)])
+            reported_name(pool): self._check_pool(reported_name(pool), pool, volumes_by_pool[reported_name(pool)])
             for pool in report
         }
 
@@ -203,21 +205,21 @@ class Auditor:
         self._provisioned[name] = provisioned
         if not math.isfinite(provisioned):
             return {}
-        found: dict[Breach, str] = {}
-        known = max(volumes.least_gb, volumes.all_gb or 0.0)
+        breaches: dict[Breach, str] = {}
+        volumes_gb = max(volumes.least_gb, volumes.all_gb or 0.0)
         used = _number(pool, "total_capacity_gb") - _number(pool, "free_capacity_gb")
-        if provisioned < known - _ROUNDING_GB:
-            start = f"provisioned_capacity_gb is {provisioned:g} and there are volumes of {known:g}"
+        if provisioned < volumes_gb - _ROUNDING_GB:
+            start = f"provisioned_capacity_gb is {provisioned:g} and there are volumes of {volumes_gb:g}"
             if abs(provisioned - used) <= _ROUNDING_GB:
-                found[Breach.PROVISIONED_IS_PHYSICAL] = (
+                breaches[Breach.PROVISIONED_IS_PHYSICAL] = (
                     f"{start}: it is the sum of their full sizes, not of the space that they occupy (total less free)"
                 )
             else:
-                found[Breach.PROVISIONED_TOO_SMALL] = (
+                breaches[Breach.PROVISIONED_TOO_SMALL] = (
                     f"{start}: it is the sum of all of them, also of those that other programs made"
                 )
         if volumes.all_gb is not None and provisioned > volumes.all_gb + _ROUNDING_GB:
-            found[Breach.PROVISIONED_TOO_LARGE] = (
+            breaches[Breach.PROVISIONED_TOO_LARGE] = (
                 f"provisioned_capacity_gb is {provisioned:g} and the volumes there are have {volumes.all_gb:g}: "
                 "snapshots and other objects that are no volumes do not count"
             )
@@ -225,11 +227,11 @@ class Auditor:
         if is_unchanged or volumes.moved_gb:
             self._unchanged[name] = self._unchanged.get(name, 0) + 1 if is_unchanged else 0
         if self._unchanged.get(name, 0) >= _UNCHANGED_REPORTS:
-            found[Breach.STANDS_STILL] = (
+            breaches[Breach.STANDS_STILL] = (
                 f"provisioned_capacity_gb stays {provisioned:g} while volumes come and go: a report contains every "
                 "operation that had ended before it was asked for"
             )
-        return found
+        return breaches
 
 
 def _volumes_in_figures(report: Sequence[Mapping[str, Any]], volumes: Mapping[str, Volumes]) -> Mapping[str, Volumes]:

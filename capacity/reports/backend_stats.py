@@ -36,14 +36,14 @@ def pools_of(report: object) -> Any:
 
 def _completed(pool: Mapping[str, Any], backend: Mapping[str, Any]) -> dict[str, Any]:
     """Return a pool with the fields that it inherits from its backend, as Cinder's scheduler completes it."""
-    found = dict(pool)
-    name = found.get("pool_name")
+    completed = dict(pool)
+    name = completed.get("pool_name")
     if isinstance(name, int) and not isinstance(name, bool):
-        found["pool_name"] = str(name)
+        completed["pool_name"] = str(name)
     for key in _INHERITED:
-        if not found.get(key) and backend.get(key):
-            found[key] = backend[key]
+        if not completed.get(key) and backend.get(key):
+            completed[key] = backend[key]
     for key in _FUNCTIONS:
         if key in backend:
-            found.setdefault(key, backend[key])
-    return found
+            completed.setdefault(key, backend[key])
+    return completed

@@ -21,7 +21,7 @@ from tonnage.capacity.over_subscription import AUTO, MAX_RATIO
 from tonnage.capacity.reports import backend_stats
 from tonnage.capacity.reports.pool_stats import ALLOCATED, FIGURES, SHOWN, BadField, PoolStats, Remark, is_name
 
-#: The types of capabilities by which pools are of one kind: their values are equal only if they are the same.
+#: The types of capabilities whose equal values are identical. Pools that report only such values share one mapping.
 _COMPARABLE = frozenset({str, bool, int})
 
 #: The field of :class:`PoolStats` for each number and flag of a report.
@@ -141,7 +141,7 @@ def _add_remarks(remarks: dict[str, str], stats: PoolStats, raw: Mapping[str, An
 
 
 def _capabilities(raw: Mapping[str, Any], remarks: dict[str, str]) -> Mapping[str, Any]:
-    """Return the fields that are no figures. Pools with the same capabilities share one mapping, to save memory."""
+    """Return the fields that are not figures. Pools with the same capabilities share one mapping, to save memory."""
     capabilities = {key: value for key, value in raw.items() if key not in FIGURES and value is not None}
     for key in SHOWN:
         if key in capabilities:
@@ -161,7 +161,7 @@ def _shared(keys: tuple[str, ...], *values: object) -> Mapping[str, Any]:
 
 
 def _number(key: str, value: object) -> float:
-    """Return a number, also that of a text such as ``"20.0"``: drivers of Cinder pass on options as texts."""
+    """Return a number, including one in a text such as ``"20.0"``: drivers of Cinder pass on options as texts."""
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise _Invalid(key, value, "expected a number")
     try:
@@ -230,7 +230,7 @@ def _ratio(raw: Mapping[str, Any], remarks: dict[str, str]) -> float | str | Non
 
 
 def _flag(raw: Mapping[str, Any], key: str, remarks: dict[str, str]) -> bool:
-    """Return a flag, also that of a text such as ``"True"``. A value that is neither true nor false is false."""
+    """Return a flag, including one in a text such as ``"True"``. A value that is neither true nor false is false."""
     value = raw.get(key)
     if value is None:
         return False

@@ -62,11 +62,11 @@ class PackingPools:
 
         The values of pools whose largest volume is smaller are meaningless.
         """
-        found = np.full(len(self.max_volume_size), size, dtype=np.int64)
+        costs = np.full(len(self.max_volume_size), size, dtype=np.int64)
         rows = np.nonzero((self.group_capacity[self.group] != self.capacity) & (self.max_volume_size >= size))[0]
         if size and len(rows):
-            found[rows] = _group_bytes_of(size, self.group_capacity[self.group[rows]], self.capacity[rows])
-        return found
+            costs[rows] = _group_bytes_of(size, self.group_capacity[self.group[rows]], self.capacity[rows])
+        return costs
 
     def headroom(self) -> Ints:
         """Return the bytes that would fit into each pool if it used all free bytes of its group, rounded down."""
@@ -92,14 +92,14 @@ def _group_bytes_of(size: int, group_capacity: Ints, capacity: Ints) -> Ints:
 
     No capacity is 0 and no result larger than the group's capacity.
     """
-    times, rest = np.divmod(group_capacity, capacity)
+    times, remainder = np.divmod(group_capacity, capacity)
     # In their largest common unit, mostly GiB, the product rarely exceeds 64 bits.
     unit = _common_unit(group_capacity | capacity)
-    if size * (int(rest.max()) // unit) >= 2**62:
+    if size * (int(remainder.max()) // unit) >= 2**62:
         pairs = zip(group_capacity.tolist(), capacity.tolist(), strict=True)
         return np.array([group_bytes(size, whole, part) for whole, part in pairs], dtype=np.int64)
-    found: Ints = size * times - (-size * (rest // unit) // (capacity // unit))
-    return found
+    bytes_needed: Ints = size * times - (-size * (remainder // unit) // (capacity // unit))
+    return bytes_needed
 
 
 def _pool_bytes_of(size: Ints, group_capacity: Ints, capacity: Ints) -> Ints:
@@ -107,9 +107,9 @@ def _pool_bytes_of(size: Ints, group_capacity: Ints, capacity: Ints) -> Ints:
     unit = _common_unit(group_capacity | capacity)
     if int(size.max()) * (int(capacity.max()) // unit) >= 2**62:
         triples = zip(size.tolist(), group_capacity.tolist(), capacity.tolist(), strict=True)
-        return np.array([each * part // whole for each, whole, part in triples], dtype=np.int64)
-    found: Ints = size * (capacity // unit) // (group_capacity // unit)
-    return found
+        return np.array([byte_count * part // whole for byte_count, whole, part in triples], dtype=np.int64)
+    pool_bytes: Ints = size * (capacity // unit) // (group_capacity // unit)
+    return pool_bytes
 
 
 def _common_unit(sizes: Ints) -> int:
@@ -161,16 +161,16 @@ def pack(
     if not volumes or not len(packing_pools.max_volume_size):
         return PackingResult(np.full(nodes, not volumes), exact, pools, fits_alone)
     nothing = np.full((nodes, 1), -1, dtype=np.int64)
-    volumes = [one if one.candidates.shape[1] else PackingVolume(one.size, nothing) for one in volumes]
+    volumes = [volume if volume.candidates.shape[1] else PackingVolume(volume.size, nothing) for volume in volumes]
     packing = _Packing(packing_pools, volumes, nodes, max_steps)
     feasible = packing.feasible()
     for fullest in (True, False):
         packing.place_greedily(np.nonzero(feasible & ~packing.placed)[0], fullest)
-    left = np.nonzero(feasible & ~packing.placed)[0]
+    unplaced = np.nonzero(feasible & ~packing.placed)[0]
     # Where each volume has one possible pool, the greedy algorithms have tried the only placement.
-    left = left[packing.choice_counts[left].max(axis=1, initial=1) > 1]
-    if len(left) and (len(volumes) > exact_volumes or not packing.search(left)):
-        exact[left] = packing.placed[left]
+    unplaced = unplaced[packing.choice_counts[unplaced].max(axis=1, initial=1) > 1]
+    if len(unplaced) and (len(volumes) > exact_volumes or not packing.search(unplaced)):
+        exact[unplaced] = packing.placed[unplaced]
     pools[:, packing.order] = packing.pools
     pools[~packing.placed] = -1
     fits_alone[:, packing.order] = packing.choice_counts > 0
@@ -184,9 +184,9 @@ def _first_equal_column(groups: Ints) -> Ints:
     begins = np.ones(groups.shape, dtype=np.bool_)
     begins[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     begin = np.maximum.accumulate(np.where(begins, np.arange(groups.shape[1]), 0), axis=1)
-    found = np.empty_like(order)
-    np.put_along_axis(found, order, np.take_along_axis(order, begin, axis=1), axis=1)
-    return found
+    first_columns = np.empty_like(order)
+    np.put_along_axis(first_columns, order, np.take_along_axis(order, begin, axis=1), axis=1)
+    return first_columns
 
 
 class _Packing:
@@ -198,18 +198,19 @@ class _Packing:
         self._max_steps = max_steps
         self.order = sorted(range(len(volumes)), key=lambda i: (-volumes[i].size, id(volumes[i].candidates)))
         ordered = [volumes[i] for i in self.order]
-        candidates = {id(one.candidates): one.candidates for one in ordered}
+        candidates = {id(volume.candidates): volume.candidates for volume in ordered}
         starts = dict(
-            zip(candidates, np.cumsum([0, *(each.shape[1] for each in candidates.values())]).tolist(), strict=False)
+            zip(candidates, np.cumsum([0, *(array.shape[1] for array in candidates.values())]).tolist(), strict=False)
         )
         self._candidates = np.concatenate(list(candidates.values()), axis=1)
         self._columns = [
-            slice(starts[id(one.candidates)], starts[id(one.candidates)] + one.candidates.shape[1]) for one in ordered
+            slice(starts[id(volume.candidates)], starts[id(volume.candidates)] + volume.candidates.shape[1])
+            for volume in ordered
         ]
         #: Whether a volume equals the previous one, so that a search need not swap the two.
         self._same_as_previous = [
-            i > 0 and one.size == ordered[i - 1].size and one.candidates is ordered[i - 1].candidates
-            for i, one in enumerate(ordered)
+            i > 0 and volume.size == ordered[i - 1].size and volume.candidates is ordered[i - 1].candidates
+            for i, volume in enumerate(ordered)
         ]
         present = self._candidates >= 0
         groups = np.where(present, packing_pools.group[self._candidates], -1)
@@ -217,7 +218,7 @@ class _Packing:
         #: The column that has the free bytes of a column's group: the first column with that group.
         self._group_column = _first_equal_column(groups)
         self._is_group_column = present & (self._group_column == np.arange(groups.shape[1]))
-        self._costs = [self._cost(packing_pools, i, one) for i, one in enumerate(ordered)]
+        self._costs = [self._cost(packing_pools, i, volume) for i, volume in enumerate(ordered)]
         #: For each node and volume, the number of pools that would take it if it were the only one.
         self.choice_counts = np.stack([(cost < _INFEASIBLE).sum(axis=1) for cost in self._costs], axis=1)
         #: For each node and volume, the least bytes that this volume and all later ones take.
@@ -227,10 +228,12 @@ class _Packing:
         self.pools = np.full((nodes, len(ordered)), -1, dtype=np.int64)
         self._steps = 0
 
-    def _cost(self, packing_pools: PackingPools, volume: int, one: PackingVolume) -> Ints:
+    def _cost(self, packing_pools: PackingPools, volume: int, packing_volume: PackingVolume) -> Ints:
         """Return the cost of a volume in each of its pools on each node, :data:`_INFEASIBLE` where it does not fit."""
-        fitting = (one.candidates >= 0) & (packing_pools.max_volume_size[one.candidates] >= one.size)
-        cost = np.where(fitting, packing_pools.cost(one.size)[one.candidates], _INFEASIBLE)
+        fitting = (packing_volume.candidates >= 0) & (
+            packing_pools.max_volume_size[packing_volume.candidates] >= packing_volume.size
+        )
+        cost = np.where(fitting, packing_pools.cost(packing_volume.size)[packing_volume.candidates], _INFEASIBLE)
         return np.where(cost <= self._free[:, self._columns[volume]], cost, _INFEASIBLE)
 
     def feasible(self) -> Bools:
@@ -246,8 +249,8 @@ class _Packing:
         The comparison has a tolerance in favour of the volumes, because floating-point sums of large numbers are
         inexact.
         """
-        left = np.where(self._is_group_column[nodes], np.maximum(free, 0), 0).sum(axis=1, dtype=np.float64)
-        fits: Bools = self._min_cost_left[nodes, volume] <= left * (1 + 1e-9)
+        free_sum = np.where(self._is_group_column[nodes], np.maximum(free, 0), 0).sum(axis=1, dtype=np.float64)
+        fits: Bools = self._min_cost_left[nodes, volume] <= free_sum * (1 + 1e-9)
         return fits
 
     def place_greedily(self, nodes: Ints, fullest: bool) -> None:
@@ -260,11 +263,11 @@ class _Packing:
         rows = np.arange(len(nodes))
         for volume, costs in enumerate(self._costs):
             columns, cost = self._columns[volume], costs[nodes]
-            left = np.take_along_axis(free, self._group_column[nodes, columns], axis=1) - cost
-            fits = left >= 0
-            choice = np.argmin(np.where(fits, left if fullest else -left, _INFEASIBLE), axis=1)
+            remaining = np.take_along_axis(free, self._group_column[nodes, columns], axis=1) - cost
+            fits = remaining >= 0
+            choice = np.argmin(np.where(fits, remaining if fullest else -remaining, _INFEASIBLE), axis=1)
             ok = fits[rows, choice]
-            rows, nodes, choice, cost, free, chosen = (each[ok] for each in (rows, nodes, choice, cost, free, chosen))
+            rows, nodes, choice, cost, free, chosen = (array[ok] for array in (rows, nodes, choice, cost, free, chosen))
             rows = np.arange(len(nodes))
             self._subtract(nodes, free, columns.start + choice, cost[rows, choice])
             chosen[:, volume] = self._candidates[nodes, columns.start + choice]

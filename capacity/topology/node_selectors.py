@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Node selectors of Kubernetes: terms of which one has to match, each with expressions that all have to match.
+"""Node selectors of Kubernetes: lists of terms, at least one of which has to match.
 
-Names and semantics are those of Kubernetes' ``NodeSelector``. A term without expressions matches no node.
+A term is a list of expressions, which all have to match; a term without expressions matches no node. Names and
+semantics are those of Kubernetes' ``NodeSelector``.
 """
 
 import enum
@@ -87,16 +88,20 @@ class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", omit_default
 
     def __post_init__(self) -> None:
         """Raise ValueError for an unsupported field, operator or number of values in ``matchFields``."""
-        for one in self.match_fields:
-            if one.key != NAME_FIELD or one.operator not in (Operator.IN, Operator.NOT_IN) or len(one.values) != 1:
+        for requirement in self.match_fields:
+            if (
+                requirement.key != NAME_FIELD
+                or requirement.operator not in (Operator.IN, Operator.NOT_IN)
+                or len(requirement.values) != 1
+            ):
                 raise ValueError(f"matchFields takes {NAME_FIELD} with operator In or NotIn and one value")
 
     def matches(self, name: str, labels: Mapping[str, str]) -> bool:
         """Return whether a node matches all expressions. A term without expressions matches no node."""
         return (
             bool(self.match_expressions or self.match_fields)
-            and all(one.matches(labels.get(one.key)) for one in self.match_expressions)
-            and all(one.matches(name) for one in self.match_fields)
+            and all(requirement.matches(labels.get(requirement.key)) for requirement in self.match_expressions)
+            and all(requirement.matches(name) for requirement in self.match_fields)
         )
 
     def __str__(self) -> str:
@@ -104,7 +109,7 @@ class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", omit_default
 
 
 class NodeSelector(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """Terms of which one has to match."""
+    """A list of terms. At least one of them has to match."""
 
     node_selector_terms: tuple[NodeSelectorTerm, ...]
 
@@ -122,5 +127,5 @@ def _parse_integer(text: str) -> int | None:
     """Return a 64-bit integer, None for any other text."""
     if not _INTEGER.fullmatch(text):
         return None
-    found = int(text)
-    return found if found in _INT64 else None
+    number = int(text)
+    return number if number in _INT64 else None

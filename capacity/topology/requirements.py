@@ -85,7 +85,7 @@ class RequiredTopologies:
 
     def __init__(self, requirement: TopologyRequirement) -> None:
         self.node = requirement.node
-        self.labels: list[Mapping[str, str]] = [dict(each) for each in requirement.topologies or ((),)]
+        self.labels: list[Mapping[str, str]] = [dict(labels) for labels in requirement.topologies or ((),)]
         self._by_label: dict[str, dict[str, list[Mapping[str, str]]]] = {}
 
     def matches(self, selector: NodeSelector) -> bool:
@@ -96,10 +96,10 @@ class RequiredTopologies:
         )
 
     def _candidates(self, term: NodeSelectorTerm) -> Iterable[Mapping[str, str]]:
-        for one in term.match_expressions:
-            if one.operator is Operator.IN:
-                by_value = self._labels_by_value(one.key)
-                return itertools.chain.from_iterable(by_value.get(value, ()) for value in one.values)
+        for expression in term.match_expressions:
+            if expression.operator is Operator.IN:
+                by_value = self._labels_by_value(expression.key)
+                return itertools.chain.from_iterable(by_value.get(value, ()) for value in expression.values)
         return self.labels
 
     def _labels_by_value(self, key: str) -> dict[str, list[Mapping[str, str]]]:
@@ -156,9 +156,9 @@ def _digest(requirement: TopologyRequirement) -> bytes:
 
 
 def _parse(text: str | bytes) -> tuple[Labels, ...]:
-    """Return the requisite topologies, of which one has to match."""
-    found = type_conversion.decode(text, _Requirements)
-    return tuple(tuple(sorted(each.segments.items())) for each in found.requisite)
+    """Return the requisite topologies. At least one of them has to match."""
+    requirements = type_conversion.decode(text, _Requirements)
+    return tuple(tuple(sorted(topology.segments.items())) for topology in requirements.requisite)
 
 
 #: The same short requirements come with many requests.

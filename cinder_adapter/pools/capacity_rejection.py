@@ -52,9 +52,9 @@ def may_be_counted_twice(states: Sequence[Any], properties: Mapping[str, Any]) -
 
     Figures may show a volume before its row is seen to be at rest. Until the next report it counts twice.
     """
-    wanted = int(properties.get("new_size") or 0) - int(properties.get("size") or 0)
-    size = wanted if properties.get("new_size") else int(properties.get("size") or 0)
-    return any(size <= headroom(each, properties) + _doubled(each) for each in states)
+    growth = int(properties.get("new_size") or 0) - int(properties.get("size") or 0)
+    size = growth if properties.get("new_size") else int(properties.get("size") or 0)
+    return any(size <= headroom(state, properties) + _doubled(state) for state in states)
 
 
 def _doubled(state: Any) -> float:

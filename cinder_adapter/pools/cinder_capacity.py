@@ -13,7 +13,7 @@ _WORDS = sched_utils.INFINITE_UNKNOWN_VALUES
 def largest_thin(state: Any) -> float:
     """Return the largest size in GiB that Cinder's CapacityFilter accepts, unless thick is asked for.
 
-    Infinite if it accepts all, and negative if it accepts none, also where Cinder fails for the figures.
+    Infinite if it accepts all, and negative if it accepts none or fails for these figures.
     """
     return _largest(state, thin=True)
 
@@ -70,7 +70,7 @@ def _virtual_free(state: Any, *, thin: bool) -> float:
 
 
 def _factors(state: Any, thin: bool) -> dict[str, Any]:
-    found: dict[str, Any] = sched_utils.calculate_capacity_factors(
+    factors: dict[str, Any] = sched_utils.calculate_capacity_factors(
         state.total_capacity_gb,
         state.free_capacity_gb,
         state.provisioned_capacity_gb,
@@ -79,4 +79,4 @@ def _factors(state: Any, thin: bool) -> dict[str, Any]:
         state.reserved_percentage,
         thin,
     )
-    return found
+    return factors

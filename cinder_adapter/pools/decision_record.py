@@ -27,8 +27,8 @@ class RefusedPools(NamedTuple):
 class DecisionRecord:
     """The verdicts on a number of pools, by a version of the ledger's pools.
 
-    They are collected only for a refusal or an explanation. ``ranked`` are the pools that all filters left, with their
-    weights, best first, and ``properties`` the filter properties that they were weighed by.
+    They are collected only for a refusal or an explanation. ``ranked`` are the pools that all filters accept, with
+    their weights, best first, and ``properties`` the filter properties that they were weighed by.
     """
 
     def __init__(self, pools: int = 0, version: int = 0) -> None:
@@ -40,7 +40,7 @@ class DecisionRecord:
         self._refused: list[RefusedPools] = []
 
     def add(self, verdicts: Verdicts, properties: Mapping[str, Any]) -> None:
-        """Add the verdicts of filters that ran after those before; ``properties`` are those of the request."""
+        """Add the verdicts of the filters that ran next; ``properties`` are the filter properties of the request."""
         self._verdicts.append((verdicts, properties))
 
     def add_filter(
@@ -62,24 +62,24 @@ class DecisionRecord:
         return self._refused
 
     @property
-    def doubtful(self) -> bool:
-        """Whether a pool was refused that has room if its figures contain the claims in flight already."""
+    def has_stale_refusals(self) -> bool:
+        """Return whether a refused pool would have room if its figures contained the claims in flight already."""
         return any(
-            capacity_rejection.may_be_counted_twice(each.states, each.properties)
-            for each in self.refused()
-            if each.filter == CAPACITY
+            capacity_rejection.may_be_counted_twice(refused.states, refused.properties)
+            for refused in self.refused()
+            if refused.filter == CAPACITY
         )
 
     def refusal(self, text: str, pool: str | None = None) -> Refusal:
         """Return the reason why no pool is left."""
-        found = [each for each in self.refused() if each.states]
-        # The pool with the most room tells more than one of another kind.
-        by_capacity = [each for each in found if each.filter == CAPACITY]
+        refusals = [refused for refused in self.refused() if refused.states]
+        # The pool with the most room tells more than a pool that another filter refused.
+        by_capacity = [refused for refused in refusals if refused.filter == CAPACITY]
         return Refusal(
             request=text,
             pools=self._pools,
-            outcomes=tuple(FilterOutcome(each.filter, len(each.states)) for each in found),
-            nearest=_nearest((by_capacity[-1:] or found)[0]) if found else None,
+            outcomes=tuple(FilterOutcome(refused.filter, len(refused.states)) for refused in refusals),
+            nearest=_nearest((by_capacity[-1:] or refusals)[0]) if refusals else None,
             pool=pool,
         )
 
@@ -89,5 +89,5 @@ def _nearest(refused: RefusedPools) -> NearestMiss:
     filter_name, states, properties = refused
     state = states[0]
     if filter_name == CAPACITY:
-        state = max(states, key=lambda each: capacity_rejection.headroom(each, properties))
+        state = max(states, key=lambda pool: capacity_rejection.headroom(pool, properties))
     return NearestMiss(state.backend_id, filter_name, REASONS.reason(filter_name, state, properties))

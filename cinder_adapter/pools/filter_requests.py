@@ -8,7 +8,7 @@ from typing import Any
 from tonnage.capacity.expressions.capability_values import MISSING
 from tonnage.capacity.request import Provisioning, Request
 
-#: Whether a capability matches an extra spec: Cinder's own function.
+#: Returns whether a capability matches an extra spec: Cinder's own function.
 Match = Callable[[Any, Any], bool]
 
 
@@ -35,11 +35,11 @@ def read_request(properties: Mapping[str, Any]) -> CinderRequest:
         size = int(properties["new_size"]) - size
     volume = spec.get("volume_properties") or {}
     # Objects of Cinder have to be given a default, or they look for a missing field in the database.
-    asked = ((properties.get("volume_type") or {}).get("extra_specs", {}) or {}).get("provisioning:type")
+    provisioning = ((properties.get("volume_type") or {}).get("extra_specs", {}) or {}).get("provisioning:type")
     return CinderRequest(
         request_id="",
         size_gb=size,
-        provisioning=Provisioning.THICK if asked == Provisioning.THICK.value else None,
+        provisioning=Provisioning.THICK if provisioning == Provisioning.THICK.value else None,
         extra_specs=(properties.get("resource_type") or {}).get("extra_specs", {}) or {},
         zones=tuple(zones) if zones else (zone,) if zone else (),
         present_pool=properties.get("vol_exists_on"),
@@ -58,10 +58,10 @@ def required(extra_specs: Mapping[str, Any]) -> Iterator[tuple[list[str], Any]]:
 
 
 def matches(match: Match, value: Any, spec: Any) -> bool:
-    """Return whether a capability matches an extra spec, also one with several values; one that is missing does not."""
+    """Return whether a capability matches an extra spec, including one with several values; a missing one does not."""
     if value is MISSING:
         return False
     try:
-        return any(match(each, spec) for each in (value if isinstance(value, list) else [value]))
+        return any(match(capability, spec) for capability in (value if isinstance(value, list) else [value]))
     except (AttributeError, LookupError, TypeError):  # they cannot be compared
         return False

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pools that may be chosen: those that both Cinder's scheduler and the ledger know."""
+"""The pools that may be chosen: both Cinder's scheduler and the ledger know them."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
@@ -18,7 +18,7 @@ Rows = npt.NDArray[np.intp]
 class Pools(Collection[PoolLookAlike]):
     """Some of the known pools at the time of a decision, in the order of Cinder's scheduler.
 
-    ``rows`` are their places among all of ``states``, and in the ``columns``.
+    ``rows`` are their positions among all of ``states``, and in the ``columns``.
     """
 
     def __init__(self, states: list[PoolLookAlike], columns: LookAlikeColumns, rows: Rows | None = None) -> None:
@@ -33,23 +33,23 @@ class Pools(Collection[PoolLookAlike]):
         return map(self._states.__getitem__, self.rows.tolist())
 
     def __contains__(self, state: object) -> bool:
-        return any(state is each for each in self)
+        return any(state is pool for pool in self)
 
-    def __getitem__(self, place: int) -> PoolLookAlike:
-        return self._states[int(self.rows[place])]
+    def __getitem__(self, index: int) -> PoolLookAlike:
+        return self._states[int(self.rows[index])]
 
     def within(self, mask: npt.NDArray[np.bool_]) -> "Pools":
-        """Return those of these pools that a mask of all pools has."""
+        """Return the pools that ``mask`` includes, which has a value for every pool."""
         return Pools(self._states, self.columns, self.rows[mask[self.rows]])
 
-    def only(self, place: str) -> "Pools":
-        """Return the pool with that name, or the pools of the backend with that name."""
+    def confined_to(self, target: str) -> "Pools":
+        """Return the pool that ``target`` names, or the pools of the backend that it names."""
         names = self.columns.names
-        rows = [row for row in self.rows.tolist() if place in (names[row], backend_of(names[row]))]
+        rows = [row for row in self.rows.tolist() if target in (names[row], backend_of(names[row]))]
         return Pools(self._states, self.columns, np.array(rows, dtype=np.intp))
 
     def without(self, names: Collection[str]) -> "Pools":
-        """Return these pools but those with these names."""
+        """Return these pools without the named ones."""
         mask = np.ones(len(self._states), dtype=np.bool_)
         for name in names:
             row = self.columns.index(name)
@@ -58,9 +58,9 @@ class Pools(Collection[PoolLookAlike]):
         return self.within(mask)
 
     def kept(self, states: Sequence[Any]) -> "Pools | Sequence[Any]":
-        """Return those of these pools that a filter has kept, in its order; if it returned other objects, these."""
-        places = {id(state): row for state, row in zip(self, self.rows.tolist(), strict=True)}
-        rows = [places.get(id(state)) for state in states]
+        """Return the pools that a filter has kept, in its order; the states themselves if it returned other objects."""
+        row_by_id = {id(state): row for state, row in zip(self, self.rows.tolist(), strict=True)}
+        rows = [row_by_id.get(id(state)) for state in states]
         return states if None in rows else Pools(self._states, self.columns, np.array(rows, dtype=np.intp))
 
 
@@ -95,8 +95,8 @@ class KnownPools:
 
     def _renew(self, stale: Collection[str]) -> None:
         rows, reported, columns = self._ledger.rows, self._reported, self._columns
-        found = [(name, rows.get(name)) for name in stale if name in reported]
-        made = {name: look_alike(reported[name], row) for name, row in found if row is not None}
+        stale_rows = [(name, rows.get(name)) for name in stale if name in reported]
+        made = {name: look_alike(reported[name], row) for name, row in stale_rows if row is not None}
         if all((name in made) == (columns.index(name) is not None) for name in stale):
             self._states = self._states.copy()
             for name, state in made.items():

@@ -69,14 +69,14 @@ class LedgerPools:
     def note_claim(self, pool_id: int, size_gb: int, physical_gb: int) -> None:
         """Show a claim that was just booked to the next decision. The next refresh reads the counters of its pool."""
         with _logged():
-            for known in self._cache.counters([pool_id]).values():
-                more = replace(
-                    known,
-                    allocated=known.allocated + size_gb,
-                    in_flight=known.in_flight + size_gb,
-                    in_flight_physical=known.in_flight_physical + physical_gb,
+            for counters in self._cache.counters([pool_id]).values():
+                increased = replace(
+                    counters,
+                    allocated=counters.allocated + size_gb,
+                    in_flight=counters.in_flight + size_gb,
+                    in_flight_physical=counters.in_flight_physical + physical_gb,
                 )
-                self._cache.set_counters({pool_id: more})
+                self._cache.set_counters({pool_id: increased})
         self._noted.append(pool_id)
 
 
@@ -101,14 +101,14 @@ class _PoolRows:
         return [row.id for row in self.rows.values() if backend_ids is None or row.backend_id in backend_ids]
 
     def is_outdated(self, row: BackendRow) -> bool:
-        known = self._backends.get(row.name)
-        return known is None or _state(known) != _state(row)
+        cached = self._backends.get(row.name)
+        return cached is None or _state(cached) != _state(row)
 
     def has_figures(self, mark: PoolMark, row: BackendRow) -> bool:
-        known, pool = self._backends.get(row.name), self.rows.get(mark.name)
-        if known is None or pool is None or (known.id, pool.id) != (row.id, mark.id):
+        cached, pool = self._backends.get(row.name), self.rows.get(mark.name)
+        if cached is None or pool is None or (cached.id, pool.id) != (row.id, mark.id):
             return False
-        return mark.is_unchanged(pool.generation, (known.epoch, known.report_covers))
+        return mark.is_unchanged(pool.generation, (cached.epoch, cached.report_covers))
 
     def apply_silence(self, row: BackendRow, now: float) -> bool:
         return False  # Cinder's services tell whether a backend is up
@@ -116,19 +116,19 @@ class _PoolRows:
     def apply_rows(
         self, row: BackendRow, marks: Iterable[PoolMark], rows: Iterable[PoolRow], now: float, absence: float = 0.0
     ) -> None:
-        loaded = {each.name: each for each in rows}
+        loaded = {pool.name: pool for pool in rows}
         same = [mark for mark in marks if mark.name not in loaded and self.has_figures(mark, row)]
         kept = loaded.keys() | {mark.name for mark in same}
-        self._forget([each.name for each in self.rows.values() if each.backend_id == row.id and each.name not in kept])
+        self._forget([pool.name for pool in self.rows.values() if pool.backend_id == row.id and pool.name not in kept])
         self._backends[row.name] = row
         self.rows.update(loaded)
-        self._names.update((each.id, each.name) for each in loaded.values())
+        self._names.update((pool.id, pool.name) for pool in loaded.values())
         self._note(loaded)
         self.set_counters({mark.id: mark.counters for mark in same})
 
     def forget_missing(self, rows: Iterable[BackendRow]) -> bool:
         there = {row.name: row.id for row in rows}
-        missing = {known.id: name for name, known in self._backends.items() if there.get(name) != known.id}
+        missing = {backend.id: name for name, backend in self._backends.items() if there.get(name) != backend.id}
         for name in missing.values():
             del self._backends[name]
         self._forget([pool.name for pool in self.rows.values() if pool.backend_id in missing])

@@ -18,8 +18,8 @@ from tonnage.filters.chain import FilterChain, FilterResult
 class LookAlikeColumns(PoolTable):
     """A table with a row for each pool, in the order of the pools. Pools are replaced, but neither added nor removed.
 
-    Its columns of figures have no values, as figures of Cinder may be words: :meth:`computed` reads those of the pools.
-    Any thread may call the methods of this class.
+    Its columns of figures have no values, as figures of Cinder may be words: :meth:`computed` reads them from the
+    pools. Any thread may call the methods of this class.
     """
 
     def __init__(self, states: Collection[PoolLookAlike]) -> None:
@@ -32,23 +32,23 @@ class LookAlikeColumns(PoolTable):
         """Replace pools."""
         with self._lock:
             self._states.update((state.backend_id, state) for state in states)
-            moved = [state for state in states if not self._has_traits_of(state)]
-            if moved:
+            changed = [state for state in states if not self._has_traits_of(state)]
+            if changed:
                 columns = {
                     **dict.fromkeys(("total", "free"), np.nan),
-                    "availability_zone": [_zone(state) for state in moved],
-                    "capabilities": [state.capabilities for state in moved],
+                    "availability_zone": [_zone(state) for state in changed],
+                    "capabilities": [state.capabilities for state in changed],
                 }
-                self.put_columns([state.backend_id for state in moved], columns)
+                self.put_columns([state.backend_id for state in changed], columns)
             self._changed([self._index[state.backend_id] for state in states])
 
-    def left_by(self, filters: FilterChain, request: Request) -> Mask:
+    def accepted_by(self, filters: FilterChain, request: Request) -> Mask:
         """Return the pools that all of these filters accept."""
         with self._lock:
             return filters.candidates(self, request)
 
-    def left_by_each(self, filters: FilterChain, request: Request) -> FilterResult:
-        """Return the pools that each of these filters left."""
+    def accepted_by_each(self, filters: FilterChain, request: Request) -> FilterResult:
+        """Return the pools that each of these filters accepts."""
         with self._lock:
             return filters.run(self, request)
 
@@ -59,10 +59,10 @@ class LookAlikeColumns(PoolTable):
             return np.array([function(self._states[name]) for name in part.names], dtype=np.float64)
 
         with self._lock:
-            found: npt.NDArray[np.float64] = self._by_figures.column(
+            values: npt.NDArray[np.float64] = self._by_figures.column(
                 self, function, column, lambda row: function(self._states[self.names[row]])
             )
-        return found
+        return values
 
     def _has_traits_of(self, state: PoolLookAlike) -> bool:
         row = self.index(state.backend_id)

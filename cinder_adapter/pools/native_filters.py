@@ -21,14 +21,13 @@ class AvailabilityZoneFilter(Filter):
         super().__init__(None)
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
-        """Compare the zones."""
         zones = _cinder(request).zones
         mask = np.full(len(pools), not zones)
         for zone in zones:
             mask |= pools.in_zone(zone)
         return mask
 
-    def kept_by(self, request: Request) -> tuple[Hashable, ...]:
+    def cache_key(self, request: Request) -> tuple[Hashable, ...]:
         """Cache the verdicts for each set of zones."""
         return _cinder(request).zones
 
@@ -70,7 +69,7 @@ class CapabilitiesFilter(Filter):
             mask &= _verdicts(filter_requests.matches(self._match, value, spec) for value in values)[codes]
         return mask
 
-    def kept_by(self, request: Request) -> tuple[Hashable, ...]:
+    def cache_key(self, request: Request) -> tuple[Hashable, ...]:
         """Cache the verdicts for each set of specs."""
         return (_cinder(request).grows_attached, *request.extra_specs.items())
 

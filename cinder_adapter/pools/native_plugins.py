@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plug-ins of Cinder in whose place Tonnage judges all pools at once, where the configuration says so."""
+"""Replacements for plug-ins of Cinder, which judge all pools at once, where the configuration asks for them."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -25,7 +25,7 @@ _FILTERS: Mapping[type, Filter] = {
 
 
 class NativePlugins:
-    """The native filters and weighers with the given names of Cinder's classes."""
+    """The native filters and weighers that replace Cinder's classes with these names."""
 
     def __init__(self, filters: Collection[str] = (), weighers: Collection[str] = ()) -> None:
         self._filters = {cls: native for cls, native in _FILTERS.items() if cls.__name__ in filters}
@@ -54,9 +54,9 @@ class NativePlugins:
             if cls is capacity.CapacityWeigher:
                 native = _capacity_weights(pools, filter_requests.read_request(properties), weigher.weight_multiplier())
             if native is None:
-                native = _asked(weigher, pools, totals, properties)
+                native = _weights_by_cinder(weigher, pools, totals, properties)
             totals += weigher.weight_multiplier() * native
-        return Ranking(totals, lambda place, weight: WeighedHost(pools[place], weight))
+        return Ranking(totals, lambda index, weight: WeighedHost(pools[index], weight))
 
 
 def _capacity_weights(pools: Pools, request: CinderRequest, multiplier: float) -> Weights | None:
@@ -71,7 +71,7 @@ def _capacity_weights(pools: Pools, request: CinderRequest, multiplier: float) -
     return scaled(raw, raw.min(), raw.max())
 
 
-def _asked(weigher: Any, pools: Pools, totals: Weights, properties: Mapping[str, Any]) -> Weights:
+def _weights_by_cinder(weigher: Any, pools: Pools, totals: Weights, properties: Mapping[str, Any]) -> Weights:
     """Return the scaled weights of a weigher of Cinder, which sees all pools with their weights so far."""
     weighed = [WeighedHost(state, total) for state, total in zip(pools, totals.tolist(), strict=True)]
     raw = weigher.weigh_objects(weighed, properties)

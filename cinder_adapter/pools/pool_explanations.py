@@ -23,12 +23,12 @@ _STATE = "BackendStateFilter"
 class Decided:
     """A decision to explain: the request, the pool or backend to which it is limited, if any, and the chosen pool.
 
-    ``absent`` are pools that no filter has seen, with the reasons. With ``bounded`` a filter compares capacities. Of
-    ``weighers``, classes of Cinder, the total weights are sums.
+    ``absent`` are the pools that no filter got, with the reasons. ``bounded`` tells that a filter compares capacities.
+    ``weighers`` are Cinder's classes whose weights add up to the total weight.
     """
 
     text: str
-    place: str | None
+    target: str | None
     chosen: str | None
     absent: Mapping[str, Rejection]
     bounded: bool
@@ -37,33 +37,35 @@ class Decided:
 
 def explain(record: DecisionRecord, decided: Decided, most: int | None) -> PartialExplanation:
     """Return the explanation of a decision, with its nearest pools: at most so many, or all."""
-    states = {state.backend_id: (state, each.properties) for each in record.refused() for state in each.states}
+    states = {state.backend_id: (state, refused.properties) for refused in record.refused() for state in refused.states}
     verdicts = [PoolVerdict(name, _STATE, rejection) for name, rejection in decided.absent.items()]
     verdicts += [
-        _verdict(state, each.properties, decided, filter_name=each.filter)
-        for each in record.refused()
-        for state in each.states
+        _verdict(state, refused.properties, decided, filter_name=refused.filter)
+        for refused in record.refused()
+        for state in refused.states
     ]
-    verdicts += [_verdict(each.obj, record.properties, decided, weight=each.weight) for each in record.ranked]
+    verdicts += [
+        _verdict(candidate.obj, record.properties, decided, weight=candidate.weight) for candidate in record.ranked
+    ]
     explanation = Explanation(
         request=decided.text,
         pool=decided.chosen,
         message="",
         verdicts=tuple(verdicts),
-        filters=(_STATE, *dict.fromkeys(each.filter for each in record.refused())),
+        filters=(_STATE, *dict.fromkeys(refused.filter for refused in record.refused())),
     )
     shown = explanation.ranked()[:most]
     weights = _weights(record, decided.weighers) if record.ranked else {}
-    found = []
+    explained = []
     for verdict in shown:
         if verdict.filter is None:
             verdict = replace(verdict, weights=weights.get(verdict.pool, ()))
         elif verdict.rejection is None:
             verdict = replace(verdict, rejection=REASONS.reason(verdict.filter, *states[verdict.pool]))
-        found.append(verdict)
-    explanation = replace(explanation, verdicts=tuple(found))
+        explained.append(verdict)
+    explanation = replace(explanation, verdicts=tuple(explained))
     if decided.chosen is None:
-        refusal = record.refusal(decided.text, decided.place)
+        refusal = record.refusal(decided.text, decided.target)
         return PartialExplanation(replace(explanation, message=refusal.message, refusal=refusal), len(verdicts))
     count = len(record.ranked)
     best = f"the best of {count} candidate{'' if count == 1 else 's'}"
@@ -92,15 +94,17 @@ def _verdict(
 
 
 def _weights(record: DecisionRecord, weighers: Sequence[type]) -> dict[str, tuple[Weight, ...]]:
-    """Return the weights of the pools that all filters left, by each weigher."""
-    weighed = [WeighedHost(each.obj, 0.0) for each in record.ranked]
-    found: dict[str, list[Weight]] = {each.obj.backend_id: [] for each in weighed}
+    """Return the weights of the pools that all filters accept, by each weigher."""
+    weighed = [WeighedHost(candidate.obj, 0.0) for candidate in record.ranked]
+    weights_by_pool: dict[str, list[Weight]] = {candidate.obj.backend_id: [] for candidate in weighed}
     for cls in weighers:
         weigher = cls()
         raw = weigher.weigh_objects(weighed, record.properties)
         scaled = base_weight.normalize(raw, minval=weigher.minval, maxval=weigher.maxval)
         multiplier = weigher.weight_multiplier()
-        for each, value, part in zip(weighed, raw, scaled, strict=True):
-            found[each.obj.backend_id].append(Weight(cls.__name__, float(value), float(part), float(multiplier)))
-            each.weight += multiplier * part
-    return {name: tuple(weights) for name, weights in found.items()}
+        for candidate, value, part in zip(weighed, raw, scaled, strict=True):
+            weights_by_pool[candidate.obj.backend_id].append(
+                Weight(cls.__name__, float(value), float(part), float(multiplier))
+            )
+            candidate.weight += multiplier * part
+    return {name: tuple(weights) for name, weights in weights_by_pool.items()}

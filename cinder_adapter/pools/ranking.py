@@ -20,7 +20,7 @@ def scaled(raw: Weights, low: float, high: float) -> Weights:
 class Ranking(Sequence[_Weighed]):
     """Weighed pools, best first, and equal ones in their order. They are made only when they are asked for.
 
-    ``totals`` are the weights, and ``make`` returns the weighed pool of a place among them.
+    ``totals`` are the weights, and ``make`` returns the weighed pool at an index of them.
     """
 
     def __init__(self, totals: Weights, make: Callable[[int, float], _Weighed]) -> None:
@@ -34,29 +34,29 @@ class Ranking(Sequence[_Weighed]):
     def __iter__(self) -> Iterator[_Weighed]:
         if self._order is None and len(self):
             yield self._at(int(self._totals.argmax()))  # most callers want no more
-            yield from map(self._at, self._places()[1:])
+            yield from map(self._at, self._indices()[1:])
         else:
-            yield from map(self._at, self._places())
+            yield from map(self._at, self._indices())
 
     def remove(self, weighed: _Weighed) -> None:
         """Leave out a pool, as Cinder's scheduler does with pools of other backends than the requested one."""
-        place = next(place for place, made in self._made.items() if made is weighed)
-        self._places().remove(place)
+        removed = next(index for index, made in self._made.items() if made is weighed)
+        self._indices().remove(removed)
 
     @overload
-    def __getitem__(self, place: int) -> _Weighed: ...
+    def __getitem__(self, index: int) -> _Weighed: ...
     @overload
-    def __getitem__(self, place: slice) -> list[_Weighed]: ...
-    def __getitem__(self, place: Any) -> Any:
-        found = self._places()[place]
-        return list(map(self._at, found)) if isinstance(found, list) else self._at(found)
+    def __getitem__(self, index: slice) -> list[_Weighed]: ...
+    def __getitem__(self, index: Any) -> Any:
+        selected = self._indices()[index]
+        return list(map(self._at, selected)) if isinstance(selected, list) else self._at(selected)
 
-    def _places(self) -> list[int]:
+    def _indices(self) -> list[int]:
         if self._order is None:
             self._order = np.argsort(-self._totals, kind="stable").tolist()
         return self._order
 
-    def _at(self, place: int) -> _Weighed:
-        if place not in self._made:
-            self._made[place] = self._make(place, float(self._totals[place]))
-        return self._made[place]
+    def _at(self, index: int) -> _Weighed:
+        if index not in self._made:
+            self._made[index] = self._make(index, float(self._totals[index]))
+        return self._made[index]

@@ -10,12 +10,12 @@ from tonnage.capacity.expressions.capability_values import MISSING
 from tonnage.cinder_adapter.pools import filter_requests
 from tonnage.cinder_adapter.pools.filter_requests import Match
 
-#: The name under which pools are refused in which the volume has failed, as in Cinder.
+#: The filter that refuses pools in which the volume has failed, by its name in Cinder.
 ATTEMPTED = "RetryFilter"
 
 CAPACITY = "CapacityFilter"
 
-#: Returns the reason why a pool is refused by the filter properties; None if it is not known.
+#: Returns the reason why a pool is refused by the filter properties; None if the reason is unknown.
 Reason = Callable[[Any, Mapping[str, Any]], Rejection | None]
 
 
@@ -38,8 +38,8 @@ class Reasons:
     def reason(self, filter_name: str, state: Any, properties: Mapping[str, Any]) -> Rejection:
         """Return the reason why a filter refuses a pool for the request with these filter properties."""
         reason = self._reasons.get(filter_name)
-        found = None if reason is None else reason(state, properties)
-        return found or Rejection("refused", "is refused")
+        rejection = None if reason is None else reason(state, properties)
+        return rejection or Rejection("refused", "is refused")
 
     def _capability(self, state: Any, properties: Mapping[str, Any]) -> Rejection | None:
         request = filter_requests.read_request(properties)
@@ -68,8 +68,8 @@ def _zone(state: Any, properties: Mapping[str, Any]) -> Rejection | None:
     zones, zone = filter_requests.read_request(properties).zones, state.service.get("availability_zone")
     if zone in zones:
         return None
-    asked = " or ".join(f"'{each}'" for each in zones)
-    text = f"is in availability zone '{zone}', not {asked}"
+    quoted = " or ".join(f"'{name}'" for name in zones)
+    text = f"is in availability zone '{zone}', not {quoted}"
     return Rejection("wrong_zone", text, {"availability_zone": zone, "asked": ", ".join(zones)})
 
 

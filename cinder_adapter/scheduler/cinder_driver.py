@@ -38,10 +38,10 @@ _MANAGER = "tonnage.cinder_adapter.scheduler.cinder_manager.LedgerSchedulerManag
 #: How often a request is decided again, because other schedulers took the room of all its pools meanwhile.
 _ROUNDS = 10
 
-#: Seconds between two decisions of a request whose refusal is doubtful.
+#: Seconds between two decisions of a request that is refused by stale figures.
 _PAUSE = 0.5
 
-#: The verbs of claims and refusals for Cinder's operations on volumes that exist; the others take no capacity.
+#: The verbs of claims and refusals for Cinder's operations on existing volumes; other operations take no capacity.
 _VERBS = {
     "extend_volume": bookings.EXTEND,
     "migrate_volume": bookings.MIGRATE,
@@ -50,7 +50,7 @@ _VERBS = {
     "create_group": observed_claims.GROUP,  # from a source; volumes of other groups are placed one by one
 }
 
-#: The fields of requests with the ids that claims are for; others are for volumes.
+#: The fields of requests with the ids that claims are for; the claims of other requests are for volumes.
 _SUBJECTS = {observed_claims.SNAPSHOT: "snapshot_id", observed_claims.GROUP: "group_id"}
 
 #: The operation of a request for a new volume: Cinder's manager does not always name it.
@@ -60,12 +60,13 @@ _NEW_VOLUME = (None, "create_volume")
 class NoEffect(BaseException):
     """A message was delivered again, or too late. Its volume must stay as it is.
 
-    No ``Exception``: for these Cinder's manager takes the operation back, which another message has begun.
+    It is not an ``Exception``: after an ``Exception`` Cinder's manager would revert the operation, which another
+    message has begun.
     """
 
 
 class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
-    """Cinder's scheduler with claims. By option it decides as Cinder's own while the ledger is away."""
+    """Cinder's scheduler with claims. By option it decides like Cinder's own while the ledger is away."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -74,15 +75,15 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         self.ledger: CinderLedger
         self._is_native = False
         self._stock_if_away = False
-        self._patience = 0.0
+        self._timeout = 0.0
 
-    def use(self, ledger: CinderLedger, native: NativePlugins, *, stock_if_away: bool, patience: float) -> None:
-        """Decide by a ledger from now on. A doubtful refusal waits for ``patience`` seconds."""
+    def connect(self, ledger: CinderLedger, native: NativePlugins, *, stock_if_away: bool, timeout: float) -> None:
+        """Decide by a ledger from now on. A refusal by stale figures waits for ``timeout`` seconds."""
         self.ledger = ledger
-        self.host_manager.use(ledger, native)
+        self.host_manager.connect(ledger, native)
         self._is_native = self.host_manager.is_native
         self._stock_if_away = stock_if_away
-        self._patience = patience
+        self._timeout = timeout
 
     def is_ready(self) -> bool:
         return bool(super().is_ready()) and self._has_all_figures()
@@ -91,12 +92,12 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         return bool(super().is_first_receive()) and self._has_all_figures()
 
     def schedule_create_volume(self, context: Any, request_spec: Any, filter_properties: Any) -> None:
-        asked = copy.deepcopy(filter_properties)
+        original_properties = copy.deepcopy(filter_properties)
         self._decide(
             context,
             request_spec.get("volume_id"),
             lambda: self._place(context, request_spec, filter_properties),
-            lambda: super(LedgerScheduler, self).schedule_create_volume(context, request_spec, asked),
+            lambda: super(LedgerScheduler, self).schedule_create_volume(context, request_spec, original_properties),
         )
 
     def _get_weighted_candidates(self, context: Any, request_spec: Any, filter_properties: Any = None) -> Any:
@@ -107,19 +108,19 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         return super()._get_weighted_candidates(context, request_spec, filter_properties)
 
     def schedule_create_group(self, context: Any, group: Any, *args: Any, **kwargs: Any) -> None:
-        def place() -> None:
+        def schedule() -> None:
             super(LedgerScheduler, self).schedule_create_group(context, group, *args, **kwargs)
 
-        def place_or_refuse() -> None:
+        def schedule_or_refuse() -> None:
             try:
-                place()
+                schedule()
             except exception.NoValidBackend:
                 # A group takes no capacity: its volumes are placed one by one.
                 subject = getattr(group, "id", "")
                 refusal = self.host_manager.decision.refusal(f"group {subject}")
                 self._refuse(context, refusal, subject, observed_claims.GROUP)
 
-        self._decide(context, getattr(group, "id", ""), place_or_refuse, place)
+        self._decide(context, getattr(group, "id", ""), schedule_or_refuse, schedule)
 
     def backend_passes_filters(self, context: Any, backend: str, request_spec: Any, filter_properties: Any) -> Any:
         """Return a pool of ``backend`` that takes the volume, with a claim for operations that need capacity."""
@@ -129,7 +130,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
             self._claim(context, request_spec, properties, chosen)
             return chosen
 
-        with self.host_manager.only(backend):
+        with self.host_manager.confined_to(backend):
             return self._choose(context, request_spec, filter_properties, choose, backend)
 
     def find_retype_backend(
@@ -155,9 +156,9 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         self.ledger.pools.refresh()
         text = _request_text(request.spec, request.properties)
         try:
-            with self.host_manager.only(request.place):
+            with self.host_manager.confined_to(request.target):
                 chosen = self._chosen(request)
-            return self.host_manager.explanation(text, request.place, chosen, most)
+            return self.host_manager.explanation(text, request.target, chosen, most)
         finally:
             self.host_manager.forget_decision()
 
@@ -172,7 +173,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
             if operation in _NEW_VOLUME:
                 candidates = self._get_weighted_candidates(request.context, spec, properties)
                 return str(candidates[0].obj.backend_id) if candidates else None
-            return str(super().backend_passes_filters(request.context, request.place, spec, properties).backend_id)
+            return str(super().backend_passes_filters(request.context, request.target, spec, properties).backend_id)
         except exception.NoValidBackend:
             return None
 
@@ -182,7 +183,7 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         request_spec: Any,
         filter_properties: Any,
         choose: Callable[[Any], Any],
-        place: str | None = None,
+        target: str | None = None,
     ) -> Any:
         """Return the pool that ``choose`` claims, by its filter properties."""
         operation = request_spec.get("operation") or ""
@@ -199,9 +200,9 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
                     if is_last():
                         break
             verb = _VERBS.get(operation, bookings.MANAGE)
-            refusal = self.host_manager.decision.refusal(_request_text(request_spec, filter_properties), place)
+            refusal = self.host_manager.decision.refusal(_request_text(request_spec, filter_properties), target)
             key = _key(context, subject, verb) if subject and operation in _VERBS else None
-            body = recorded_requests.body(request_spec, filter_properties, place)
+            body = recorded_requests.body(request_spec, filter_properties, target)
             try:
                 return self._refuse(context, refusal, subject or "", verb, key=key, body=body)
             except observed_claims.Repeated as error:
@@ -213,9 +214,10 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         return self._decide(context, subject, by_ledger, stock)
 
     def _decide(self, context: Any, subject: object, by_ledger: Callable[[], Any], stock: Callable[[], Any]) -> Any:
-        """Return the decision by the ledger; while it is away that of Cinder's own scheduler, or refuse, by option.
+        """Return the decision by the ledger.
 
-        ``subject`` is the id of the volume, snapshot or group.
+        While the ledger is away Cinder's own scheduler decides, or the request is refused, by option. ``subject`` is
+        the id of the volume, snapshot or group.
         """
         if self.host_manager.ledger is None:
             return stock()
@@ -236,23 +238,23 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
 
         After a refusal the yielded function tells whether it is final; if not, it has waited for figures.
         """
-        deadline = time.monotonic() + self._patience
-        left = _ROUNDS
+        deadline = time.monotonic() + self._timeout
+        rounds_left = _ROUNDS
 
         def is_last() -> bool:
-            nonlocal left
+            nonlocal rounds_left
             self.ledger.pools.refresh()
             _, changed = self.ledger.pools.changes(self.host_manager.decision.version)
             if changed is None or changed:
                 return False  # other schedulers, or reports, have changed the figures that were refused
-            if not self.host_manager.decision.doubtful or time.monotonic() >= deadline:
+            if not self.host_manager.decision.has_stale_refusals or time.monotonic() >= deadline:
                 return True
             time.sleep(_PAUSE)
-            left += 1
+            rounds_left += 1
             return False
 
-        while left > 0:
-            left -= 1
+        while rounds_left > 0:
+            rounds_left -= 1
             yield is_last
 
     def _has_all_figures(self) -> bool:
@@ -304,10 +306,10 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
         if failed is not None:
             self._log_volume_error(request_spec["volume_id"], dict(retry))
             return self._refuse_create(context, request_spec, failed, str(retry["num_attempts"] + 1))
-        place = request_spec.get("resource_backend")
+        target = request_spec.get("resource_backend")
         for is_last in self._rounds():
             properties = copy.deepcopy(filter_properties)
-            with self.host_manager.only(place):
+            with self.host_manager.confined_to(target):
                 candidates = self._get_weighted_candidates(context, request_spec, properties)
             attempt = str((properties.get("retry") or {}).get("num_attempts", 1))
             if not candidates:
@@ -331,8 +333,8 @@ class LedgerScheduler(filter_scheduler.FilterScheduler):  # type: ignore[misc]
                 else:
                     self.ledger.pools.note_claim(booking.pool_id, booking.size_gb, booking.physical_gb)
                 return
-        refusal = self.host_manager.decision.refusal(_request_text(request_spec), place)
-        body = recorded_requests.body(request_spec, filter_properties, place)
+        refusal = self.host_manager.decision.refusal(_request_text(request_spec), target)
+        body = recorded_requests.body(request_spec, filter_properties, target)
         self._refuse_create(context, request_spec, refusal, attempt, body)
 
     def _refuse_create(
@@ -433,7 +435,7 @@ def _booking(
 
 def _request_text(request_spec: Any, filter_properties: Any = None) -> str:
     properties = request_spec.get("volume_properties") or {}
-    kind = (request_spec.get("volume_type") or {}).get("name")
+    volume_type = (request_spec.get("volume_type") or {}).get("name")
     new_size = (filter_properties or {}).get("new_size")
     size = f"{int(new_size) - int(properties['size'])} GiB more" if new_size else f"{properties.get('size')} GiB"
-    return size + (f" {kind!r}" if kind else "")
+    return size + (f" {volume_type!r}" if volume_type else "")

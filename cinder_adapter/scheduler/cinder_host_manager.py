@@ -37,14 +37,14 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
         self._local = threading.local()
         self._pools: KnownPools | None = None
         self._native = NativePlugins()
-        #: The number of reports so far, and that of the last walk through the backends, with their services.
+        #: The number of reports so far; the same number and the services at the last walk through the backends.
         self._reports = 0
         self._walked: tuple[int, Any] | None = None
         #: The revisions of the backends whose pools are known.
         self._revisions: dict[str, int] = {}
         super().__init__()
 
-    def use(self, ledger: CinderLedger, native: NativePlugins) -> None:
+    def connect(self, ledger: CinderLedger, native: NativePlugins) -> None:
         """Take the figures of pools from a ledger from now on, and judge them by these native plug-ins."""
         with self._lock:
             self.ledger, self._pools, self._revisions = ledger, KnownPools(ledger.pools), {}
@@ -52,12 +52,12 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
 
     @property
     def bounded(self) -> bool:
-        """Whether a filter compares capacities."""
-        return any(each.__name__ == rejections.CAPACITY for each in self.enabled_filters)
+        """Return whether a filter compares capacities."""
+        return any(filter_class.__name__ == rejections.CAPACITY for filter_class in self.enabled_filters)
 
     @property
     def is_native(self) -> bool:
-        """Whether there is a native plug-in in place of each of Cinder's."""
+        """Return whether a native plug-in replaces each of Cinder's."""
         return self._native.replace(self.enabled_filters, self._choose_backend_weighers(None))
 
     @property
@@ -79,13 +79,13 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
             self._local.away = False
 
     @contextlib.contextmanager
-    def only(self, place: str | None) -> Iterator[None]:
+    def confined_to(self, target: str | None) -> Iterator[None]:
         """Let this thread see only one pool, or only the pools of one backend."""
-        self._local.only = place
+        self._local.target = target
         try:
             yield
         finally:
-            self._local.only = None
+            self._local.target = None
 
     def has_all_figures(self) -> bool:
         """Return whether a probe has been answered for each pool that was reported."""
@@ -111,16 +111,16 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
 
     def get_all_backend_states(self, context: Any) -> Collection[Any]:
         self._update_backend_state_map(context)
-        place = getattr(self._local, "only", None)
+        target = getattr(self._local, "target", None)
         with self._lock:
             if self._pools is None or getattr(self._local, "away", False):
-                known = [pool for name, pool in self._reported().items() if place in (None, name, backend_of(name))]
-                self._local.decision = DecisionRecord(len(known))
-                return known
+                reported = [pool for name, pool in self._reported().items() if target in (None, name, backend_of(name))]
+                self._local.decision = DecisionRecord(len(reported))
+                return reported
             self._take_over_reports(self._pools)
             version, pools = self._pools.present()
-        if place is not None:
-            pools = pools.only(place)
+        if target is not None:
+            pools = pools.confined_to(target)
         self._local.decision = DecisionRecord(len(pools), version)
         return pools
 
@@ -129,9 +129,9 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
         services = backend_states.services()
         with self._lock:
             if self._walked != (self._reports, services):
-                seen = self._reports
+                reports = self._reports
                 super()._update_backend_state_map(context)
-                self._walked = seen, services
+                self._walked = reports, services
 
     def _reported(self) -> dict[str, Any]:
         """Return the pools that Cinder knows, by name."""
@@ -158,13 +158,13 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
         )
         if not isinstance(backends, Pools):
             return self._ask_filters(classes, list(backends), filter_properties)
-        chain, others = self._native.split(classes)
-        left = self._without_attempted(backends, filter_properties)
+        chain, cinder_classes = self._native.split(classes)
+        pools = self._without_attempted(backends, filter_properties)
         if chain.filters:
-            left = self._judge(chain, left, filter_properties)
-        if not others:
-            return left
-        return left.kept(self._ask_filters(others, list(left), filter_properties))
+            pools = self._judge(chain, pools, filter_properties)
+        if not cinder_classes:
+            return pools
+        return pools.kept(self._ask_filters(cinder_classes, list(pools), filter_properties))
 
     def get_weighed_backends(
         self, backends: Collection[Any], weight_properties: Any, weigher_class_names: Any = None
@@ -178,20 +178,24 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
         self.decision.ranked, self.decision.properties = ranked, weight_properties
         return ranked
 
-    def explanation(self, text: str, place: str | None, chosen: str | None, most: int | None) -> PartialExplanation:
+    def explanation(self, text: str, target: str | None, chosen: str | None, most: int | None) -> PartialExplanation:
         """Return the explanation of the decision that this thread has made last, with at most so many pools.
 
-        ``text`` describes the request, ``place`` is as in :meth:`only`, and ``chosen`` is the chosen pool, if any.
+        ``text`` describes the request, ``target`` is as in :meth:`confined_to`, and ``chosen`` is the chosen pool, if
+        any.
         """
         with self._lock:
             reported = self._reported().keys()
-        known = {} if self.ledger is None else self.ledger.pools.rows
-        absent = {**dict.fromkeys(known.keys() - reported, _DOWN), **dict.fromkeys(reported - known.keys(), _UNKNOWN)}
+        ledger_rows = {} if self.ledger is None else self.ledger.pools.rows
+        absent = {
+            **dict.fromkeys(ledger_rows.keys() - reported, _DOWN),
+            **dict.fromkeys(reported - ledger_rows.keys(), _UNKNOWN),
+        }
         decided = pool_explanations.Decided(
             text=text,
-            place=place,
+            target=target,
             chosen=chosen,
-            absent={name: why for name, why in absent.items() if place in (None, name, backend_of(name))},
+            absent={name: why for name, why in absent.items() if target in (None, name, backend_of(name))},
             bounded=self.bounded,
             weighers=self._choose_backend_weighers(None) if self._adds_weights else (),
         )
@@ -199,7 +203,7 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
 
     @property
     def _adds_weights(self) -> bool:
-        """Whether the total weight of a pool is the sum of its weights."""
+        """Return whether the total weight of a pool is the sum of its weights."""
         return type(self.weight_handler) is OrderedHostWeightHandler
 
     def revert_volume_consumed_capacity(self, *args: Any, **kwargs: Any) -> None:
@@ -208,46 +212,46 @@ class LedgerHostManager(host_manager.HostManager):  # type: ignore[misc]
             super().revert_volume_consumed_capacity(*args, **kwargs)
 
     def _without_attempted(self, pools: Pools, properties: Mapping[str, Any]) -> Pools:
-        """Return the pools in which the volume has not failed: Cinder tries one again while others are free."""
+        """Return the pools in which the volume has not failed: Cinder retries some while others are free."""
         attempted = set((properties.get("retry") or {}).get("backends") or ())
         if not attempted:
             return pools
-        left = pools.without(attempted)
-        self.decision.add_filter(rejections.ATTEMPTED, pools, left, properties)
-        return left
+        untried = pools.without(attempted)
+        self.decision.add_filter(rejections.ATTEMPTED, pools, untried, properties)
+        return untried
 
     def _judge(self, filters: FilterChain, pools: Pools, properties: Mapping[str, Any]) -> Pools:
-        """Return the pools that native filters leave."""
+        """Return the pools that native filters accept."""
         request = filter_requests.read_request(properties)
 
         def verdicts() -> Iterator[tuple[str, Sequence[Any]]]:
-            masks = pools.columns.left_by_each(filters, request).masks
+            masks = pools.columns.accepted_by_each(filters, request).masks
             for native, (before, after) in zip(filters.filters, itertools.pairwise(masks), strict=False):
                 yield native.name, list(pools.within(before & ~after))
 
         self.decision.add(verdicts, properties)
-        return pools.within(pools.columns.left_by(filters, request))
+        return pools.within(pools.columns.accepted_by(filters, request))
 
     def _ask_filters(self, classes: Sequence[type], states: list[Any], properties: Any) -> list[Any]:
-        """Return the pools that Cinder's filters leave."""
-        for each in classes:
+        """Return the pools that Cinder's filters accept."""
+        for filter_class in classes:
             if not states:
                 break
-            passed = self.filter_handler.get_filtered_objects([each], states, properties) or []
-            self.decision.add_filter(each.__name__, states, passed, properties)
+            passed = self.filter_handler.get_filtered_objects([filter_class], states, properties) or []
+            self.decision.add_filter(filter_class.__name__, states, passed, properties)
             states = passed
         return states
 
     def get_pools(self, context: Any, filters: Any = None) -> list[dict[str, Any]]:
         """Return Cinder's pools, with the figures by which they are chosen and the capacity in flight."""
         with self._lock:
-            found: list[dict[str, Any]] = super().get_pools(context, filters)
+            pools: list[dict[str, Any]] = super().get_pools(context, filters)
         if self.ledger is None:
-            return found
+            return pools
         self.ledger.pools.refresh_changed()
-        shown = [(each, self.ledger.pools.rows.get(each["name"])) for each in found]
+        shown = [(pool, self.ledger.pools.rows.get(pool["name"])) for pool in pools]
         return [
-            each if row is None else {**each, "capabilities": _shown(each["capabilities"], row)} for each, row in shown
+            pool if row is None else {**pool, "capabilities": _shown(pool["capabilities"], row)} for pool, row in shown
         ]
 
 

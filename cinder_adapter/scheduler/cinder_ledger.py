@@ -48,8 +48,8 @@ def token(probe: probes.Probe) -> str:
 
 def answered(backend: str, request_id: str | None) -> probes.Probe | None:
     """Return the probe that a report of a backend answers, by its request id; None if it answers none."""
-    found = _TOKEN.fullmatch(request_id or "")
-    return None if found is None else probes.Probe(backend, int(found[1]), int(found[2]))
+    match = _TOKEN.fullmatch(request_id or "")
+    return None if match is None else probes.Probe(backend, int(match[1]), int(match[2]))
 
 
 def connect(options: cfg.ConfigOpts) -> "CinderLedger":
@@ -75,15 +75,15 @@ class CinderLedger:
         self.database = ledger
         self.pools = LedgerPools(ledger)
         self._lease, self._lag = lease, lag
-        self._known: dict[str, int] = {}
+        self._backend_ids: dict[str, int] = {}
         self._lock = threading.Lock()
 
     def observe(self, backend: str) -> int:
         """Make a backend known to the ledger, and return its id."""
         with self._lock:
-            if backend not in self._known:
-                self._known[backend] = self.database.run_past_duplicates(probes.observe, backend, "", _SYSTEM)
-            return self._known[backend]
+            if backend not in self._backend_ids:
+                self._backend_ids[backend] = self.database.run_past_duplicates(probes.observe, backend, "", _SYSTEM)
+            return self._backend_ids[backend]
 
     def report(self, probe: probes.Probe, usable: Sequence[reports.PoolFigures], unusable: Collection[str]) -> bool:
         """Apply the report that answers a probe; return False if another scheduler did, or a later one is applied."""
@@ -143,29 +143,33 @@ class CinderLedger:
         """Record the ends and volumes that rows show; return the number of changed volumes.
 
         ``claims`` were read before the rows. The volumes of a group change in one transaction: when the claim of the
-        whole group ends, their own claims count.
+        group ends, the claims of its volumes count.
         """
         rows = list(rows)
         together = {row.id: row.group_id or row.id for row in rows}
-        seen = claim_ends.judge(claims, rows, self._lease, snapshots_in_hand)
-        places = {each.pool for each in seen.found if "#" in each.pool}
-        known = {name: self.observe(backend_of(name)) for name in places}
-        if known:
-            self.database.run_past_duplicates(observed_claims.insert_pools, known)
+        settlement = claim_ends.judge(claims, rows, self._lease, snapshots_in_hand)
+        pool_names = {volume.pool for volume in settlement.unclaimed if "#" in volume.pool}
+        backend_ids = {name: self.observe(backend_of(name)) for name in pool_names}
+        if backend_ids:
+            self.database.run_past_duplicates(observed_claims.insert_pools, backend_ids)
         changed: dict[str, tuple[list[observed_claims.SeenEnd], list[observed_claims.SeenVolume]]] = {}
         of_claim = {claim.id: claim.volume_id for claim in claims}
-        for end in seen.ends:
+        for end in settlement.ends:
             volume_id = of_claim[end.claim_id]
             changed.setdefault(together.get(volume_id, volume_id), ([], []))[0].append(end)
-        for found in seen.found:
-            changed.setdefault(together[found.volume_id], ([], []))[1].append(found)
+        for unclaimed in settlement.unclaimed:
+            changed.setdefault(together[unclaimed.volume_id], ([], []))[1].append(unclaimed)
         volumes = list(changed.values())
         for start in range(0, len(volumes), _CHUNK):
             chunk = volumes[start : start + _CHUNK]
-            ends = [end for mine, _ in chunk for end in mine]
-            found_volumes = [volume for _, mine in chunk for volume in mine]
-            self.database.run(observed_claims.settle, ends, found_volumes)
-        return len({of_claim[end.claim_id] for end in seen.ends}.union(each.volume_id for each in seen.found))
+            chunk_ends = [end for volume_ends, _ in chunk for end in volume_ends]
+            chunk_volumes = [volume for _, unclaimed_volumes in chunk for volume in unclaimed_volumes]
+            self.database.run(observed_claims.settle, chunk_ends, chunk_volumes)
+        return len(
+            {of_claim[end.claim_id] for end in settlement.ends}.union(
+                volume.volume_id for volume in settlement.unclaimed
+            )
+        )
 
     def purge(self) -> None:
         """Delete old refusals, the keys of old requests, and pools that are no longer reported."""

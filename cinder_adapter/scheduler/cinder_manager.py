@@ -55,11 +55,11 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         _require_driver(self.driver)
         self._ledger = _connect()
         LOG.info("Requests are decided by the ledger at %s", self._ledger.database.engine.url.render_as_string())
-        self.driver.use(
+        self.driver.connect(
             self._ledger,
             NativePlugins(CONF.tonnage.native_filters, CONF.tonnage.native_weighers),
             stock_if_away=CONF.tonnage.without_ledger == ledger_options.STOCK,
-            patience=CONF.tonnage.refusal_patience,
+            timeout=CONF.tonnage.refusal_patience,
         )
         waiting = WaitingRequests(CONF.tonnage.undecided_after)
         rows = RowPoll(self._ledger, VolumeRows(), waiting, CONF.tonnage.full_poll_interval)
@@ -140,13 +140,13 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
 
     def _look_for_changes(self, backend: str, capabilities: Mapping[str, Any]) -> None:
         """Let a backend be probed if its figures have changed. Only the answer of a probe sets figures."""
-        known = self._probed.get(backend)
-        if self._prober is not None and (known is None or reported_figures.differ(known, capabilities)):
-            self._prober.want(backend)
+        previous = self._probed.get(backend)
+        if self._prober is not None and (previous is None or reported_figures.differ(previous, capabilities)):
+            self._prober.request(backend)
 
     def _backends_up(self) -> Mapping[str, str]:
-        found: Mapping[str, str] = self.driver.host_manager.backends_up(cinder_context.get_admin_context())
-        return found
+        backends: Mapping[str, str] = self.driver.host_manager.backends_up(cinder_context.get_admin_context())
+        return backends
 
     def _send(self, probe: Probe) -> None:
         """Ask one cinder-volume of a backend for a report that repeats the request id."""

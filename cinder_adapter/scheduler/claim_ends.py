@@ -47,11 +47,11 @@ class VolumeRow(Protocol):
     def group_id(self) -> str | None: ...
 
 
-class Seen(NamedTuple):
+class Settlement(NamedTuple):
     """What rows show: claims that have ended, and volumes with capacity that no claim counts."""
 
     ends: list[SeenEnd]
-    found: list[SeenVolume]
+    unclaimed: list[SeenVolume]
 
 
 def judge(
@@ -59,49 +59,49 @@ def judge(
     rows: Iterable[VolumeRow],
     lease: float,
     snapshots_in_hand: Collection[str] = (),
-) -> Seen:
-    """Compare claims with the rows of their volumes, and rows with the claims of theirs.
+) -> Settlement:
+    """Compare claims with the rows of their volumes, and rows with the claims of their volumes.
 
     The rows must be read after the claims. ``claims`` has all claims of each volume; a volume without a row is deleted.
     A claim that was not sent is given up after ``lease`` seconds if its row has no host. The claim of a snapshot ends
     when the snapshot is not in hand any more; it counts for no volume. A claim of no capacity shows that a retype was
-    decided, and ends with it. The claim of a group ends when its volumes have hosts, because they are found then;
-    without any volume it is given up after ``lease`` seconds.
+    decided, and ends with it. The claim of a group ends when its volumes have hosts, because they get their own claims
+    then; without any volume it is given up after ``lease`` seconds.
     """
     by_id = {row.id: row for row in rows}
-    of_volume: dict[str, list[OpenClaim]] = {volume_id: [] for volume_id in by_id}
-    of_group: dict[str | None, list[VolumeRow]] = {}
-    for each in by_id.values():
-        of_group.setdefault(each.group_id, []).append(each)
-    seen = Seen([], [])
+    claims_by_volume: dict[str, list[OpenClaim]] = {volume_id: [] for volume_id in by_id}
+    volumes_by_group: dict[str | None, list[VolumeRow]] = {}
+    for volume in by_id.values():
+        volumes_by_group.setdefault(volume.group_id, []).append(volume)
+    settlement = Settlement([], [])
     for claim in claims:
         if claim.verb == SNAPSHOT:
             if claim.volume_id not in snapshots_in_hand:
-                seen.ends.append(SeenEnd(claim.id, claim.sent, kept=False))
+                settlement.ends.append(SeenEnd(claim.id, claim.sent, kept=False))
             continue
         if claim.verb == GROUP:
-            members = of_group.get(claim.volume_id, [])
+            members = volumes_by_group.get(claim.volume_id, [])
             # Cinder's API makes all of their rows before it gives a host to one.
             if all(row.pool is not None for row in members) if members else claim.age >= lease:
-                seen.ends.append(SeenEnd(claim.id, claim.sent, kept=False))
+                settlement.ends.append(SeenEnd(claim.id, claim.sent, kept=False))
             continue
-        of_volume.setdefault(claim.volume_id, []).append(claim)
+        claims_by_volume.setdefault(claim.volume_id, []).append(claim)
     targets = {
         (row.migration_status.removeprefix(_TARGET), row.pool)
         for row in by_id.values()
         if row.migration_status.startswith(_TARGET)
     }
-    for volume_id, mine in of_volume.items():
+    for volume_id, volume_claims in claims_by_volume.items():
         row = by_id.get(volume_id)
         if row is None:
-            seen.ends.extend(SeenEnd(claim.id, claim.sent, kept=False, deleted=True) for claim in mine)
+            settlement.ends.extend(SeenEnd(claim.id, claim.sent, kept=False, deleted=True) for claim in volume_claims)
         else:
-            _judge_volume(seen, row, mine, targets, lease)
-    return seen
+            _judge_volume(settlement, row, volume_claims, targets, lease)
+    return settlement
 
 
 def _judge_volume(
-    seen: Seen,
+    settlement: Settlement,
     row: VolumeRow,
     claims: Sequence[OpenClaim],
     targets: set[tuple[str, str | None]],
@@ -126,9 +126,9 @@ def _judge_volume(
         # The volume has become smaller. Its claims are replaced by one of its size.
         ends = [SeenEnd(claim.id, claim.sent, kept=False) for claim in claims]
         counted = 0
-    seen.ends.extend(ends)
+    settlement.ends.extend(ends)
     if row.pool is not None and counted < row.size_gb:
-        seen.found.append(
+        settlement.unclaimed.append(
             SeenVolume(volume_id=row.id, pool=row.pool, size_gb=row.size_gb, ended=at_rest and not moving)
         )
 

@@ -27,13 +27,13 @@ class Prober:
     ) -> None:
         self._ledger, self._interval = ledger, interval
         self._backends, self._send = backends, send
-        self._wanted: set[str] = set()
+        self._requested: set[str] = set()
         self._lock = threading.Lock()
 
-    def want(self, backend: str) -> None:
-        """Probe a backend as soon as it may be, because its figures have changed."""
+    def request(self, backend: str) -> None:
+        """Let a backend be probed as soon as the interval allows, because its figures have changed."""
         with self._lock:
-            self._wanted.add(backend)
+            self._requested.add(backend)
 
     def probe(self) -> None:
         """Send the probes that are due; problems are logged, and the next turn tries again."""
@@ -46,8 +46,8 @@ class Prober:
 
     def _probe(self) -> None:
         with self._lock:
-            wanted = set(self._wanted)
-        due = wanted.union(self._ledger.due(self._interval))
+            requested = set(self._requested)
+        due = requested.union(self._ledger.due(self._interval))
         if not due:
             return
         up = self._backends()
@@ -57,4 +57,4 @@ class Prober:
             if probe is not None:
                 self._send(probe)
                 with self._lock:
-                    self._wanted.discard(name)
+                    self._requested.discard(name)

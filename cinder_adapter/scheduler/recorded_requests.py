@@ -13,13 +13,13 @@ from oslo_serialization import jsonutils
 
 from tonnage.ledger.catalog import refusals
 
-#: The fields of objects that are not recorded: whole objects, and those that tell of secrets.
+#: The fields that are not recorded: whole objects, and fields that tell of secrets.
 _UNRECORDED = frozenset({"volume", "volume_type", "volume_properties", "encryption_key_id", "reservations"})
 
 #: The fields of requests about existing volumes, which Cinder's object for requests does not have.
 _MORE = {"request": ("resource_properties", "migration_policy"), "volume": ("id", "name", "host", "cluster_name")}
 
-#: The filter properties that come with a request; a scheduler adds the others.
+#: The filter properties that come with a request; a scheduler adds the rest.
 _PROPERTIES = ("scheduler_hints", "retry", "new_size")
 
 
@@ -29,7 +29,7 @@ class RecordedRequest:
 
     spec: dict[str, Any]
     properties: dict[str, Any]
-    place: str | None
+    target: str | None
 
     @property
     def context(self) -> Any:
@@ -40,7 +40,7 @@ class RecordedRequest:
         )
 
 
-def body(request_spec: Any, filter_properties: Any, place: str | None) -> dict[str, Any]:
+def body(request_spec: Any, filter_properties: Any, target: str | None) -> dict[str, Any]:
     """Return a request, as Cinder's scheduler has it, for the ledger."""
     volume = _picked(
         request_spec.get("volume_properties", None) or {}, (*objects.VolumeProperties.fields, *_MORE["volume"])
@@ -48,16 +48,16 @@ def body(request_spec: Any, filter_properties: Any, place: str | None) -> dict[s
     spec = _picked(request_spec, (*objects.RequestSpec.fields, *_MORE["request"]))
     if "resource_properties" in spec:
         spec["resource_properties"] = volume
-    kind = _picked(request_spec.get("volume_type", None) or {}, ("id", "name", "extra_specs"))
+    volume_type = _picked(request_spec.get("volume_type", None) or {}, ("id", "name", "extra_specs"))
     properties = _picked(filter_properties or {}, _PROPERTIES)
     if "retry" in properties:
         properties["retry"].pop("exc", None)
     return refusals.cinder_body(
         exchange=cfg.CONF.control_exchange,  # noqa: TID251  (Cinder's way)
         request={
-            "spec": {**spec, "volume_properties": volume, "volume_type": kind or None},
+            "spec": {**spec, "volume_properties": volume, "volume_type": volume_type or None},
             "properties": properties,
-            "place": place,
+            "place": target,
         },
     )
 
@@ -65,16 +65,22 @@ def body(request_spec: Any, filter_properties: Any, place: str | None) -> dict[s
 def read(recorded: Mapping[str, Any]) -> RecordedRequest:
     """Return a request from the ledger, with its volume type as it is now."""
     spec = dict(recorded["spec"])
-    if kind := spec.get("volume_type"):
+    if volume_type := spec.get("volume_type"):
         with contextlib.suppress(exception.VolumeTypeNotFound):
-            found = objects.VolumeType.get_by_id(cinder_context.get_admin_context(), kind["id"])
-            spec["volume_type"] = {"id": found.id, "name": found.name, "extra_specs": dict(found.extra_specs or {})}
-    return RecordedRequest(spec=spec, properties=dict(recorded["properties"]), place=recorded["place"])
+            current_type = objects.VolumeType.get_by_id(cinder_context.get_admin_context(), volume_type["id"])
+            spec["volume_type"] = {
+                "id": current_type.id,
+                "name": current_type.name,
+                "extra_specs": dict(current_type.extra_specs or {}),
+            }
+    return RecordedRequest(spec=spec, properties=dict(recorded["properties"]), target=recorded["place"])
 
 
 def _picked(source: Any, names: Iterable[str]) -> dict[str, Any]:
     """Return the fields of an object or a mapping that have a value, as builtins."""
     # Objects of Cinder have to be given a default, or they look for a missing field in the database.
     values = {name: source.get(name, None) for name in dict.fromkeys(names) if name not in _UNRECORDED}
-    found: dict[str, Any] = jsonutils.to_primitive({name: each for name, each in values.items() if each is not None})
-    return found
+    fields: dict[str, Any] = jsonutils.to_primitive(
+        {name: value for name, value in values.items() if value is not None}
+    )
+    return fields

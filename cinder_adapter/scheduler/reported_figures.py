@@ -37,7 +37,7 @@ def pool_states(host: str, cluster: str | None, capabilities: Mapping[str, Any])
 
 
 def of_states(states: Mapping[str, Any], *, bounded: bool) -> tuple[Sequence[PoolFigures], Sequence[str]]:
-    """Return the figures of pools, and the names of those whose figures cannot be used.
+    """Return the figures of pools, and the names of the pools with unusable figures.
 
     Without ``bounded`` there are no limits: no filter of the configuration compares capacities.
     """
@@ -50,9 +50,9 @@ def of_states(states: Mapping[str, Any], *, bounded: bool) -> tuple[Sequence[Poo
     return usable, unusable
 
 
-def differ(some: Mapping[str, Any], others: Mapping[str, Any]) -> bool:
+def differ(first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
     """Return whether two reports of a backend have other pools or other figures."""
-    return bool(_compared(some) != _compared(others))
+    return bool(_compared(first) != _compared(second))
 
 
 def thin_limit(state: Any) -> float:

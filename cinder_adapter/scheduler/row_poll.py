@@ -18,14 +18,14 @@ class Rows(Protocol):
     """Cinder's database."""
 
     def read(self, volume_ids: Collection[str] | None = None) -> Sequence[VolumeRow]:
-        """Return the live rows of all volumes, or of these; the ids may be those of groups too."""
+        """Return the live rows of all volumes, or of the volumes with these ids or in groups with these ids."""
 
     def snapshots_in_hand(self) -> Collection[str]:
         """Return the ids of the snapshots that are being made."""
 
 
 class RowPoll:
-    """Reads the rows of volumes in hand often, and those of all volumes now and then."""
+    """Reads the rows of volumes in hand often, and the rows of all volumes now and then."""
 
     def __init__(
         self,

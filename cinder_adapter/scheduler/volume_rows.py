@@ -43,7 +43,7 @@ class VolumeRows:
     """Reads rows. Each read is a transaction of its own, so it sees all that was committed before."""
 
     def read(self, volume_ids: Collection[str] | None = None) -> Sequence[Row]:
-        """Return the live rows of all volumes, or of these; the ids may be those of groups too."""
+        """Return the live rows of all volumes, or of the volumes with these ids or in groups with these ids."""
         volume = models.Volume
         statement = sa.select(
             volume.id,
@@ -57,10 +57,10 @@ class VolumeRows:
         ).where(volume.deleted == sa.false())
         if volume_ids is None:
             return _rows([statement])
-        found = _rows([statement.where(volume.id.in_(some)) for some in dialects.in_chunks(sorted(volume_ids))])
-        if not (others := sorted(set(volume_ids) - {row.id for row in found})):
-            return found
-        return found + _rows([statement.where(volume.group_id.in_(some)) for some in dialects.in_chunks(others)])
+        rows = _rows([statement.where(volume.id.in_(chunk)) for chunk in dialects.in_chunks(sorted(volume_ids))])
+        if not (group_ids := sorted(set(volume_ids) - {row.id for row in rows})):
+            return rows
+        return rows + _rows([statement.where(volume.group_id.in_(chunk)) for chunk in dialects.in_chunks(group_ids)])
 
     def snapshots_in_hand(self) -> Collection[str]:
         """Return the ids of the snapshots that are being made."""

@@ -23,31 +23,33 @@ _WAITS: dict[str, tuple[str, Callable[[VolumeRow], bool]]] = {
 
 
 class WaitingRequests:
-    """The requests that wait, from one poll of all rows to the next. ``patience`` is the longest time in seconds."""
+    """The requests that wait, from one poll of all rows to the next. ``timeout`` is the longest time in seconds."""
 
-    def __init__(self, patience: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._patience, self._clock = patience, clock
-        #: The times since which requests wait, None once they are reported, by volume and kind of request.
+    def __init__(self, timeout: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._timeout, self._clock = timeout, clock
+        #: The times since which requests wait, None once they are reported, by volume and operation.
         self._since: dict[tuple[str, str], float | None] = {}
 
     def overdue(self, claims: Sequence[OpenClaim], rows: Iterable[VolumeRow]) -> list[tuple[VolumeRow, str, Undecided]]:
-        """Return the requests that have waited too long since the last polls, each of them once, with their kinds.
+        """Return the requests that have waited too long since the last polls, once each, with their operations.
 
         A claim whose command was not sent decides nothing.
         """
         now = self._clock()
         claimed = {(claim.volume_id, claim.verb) for claim in claims if claim.sent and not claim.ended}
         waiting = {
-            (row.id, kind): row
+            (row.id, operation): row
             for row in rows
-            for kind, (verb, waits) in _WAITS.items()
+            for operation, (verb, waits) in _WAITS.items()
             if waits(row) and (row.id, verb) not in claimed
         }
         self._since = {key: self._since.get(key, now) for key in waiting}
-        found = []
-        for (volume_id, kind), since in self._since.items():
-            if since is not None and now - since >= self._patience:
-                self._since[volume_id, kind] = None
-                row = waiting[volume_id, kind]
-                found.append((row, kind, Undecided(f"{kind} of a volume of {row.size_gb} GiB", now - since)))
-        return found
+        overdue = []
+        for (volume_id, operation), since in self._since.items():
+            if since is not None and now - since >= self._timeout:
+                self._since[volume_id, operation] = None
+                row = waiting[volume_id, operation]
+                overdue.append(
+                    (row, operation, Undecided(f"{operation} of a volume of {row.size_gb} GiB", now - since))
+                )
+        return overdue

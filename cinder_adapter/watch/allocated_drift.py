@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.cinder_adapter.cinder_messages import MOVES, Command
 from tonnage.cinder_adapter.cinder_rows import VolumeRow
-from tonnage.cinder_adapter.watch.findings import Finding, Key, Kind
+from tonnage.cinder_adapter.watch.findings import Category, Finding, Key
 from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
 
 _CODE = "allocated"
@@ -22,10 +22,13 @@ _MARGIN = 2.0
 
 @dataclass(slots=True)
 class _Moves:
-    """The GiB that left a pool, that came, and that Cinder made or deleted outside of the quota, since it was right."""
+    """The moves since the count of a pool was last right: GiB by volume.
 
-    left: dict[str, int] = field(default_factory=dict)
-    came: dict[str, int] = field(default_factory=dict)
+    ``uncounted`` are deleted volumes that Cinder had made for itself, outside of the quota.
+    """
+
+    moved_out: dict[str, int] = field(default_factory=dict)
+    moved_in: dict[str, int] = field(default_factory=dict)
     uncounted: dict[str, int] = field(default_factory=dict)
 
 
@@ -41,13 +44,13 @@ class AllocatedDrift:
     def note_command(self, command: Command, source: str | None) -> None:
         """Note the move of a volume from its pool ``source``."""
         if command.verb in MOVES and source not in (None, command.pool):
-            self._moves_of(str(source)).left[command.volume_id] = command.size_gb
-            self._moves_of(command.pool).came[command.volume_id] = command.size_gb
+            self._moves_of(str(source)).moved_out[command.volume_id] = command.size_gb
+            self._moves_of(command.pool).moved_in[command.volume_id] = command.size_gb
 
-    def note_gone(self, known: VolumeRow) -> None:
+    def note_gone(self, row: VolumeRow) -> None:
         """Note the row of a volume that is gone."""
-        if not known.counted and known.pool is not None:
-            self._moves_of(known.pool).uncounted[known.id] = known.size_gb
+        if not row.counted and row.pool is not None:
+            self._moves_of(row.pool).uncounted[row.id] = row.size_gb
 
     def note_report(self, pools: Iterable[str], sent_at: float) -> None:
         """Note pools to be compared with the next rows."""
@@ -56,7 +59,7 @@ class AllocatedDrift:
 
     def compare(self, read_at: float) -> tuple[list[Finding], list[Key]]:
         """Compare the pending pools with rows read at ``read_at``; return the findings, and the keys of ended ones."""
-        found, ended = [], []
+        findings, ended = [], []
         for pool, sent_at in list(self._pending.items()):
             if read_at < sent_at + _MARGIN:
                 continue
@@ -68,30 +71,30 @@ class AllocatedDrift:
             drift = reported.allocated - rows
             if abs(drift) < 0.5:
                 self._moves.pop(pool, None)
-                ended.append((Kind.ALLOCATED_DRIFT.value, pool, _CODE))
+                ended.append((Category.ALLOCATED_DRIFT.value, pool, _CODE))
                 continue
-            found.append(
+            findings.append(
                 Finding(
-                    kind=Kind.ALLOCATED_DRIFT,
+                    category=Category.ALLOCATED_DRIFT,
                     subject=pool,
                     code=_CODE,
                     text=f"allocated_capacity_gb is {reported.allocated:g} and the volumes have {rows:g}: "
                     f"{self._cause(pool, drift)}",
                     numbers={"allocated": reported.allocated, "volumes": rows, "drift": drift},
-                    volumes=tuple(self._moves_of(pool).left if drift > 0 else self._moves_of(pool).came),
+                    volumes=tuple(self._moves_of(pool).moved_out if drift > 0 else self._moves_of(pool).moved_in),
                 )
             )
-        return found, ended
+        return findings, ended
 
     def _cause(self, pool: str, drift: float) -> str:
         moves = self._moves_of(pool)
-        left, came = sum(moves.left.values()), sum(moves.came.values())
+        moved_out, moved_in = sum(moves.moved_out.values()), sum(moves.moved_in.values())
         hidden = sum(row.size_gb for row in self._promised.rows_of(pool) if not row.counted)
         deleted = sum(moves.uncounted.values())
-        if left and drift == left:
-            return f"{len(moves.left)} volume(s) that were moved away still count there"
-        if came and drift == -came:
-            return f"{len(moves.came)} volume(s) that were moved here are not counted"
+        if moved_out and drift == moved_out:
+            return f"{len(moves.moved_out)} volume(s) that were moved away still count there"
+        if moved_in and drift == -moved_in:
+            return f"{len(moves.moved_in)} volume(s) that were moved here are not counted"
         if hidden and drift == -hidden:
             return "volumes that Cinder made for itself, such as cached images, are not counted"
         if deleted and drift == deleted:
@@ -99,7 +102,7 @@ class AllocatedDrift:
         backend = self._promised.backends.get(backend_of(pool))
         if backend is not None and backend.name != backend.host:
             return "several volume services of its cluster count, each only its own operations"
-        if left or came:
+        if moved_out or moved_in:
             return "volumes were moved, and something else was counted wrong"
         return "it was so when the watch began, or a change went uncounted"
 

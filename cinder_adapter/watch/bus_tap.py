@@ -99,7 +99,7 @@ class BusTap:
 
     @property
     def is_connected(self) -> bool:
-        """Whether messages arrive."""
+        """Return whether messages arrive."""
         return self._connection is not None
 
     def close(self) -> None:

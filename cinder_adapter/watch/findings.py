@@ -5,12 +5,12 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: The identity of a finding: kind, subject, code.
+#: The identity of a finding: category, subject, code.
 Key = tuple[str, str, str]
 
 
-class Kind(enum.StrEnum):
-    """The kinds of findings."""
+class Category(enum.StrEnum):
+    """The categories of findings."""
 
     #: A pool holds more than its limit, and commands of Cinder's scheduler made it so.
     OVER_COMMITMENT = "over_commitment"
@@ -47,12 +47,12 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A finding. ``subject`` is the pool or the backend, ``code`` tells findings of one kind and subject apart.
+    """A finding. ``subject`` is the pool or the backend, ``code`` tells findings of one category and subject apart.
 
     ``numbers`` are the figures in ``text``, in GiB. ``volumes`` are the ids of the volumes whose commands caused it.
     """
 
-    kind: Kind
+    category: Category
     subject: str
     code: str
     text: str
@@ -62,4 +62,4 @@ class Finding:
     @property
     def key(self) -> Key:
         """The finding's identity."""
-        return self.kind.value, self.subject, self.code
+        return self.category.value, self.subject, self.code

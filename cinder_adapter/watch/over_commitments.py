@@ -2,8 +2,8 @@
 """Over-commitments that Cinder made: pools over their limit by figures that contain the volumes, and the volumes.
 
 Only the driver's own figures count, or the rows where it has none. So no finding depends on claims in flight. A pool
-that shrank, or in which others made volumes, is not Cinder's over-commitment: the rows of Cinder's volumes, with the
-capacity that others held when the pool was last quiet, have to be more than the limit.
+that shrank, or in which other systems made volumes, is not Cinder's over-commitment: the rows of Cinder's volumes,
+with the capacity that other systems held when the pool was last quiet, have to be more than the limit.
 """
 
 import math
@@ -14,7 +14,7 @@ from tonnage.capacity import arithmetic
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool_table import Pool
 from tonnage.cinder_adapter.cinder_messages import Command
-from tonnage.cinder_adapter.watch.findings import Finding, Key, Kind
+from tonnage.cinder_adapter.watch.findings import Category, Finding, Key
 from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
 
 #: The largest difference that rounding to two decimals causes.
@@ -25,12 +25,12 @@ _ROUNDING_GB = 0.011
 class _Watched:
     """A pool. ``held`` and ``limit`` are its last figures within the limit; ``commands`` came since then.
 
-    ``others`` are the GiB that it held beside the volumes of Cinder when it was last quiet and within the limit.
+    ``foreign_gb`` is what it held beside Cinder's volumes when it was last quiet and within the limit.
     """
 
     held: float = math.nan
     limit: float = math.nan
-    others: float = math.nan
+    foreign_gb: float = math.nan
     commands: list[Command] = field(default_factory=list)
 
 
@@ -43,7 +43,9 @@ class OverCommitments:
     def __init__(self, promised: PromisedCapacity, calculation: Calculation, earlier: Iterable[Finding] = ()) -> None:
         self._promised, self._calculation = promised, calculation
         self._pools: dict[str, _Watched] = {}
-        self._earlier = {each.subject: each for each in earlier if each.kind is Kind.OVER_COMMITMENT}
+        self._earlier = {
+            finding.subject: finding for finding in earlier if finding.category is Category.OVER_COMMITMENT
+        }
 
     def note(self, command: Command) -> None:
         """Note a command that the scheduler sent."""
@@ -52,7 +54,7 @@ class OverCommitments:
 
     def check(self, names: Iterable[str]) -> tuple[list[Finding], list[Key]]:
         """Check pools with new figures; return the findings, and the keys of pools within their limits."""
-        found, ended = [], []
+        findings, ended = [], []
         for name in names:
             pool = self._promised.table.get(name)
             if pool is None:
@@ -62,21 +64,21 @@ class OverCommitments:
                 continue
             watched = self._pools.setdefault(name, _Watched())
             is_within = held <= limit + _ROUNDING_GB
-            others = held - self._promised.row_sum(name)
+            foreign_gb = held - self._promised.row_sum(name)
             if is_within and self._promised.is_quiet(name):
-                watched.others = others
-            elif math.isnan(watched.others) and self._promised.has_rows:
+                watched.foreign_gb = foreign_gb
+            elif math.isnan(watched.foreign_gb) and self._promised.has_rows:
                 # The figures may lack volumes of the rows: it is at least this.
-                watched.others = max(0.0, others)
+                watched.foreign_gb = max(0.0, foreign_gb)
             if is_within:
-                ended.append((Kind.OVER_COMMITMENT.value, name, "limit"))
+                ended.append((Category.OVER_COMMITMENT.value, name, "limit"))
                 self._earlier.pop(name, None)
-                in_flight = {each.command.volume_id for each in self._promised.promises_of(name)}
+                in_flight = {promise.command.volume_id for promise in self._promised.promises_of(name)}
                 kept = [command for command in watched.commands if command.volume_id in in_flight]
-                self._pools[name] = _Watched(held, limit, watched.others, kept)
+                self._pools[name] = _Watched(held, limit, watched.foreign_gb, kept)
             elif (finding := self._judge(pool, watched, held, limit)) is not None:
-                found.append(finding)
-        return found, ended
+                findings.append(finding)
+        return findings, ended
 
     def _figures(self, pool: Pool) -> tuple[float, float]:
         """Return the capacity that a pool holds for certain, and its limit, in GiB."""
@@ -90,14 +92,14 @@ class OverCommitments:
         earlier = self._earlier.get(pool.name)
         if earlier is None and not self._is_caused(pool, watched, limit):
             return None
-        known = {} if earlier is None else earlier.numbers
-        before = known.get("before", 0.0) if math.isnan(watched.held) else watched.held
-        sizes = {(each.verb, each.volume_id): each.size_gb for each in watched.commands}
-        placed = known.get("placed", 0.0) + sum(sizes.values())
+        earlier_numbers = {} if earlier is None else earlier.numbers
+        before = earlier_numbers.get("before", 0.0) if math.isnan(watched.held) else watched.held
+        sizes = {(command.verb, command.volume_id): command.size_gb for command in watched.commands}
+        placed = earlier_numbers.get("placed", 0.0) + sum(sizes.values())
         before_restart = () if earlier is None else earlier.volumes
-        volumes = tuple(dict.fromkeys((*before_restart, *(each.volume_id for each in watched.commands))))
+        volumes = tuple(dict.fromkeys((*before_restart, *(command.volume_id for command in watched.commands))))
         return Finding(
-            kind=Kind.OVER_COMMITMENT,
+            category=Category.OVER_COMMITMENT,
             subject=pool.name,
             code="limit",
             text=f"holds {held:g} GiB, {held - limit:g} more than its limit of {limit:g}; it was within the limit with "
@@ -108,7 +110,7 @@ class OverCommitments:
 
     def _is_caused(self, pool: Pool, watched: _Watched, limit: float) -> bool:
         """Return whether the commands of Cinder made a pool hold more than its limit."""
-        if not watched.commands or math.isnan(watched.others):
+        if not watched.commands or math.isnan(watched.foreign_gb):
             return False
         largest_limit = limit if math.isnan(watched.limit) else max(limit, watched.limit)
-        return watched.others + self._promised.row_sum(pool.name) > largest_limit + _ROUNDING_GB
+        return watched.foreign_gb + self._promised.row_sum(pool.name) > largest_limit + _ROUNDING_GB

@@ -91,8 +91,8 @@ class PromisedCapacity:
     def apply_report(self, report: Report, now: float) -> tuple[validation.Report, bool]:
         """Take over a report; return it validated, and whether its figures are used.
 
-        The figures of a report that is not periodic, or older than the last one, are not: looks overlap, so they may be
-        older than those of the report before.
+        The figures of a report are not used if it is not periodic, or older than the last one: looks overlap, so its
+        figures may be older than the figures in use.
         """
         checked = validation.validate(report.stats)
         backend = self.backends.setdefault(report.backend, ObservedBackend(report.backend))
@@ -144,7 +144,9 @@ class PromisedCapacity:
         for volume_id in gone:
             touched |= self._move_row(volume_id, None, changes.read_at)
         promised = {
-            (pool, each.command.volume_id) for pool, each_of in self._promises.items() for each in each_of.values()
+            (pool, promise.command.volume_id)
+            for pool, promises in self._promises.items()
+            for promise in promises.values()
         }
         for row in changes.live:
             if row.pool is not None and (row.pool, row.id) not in promised:
@@ -198,14 +200,14 @@ class PromisedCapacity:
     def least_held(self, name: str) -> Pool | None:
         """Return a pool with the least that it may hold: the lower figures, and the commands that came after them.
 
-        The figures may or may not contain earlier promises, and those of a report that is not periodic may be
-        newer than those that are used.
+        The figures may or may not contain earlier promises, and a report that is not periodic may have newer figures
+        than the ones in use.
         """
         pool, backend = self.table.get(name), self.backends.get(backend_of(name))
         if pool is None or backend is None:
             return None
         promises = self._promises.get(name, {}).values()
-        later = _sum(each for each in promises if each.received_at > backend.latest_at)
+        later = _sum(promise for promise in promises if promise.received_at > backend.latest_at)
         pool = replace(pool, claimed=later, claimed_physical=min(pool.claimed_physical, later))
         latest = backend.latest.get(name)
         if latest is None:
@@ -233,27 +235,27 @@ class PromisedCapacity:
 
     def _move_row(self, volume_id: str, row: VolumeRow | None, read_at: float) -> set[str]:
         """Replace the row of a volume; return the pools whose sums change."""
-        known = self.volumes.pop(volume_id, None)
-        if known is not None and known.pool is not None:
-            self._rows[known.pool].discard(volume_id)
+        previous = self.volumes.pop(volume_id, None)
+        if previous is not None and previous.pool is not None:
+            self._rows[previous.pool].discard(volume_id)
         if row is None:
             self._managed.discard(volume_id)
         else:
             self.volumes[volume_id] = row
             if row.pool is not None:
                 self._rows.setdefault(row.pool, set()).add(volume_id)
-        if known is not None and row is not None and (known.pool, known.size_gb) == (row.pool, row.size_gb):
+        if previous is not None and row is not None and (previous.pool, previous.size_gb) == (row.pool, row.size_gb):
             return set()
-        changed = {each.pool for each in (known, row) if each is not None and each.pool is not None}
+        changed = {volume.pool for volume in (previous, row) if volume is not None and volume.pool is not None}
         self._changed_at.update(dict.fromkeys(changed, read_at))
         return changed
 
     def _adopt(self, row: VolumeRow, pool: str, read_at: float) -> None:
         """Count a volume that came or grew without a command in flight: Cinder makes some without a request."""
-        known = self.volumes.get(row.id)
+        previous = self.volumes.get(row.id)
         size_gb = row.size_gb
-        if known is not None and known.pool == pool:
-            size_gb -= known.size_gb
+        if previous is not None and previous.pool == pool:
+            size_gb -= previous.size_gb
         ended_at = _launch(row) if row.finished else row.changed_at
         backend = self.backends.get(backend_of(pool))
         is_contained = backend is not None and row.finished and ended_at + _ROUNDING < backend.before
@@ -267,7 +269,7 @@ class PromisedCapacity:
         The scheduler saves the pool in the row before it sends its command, so a volume that is not here has gone on.
         A volume that is to come here is elsewhere until it has been moved.
         """
-        found = False
+        is_new = False
         for promise in self._promises[pool].values():
             if promise.ended_at is not None or promise.received_at >= began:
                 continue
@@ -277,8 +279,8 @@ class PromisedCapacity:
                     promise.ended_at = _launch(row) if verb is Verb.CREATE else row.changed_at
             elif row is None or verb in (Verb.CREATE, Verb.EXTEND) or _is_at_rest(row):
                 promise.ended_at = read_at
-            found = found or promise.ended_at is not None
-        return found
+            is_new = is_new or promise.ended_at is not None
+        return is_new
 
     def _drop_contained(self, pool: str, before: float) -> None:
         promises = self._promises.get(pool, {})
@@ -313,13 +315,15 @@ class PromisedCapacity:
         stats = reported.stats
         promises = self._promises.get(name, {}).values()
         in_flight = self.in_flight(name)
-        allocated = self.row_sum(name) + sum(each.command.size_gb for each in promises if self._is_beyond_rows(each))
+        allocated = self.row_sum(name) + sum(
+            promise.command.size_gb for promise in promises if self._is_beyond_rows(promise)
+        )
         up, enabled, zone = state
-        wanted = self._default_ratio if stats.ratio is None else stats.ratio
+        ratio_or_auto = self._default_ratio if stats.ratio is None else stats.ratio
         ratio = (
             float(arithmetic.auto_ratio(stats.total, stats.free, stats.provisioned, allocated))
-            if wanted == AUTO
-            else float(wanted)
+            if ratio_or_auto == AUTO
+            else float(ratio_or_auto)
         )
         return Pool(
             name=name,
@@ -346,7 +350,7 @@ _MOVING = frozenset({"starting", "migrating", "completing"})
 
 def _reported(report: Report, checked: validation.Report) -> dict[str, ReportedPool]:
     """Return the pools of a report by their full names."""
-    raw = {str(each.get("pool_name")): each for each in pools_of(report.stats) if isinstance(each, Mapping)}
+    raw = {str(pool.get("pool_name")): pool for pool in pools_of(report.stats) if isinstance(pool, Mapping)}
     return {
         pool_name(report.backend, stats.name): ReportedPool(
             stats, raw[stats.name], _number(raw[stats.name].get(ALLOCATED))
@@ -357,7 +361,7 @@ def _reported(report: Report, checked: validation.Report) -> dict[str, ReportedP
 
 def _sum(promises: Iterable[Promise]) -> float:
     """Return the GiB of promises."""
-    return float(sum(each.command.size_gb for each in promises))
+    return float(sum(promise.command.size_gb for promise in promises))
 
 
 def _launch(row: VolumeRow) -> float:

@@ -8,13 +8,13 @@ from tonnage.capacity.pools.pool import pool_name
 from tonnage.capacity.reports import audit_rules, validation
 from tonnage.capacity.reports.audit_rules import Auditor, Breach, Volumes
 from tonnage.cinder_adapter.cinder_messages import Report
-from tonnage.cinder_adapter.watch.findings import Finding, Key, Kind
+from tonnage.cinder_adapter.watch.findings import Category, Finding, Key
 from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
 
 #: Breaches that are no fault of a driver of Cinder: its manager adds the allocated capacity, texts and null are usual.
 _CINDERS_WAY = frozenset({Breach.NO_ALLOCATED, Breach.RATIO_RANGE, Breach.AUTO_UNDECLARED, Breach.RATIO_REQUIRED})
 
-#: Seconds by which a volume must have been at rest before the report before the last one.
+#: Seconds for which a volume must have been at rest before the last report but one.
 _ROUNDING = 1.0
 
 
@@ -36,7 +36,7 @@ class ReportAudit:
 
     def audit(self, began: float, open_keys: Iterable[Key]) -> tuple[list[Finding], list[Key]]:
         """Audit the reports that came before the read of the rows began; return the findings, and the mended keys."""
-        found: list[Finding] = []
+        findings: list[Finding] = []
         ended: list[Key] = []
         for name, (report, checked, arrived) in list(self._pending.items()):
             if arrived < began:
@@ -44,13 +44,13 @@ class ReportAudit:
                 broken = self._look(report, checked)
                 new, pools = {finding.key for finding in broken}, self._promised.backends[name].pools
                 ended += [
-                    key for key in open_keys if key[0] == Kind.WRONG_REPORT and key[1] in pools and key not in new
+                    key for key in open_keys if key[0] == Category.WRONG_REPORT and key[1] in pools and key not in new
                 ]
-                found += broken
-        return found, ended
+                findings += broken
+        return findings, ended
 
     def _look(self, report: Report, checked: validation.Report) -> list[Finding]:
-        found = [self._finding(report, error.pool, f"refused_{error.field}", str(error)) for error in checked.errors]
+        findings = [self._finding(report, error.pool, f"refused_{error.field}", str(error)) for error in checked.errors]
         pools = self._promised.backends[report.backend].pools
         raw: list[dict[str, Any]] = [dict(stats.raw) for stats in pools.values()]
         volumes = {str(pool["pool_name"]): self._volumes(report.backend, str(pool["pool_name"])) for pool in raw}
@@ -59,24 +59,24 @@ class ReportAudit:
         for pool in raw:
             name = audit_rules.reported_name(pool)
             broken = audit_rules.check_report(pool, None) | by_volumes[name]
-            found += [
+            findings += [
                 self._finding(report, name, breach.value, text)
                 for breach, text in broken.items()
                 if breach not in _CINDERS_WAY
             ]
-        return found
+        return findings
 
     def silent(self, now: float) -> tuple[list[Finding], list[Key]]:
-        """Return the backends that are up and silent, and the keys of findings about those that are not."""
-        found, ended = [], []
+        """Return the backends that are up and silent, and the keys of findings about the other backends."""
+        findings, ended = [], []
         for backend in self._promised.backends.values():
             service, silent = self._promised.services.get(backend.name), now - backend.heard_at
             is_up = service is not None and service.silent <= self._down_time
             if is_up and silent > self._stale_after:
                 text = f"its service is up and has sent no report for {silent:.0f} s; its figures are that old"
-                found.append(
+                findings.append(
                     Finding(
-                        kind=Kind.STALE_REPORT,
+                        category=Category.STALE_REPORT,
                         subject=backend.name,
                         code="silent",
                         text=text,
@@ -84,8 +84,8 @@ class ReportAudit:
                     )
                 )
             elif silent <= self._stale_after:
-                ended.append((Kind.STALE_REPORT.value, backend.name, "silent"))
-        return found, ended
+                ended.append((Category.STALE_REPORT.value, backend.name, "silent"))
+        return findings, ended
 
     def _volumes(self, backend: str, pool: str) -> Volumes:
         """Return the sizes of the volumes that the last figures contain for certain."""
@@ -102,4 +102,4 @@ class ReportAudit:
 
     @staticmethod
     def _finding(report: Report, pool: str, code: str, text: str) -> Finding:
-        return Finding(kind=Kind.WRONG_REPORT, subject=pool_name(report.backend, pool), code=code, text=text)
+        return Finding(category=Category.WRONG_REPORT, subject=pool_name(report.backend, pool), code=code, text=text)

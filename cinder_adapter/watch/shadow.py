@@ -18,7 +18,7 @@ from tonnage.cinder_adapter.cinder_messages import Command, Report, UnjudgedRequ
 from tonnage.cinder_adapter.cinder_rows import Changes, CinderRows
 from tonnage.cinder_adapter.watch.allocated_drift import AllocatedDrift
 from tonnage.cinder_adapter.watch.bus_tap import BusTap, Delivery
-from tonnage.cinder_adapter.watch.findings import Cause, Finding, Gap, Key, Kind
+from tonnage.cinder_adapter.watch.findings import Category, Cause, Finding, Gap, Key
 from tonnage.cinder_adapter.watch.over_commitments import OverCommitments
 from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
 from tonnage.cinder_adapter.watch.report_audit import ReportAudit
@@ -32,7 +32,7 @@ LOG = logging.getLogger(__name__)
 #: Most seconds without a look at the tap or at the end.
 _TURN = 0.5
 
-#: Seconds without a message after which those that were sent before have arrived, and most seconds of waiting for that.
+#: Seconds without a message after which all earlier messages have arrived, and most seconds of waiting for that.
 _QUIET, _BUSY = 0.05, 2.0
 
 #: Seconds between two records of the time until which the shadow has watched.
@@ -69,14 +69,14 @@ class Results(NamedTuple):
     """Decisions with verdicts, findings by key, and the keys of findings that have ended since."""
 
     decided: list[Decided]
-    found: dict[Key, Finding]
+    findings: dict[Key, Finding]
     ended: set[Key]
 
-    def add(self, decided: Iterable[Decided], found: Iterable[Finding], ended: Iterable[Key]) -> None:
+    def add(self, decided: Iterable[Decided], findings: Iterable[Finding], ended: Iterable[Key]) -> None:
         """Add later results. A finding that returns has not ended."""
         self.decided.extend(decided)
-        for finding in found:
-            self.found[finding.key] = finding
+        for finding in findings:
+            self.findings[finding.key] = finding
             self.ended.discard(finding.key)
         self.ended.update(ended)
 
@@ -86,7 +86,7 @@ def _no_results() -> Results:
 
 
 class Observations:
-    """The observers of one Cinder: all that is known of it in memory. Each message and each read gives results.
+    """The observers of one Cinder, with their state in memory. Each message and each read gives results.
 
     ``earlier`` are the open findings of the shadow before this one.
     """
@@ -106,16 +106,18 @@ class Observations:
         results, self._results = self._results, _no_results()
         return results
 
-    def _add(self, decided: Iterable[Decided] = (), found: Sequence[Finding] = (), ended: Iterable[Key] = ()) -> None:
+    def _add(
+        self, decided: Iterable[Decided] = (), findings: Sequence[Finding] = (), ended: Iterable[Key] = ()
+    ) -> None:
         """Add results. Only the keys of open findings in ``ended`` count."""
         closed = self._open.intersection(ended)
         self._open -= closed
-        for finding in found:
+        for finding in findings:
             if finding.key not in self._open:
-                LOG.warning("%s %s: %s", finding.kind, finding.subject, finding.text)
-                instruments.CINDER_FINDINGS.labels(finding.kind.value).inc()
+                LOG.warning("%s %s: %s", finding.category, finding.subject, finding.text)
+                instruments.CINDER_FINDINGS.labels(finding.category.value).inc()
                 self._open.add(finding.key)
-        self._results.add(decided, found, closed)
+        self._results.add(decided, findings, closed)
 
     def message(self, message: cinder_messages.Message, now: float) -> None:
         """Take a message that arrived at ``now``, a monotonic time."""
@@ -135,7 +137,7 @@ class Observations:
         self._gap_at = now
         text = f"{_GAPS[gap.cause]}; no decision is judged until all rows have been read again"
         numbers = {"dropped_at_least": float(gap.dropped)} if gap.dropped else {}
-        finding = Finding(kind=Kind.GAP, subject=_WATCH, code=gap.cause.value, text=text, numbers=numbers)
+        finding = Finding(category=Category.GAP, subject=_WATCH, code=gap.cause.value, text=text, numbers=numbers)
         if finding.key not in self._open:
             instruments.CINDER_GAPS.labels(gap.cause.value).inc()
         self._add(self.judge.pause(_GAPS[gap.cause]), [finding])
@@ -149,19 +151,19 @@ class Observations:
         self._add(self.judge.settle(self.promised.volumes, began))
         if changes.complete and self._gap_at < began:
             self.judge.resume()
-            gaps = self._open.intersection((Kind.GAP.value, _WATCH, cause.value) for cause in Cause)
+            gaps = self._open.intersection((Category.GAP.value, _WATCH, cause.value) for cause in Cause)
             self._add(ended=gaps)
             if gaps:
                 for backend in self.promised.backends.values():
                     backend.heard_at = now  # its reports may be among the lost messages
         counted_by_rows = [name for name in self.promised.table.names if self._has_no_provisioned(name)]
-        for found, ended in (
+        for findings, ended in (
             self.over_commitments.check(counted_by_rows),
             self.drift.compare(changes.read_at),
             self.audit.audit(began, self._open),
             self.audit.silent(now),
         ):
-            self._add(found=found, ended=ended)
+            self._add(findings=findings, ended=ended)
 
     def _report(self, report: Report, now: float) -> None:
         checked, is_used = self.promised.apply_report(report, now)
@@ -169,8 +171,8 @@ class Observations:
             return
         pools = self.promised.backends[report.backend].pools
         self.audit.note_report(report, checked, now)
-        found, ended = self.over_commitments.check(name for name in pools if not self._has_no_provisioned(name))
-        self._add(found=found, ended=ended)
+        findings, ended = self.over_commitments.check(name for name in pools if not self._has_no_provisioned(name))
+        self._add(findings=findings, ended=ended)
         self.drift.note_report(pools, self.promised.backends[report.backend].sent_at)
 
     def _command(self, command: Command, now: float) -> None:
@@ -195,8 +197,8 @@ class Shadow:
         # Counters begin at 0, so that the first event is an increase.
         for cause in Cause:
             instruments.CINDER_GAPS.labels(cause.value)
-        for kind in Kind:
-            instruments.CINDER_FINDINGS.labels(kind.value)
+        for category in Category:
+            instruments.CINDER_FINDINGS.labels(category.value)
         self._ending = threading.Event()
         self._complete_at = self._pruned_at = self._extended_at = float("-inf")
         self._problem = ""
@@ -272,11 +274,11 @@ class Shadow:
     def _write(self, observations: Observations) -> None:
         """Record the results. If the record cannot be written they are kept for the next turn."""
         results = observations.take_results()
-        for each in results.decided:
-            _count(each)
-        self._results.add(results.decided, results.found.values(), results.ended)
+        for decision in results.decided:
+            _count(decision)
+        self._results.add(results.decided, results.findings.values(), results.ended)
         try:
-            self._record.write(self._results.decided, tuple(self._results.found.values()), self._results.ended)
+            self._record.write(self._results.decided, tuple(self._results.findings.values()), self._results.ended)
             self._results = _no_results()
             if time.monotonic() - self._extended_at >= _PERIOD_INTERVAL:
                 self._extended_at = time.monotonic()

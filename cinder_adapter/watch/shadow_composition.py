@@ -42,7 +42,7 @@ def build(conf: cfg.ConfigOpts, own: database.Database, cleanup: contextlib.Exit
         database.create_engine(options.cinder_connection, name="option [cinder_shadow] cinder_connection"), 2
     )
     cleanup.callback(cinder.close)
-    rules = scheduler_settings.mutable(conf)
+    rules = scheduler_settings.reloadable(conf)
     return Shadow(
         BusTap(
             addresses(conf, options.transport_url),

@@ -9,7 +9,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.cinder_adapter.watch.findings import Finding, Key, Kind
+from tonnage.cinder_adapter.watch.findings import Category, Finding, Key
 from tonnage.cinder_adapter.watch.verdicts import Decided, Verdict
 from tonnage.ledger import models
 from tonnage.ledger.db.database import Database
@@ -18,7 +18,7 @@ from tonnage.ledger.models import utcnow
 _DECISIONS = models.table(models.CinderDecision)
 _FINDINGS = models.table(models.CinderFinding)
 
-#: The kind of the rows of periods in which a shadow ran: from ``found_at`` to ``seen_at``.
+#: The category of the rows of periods in which a shadow ran: from ``found_at`` to ``seen_at``.
 _PERIOD = "period"
 
 #: Most ids of volumes that a finding keeps.
@@ -63,7 +63,7 @@ class ShadowRecord:
         self._open = {(row.kind, row.subject, row.code): row.id for row in rows}
         return [
             Finding(
-                kind=Kind(row.kind),
+                category=Category(row.kind),
                 subject=row.subject,
                 code=row.code,
                 text=row.text,
@@ -73,11 +73,11 @@ class ShadowRecord:
             for row in rows
         ]
 
-    def write(self, decided: Sequence[Decided], found: Sequence[Finding], ended: Collection[Key]) -> None:
+    def write(self, decided: Sequence[Decided], findings: Sequence[Finding], ended: Collection[Key]) -> None:
         """Add decisions and findings, and then end findings, in one transaction."""
-        finished = set(ended) & (self._open.keys() | {finding.key for finding in found})
-        if decided or found or finished:
-            self._open = self._database.run(self._write, decided, found, finished)
+        finished = set(ended) & (self._open.keys() | {finding.key for finding in findings})
+        if decided or findings or finished:
+            self._open = self._database.run(self._write, decided, findings, finished)
 
     def extend_period(self) -> None:
         """Record that the shadow has watched until now. Its first period begins with the first call."""
@@ -88,31 +88,31 @@ class ShadowRecord:
         return self._rows(_PERIOD, since)
 
     def _write(
-        self, session: orm.Session, decided: Sequence[Decided], found: Sequence[Finding], finished: Collection[Key]
+        self, session: orm.Session, decided: Sequence[Decided], findings: Sequence[Finding], finished: Collection[Key]
     ) -> dict[Key, int]:
         now = session.execute(sa.select(utcnow())).scalar_one()
         if decided:
-            session.execute(sa.insert(_DECISIONS), [_decision(each, now) for each in decided])
-        known = dict(self._open)
-        for finding in found:
+            session.execute(sa.insert(_DECISIONS), [_decision(decision, now) for decision in decided])
+        ids_by_key = dict(self._open)
+        for finding in findings:
             values = {
                 "text": finding.text,
                 "numbers": dict(finding.numbers),
                 "volumes": list(finding.volumes[:_MOST_VOLUMES]),
                 "seen_at": now,
             }
-            if finding.key in known:
-                session.execute(sa.update(_FINDINGS).where(_FINDINGS.c.id == known[finding.key]).values(values))
+            if finding.key in ids_by_key:
+                session.execute(sa.update(_FINDINGS).where(_FINDINGS.c.id == ids_by_key[finding.key]).values(values))
                 continue
-            kind, subject, code = finding.key
+            category, subject, code = finding.key
             done = session.execute(
-                sa.insert(_FINDINGS).values(**values, kind=kind, subject=subject, code=code, found_at=now)
+                sa.insert(_FINDINGS).values(**values, kind=category, subject=subject, code=code, found_at=now)
             )
-            known[finding.key] = done.inserted_primary_key[0]  # type: ignore[attr-defined]
+            ids_by_key[finding.key] = done.inserted_primary_key[0]  # type: ignore[attr-defined]
         if finished:
-            ids = [known.pop(key) for key in finished]
+            ids = [ids_by_key.pop(key) for key in finished]
             session.execute(sa.update(_FINDINGS).where(_FINDINGS.c.id.in_(ids)).values(ended_at=now))
-        return known
+        return ids_by_key
 
     def prune(self, days: int) -> None:
         """Remove decisions and ended findings that are older than so many days."""
@@ -177,14 +177,14 @@ class ShadowRecord:
         with self._database.reading() as session:
             return [Unjudged(verb=row[0], reason=row[1], requests=row[2]) for row in session.execute(query)]
 
-    def findings(self, kind: Kind, since: datetime.datetime | None = None) -> list[Mapping[str, Any]]:
-        """Return the findings of a kind that were seen since a time in UTC, the newest first."""
-        return self._rows(kind.value, since)
+    def findings(self, category: Category, since: datetime.datetime | None = None) -> list[Mapping[str, Any]]:
+        """Return the findings of a category that were seen since a time in UTC, the newest first."""
+        return self._rows(category.value, since)
 
-    def _rows(self, kind: str, since: datetime.datetime | None) -> list[Mapping[str, Any]]:
+    def _rows(self, category: str, since: datetime.datetime | None) -> list[Mapping[str, Any]]:
         query = (
             sa.select(_FINDINGS)
-            .where(_FINDINGS.c.kind == kind, _since(_FINDINGS.c.seen_at, since))
+            .where(_FINDINGS.c.kind == category, _since(_FINDINGS.c.seen_at, since))
             .order_by(_FINDINGS.c.id.desc())
         )
         with self._database.reading() as session:
@@ -212,7 +212,7 @@ def _decision(decided: Decided, now: datetime.datetime) -> dict[str, Any]:
 
 
 def _extend_period(session: orm.Session, period: int | None) -> int:
-    """Move the end of a period to now, and return its id; None: begin one, and end those of earlier shadows."""
+    """Move the end of a period to now, and return its id. If it is None, begin one and end all earlier ones."""
     now = session.execute(sa.select(utcnow())).scalar_one()
     columns = _FINDINGS.c
     if period is not None:

@@ -11,7 +11,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.decision import Placement, Refusal
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
-from tonnage.capacity.request import Operation, Request, asked_provisioning
+from tonnage.capacity.request import Operation, Request, requested_provisioning
 from tonnage.cinder_adapter import cinder_messages
 from tonnage.cinder_adapter.cinder_messages import MOVES, UNJUDGED, Command, UnjudgedRequest, Verb
 from tonnage.cinder_adapter.cinder_rows import VolumeRow
@@ -105,7 +105,10 @@ class Judge:
         """Judge no decision until :meth:`resume`, neither the requests that wait, as the shadow missed messages."""
         self._problem = reason
         waiting, self._waiting = self._waiting, {}
-        return [_unjudged(each.message, each.message.size_gb, reason) for each in waiting.values()]
+        return [
+            _unjudged(waiting_request.message, waiting_request.message.size_gb, reason)
+            for waiting_request in waiting.values()
+        ]
 
     def resume(self) -> None:
         """Judge the decisions on further requests."""
@@ -152,19 +155,19 @@ class Judge:
 
         The read of the rows began at ``began``, and all messages that were sent before are known.
         """
-        found = []
+        decisions = []
         for key, waiting in list(self._waiting.items()):
             if waiting.arrived >= began:
                 continue
             row = volumes.get(waiting.message.volume_id)
             if row is not None and _is_refused(waiting.message.verb, row):
                 del self._waiting[key]
-                found.append(self._refused(waiting))
+                decisions.append(self._refused(waiting))
             elif began - waiting.arrived > _FORGOTTEN:
                 del self._waiting[key]
                 reason = f"neither a command nor a refusal followed within {_FORGOTTEN:.0f} s"
-                found.append(_unjudged(waiting.message, waiting.message.size_gb, reason))
-        return found
+                decisions.append(_unjudged(waiting.message, waiting.message.size_gb, reason))
+        return decisions
 
     def _refused(self, waiting: _Waiting) -> Decided:
         first, last = waiting.first, self._choose(waiting.message)
@@ -248,7 +251,7 @@ class Judge:
             request_id=message.request_id or message.volume_id,
             size_gb=message.size_gb,
             operation=_OPERATIONS[message.verb],
-            provisioning=asked_provisioning(specs),
+            provisioning=requested_provisioning(specs),
             volume_type=message.volume_type,
             extra_specs=specs,
             project_id=message.project_id,
@@ -265,7 +268,9 @@ class Judge:
         """Return the backends of the volumes that a hint names, None without the hint."""
         if hint is None:
             return None
-        rows = [self._promised.volumes.get(str(each)) for each in (hint if isinstance(hint, list) else [hint])]
+        rows = [
+            self._promised.volumes.get(str(volume_id)) for volume_id in (hint if isinstance(hint, list) else [hint])
+        ]
         if any(row is None or row.pool is None for row in rows):
             raise errors.InvalidInput("a hint names a volume whose row is not known")
         return frozenset(backend_of(row.pool) for row in rows if row is not None and row.pool is not None)
@@ -288,8 +293,8 @@ def _unjudged(message: cinder_messages.Request | UnjudgedRequest, size_gb: int, 
 
 def _reason(*choices: _Choice) -> str:
     """Return the first problem of these decisions, else the first reason for a refusal."""
-    found = [each.problem for each in choices] + [each.reason for each in choices]
-    return next(filter(None, found), "")
+    reasons = [choice.problem for choice in choices] + [choice.reason for choice in choices]
+    return next(filter(None, reasons), "")
 
 
 def _failures(message: cinder_messages.Request) -> str:

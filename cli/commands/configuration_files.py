@@ -36,7 +36,7 @@ def contents() -> dict[str, bytes]:
     """Return the content of each file, by its path below ``etc``. Units name the programs of this installation."""
     programs = str(pathlib.Path(sys.executable).parent).encode()
     return {
-        path: _PROGRAM.sub(lambda found: found[1] + programs, file.read_bytes())
+        path: _PROGRAM.sub(lambda match: match[1] + programs, file.read_bytes())
         for path, file in _files(resources.files("tonnage.etc"), "")
     }
 

@@ -37,30 +37,36 @@ def _audit(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     backend = arguments.backend
     with ledger_access.connect(conf).reading() as session:
         rows = [row for row in backends.load_backends(session) if backend in (None, row.name)]
-        found = [each for each in audit_findings.load(session, backend) if each.seen.once is None]
+        findings = [finding for finding in audit_findings.load(session, backend) if finding.evidence.once is None]
     if backend is not None and not rows:
         raise errors.NotFound(f"backend {backend} could not be found: no agent has introduced it")
     columns = ("pool", "breach", "since", "because")
-    rows_found = [
-        (pool_name(each.backend, each.pool), each.breach, f"{each.seen_at:%Y-%m-%d %H:%M:%S}", each.seen.text)
-        for each in found
+    finding_rows = [
+        (
+            pool_name(finding.backend, finding.pool),
+            finding.breach,
+            f"{finding.seen_at:%Y-%m-%d %H:%M:%S}",
+            finding.evidence.text,
+        )
+        for finding in findings
     ]
     ages = [(row.name, None if row.silence is None else round(row.silence, 1)) for row in rows]
     if arguments.json:
         answer = {
-            "clean": not found,
-            "findings": [dict(zip(columns, row, strict=True)) for row in rows_found],
+            "clean": not findings,
+            "findings": [dict(zip(columns, row, strict=True)) for row in finding_rows],
             "backends": [{"name": name, "reported_s_ago": age} for name, age in ages],
         }
         print(json.dumps(answer))
-        return FOUND if found else 0
-    if rows_found:
-        tables.show(columns, rows_found, as_json=False, empty="")
+        return FOUND if findings else 0
+    if finding_rows:
+        tables.show(columns, finding_rows, as_json=False, empty="")
     tables.show(("backend", "reported_s_ago"), ages, as_json=False, empty="No agent has introduced a backend yet")
-    if not found:
+    if not findings:
         print(f"{len(rows)} backend(s) audited: their reports keep to the definitions")
     else:
         print(
-            f"{len(rows)} backend(s) audited: {len(found)} definition(s) broken; see 'What drivers report' in the docs"
+            f"{len(rows)} backend(s) audited: {len(findings)} definition(s) broken; "
+            "see 'What drivers report' in the docs"
         )
-    return FOUND if found else 0
+    return FOUND if findings else 0

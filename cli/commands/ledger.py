@@ -29,9 +29,9 @@ def register(subparsers: Any) -> None:
     actions = subcommands.group(subparsers, "ledger", "see whether the ledger is right, and mend it")
     text = "hold counters, claims, volumes and listings against each other"
     parser = subcommands.add(actions, "check", text, epilog=_STATUSES)
-    place = parser.add_mutually_exclusive_group()
-    place.add_argument("--pool", metavar="host@backend#pool", help="look at one pool")
-    place.add_argument("--backend", metavar="host@backend", help="look at one backend")
+    scope = parser.add_mutually_exclusive_group()
+    scope.add_argument("--pool", metavar="host@backend#pool", help="look at one pool")
+    scope.add_argument("--backend", metavar="host@backend", help="look at one backend")
     parser.add_argument(
         "--strict", action="store_true", help="take orphans for drift: all on the storage should be Tonnage's"
     )
@@ -51,37 +51,37 @@ def register(subparsers: Any) -> None:
 
 
 def _check(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
-    found = consistency_check.check(ledger_access.connect(conf), pool=arguments.pool, backend=arguments.backend)
-    wrong = bool(found.drift) or (
-        arguments.strict and any(one.cause is consistency_check.Cause.ORPHAN for one in found.findings)
+    result = consistency_check.check(ledger_access.connect(conf), pool=arguments.pool, backend=arguments.backend)
+    wrong = bool(result.drift) or (
+        arguments.strict and any(finding.cause is consistency_check.Cause.ORPHAN for finding in result.findings)
     )
     if arguments.json:
-        print(json.dumps({"clean": not wrong, **_as_json(found)}))
+        print(json.dumps({"clean": not wrong, **_as_json(result)}))
     else:
-        _show(found)
+        _show(result)
     return DRIFT if wrong else 0
 
 
 def _repair(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     dry = arguments.dry_run
     done = (repairs.plan if dry else repairs.repair)(ledger_access.connect(conf))
-    wrong = bool(done.left.drift) or (dry and bool(done.changes))
+    wrong = bool(done.final_check.drift) or (dry and bool(done.changes))
     status = DRIFT if wrong else MENDED if done.changes else 0
     if arguments.json:
         changes = [asdict(change) for change in done.changes]
-        print(json.dumps({"clean": not wrong, "dry_run": dry, "changes": changes, "left": _as_json(done.left)}))
+        print(json.dumps({"clean": not wrong, "dry_run": dry, "changes": changes, "left": _as_json(done.final_check)}))
         return status
     tables.show(
         ("cause", "where", "subject", "before_gb", "after_gb"),
-        [(one.cause, one.where, one.subject, one.before_gb, one.after_gb) for one in done.changes],
+        [(change.cause, change.where, change.subject, change.before_gb, change.after_gb) for change in done.changes],
         as_json=False,
         empty="There is nothing to mend",
     )
     if done.changes:
         print(f"{len(done.changes)} value(s) " + ("would be mended; nothing was changed" if dry else "mended"))
-    if done.left.drift:
+    if done.final_check.drift:
         print("Left, as only a person can decide it:")
-        _table(done.left.drift)
+        _table(done.final_check.drift)
     return status
 
 
@@ -89,33 +89,33 @@ def _restored(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     interrupted = restore.interrupt(ledger_access.connect(conf), conf.service_down_time)
     tables.show(
         ("place", "volume", "operation"),
-        [(one.place, one.volume_id, one.operation) for one in interrupted],
+        [(row.target, row.volume_id, row.operation) for row in interrupted],
         as_json=arguments.json,
         empty="Nothing was under way at the time of the backup",
     )
     return 0
 
 
-def _show(found: consistency_check.Checked) -> None:
-    drift = found.drift
+def _show(result: consistency_check.Checked) -> None:
+    drift = result.drift
     if drift:
         _table(drift)
-    explained = [one for one in found.findings if not one.drift]
+    explained = [finding for finding in result.findings if not finding.drift]
     if explained:
         print("Not wrong, but reasons for differences of figures:")
         _table(explained)
     tables.show(
         ("backend", "reported_s_ago", "listed_s_ago"),
-        [(one.name, _rounded(one.reported), _rounded(one.listed)) for one in found.backends],
+        [(backend.name, _rounded(backend.reported), _rounded(backend.listed)) for backend in result.backends],
         as_json=False,
         empty="No agent has introduced a backend yet",
     )
-    mended = sum(one.mended for one in drift)
+    mended = sum(finding.mended for finding in drift)
     if not drift:
-        print(f"{found.pools} pool(s) checked: the ledger is right")
+        print(f"{result.pools} pool(s) checked: the ledger is right")
     else:
         print(
-            f"{found.pools} pool(s) checked: {len(drift)} thing(s) wrong, of which 'tonnage-manage ledger repair' "
+            f"{result.pools} pool(s) checked: {len(drift)} thing(s) wrong, of which 'tonnage-manage ledger repair' "
             f"mends {mended}"
         )
 
@@ -125,41 +125,45 @@ def _table(findings: Sequence[consistency_check.Finding]) -> None:
         ("cause", "where", "subject", "ledger_gb", "found_gb", "mended", "because"),
         [
             (
-                one.cause,
-                one.where,
-                one.subject,
-                one.ledger_gb,
-                one.found_gb,
-                one.mended if one.drift else None,
-                one.text,
+                finding.cause,
+                finding.where,
+                finding.subject,
+                finding.ledger_gb,
+                finding.found_gb,
+                finding.mended if finding.drift else None,
+                finding.text,
             )
-            for one in findings
+            for finding in findings
         ],
         as_json=False,
         empty="",
     )
 
 
-def _as_json(found: consistency_check.Checked) -> dict[str, Any]:
+def _as_json(result: consistency_check.Checked) -> dict[str, Any]:
     return {
-        "pools": found.pools,
-        "drift": len(found.drift),
+        "pools": result.pools,
+        "drift": len(result.drift),
         "findings": [
             {
-                "cause": one.cause,
-                "where": one.where,
-                "subject": one.subject,
-                "ledger_gb": one.ledger_gb,
-                "found_gb": one.found_gb,
-                "drift": one.drift,
-                "mended": one.mended,
-                "text": one.text,
+                "cause": finding.cause,
+                "where": finding.where,
+                "subject": finding.subject,
+                "ledger_gb": finding.ledger_gb,
+                "found_gb": finding.found_gb,
+                "drift": finding.drift,
+                "mended": finding.mended,
+                "text": finding.text,
             }
-            for one in found.findings
+            for finding in result.findings
         ],
         "backends": [
-            {"name": one.name, "reported_s_ago": _rounded(one.reported), "listed_s_ago": _rounded(one.listed)}
-            for one in found.backends
+            {
+                "name": backend.name,
+                "reported_s_ago": _rounded(backend.reported),
+                "listed_s_ago": _rounded(backend.listed),
+            }
+            for backend in result.backends
         ],
     }
 

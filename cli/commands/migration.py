@@ -51,14 +51,14 @@ def _run(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
         print("Running batches until complete")
     done, problem = WriteProgress(), None
     try:
-        for each in () if placement is None else AllocationWriter(ledger, placement).write_batches(max_volumes):
-            done = done.add(each)
-            if done.done // _PROGRESS_STEP > (done.done - each.done) // _PROGRESS_STEP:
+        for batch in () if placement is None else AllocationWriter(ledger, placement).write_batches(max_volumes):
+            done = done.add(batch)
+            if done.done // _PROGRESS_STEP > (done.done - batch.done) // _PROGRESS_STEP:
                 print(f"{done.done} volumes written")
     except (errors.Unavailable, PlacementRefused) as error:
         problem = error.message
     columns = ("Migration", "Total Needed", "Completed")
-    tables.show(columns, [("placement_allocations", done.found, done.done)], as_json=False, empty="")
+    tables.show(columns, [("placement_allocations", done.pending, done.done)], as_json=False, empty="")
     if placement is None:
         print("The section [placement] names no account, so no allocations are written")
     if problem is not None:
@@ -66,4 +66,4 @@ def _run(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
         return _FAILED
     if max_volumes is not None and done.done:
         return _MORE
-    return _FAILED if done.done < done.found else 0
+    return _FAILED if done.done < done.pending else 0

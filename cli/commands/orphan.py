@@ -48,7 +48,7 @@ def _list(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
 
 
 def _stale(conf: cfg.ConfigOpts, ledger: database.Database) -> Mapping[str, listings.LastListing]:
-    """Have all backends listed, and return the last listings of those that were not."""
+    """Have all backends listed, and return the last listing of each backend that was not."""
     if rpc_transport.is_local(conf):
         # tonnage-standalone cannot be reached over its message bus.
         with ledger.reading() as session:

@@ -43,18 +43,18 @@ def register(subparsers: Any) -> None:
 
 def _check(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     ledger, placement = ledger_access.connect(conf), _placement(conf)
-    found = usage_audit.check(ledger, arguments.project, placed_only=placement is not None)
+    usage = usage_audit.check(ledger, arguments.project, placed_only=placement is not None)
     allocations = None if placement is None else allocation_check.check(ledger, placement, arguments.project)
-    _show(ledger, found, allocations, as_json=arguments.json, outcome="wrong; 'tonnage-manage quota sync' mends them")
-    return DRIFT if _drift(found, allocations) else 0
+    _show(ledger, usage, allocations, as_json=arguments.json, outcome="wrong; 'tonnage-manage quota sync' mends them")
+    return DRIFT if _drift(usage, allocations) else 0
 
 
 def _sync(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     ledger, placement = ledger_access.connect(conf), _placement(conf)
-    found = usage_audit.sync(ledger, arguments.project, placed_only=placement is not None)
+    usage = usage_audit.sync(ledger, arguments.project, placed_only=placement is not None)
     allocations = None if placement is None else allocation_check.sync(ledger, placement, arguments.project)
-    _show(ledger, found, allocations, as_json=arguments.json, outcome="mended")
-    if not _drift(found, allocations):
+    _show(ledger, usage, allocations, as_json=arguments.json, outcome="mended")
+    if not _drift(usage, allocations):
         return 0
     return DRIFT if allocations is not None and allocations.refused else MENDED
 
@@ -64,13 +64,13 @@ def _placement(conf: cfg.ConfigOpts) -> PlacementClient | None:
     return placement_options.required(conf) if factory.is_enabled(conf) else None
 
 
-def _drift(found: usage_audit.Checked, allocations: allocation_check.AllocationCheck | None) -> bool:
-    return bool(found.drift or (allocations is not None and allocations.drift))
+def _drift(usage: usage_audit.Checked, allocations: allocation_check.AllocationCheck | None) -> bool:
+    return bool(usage.drift or (allocations is not None and allocations.drift))
 
 
 def _show(
     ledger: Database,
-    found: usage_audit.Checked,
+    usage: usage_audit.Checked,
     allocations: allocation_check.AllocationCheck | None,
     *,
     as_json: bool,
@@ -79,34 +79,36 @@ def _show(
     with ledger.reading() as session:
         names = volume_types.names(session)
     if as_json:
-        findings = [_as_json(finding, names) for finding in found.findings]
-        shown = {"clean": not _drift(found, allocations), "projects": found.projects, "findings": findings}
+        findings = [_as_json(finding, names) for finding in usage.findings]
+        shown = {"clean": not _drift(usage, allocations), "projects": usage.projects, "findings": findings}
         if allocations is not None:
-            shown["allocations"] = [dataclasses.asdict(one) for one in allocations.differences]
+            shown["allocations"] = [dataclasses.asdict(difference) for difference in allocations.differences]
             shown["untold"] = allocations.pending
             shown["refused"] = allocations.refused
         print(json.dumps(shown))
         return
-    _table(found.drift, names)
-    if ahead := [one for one in found.findings if not one.drift]:
+    _table(usage.drift, names)
+    if ahead := [finding for finding in usage.findings if not finding.drift]:
         print("Not wrong, and counted anew before anybody is turned away:")
         _table(ahead, names)
     verdict = (
-        f"{len(found.drift)} counter(s) {outcome}" if found.drift else "no counter is below the sum of the volumes"
+        f"{len(usage.drift)} counter(s) {outcome}" if usage.drift else "no counter is below the sum of the volumes"
     )
-    print(f"{found.projects} project(s) with counters checked: {verdict}")
+    print(f"{usage.projects} project(s) with counters checked: {verdict}")
     if allocations is not None:
         _show_allocations(allocations, outcome)
 
 
-def _show_allocations(found: allocation_check.AllocationCheck, outcome: str) -> None:
-    if found.differences:
-        rows = [tuple(dataclasses.asdict(one).values()) for one in found.differences]
-        tables.show(tuple(dataclasses.asdict(found.differences[0])), rows, as_json=False, empty="")
-    if found.refused:
-        outcome = f"lost; it refused {found.refused} of the repeated allocations, the log says why"
-    verdict = f"{len(found.drift)} allocation(s) {outcome}" if found.drift else "it holds all that it was told"
-    untold = f"; it has still to be told of {found.pending} volume(s)" if found.pending else ""
+def _show_allocations(allocations: allocation_check.AllocationCheck, outcome: str) -> None:
+    if allocations.differences:
+        rows = [tuple(dataclasses.asdict(difference).values()) for difference in allocations.differences]
+        tables.show(tuple(dataclasses.asdict(allocations.differences[0])), rows, as_json=False, empty="")
+    if allocations.refused:
+        outcome = f"lost; it refused {allocations.refused} of the repeated allocations, the log says why"
+    verdict = (
+        f"{len(allocations.drift)} allocation(s) {outcome}" if allocations.drift else "it holds all that it was told"
+    )
+    untold = f"; it has still to be told of {allocations.pending} volume(s)" if allocations.pending else ""
     print(f"OpenStack Placement: {verdict}{untold}")
 
 
@@ -117,13 +119,13 @@ def _table(findings: Sequence[usage_audit.Finding], names: Mapping[str, str]) ->
 
 
 def _as_json(finding: usage_audit.Finding, names: Mapping[str, str]) -> dict[str, Any]:
-    kind = finding.scope.volume_type_id
+    type_id = finding.scope.volume_type_id
     return {
         "cause": finding.cause,
         "project": finding.scope.project_id,
         "user": finding.scope.user_id or None,
-        "volume_type": names.get(kind, kind) or None,
+        "volume_type": names.get(type_id, type_id) or None,
         "resource": finding.resource,
         "counter": finding.counter,
-        "found": finding.found,
+        "found": finding.usage,
     }

@@ -26,16 +26,16 @@ class LazyCommand:
     options: tuple[str, ...]
 
     def add(self, subparsers: Any, *, arguments: bool) -> None:
-        """Add the command, also its ``arguments`` if they are wanted."""
+        """Add the command. ``arguments`` tells whether to add its arguments as well."""
         parser = add(subparsers, self.name, self.text)
         parser.set_defaults(options=self.options)
         if arguments:
             load(self.arguments)(parser)
 
 
-def load(place: str) -> Any:
-    """Return the function of a place MODULE:NAME."""
-    module, _, name = place.partition(":")
+def load(reference: str) -> Any:
+    """Return the function that a reference MODULE:NAME names."""
+    module, _, name = reference.partition(":")
     return getattr(importlib.import_module(module), name)
 
 

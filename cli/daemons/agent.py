@@ -58,7 +58,6 @@ class BackendWorker(workers.Worker):
             os.kill(os.getpid(), signal.SIGTERM)
 
     def end(self) -> None:
-        """Stop the agent gracefully."""
         with self._lock:
             self._ending = True
         if self._agent is not None:

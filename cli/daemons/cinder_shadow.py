@@ -31,7 +31,6 @@ class ShadowWorker(workers.Worker):
         self._shadow: Shadow | None = None
 
     def serve(self) -> None:
-        """Watch until :meth:`end` is called."""
         with contextlib.ExitStack() as cleanup:
             ledger = database.connect(self._conf)
             cleanup.callback(ledger.close)
@@ -45,7 +44,6 @@ class ShadowWorker(workers.Worker):
             shadow.run()
 
     def end(self) -> None:
-        """Stop watching."""
         if self._shadow is not None:
             self._shadow.end()
 

@@ -66,7 +66,6 @@ class PublisherWorker(workers.Worker):
                 self._ending.wait(options.publisher_interval)
 
     def end(self) -> None:
-        """Stop after the current round."""
         self._ending.set()
 
 

@@ -27,13 +27,15 @@ def check(conf: cfg.ConfigOpts, *, alone: bool) -> None:
     interval, down = conf[_INTERVAL], conf[_DOWN]
     if 2 * interval <= down:
         return
-    place = conf.get_location(_DOWN)
-    known = alone or (place is not None and place.location is not cfg.Locations.opt_default)
-    found = f"{_INTERVAL} = {interval} is too long for {_DOWN} = {down}"
-    if not known:
-        found += ", the default, if the schedulers have no other"
+    origin = conf.get_location(_DOWN)
+    is_certain = alone or (origin is not None and origin.location is not cfg.Locations.opt_default)
+    problem = f"{_INTERVAL} = {interval} is too long for {_DOWN} = {down}"
+    if not is_certain:
+        problem += ", the default, if the schedulers have no other"
     advice = f"set it to {max(1, down // 3)}, or {_DOWN} to {3 * interval} wherever that is set"
-    if interval >= down and known:
-        raise errors.ConfigurationError(f"[DEFAULT] {found}: every backend would be down between two reports; {advice}")
+    if interval >= down and is_certain:
+        raise errors.ConfigurationError(
+            f"[DEFAULT] {problem}: every backend would be down between two reports; {advice}"
+        )
     effect = "every backend is down between two reports" if interval >= down else "one lost report takes a backend out"
-    LOG.warning("[DEFAULT] %s: %s; %s", found, effect, advice)
+    LOG.warning("[DEFAULT] %s: %s; %s", problem, effect, advice)

@@ -29,8 +29,8 @@ _STATUSES = (
 
 def _milliseconds(key: str, of: str) -> Column:
     def value(row: Any) -> float | None:
-        found = getattr(row, of)
-        return None if found is None else round(found * 1000, 2)
+        seconds = getattr(row, of)
+        return None if seconds is None else round(seconds * 1000, 2)
 
     return Column(key, value, key.replace("_", " "))
 
@@ -107,7 +107,7 @@ def _days(text: str) -> float:
 
 def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     from tonnage.capacity import errors
-    from tonnage.cinder_adapter.watch.findings import Kind
+    from tonnage.cinder_adapter.watch.findings import Category
     from tonnage.cinder_adapter.watch.shadow_record import ShadowRecord
     from tonnage.cinder_adapter.watch.verdicts import Verdict
     from tonnage.cli.commands import ledger_access
@@ -121,18 +121,18 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     since = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(days=arguments.days)
     totals = record.totals(since)
     most = arguments.rows if arguments.rows > 0 else None
-    found = {kind: record.findings(kind, since) for kind in Kind}
+    findings = {category: record.findings(category, since) for category in Category}
     decided = {
         verdict: record.decisions([verdict.value], since)
         for verdict in (Verdict.WRONG_REFUSAL, Verdict.WRONG_PLACEMENT, Verdict.OTHER_POOL)
     }
     doubtful = record.decisions([Verdict.DOUBTFUL.value], since)
-    over = found[Kind.OVER_COMMITMENT]
+    over = findings[Category.OVER_COMMITMENT]
     summary = {
         "since": since,
-        "decisions": sum(each.decisions for each in totals),
+        "decisions": sum(total.decisions for total in totals),
         "over_commitments_number": len(over),
-        "over_committed_gb": sum(each["numbers"]["held"] - each["numbers"]["limit"] for each in over),
+        "over_committed_gb": sum(finding["numbers"]["held"] - finding["numbers"]["limit"] for finding in over),
     }
     parts = [
         Part("totals", "Decisions of Cinder by verdict", _TOTALS, totals, "none"),
@@ -149,15 +149,15 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
             "none",
             most,
         ),
-        Part("drift", "Drift of allocated_capacity_gb", _FINDINGS, found[Kind.ALLOCATED_DRIFT], "none", most),
-        Part("stale_reports", "Stale reports", _FINDINGS, found[Kind.STALE_REPORT], "none", most),
-        Part("wrong_reports", "Wrong reports", _FINDINGS, found[Kind.WRONG_REPORT], "none", most),
+        Part("drift", "Drift of allocated_capacity_gb", _FINDINGS, findings[Category.ALLOCATED_DRIFT], "none", most),
+        Part("stale_reports", "Stale reports", _FINDINGS, findings[Category.STALE_REPORT], "none", most),
+        Part("wrong_reports", "Wrong reports", _FINDINGS, findings[Category.WRONG_REPORT], "none", most),
         Part("not_judged", "Requests that are not judged", _UNJUDGED, record.unjudged(since), "none", most),
-        Part("gaps", "Gaps in the watch", _FINDINGS, found[Kind.GAP], "none", most),
+        Part("gaps", "Gaps in the watch", _FINDINGS, findings[Category.GAP], "none", most),
         Part("periods", "Periods of the watch", _PERIODS, record.periods(since), "none", most),
     ]
     formats.show_one(arguments, _SUMMARY, summary, parts)
-    is_wrong = over or found[Kind.ALLOCATED_DRIFT] or any(decided.values())
+    is_wrong = over or findings[Category.ALLOCATED_DRIFT] or any(decided.values())
     return FOUND if is_wrong else 0
 
 

@@ -40,9 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "drift that has a certain correction.",
         _STATUSES,
     )
-    place = parser.add_mutually_exclusive_group()
-    place.add_argument("--pool", metavar="NAME", help="only this pool")
-    place.add_argument("--backend", metavar="HOST@BACKEND", help="only the pools of this backend")
+    scope = parser.add_mutually_exclusive_group()
+    scope.add_argument("--pool", metavar="NAME", help="only this pool")
+    scope.add_argument("--backend", metavar="HOST@BACKEND", help="only the pools of this backend")
     parser.add_argument(
         "--all", action="store_true", help="also differences that are no drift, such as claims in flight"
     )
@@ -54,7 +54,7 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     from tonnage.cli.commands import ledger_access
     from tonnage.ledger.repair import consistency_check
 
-    found = consistency_check.check(ledger_access.connect(conf), pool=arguments.pool, backend=arguments.backend)
-    rows = found.findings if arguments.all else found.drift
-    formats.show(arguments, COLUMNS, rows, f"{found.pools} pool(s) checked: the ledger is right")
-    return DRIFT if found.drift else 0
+    result = consistency_check.check(ledger_access.connect(conf), pool=arguments.pool, backend=arguments.backend)
+    rows = result.findings if arguments.all else result.drift
+    formats.show(arguments, COLUMNS, rows, f"{result.pools} pool(s) checked: the ledger is right")
+    return DRIFT if result.drift else 0

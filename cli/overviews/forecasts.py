@@ -29,8 +29,8 @@ _NONE = "There is no forecast: the first one is made on the day after the first 
 
 def _days(name: str) -> Callable[[Any], float | None]:
     def value(row: "MadeForecast") -> float | None:
-        found = row.forecast.time_to_full
-        days = math.inf if found is None else getattr(found, name)
+        time_to_full = row.forecast.time_to_full
+        days = math.inf if time_to_full is None else getattr(time_to_full, name)
         return round(days, 1) if math.isfinite(days) else None
 
     return value
@@ -126,10 +126,10 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
             _NONE if not made else f"no pool has a forecast yet ({made[0].pool}: {made[0].forecast.text()})"
         )
     days = arguments.within
-    found = [row for row in made if row.forecast.time_to_full and row.forecast.time_to_full.within(days)]
+    matches = [row for row in made if row.forecast.time_to_full and row.forecast.time_to_full.within(days)]
     empty = f"No pool is expected to be full within {days} days"
-    formats.show(arguments, _COLUMNS, sorted(found, key=last_forecasts.soonest), empty)
-    return FOUND if found else 0
+    formats.show(arguments, _COLUMNS, sorted(matches, key=last_forecasts.soonest), empty)
+    return FOUND if matches else 0
 
 
 def _show_refusals(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:

@@ -47,7 +47,7 @@ class Column:
 
     @property
     def label(self) -> str:
-        """The heading in a table, also of a column that a table has on request only."""
+        """The heading in a table, including columns that a table has on request only."""
         return self.heading or self.key.removesuffix("_bytes").replace("_", " ") + (
             " GiB" if self.key.endswith("_bytes") else ""
         )
@@ -86,12 +86,12 @@ def capacity(key: str, gib: Callable[[Any], float | None], heading: str | None =
     def value(row: Any) -> int | None:
         from tonnage.capacity import units
 
-        found = gib(row)
-        return None if found is None or not math.isfinite(found) else round(found * units.GIB)
+        amount = gib(row)
+        return None if amount is None or not math.isfinite(amount) else round(amount * units.GIB)
 
     def text(row: Any) -> str:
-        found = gib(row)
-        return "" if found is None else f"{found:,.2f}".rstrip("0").rstrip(".")
+        amount = gib(row)
+        return "" if amount is None else f"{amount:,.2f}".rstrip("0").rstrip(".")
 
     return Column(f"{key}_bytes", value, None if heading is None else f"{heading} GiB", text)
 
@@ -137,14 +137,14 @@ def add_watch(parser: Any) -> None:
 def seconds(text: str) -> float:
     """Parse the pause between two updates, in seconds."""
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
-        found = 0.0
-    if not _LEAST_SECONDS <= found <= _MOST_SECONDS:
+        number = 0.0
+    if not _LEAST_SECONDS <= number <= _MOST_SECONDS:
         raise argparse.ArgumentTypeError(
             f"{text!r}: expected a number of seconds from {_LEAST_SECONDS} to {_MOST_SECONDS}"
         )
-    return found
+    return number
 
 
 def whole(number: float | None) -> int | None:
@@ -204,9 +204,9 @@ def show_one(arguments: argparse.Namespace, columns: Sequence[Column], row: Any,
             if part.most is not None and part.total > part.most:
                 print(f"{part.total - part.most} more: --rows 0 shows all")
     elif arguments.format in ("json", "yaml"):
-        found = {column.key: _plain(column.value(row)) for column in chosen}
-        found |= {part.key: [_fields(part.columns, each) for each in part.rows] for part in parts}
-        _DUMPERS[arguments.format](found)
+        fields = {column.key: _plain(column.value(row)) for column in chosen}
+        fields |= {part.key: [_fields(part.columns, part_row) for part_row in part.rows] for part in parts}
+        _DUMPERS[arguments.format](fields)
     else:
         _write(arguments.format, chosen, [row])
 
@@ -216,7 +216,7 @@ def _write(form: str, columns: Sequence[Column], rows: Iterable[Any]) -> None:
         _DUMPERS[form]([_fields(columns, row) for row in rows])
         return
     keys = [column.key for column in columns]
-    _WRITERS[form](keys, [[_plain(each.value(row)) for each in columns] for row in rows])
+    _WRITERS[form](keys, [[_plain(column.value(row)) for column in columns] for row in rows])
 
 
 def _fields(columns: Sequence[Column], row: Any) -> dict[str, Any]:
@@ -233,8 +233,8 @@ def _sorted(rows: list[Any], columns: Sequence[Column], keys: Sequence[str], *, 
     by_key = {column.key: column for column in columns}
     for key in reversed(keys):
         value = by_key[key].value
-        known = [row for row in rows if value(row) is not None]
-        rows = sorted(known, key=value, reverse=descending) + [row for row in rows if value(row) is None]
+        rows_with_value = [row for row in rows if value(row) is not None]
+        rows = sorted(rows_with_value, key=value, reverse=descending) + [row for row in rows if value(row) is None]
     return rows
 
 
@@ -274,14 +274,14 @@ def _has_colours() -> bool:
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def _dump_json(found: Any) -> None:
-    print(json.dumps(found, indent=2))
+def _dump_json(document: Any) -> None:
+    print(json.dumps(document, indent=2))
 
 
-def _dump_yaml(found: Any) -> None:
+def _dump_yaml(document: Any) -> None:
     import yaml
 
-    print(yaml.safe_dump(found, sort_keys=False), end="")
+    print(yaml.safe_dump(document, sort_keys=False), end="")
 
 
 def _show_values(keys: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
@@ -322,7 +322,9 @@ def _text(value: Any) -> str:
 
 def printable(text: str) -> str:
     """Return a text without control characters, which could command the terminal or break the line."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )
 
 
 def _inert(value: Any) -> Any:

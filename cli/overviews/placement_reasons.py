@@ -27,7 +27,7 @@ _UNANSWERED = "unknown, for the reason on standard error"
 class _Row(NamedTuple):
     """The decisions on a volume, and the explanation of the same request now; None if no scheduler was asked."""
 
-    found: "VolumeDecisions"
+    decisions: "VolumeDecisions"
     now: "Explanation | None"
 
 
@@ -57,12 +57,12 @@ class _Verdict(NamedTuple):
     def because(self) -> str | None:
         if self.of.rejection is None:
             return None
-        others = [f"{each.filter}: {each.rejection.message}" for each in self.of.also]
-        return "; ".join([f"{self.of.filter}: {self.of.rejection.message}", *others])
+        further_reasons = [f"{refusal.filter}: {refusal.rejection.message}" for refusal in self.of.also]
+        return "; ".join([f"{self.of.filter}: {self.of.rejection.message}", *further_reasons])
 
     @property
     def weights(self) -> dict[str, str]:
-        return {each.weigher: each.text for each in self.of.weights}
+        return {weight.weigher: weight.text for weight in self.of.weights}
 
     @property
     def text(self) -> str:
@@ -70,21 +70,21 @@ class _Verdict(NamedTuple):
 
 
 COLUMNS: Sequence[Column] = (
-    Column("volume_id", lambda row: row.found.id),
-    Column("name", lambda row: row.found.name),
-    Column("project_id", lambda row: row.found.project_id),
-    Column("status", lambda row: row.found.status),
-    capacity("size", lambda row: row.found.size_gb),
-    Column("volume_type", lambda row: row.found.volume_type),
-    Column("pool", lambda row: row.found.pool),
-    Column("reason", lambda row: row.found.reason, width=90),
-    Column("provisioning", lambda row: row.found.provisioning),
-    Column("request_id", lambda row: row.found.request_id),
-    Column("requested_zone", lambda row: row.found.requested_zone),
-    Column("scheduler_hints", lambda row: row.found.hints, text=lambda row: formats.json_text(row.found.hints)),
-    Column("attempted_pools", lambda row: list(row.found.attempted_pools), text=lambda row: _list(row.found)),
-    Column("status_reason", lambda row: row.found.status_reason, width=90),
-    Column("created_at", lambda row: row.found.created_at),
+    Column("volume_id", lambda row: row.decisions.id),
+    Column("name", lambda row: row.decisions.name),
+    Column("project_id", lambda row: row.decisions.project_id),
+    Column("status", lambda row: row.decisions.status),
+    capacity("size", lambda row: row.decisions.size_gb),
+    Column("volume_type", lambda row: row.decisions.volume_type),
+    Column("pool", lambda row: row.decisions.pool),
+    Column("reason", lambda row: row.decisions.reason, width=90),
+    Column("provisioning", lambda row: row.decisions.provisioning),
+    Column("request_id", lambda row: row.decisions.request_id),
+    Column("requested_zone", lambda row: row.decisions.requested_zone),
+    Column("scheduler_hints", lambda row: row.decisions.hints, text=lambda row: formats.json_text(row.decisions.hints)),
+    Column("attempted_pools", lambda row: list(row.decisions.attempted_pools), text=lambda row: _list(row.decisions)),
+    Column("status_reason", lambda row: row.decisions.status_reason, width=90),
+    Column("created_at", lambda row: row.decisions.created_at),
     Column("pool_now", lambda row: None if row.now is None else row.now.pool),
     Column("decision_now", lambda row: None if row.now is None else row.now.message, width=90),
 )
@@ -131,38 +131,38 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     from tonnage.ledger.catalog import volume_decisions
 
     with ledger_access.connect(conf).reading() as session:
-        found = volume_decisions.find(session, arguments.volume)
-    answer = _ask_again(conf, arguments, found)
+        decisions = volume_decisions.find(session, arguments.volume)
+    answer = _ask_again(conf, arguments, decisions)
     now = answer.explanation
-    verdicts = [] if now is None else [_Verdict(each, each.pool == now.pool) for each in now.ranked()]
+    verdicts = [] if now is None else [_Verdict(verdict, verdict.pool == now.pool) for verdict in now.ranked()]
     most = arguments.rows or None
     empty = answer.unknown or "none"
     parts = (
-        Part("claims", "Claims", volumes.CLAIMS, found.claims, "none", most),
-        Part("refusals", "Refusals", refused_requests.COLUMNS, found.refusals, "none recorded", most),
+        Part("claims", "Claims", volumes.CLAIMS, decisions.claims, "none", most),
+        Part("refusals", "Refusals", refused_requests.COLUMNS, decisions.refusals, "none recorded", most),
         Part("pools", "The same request now", _POOLS, verdicts, empty, most, answer.left_out),
     )
-    formats.show_one(arguments, COLUMNS, _Row(found, now), parts)
+    formats.show_one(arguments, COLUMNS, _Row(decisions, now), parts)
     if answer.unknown == _UNANSWERED:
         return 1
     return 0
 
 
-def _ask_again(conf: "cfg.ConfigOpts", arguments: argparse.Namespace, found: "VolumeDecisions") -> _Answer:
+def _ask_again(conf: "cfg.ConfigOpts", arguments: argparse.Namespace, decisions: "VolumeDecisions") -> _Answer:
     """Return the explanation of the same request now. An error is on standard error."""
     from tonnage.capacity import errors
     from tonnage.cli.simulation import scheduler_query
     from tonnage.rpc import cinder_explanations
 
-    body = found.request_body
+    body = decisions.request_body
     if arguments.offline:
         return _Answer(unknown="not asked (--offline)")
     if arguments.column and _NOW.isdisjoint(arguments.column):
         return _Answer(unknown="not asked: no chosen column has the answer")
     if body is None:
-        return _Answer(unknown=_NOT_REFUSED if found.of_cinder else _NO_REQUEST)
+        return _Answer(unknown=_NOT_REFUSED if decisions.of_cinder else _NO_REQUEST)
     try:
-        if (asked := body.get("cinder")) is None:
+        if (cinder_body := body.get("cinder")) is None:
             target = scheduler_query.QueryTarget(url=arguments.url, cloud=arguments.os_cloud)
             [outlook] = scheduler_query.query(conf, {"requests": [dict(body)], "detail": True}, target)
             return _Answer(outlook.volumes[0])
@@ -170,12 +170,12 @@ def _ask_again(conf: "cfg.ConfigOpts", arguments: argparse.Namespace, found: "Vo
             return _Answer(unknown=_NO_BUS)
         # A table needs no more pools than it shows; a program may want all.
         most = (arguments.rows or None) if arguments.format == "table" else None
-        partial = cinder_explanations.ask(conf, asked["request"], asked["exchange"], most)
+        partial = cinder_explanations.ask(conf, cinder_body["request"], cinder_body["exchange"], most)
     except errors.TonnageError as error:
         print(f"tonnage: how the request would be decided now is unknown: {error.message}", file=sys.stderr)
         return _Answer(unknown=_UNANSWERED)
     return _Answer(partial.explanation, partial.pools - len(partial.explanation.verdicts))
 
 
-def _list(found: "VolumeDecisions") -> str:
-    return ", ".join(found.attempted_pools)
+def _list(decisions: "VolumeDecisions") -> str:
+    return ", ".join(decisions.attempted_pools)

@@ -50,20 +50,24 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
 
     name = arguments.pool
     with ledger_access.connect(conf).reading(snapshot=True) as session:
-        found = {row.pool.name: row for row in pools.load(session, conf.service_down_time)}
-        if name not in found:
+        rows_by_name = {row.pool.name: row for row in pools.load(session, conf.service_down_time)}
+        if name not in rows_by_name:
             raise errors.NotFound(f"pool {name} could not be found: it is in no backend's last report")
-        row = found[name]
+        row = rows_by_name[name]
         claims = volume_figures.claims_in_flight(session, name)
         in_pool = list(volume_figures.volumes(session, volume_figures.VolumeFilter(pool=name)))
         refused = load_refusals(session, RefusalFilter(pool=name), 1000)
         findings = [
-            each
-            for each in audit_findings.load(session, backend_of(name))
-            if each.seen.once is None and each.pool == audit_findings.stored_name(short_name(name))
+            finding
+            for finding in audit_findings.load(session, backend_of(name))
+            if finding.evidence.once is None and finding.pool == audit_findings.stored_name(short_name(name))
         ]
     storage = row.pool.storage
-    sharing = [each for each in found.values() if storage is not None and each.pool.storage == storage and each != row]
+    sharing = [
+        pool_row
+        for pool_row in rows_by_name.values()
+        if storage is not None and pool_row.pool.storage == storage and pool_row != row
+    ]
     most = arguments.rows or None
     parts = (
         Part("claims", "Claims in flight", volumes.CLAIMS, claims, "none", most),

@@ -26,7 +26,7 @@ class PoolRow(NamedTuple):
 
     @property
     def virtual_limit_gb(self) -> float | None:
-        """The bound of thin volumes. None without one, also for a pool that has no thin volumes."""
+        """The bound of thin volumes. None without one, and for a pool that has no thin volumes."""
         return self.pool.virtual_limit_gb if self.thin else None
 
     @property
@@ -40,14 +40,14 @@ class PoolRow(NamedTuple):
 
         A part of a storage has at most the rest of the storage.
         """
-        left = self._left(self.pool.physical_limit_gb, self.pool.in_flight_physical_gb)
+        remaining = self._left(self.pool.physical_limit_gb, self.pool.in_flight_physical_gb)
         of_storage = self.pool.storage_left_gb
-        return left if left is None or of_storage is None else min(left, of_storage)
+        return remaining if remaining is None or of_storage is None else min(remaining, of_storage)
 
     def _left(self, limit: float | None, *used: float | None) -> float | None:
         if not self.up or limit is None or None in used:
             return None
-        return limit - sum(each for each in used if each is not None)
+        return limit - sum(amount for amount in used if amount is not None)
 
     def state(self) -> str:
         """Return the state as a table has it: for a pool that is down with its last figures and their age."""
@@ -64,8 +64,8 @@ def load(session: "orm.Session", down_time: float, backend: str | None = None) -
     from tonnage.ledger.inventory import capacity_figures
 
     thin = capacity_figures.thin_pools(session)
-    found = capacity_figures.pools(session, backend=backend)
-    return [PoolRow(pool, pool.up(down_time), pool.name in thin) for pool in found]
+    pools = capacity_figures.pools(session, backend=backend)
+    return [PoolRow(pool, pool.up(down_time), pool.name in thin) for pool in pools]
 
 
 def _reported(key: str, gib: Callable[[PoolRow], float | None], heading: str | None = None) -> Column:
@@ -132,7 +132,7 @@ def sums(rows: Sequence[PoolRow]) -> str:
     up = [row.pool for row in rows if row.up]
     if not up:
         return f"None of {len(rows)} pool(s) is up"
-    found = capacity_figures.sums(up)
-    figures = (("total", found.total_gb), ("free", found.free_gb), ("in flight", found.in_flight_gb))
+    totals = capacity_figures.sums(up)
+    figures = (("total", totals.total_gb), ("free", totals.free_gb), ("in flight", totals.in_flight_gb))
     listed = ", ".join(f"{name} {'unknown' if gib is None else formats.size(gib)}" for name, gib in figures)
     return f"{len(up)} of {len(rows)} pool(s) up: {listed}"

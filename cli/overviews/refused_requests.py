@@ -58,13 +58,13 @@ def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     from tonnage.ledger.catalog import refusals
     from tonnage.ledger.inventory import names
 
-    wanted = refusals.RefusalFilter(project_id=arguments.project, pool=arguments.pool, code=arguments.code)
-    empty = "No refusal is recorded" if wanted == refusals.RefusalFilter() else "No such refusal is recorded"
+    criteria = refusals.RefusalFilter(project_id=arguments.project, pool=arguments.pool, code=arguments.code)
+    empty = "No refusal is recorded" if criteria == refusals.RefusalFilter() else "No such refusal is recorded"
     with ledger_access.connect(conf).reading() as session:
         if arguments.pool is not None:
-            names.require_place(session, arguments.pool)
+            names.require_pool_or_backend(session, arguments.pool)
         if arguments.summary:
-            formats.show(arguments, _SUMMARY, refusals.count(session, wanted)[: arguments.rows or None], empty)
+            formats.show(arguments, _SUMMARY, refusals.count(session, criteria)[: arguments.rows or None], empty)
         else:
-            formats.show(arguments, COLUMNS, refusals.load(session, wanted, arguments.rows or None), empty)
+            formats.show(arguments, COLUMNS, refusals.load(session, criteria, arguments.rows or None), empty)
     return 0

@@ -77,15 +77,15 @@ def _show_volumes(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     from tonnage.cli.commands import ledger_access
     from tonnage.ledger.inventory import names, volume_figures
 
-    wanted = volume_figures.VolumeFilter(
+    criteria = volume_figures.VolumeFilter(
         project_id=arguments.project, status=arguments.status, pool=arguments.pool, volume_type=arguments.type
     )
     with ledger_access.connect(conf).reading() as session:
         if arguments.pool is not None:
-            names.require_place(session, arguments.pool)
+            names.require_pool_or_backend(session, arguments.pool)
         if arguments.type is not None:
             names.require_type(session, arguments.type)
-        formats.show(arguments, VOLUMES, volume_figures.volumes(session, wanted), "There is no such volume")
+        formats.show(arguments, VOLUMES, volume_figures.volumes(session, criteria), "There is no such volume")
     return 0
 
 
@@ -94,8 +94,8 @@ def _show_types(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     from tonnage.ledger.inventory import volume_figures
 
     with ledger_access.connect(conf).reading() as session:
-        found = volume_figures.types(session)
-    formats.show(arguments, _TYPES, found, "There is no volume type")
+        types = volume_figures.types(session)
+    formats.show(arguments, _TYPES, types, "There is no volume type")
     return 0
 
 
@@ -104,6 +104,6 @@ def _show_claims(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
     from tonnage.ledger.inventory import volume_figures
 
     with ledger_access.connect(conf).reading() as session:
-        found = volume_figures.open_claims(session)
-    formats.show(arguments, CLAIMS, found, "No operation is under way")
+        claims = volume_figures.open_claims(session)
+    formats.show(arguments, CLAIMS, claims, "No operation is under way")
     return 0

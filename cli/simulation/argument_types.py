@@ -52,7 +52,7 @@ def node(text: str) -> dict[str, Any]:
     from tonnage.capacity.topology import requirements
 
     name, _, labels = text.partition(":")
-    pairs = [each.partition("=") for each in labels.split(",") if each]
+    pairs = [label.partition("=") for label in labels.split(",") if label]
     if not name or not all(key and equals for key, equals, _ in pairs):
         raise argparse.ArgumentTypeError(f"{text!r}: expected NAME or NAME:KEY=VALUE,...")
     hints: dict[str, Any] = {requirements.NODE: name}
@@ -107,16 +107,16 @@ def new_pool(text: str) -> dict[str, Any]:
     from tonnage.capacity.pools import hypothetical_pools
     from tonnage.capacity.pools.pool_table import PoolTable
 
-    found = json_file(text[1:]) if text.startswith("@") else _json(text, text)
-    if not isinstance(found, dict):
+    pool = json_file(text[1:]) if text.startswith("@") else _json(text, text)
+    if not isinstance(pool, dict):
         raise argparse.ArgumentTypeError(f"{text}: expected a JSON object")
     try:
         hypothetical_pools.apply(
-            PoolTable(), hypothetical_pools.Changes(added=(found,)), hypothetical_pools.Defaults(ratio=1.0)
+            PoolTable(), hypothetical_pools.Changes(added=(pool,)), hypothetical_pools.Defaults(ratio=1.0)
         )
     except errors.InvalidInput as error:
         raise argparse.ArgumentTypeError(error.message.removeprefix("added: ")) from None
-    return found
+    return pool
 
 
 def json_file(path: str) -> Any:

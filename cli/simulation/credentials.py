@@ -40,16 +40,16 @@ def headers(challenge: str, cloud: str | None) -> dict[str, str]:
 
 def _of_environment(challenge: str) -> Session:
     basic = challenge.lower().startswith("basic")
-    kind = os.environ.get("OS_AUTH_TYPE")
-    if kind is None and os.environ.get("OS_TOKEN") and not basic:
-        kind = "admin_token"  # sends an existing token of any user
-    if kind is None and not os.environ.get("OS_USERNAME" if basic else "OS_AUTH_URL"):
+    auth_type = os.environ.get("OS_AUTH_TYPE")
+    if auth_type is None and os.environ.get("OS_TOKEN") and not basic:
+        auth_type = "admin_token"  # sends an existing token of any user
+    if auth_type is None and not os.environ.get("OS_USERNAME" if basic else "OS_AUTH_URL"):
         usual = "OS_USERNAME" if basic else "OS_AUTH_URL, OS_USERNAME, OS_PROJECT_NAME"
         raise errors.ConfigurationError(
             "the REST API needs authentication: set OS_CLOUD, or the variables that the command openstack reads, "
             f"{usual} and OS_PASSWORD"
         )
-    loader: Any = loading.get_plugin_loader(kind or ("http_basic" if basic else "password"))
+    loader: Any = loading.get_plugin_loader(auth_type or ("http_basic" if basic else "password"))
     return loading.session.Session().load_from_options(
         auth=loader.load_from_options_getter(_value),
         cacert=os.environ.get("OS_CACERT"),

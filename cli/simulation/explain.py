@@ -16,7 +16,7 @@ from tonnage.cli import setup
 from tonnage.cli.commands import tables
 from tonnage.cli.simulation import scheduler_query
 from tonnage.cli.simulation.simulation_arguments import FOUND, PROJECT
-from tonnage.rpc.messages import Outlook
+from tonnage.rpc.messages import SimulationResult
 
 
 def explain(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
@@ -24,7 +24,7 @@ def explain(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     if len(arguments.node) > 1:
         return _explain_nodes(conf, arguments)
     outlooks = _query(conf, arguments, detail=True)
-    explanations = [each for outlook in outlooks for each in outlook.volumes]
+    explanations = [volume for outlook in outlooks for volume in outlook.volumes]
     if arguments.json:
         _print_json({"explanations": explanations})
     else:
@@ -40,13 +40,17 @@ def _explain_nodes(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
         [hints[requirements.NODE] for hints in arguments.node],
         _query(conf, arguments, detail=False, apart=True),
     )
-    found = list(zip(names, (outlook.volumes for outlook in outlooks), strict=True))
+    results = list(zip(names, (outlook.volumes for outlook in outlooks), strict=True))
     if arguments.json:
-        _print_json({"nodes": [{"name": name, "explanations": volumes} for name, volumes in found]})
+        _print_json({"nodes": [{"name": name, "explanations": volumes} for name, volumes in results]})
     else:
         rows = [
-            (name, [each.pool for each in volumes if each.pool], [each.message for each in volumes if not each.pool])
-            for name, volumes in found
+            (
+                name,
+                [volume.pool for volume in volumes if volume.pool],
+                [volume.message for volume in volumes if not volume.pool],
+            )
+            for name, volumes in results
         ]
         lines = [(name, "\n".join(pools), "\n".join(why)) for name, pools, why in rows]
         tables.show(("node", "pools", "why not"), lines, as_json=False, empty="Nothing")
@@ -73,7 +77,7 @@ def what_if(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     return _status(outlooks)
 
 
-def _query(conf: cfg.ConfigOpts, arguments: argparse.Namespace, **question: Any) -> list[Outlook]:
+def _query(conf: cfg.ConfigOpts, arguments: argparse.Namespace, **question: Any) -> list[SimulationResult]:
     """Query a scheduler. Errors in the question name options of the command line."""
     question["requests"] = _requests(arguments)
     from_file = arguments.file is not None
@@ -146,7 +150,10 @@ def _requests(arguments: Any) -> list[Any]:
     }
     hints = _hints(arguments.hint)
     hinted = [{**volume, "scheduler_hints": {**hints, **node}} for node in arguments.node or [{}]]
-    return [{"volume": each} if arguments.count is None else {"volumes": [each] * arguments.count} for each in hinted]
+    return [
+        {"volume": hinted_volume} if arguments.count is None else {"volumes": [hinted_volume] * arguments.count}
+        for hinted_volume in hinted
+    ]
 
 
 def _move(arguments: Any) -> dict[str, Any]:
@@ -161,35 +168,35 @@ def _move(arguments: Any) -> dict[str, Any]:
     return {"retype": {"volume_id": arguments.retype, "new_type": arguments.type, "migration_policy": policy}}
 
 
-def _hints(given: Sequence[tuple[str, str]]) -> dict[str, Any]:
+def _hints(pairs: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """Return the hints. The value of a key that is given more than once is a list."""
-    found: dict[str, list[str]] = {}
-    for key, value in given:
-        found.setdefault(key, []).append(value)
-    return {key: values[0] if len(values) == 1 else values for key, values in found.items()}
+    values_by_key: dict[str, list[str]] = {}
+    for key, value in pairs:
+        values_by_key.setdefault(key, []).append(value)
+    return {key: values[0] if len(values) == 1 else values for key, values in values_by_key.items()}
 
 
 def _changes(arguments: Any) -> dict[str, Any]:
     changes: dict[str, Any] = {"lost": arguments.lose, "added": arguments.add}
     if arguments.calculation is not None:
         changes["calculation"] = arguments.calculation
-    for given, of_one, of_all in (
+    for pairs, of_one, of_all in (
         (arguments.ratio, "ratios", "default_ratio"),
         (arguments.reserved, "reserved_percentages", "reserved_percentage"),
     ):
-        changes[of_one] = {name: value for name, value in given if name}
-        changes.update((of_all, value) for name, value in given if not name)
+        changes[of_one] = {name: value for name, value in pairs if name}
+        changes.update((of_all, value) for name, value in pairs if not name)
     return changes
 
 
-def _status(outlooks: Sequence[Outlook]) -> int:
+def _status(outlooks: Sequence[SimulationResult]) -> int:
     refused = any(explanation.pool is None for outlook in outlooks for explanation in outlook.volumes)
     return FOUND if refused else 0
 
 
-def _print_ignored(outlooks: Sequence[Outlook]) -> None:
+def _print_ignored(outlooks: Sequence[SimulationResult]) -> None:
     """Print each hint without effect once."""
-    ignored = [words for outlook in outlooks for each in outlook.volumes for words in each.ignored_hints]
+    ignored = [words for outlook in outlooks for volume in outlook.volumes for words in volume.ignored_hints]
     for words in dict.fromkeys(ignored):
         print(f"Note: {words}")
 
@@ -198,13 +205,13 @@ def _print_json(answer: object) -> None:
     print(msgspec.json.encode(answer).decode())
 
 
-def _lines(outlooks: Sequence[Outlook]) -> Iterator[tuple[object, ...]]:
+def _lines(outlooks: Sequence[SimulationResult]) -> Iterator[tuple[object, ...]]:
     for number, outlook in enumerate(outlooks, 1):
         then = outlook.volumes
         now = outlook.unchanged or then
-        for place in range(max(len(then), len(now))):
+        for index in range(max(len(then), len(now))):
             # All volumes of a group that is refused share one explanation.
-            before, after = now[min(place, len(now) - 1)], then[min(place, len(then) - 1)]
+            before, after = now[min(index, len(now) - 1)], then[min(index, len(then) - 1)]
             differs = before.pool != after.pool
             yield number, after.request, before.pool or "refused", after.pool or "refused", differs
 
@@ -225,7 +232,7 @@ def _print_explanation(explanation: Explanation, max_rows: int) -> None:
         if verdict.auto_ratio is not None:
             auto = verdict.auto_ratio
             print(f"{verdict.pool}: the over-subscription ratio is {auto.ratio:g} (auto: {auto.formula})")
-    failures = {each.weigher: each.failure for verdict in explanation.verdicts for each in verdict.weights}
+    failures = {weight.weigher: weight.failure for verdict in explanation.verdicts for weight in verdict.weights}
     for weigher, failure in failures.items():
         if failure is not None:
             print(f"{weigher} failed and counts 0 for every pool: {failure}")
@@ -237,15 +244,15 @@ def _row(verdict: PoolVerdict, explanation: Explanation, weighers: Sequence[str]
     state = "candidate" if verdict.filter is None else "refused"
     if verdict.pool == explanation.pool:
         state = "chosen"
-    weights = {each.weigher: each.text for each in verdict.weights}
-    kind = "" if verdict.thin is None else " thin" if verdict.thin else " thick"
+    weights = {weight.weigher: weight.text for weight in verdict.weights}
+    provisioning = "" if verdict.thin is None else " thin" if verdict.thin else " thick"
     refusals = [] if verdict.rejection is None else [f"{verdict.filter}: {verdict.rejection.message}"]
-    refusals += [f"{each.filter}: {each.rejection.message}" for each in verdict.also]
+    refusals += [f"{refusal.filter}: {refusal.rejection.message}" for refusal in verdict.also]
     headroom = f"{verdict.headroom:g}" if isinstance(verdict.headroom, float) else verdict.headroom
     return [
         verdict.pool,
         state,
-        f"{headroom}{kind}",
+        f"{headroom}{provisioning}",
         None if verdict.total_weight is None else f"{verdict.total_weight:.3f}",
         *(weights.get(name) for name in weighers),
         "\n".join(refusals),

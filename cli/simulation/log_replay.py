@@ -29,24 +29,24 @@ _MAX_FOREIGN_LINES = 10
 
 def replay(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     """Run ``tonnage replay``. Return its exit status."""
-    by = settings.mutable(conf)
+    by = settings.reloadable(conf)
     play = Replay(Rules(by.filters, by.weighers, by.calculation), by.default_ratio, conf.service_down_time)
     count = differ = 0
     shown: list[Replayed] = []
     most = arguments.rows if arguments.rows > 0 and not arguments.json else None
-    for each in _with_progress(play.play(_lines(arguments.files))):
+    for decision in _with_progress(play.play(_lines(arguments.files))):
         count += 1
-        differ += each.differs
-        if (each.differs or arguments.all) and (most is None or len(shown) < most):
-            shown.append(each)
+        differ += decision.differs
+        if (decision.differs or arguments.all) and (most is None or len(shown) < most):
+            shown.append(decision)
     if arguments.json:
-        print(json.dumps({"decisions": count, "differ": differ, "replayed": [_as_data(each) for each in shown]}))
+        print(json.dumps({"decisions": count, "differ": differ, "replayed": [_as_data(entry) for entry in shown]}))
     else:
         _print_table(shown, count, differ, cut=len(shown) == most)
     if play.broken:
-        first, *others = play.broken
+        first, *further = play.broken
         print(
-            f"tonnage: line {first} cannot be read{f', nor {len(others)} other(s)' if others else ''}; the lines "
+            f"tonnage: line {first} cannot be read{f', nor {len(further)} other(s)' if further else ''}; the lines "
             "after it are left out until the log begins anew",
             file=sys.stderr,
         )
@@ -97,21 +97,21 @@ def _with_progress(replayed: Iterable[Replayed]) -> Iterator[Replayed]:
     with contextlib.ExitStack() as cleanup:
         if sys.stderr.isatty():
             cleanup.callback(lambda: print("\r\033[K", end="", file=sys.stderr, flush=True))
-        for number, each in enumerate(replayed, 1):
+        for number, decision in enumerate(replayed, 1):
             if number % _PROGRESS_STEP == 0 and sys.stderr.isatty():
                 print(f"\r{number} decisions", end="", file=sys.stderr, flush=True)
-            yield each
+            yield decision
 
 
-def _as_data(each: Replayed) -> dict[str, Any]:
-    recorded = each.recorded
+def _as_data(decision: Replayed) -> dict[str, Any]:
+    recorded = decision.recorded
     return {
         "time": recorded.time,
         "request_id": recorded.requests[0].request_id,
         "request": recorded.request,
         "recorded": {"pools": recorded.pools, "refusal": recorded.refusal},
-        "replayed": {"pools": list(each.pools), "refusal": each.refusal},
-        "differs": each.differs,
+        "replayed": {"pools": list(decision.pools), "refusal": decision.refusal},
+        "differs": decision.differs,
     }
 
 
@@ -120,14 +120,14 @@ def _print_table(shown: list[Replayed], count: int, differ: int, *, cut: bool) -
         ("time", "request_id", "request", "recorded", "replayed", "differs"),
         [
             (
-                each.recorded.time,
-                each.recorded.requests[0].request_id,
-                each.recorded.request,
-                ", ".join(each.recorded.pools) or "refused",
-                ", ".join(each.pools) or "refused",
-                each.differs,
+                decision.recorded.time,
+                decision.recorded.requests[0].request_id,
+                decision.recorded.request,
+                ", ".join(decision.recorded.pools) or "refused",
+                ", ".join(decision.pools) or "refused",
+                decision.differs,
             )
-            for each in shown
+            for decision in shown
         ],
         as_json=False,
         empty="Nothing differs",

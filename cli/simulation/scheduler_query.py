@@ -27,7 +27,7 @@ from tonnage.capacity.pools.hypothetical_pools import Changes
 from tonnage.cli.simulation import credentials
 from tonnage.cli.simulation.simulation_arguments import PROJECT
 from tonnage.rpc import transport as rpc_transport
-from tonnage.rpc.messages import Asked, CreateGroup, CreateVolume, Outlook, WhatIf
+from tonnage.rpc.messages import CreateGroup, CreateVolume, SimulatedRequest, SimulationResult, WhatIf
 from tonnage.rpc.scheduler_client import SchedulerClient
 
 #: Prefixes of the URLs of message buses within a process, which other processes cannot reach.
@@ -50,7 +50,7 @@ class QueryTarget:
     cloud: str | None = None
 
 
-def query(conf: cfg.ConfigOpts, question: Mapping[str, Any], target: QueryTarget) -> list[Outlook]:
+def query(conf: cfg.ConfigOpts, question: Mapping[str, Any], target: QueryTarget) -> list[SimulationResult]:
     """Send a question to a scheduler and return its outlooks.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the destination or the credentials are missing,
@@ -72,11 +72,11 @@ def query(conf: cfg.ConfigOpts, question: Mapping[str, Any], target: QueryTarget
 
 def names_bus(conf: cfg.ConfigOpts) -> bool:
     """Return whether the configuration names a message bus: it is not the default."""
-    place = conf.get_location("transport_url")
-    return place is not None and place.location.is_user_controlled
+    origin = conf.get_location("transport_url")
+    return origin is not None and origin.location.is_user_controlled
 
 
-def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -> list[Outlook]:
+def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -> list[SimulationResult]:
     message = as_message(question, project, conf.default_volume_type)
     if not conf.debug:
         # If no scheduler answers, one line of the command says so. The library's log lines are for debugging.
@@ -95,7 +95,7 @@ def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -
         transport.cleanup()
 
 
-def _over_rest(url: str, question: Mapping[str, Any], target: QueryTarget) -> list[Outlook]:
+def _over_rest(url: str, question: Mapping[str, Any], target: QueryTarget) -> list[SimulationResult]:
     project = "" if target.project is None else f"/{urllib.parse.quote(target.project, safe='')}"
     address = f"{url.rstrip('/')}/v3{project}/scheduler-stats/what-if"
     try:
@@ -110,13 +110,13 @@ def _over_rest(url: str, question: Mapping[str, Any], target: QueryTarget) -> li
         raise errors.Unavailable(
             f"there is no answer at {address} ({reason}): start Tonnage, or say where its REST API listens with --url"
         ) from None
-    return type_conversion.convert(_with_nan(outlooks), list[Outlook])
+    return type_conversion.convert(_with_nan(outlooks), list[SimulationResult])
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
     """Refuses redirects, because the credentials are meant for the named API only."""
 
-    def redirect_request(self, *given: Any) -> None:
+    def redirect_request(self, *arguments: Any) -> None:
         """Return None, which makes the redirect an error."""
 
 
@@ -162,9 +162,11 @@ def _error_message(error: urllib.error.HTTPError) -> str:
 def _with_nan(value: Any) -> Any:
     """Replace null by nan in the weights of pools that cannot be ranked, because JSON has no nan."""
     if isinstance(value, list):
-        return [_with_nan(each) for each in value]
+        return [_with_nan(member) for member in value]
     if isinstance(value, dict):
-        return {key: math.nan if key == "raw" and each is None else _with_nan(each) for key, each in value.items()}
+        return {
+            key: math.nan if key == "raw" and member is None else _with_nan(member) for key, member in value.items()
+        }
     return value
 
 
@@ -173,48 +175,50 @@ def as_message(question: Mapping[str, Any], project: str, default_type: str | No
     sent = body.convert(dict(question), simulation_bodies.WhatIf)
     return WhatIf(
         requests=[
-            _request_message(item, f"requests[{place}]", project, default_type)
-            for place, item in enumerate(sent.requests)
+            _request_message(request, f"requests[{index}]", project, default_type)
+            for index, request in enumerate(sent.requests)
         ],
         changes=type_conversion.convert(sent.changes, Changes, from_attributes=True),
         detail=sent.detail,
-        apart=sent.apart,
+        apart=sent.independent,
     )
 
 
-def _request_message(item: Mapping[str, Any], where: str, project: str, default_type: str | None) -> Asked:
+def _request_message(
+    request: Mapping[str, Any], where: str, project: str, default_type: str | None
+) -> SimulatedRequest:
     request_id = f"ask-{uuid.uuid4()}"
-    given = sorted(simulation_bodies.REQUEST_BODIES.keys() & item.keys())
-    if len(given) != 1:
+    body_keys = sorted(simulation_bodies.REQUEST_BODIES.keys() & request.keys())
+    if len(body_keys) != 1:
         raise errors.InvalidInput(f"{where} takes one of {', '.join(simulation_bodies.REQUEST_BODIES)}")
     try:
-        sent: simulation_bodies.RequestBody = body.convert(item, simulation_bodies.REQUEST_BODIES[given[0]])
+        sent: simulation_bodies.RequestBody = body.convert(request, simulation_bodies.REQUEST_BODIES[body_keys[0]])
         if isinstance(sent, volume_bodies.CreateVolume):
-            return Asked(create=_create(sent.volume, sent.all_hints(), request_id, project, default_type))
+            return SimulatedRequest(create=_create(sent.volume, sent.all_hints(), request_id, project, default_type))
         if not isinstance(sent, volume_bodies.CreateVolumes):
             return volume_requests.existing_volume_request(sent, request_id)
-        creates = [_create(each, sent.all_hints(), request_id, project, default_type) for each in sent.volumes]
-        ids = [each.volume_id for each in creates]
+        creates = [_create(volume, sent.all_hints(), request_id, project, default_type) for volume in sent.volumes]
+        ids = [create.volume_id for create in creates]
         creates = [
-            volume_requests.resolve_siblings(each, f"volumes[{place}]", ids) for place, each in enumerate(creates)
+            volume_requests.resolve_siblings(create, f"volumes[{index}]", ids) for index, create in enumerate(creates)
         ]
-        return Asked(group=CreateGroup(request_id=request_id, volumes=creates))
+        return SimulatedRequest(group=CreateGroup(request_id=request_id, volumes=creates))
     except errors.InvalidInput as error:
         raise errors.InvalidInput(f"{where}: {error.message}") from None
 
 
 def _create(
-    wanted: volume_bodies.NewVolume, beside: fields.Hints, request_id: str, project: str, default_type: str | None
+    volume: volume_bodies.NewVolume, shared_hints: fields.Hints, request_id: str, project: str, default_type: str | None
 ) -> CreateVolume:
-    if not isinstance(wanted.size, fields.Size):
+    if not isinstance(volume.size, fields.Size):
         raise errors.InvalidInput("missing required field size")
     message = CreateVolume(
         request_id=request_id,
         volume_id=str(uuid.uuid4()),
-        size_gb=int(wanted.size),
+        size_gb=int(volume.size),
         project_id=project,
-        volume_type=wanted.volume_type or default_type or None,
-        availability_zone=wanted.availability_zone or None,
-        hints={**beside, **wanted.all_hints()},
+        volume_type=volume.volume_type or default_type or None,
+        availability_zone=volume.availability_zone or None,
+        hints={**shared_hints, **volume.all_hints()},
     )
-    return message if wanted.source_volid is None else replace(message, source_volume_id=wanted.source_volid)
+    return message if volume.source_volid is None else replace(message, source_volume_id=volume.source_volid)

@@ -26,9 +26,9 @@ class LimitTests(StorageFixtures):
             driver.create(test_data.resized(volume, largest + 1))
         assert observations.sizes(driver) == {}, "a refused volume left something behind"
         driver.create(test_data.resized(volume, largest))
-        left = observations.headroom(driver, volume)
+        remaining = observations.headroom(driver, volume)
         with pytest.raises(errors.CapacityExceeded):
-            driver.create(test_data.resized(test_data.new_volume(driver, provisioning, terms=terms), left + 1))
+            driver.create(test_data.resized(test_data.new_volume(driver, provisioning, terms=terms), remaining + 1))
         assert observations.sizes(driver) == {volume.id: largest}
 
     def test_the_limit_holds_without_a_scheduler(self, volume: Volume, driver: Driver) -> None:

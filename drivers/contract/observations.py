@@ -42,9 +42,9 @@ def listed_volume(driver: Driver, volume_id: str) -> StoredVolume:
 def sizes(driver: Driver) -> dict[str, float]:
     """Return the listed sizes in GiB by volume id; each volume must be listed once."""
     listed = driver.list_volumes()
-    found = {stored.id: stored.size_gb for stored in listed}
-    assert len(found) == len(listed), "a volume is listed twice"
-    return found
+    size_by_id = {stored.id: stored.size_gb for stored in listed}
+    assert len(size_by_id) == len(listed), "a volume is listed twice"
+    return size_by_id
 
 
 def pool_and_terms(driver: Driver, volume: Volume) -> tuple[Pool, Terms]:

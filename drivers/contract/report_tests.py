@@ -58,11 +58,11 @@ class ReportTests(StorageFixtures):
                 stats.name: sum(stored.size_gb for stored in listed if stored.pool == stats.name)
                 for stats in observations.all_stats(driver)
             }
-            known = {
+            volumes = {
                 name: Volumes(least_gb=gb, all_gb=gb, moved_gb=moved_gb if name == volume.pool else 0)
                 for name, gb in listed_gb.items()
             }
-            return [str(finding) for finding in auditor.look(driver.report(), known)]
+            return [str(finding) for finding in auditor.look(driver.report(), volumes)]
 
         assert audit(0) == []
         for _ in range(2):

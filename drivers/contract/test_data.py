@@ -61,7 +61,7 @@ def content_chunks(seed: int) -> dict[int, bytes]:
     """Return chunks to write to a volume of 1 GiB, by offset: at both ends, and at a few offsets between."""
     draw = random.Random(seed)  # noqa: S311 -- random content
     places = [0, *draw.sample(range(CHUNK_INTERVAL, GIB - CHUNK_INTERVAL, CHUNK_INTERVAL), 5), GIB - CHUNK_INTERVAL]
-    return {place: draw.randbytes(CHUNK_BYTES) for place in places}
+    return {offset: draw.randbytes(CHUNK_BYTES) for offset in places}
 
 
 def run_concurrently(jobs: list[Callable[[], None]]) -> list[BaseException | None]:

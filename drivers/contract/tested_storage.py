@@ -96,8 +96,8 @@ class StorageFixtures:
 
     def _create_at_origin(self, origin: Driver, volume: Volume) -> Volume:
         """Create the volume at the origin of a migration; return the origin's volume."""
-        kind = Provisioning.THIN if origin.supports_thin else Provisioning.THICK
-        there = dataclasses.replace(test_data.new_volume(origin, kind), id=volume.id)
+        provisioning = Provisioning.THIN if origin.supports_thin else Provisioning.THICK
+        there = dataclasses.replace(test_data.new_volume(origin, provisioning), id=volume.id)
         origin.create(there)
         return there
 

@@ -92,23 +92,23 @@ class ClassPools:
         if self._nodes_file is not None:
             segments = self._segments(self._nodes_file)
             return [
-                ClassPool(f"{each.name}/{segment}", each, str(segment), segment, nodes=nodes)
-                for each in self._classes.values()
+                ClassPool(f"{storage_class.name}/{segment}", storage_class, str(segment), segment, nodes=nodes)
+                for storage_class in self._classes.values()
                 for segment, nodes in segments.items()
             ]
         if self.per_node:
             return [
                 # A plugin with inline ephemeral volumes alone may lack support for segments.
                 ClassPool(
-                    f"{each.name}/{self._node_name}",
-                    each,
+                    f"{storage_class.name}/{self._node_name}",
+                    storage_class,
                     self._node_name,
-                    self._node_segment if each.settings else None,
+                    self._node_segment if storage_class.settings else None,
                     self._node_name,
                 )
-                for each in self._classes.values()
+                for storage_class in self._classes.values()
             ]
-        return [ClassPool(each.name, each, "", None) for each in self._classes.values()]
+        return [ClassPool(storage_class.name, storage_class, "", None) for storage_class in self._classes.values()]
 
     def nodes_file_version(self) -> tuple[int, ...]:
         """Return a value that changes with the file of the nodes."""

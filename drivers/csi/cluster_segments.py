@@ -44,12 +44,12 @@ def segments_of_nodes(nodes: Iterable[Node], prefix: str) -> dict[Segment, tuple
 
     A node without such labels is in no segment: the plugin does not run there.
     """
-    found: dict[Segment, set[str]] = {}
+    names_by_segment: dict[Segment, set[str]] = {}
     for node in nodes:
         own = {key: value for key, value in node.labels.items() if key.rpartition("/")[0] == prefix}
         if own:
-            found.setdefault(Segment.from_labels(own), set()).update([node.name] if node.name else [])
-    return {segment: tuple(sorted(names)) for segment, names in sorted(found.items())}
+            names_by_segment.setdefault(Segment.from_labels(own), set()).update([node.name] if node.name else [])
+    return {segment: tuple(sorted(names)) for segment, names in sorted(names_by_segment.items())}
 
 
 def read_nodes(path: Path) -> list[Node]:

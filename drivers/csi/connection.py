@@ -68,7 +68,7 @@ class CallFailed(Exception):
 
     @property
     def refused(self) -> bool:
-        """Whether the plugin has refused the call without any effect.
+        """Return whether the plugin has refused the call without any effect.
 
         A refusal of a retry does not cover earlier attempts: one whose answer was lost, or that was still running, may
         have had an effect.
@@ -77,17 +77,17 @@ class CallFailed(Exception):
 
     @property
     def is_answer(self) -> bool:
-        """Whether the plugin has ended the call, with or without an effect, and no longer works on it."""
+        """Return whether the plugin has ended the call, with or without an effect, and no longer works on it."""
         return self.code in _ANSWER_CODES
 
     @property
     def is_other_volume(self) -> bool:
-        """Whether the plugin has another volume of the requested name."""
+        """Return whether the plugin has another volume of the requested name."""
         return self.code is grpc.StatusCode.ALREADY_EXISTS
 
     @property
     def out_of_capacity(self) -> bool:
-        """Whether the plugin lacks capacity."""
+        """Return whether the plugin lacks capacity."""
         return self.code is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 

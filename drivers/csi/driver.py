@@ -102,7 +102,6 @@ class CSIDriver(Driver):
         return ownership.file_ledgers(self._state_file)
 
     def mark_ledger(self, ledger_id: str) -> None:
-        """Mark the state file."""
         ownership.mark_file(self._state_file, ledger_id)
 
     def report(self) -> Sequence[Mapping[str, Any]]:
@@ -119,13 +118,13 @@ class CSIDriver(Driver):
         except (CallFailed, InvalidResponse, sqlite3.Error) as error:
             self._log_failures({pool.name: f"its volumes are not known: {error}" for pool in pools})
             return []
-        found = self._inventory.capacities(pools, deadline)
-        self._log_failures(found.failures)
-        self._log_overfull(found.overfull())
+        capacities = self._inventory.capacities(pools, deadline)
+        self._log_failures(capacities.failures)
+        self._log_overfull(capacities.overfull())
         return [
-            inventory.figures(pool, found.by_pool[pool.name], used_bytes.get(pool.name, 0), capabilities)
+            inventory.figures(pool, capacities.by_pool[pool.name], used_bytes.get(pool.name, 0), capabilities)
             for pool in pools
-            if pool.name in found.by_pool
+            if pool.name in capacities.by_pool
         ]
 
     def has_news(self) -> bool:
@@ -185,7 +184,7 @@ class CSIDriver(Driver):
             listing = self._inventory.volumes(
                 self._require_capabilities().can_list, self._pools.current(), self._query_deadline()
             )
-        return [StoredVolume(id=each.id, pool=each.pool, size_gb=each.size / GIB) for each in listing.volumes]
+        return [StoredVolume(id=volume.id, pool=volume.pool, size_gb=volume.size / GIB) for volume in listing.volumes]
 
     def manage(self, volume: Volume, reference: str) -> float:
         """Record the plugin's volume ``reference``, an id of the plugin or of Tonnage, as the volume."""
@@ -194,23 +193,23 @@ class CSIDriver(Driver):
         with self._storage_lock(pool), self._foreign_lock, error_context.for_state_file(context, self._state_file):
             record = self._records.find(volume.pool, volume.id)
             with error_context.for_plugin_call(context):
-                found = self._inventory.find_reference(
+                managed = self._inventory.find_reference(
                     self._require_capabilities().can_list, pool, reference, self._query_deadline()
                 )
-            if record is not None and (found is None or found.plugin_id == record.plugin_id):
-                found = record
+            if record is not None and (managed is None or managed.plugin_id == record.plugin_id):
+                managed = record
             elif record is not None:
                 raise errors.DriverError(f"{context}: there is a volume {volume.id} already")
-            if found is None or found.plugin_id is None:
+            if managed is None or managed.plugin_id is None:
                 raise errors.DriverError(f"{context}: there is no such volume in that pool", clean=True)
-            if not found.size:
+            if not managed.size:
                 raise errors.DriverError(f"{context}: the plugin does not say how large it is", clean=True)
-            size_gb = -(-found.size // GIB)
-            if size_gb * GIB != found.size:
+            size_gb = -(-managed.size // GIB)
+            if size_gb * GIB != managed.size:
                 deadline = Deadline(self.conf.csi_timeout)
-                self._admit(pool, volume, size_gb - found.size / GIB, context, deadline)
-                self._extend(found.plugin_id, size_gb, pool, context, deadline)
-            self._records.save(replace(found, id=volume.id, size=size_gb * GIB), replaced=found)
+                self._admit(pool, volume, size_gb - managed.size / GIB, context, deadline)
+                self._extend(managed.plugin_id, size_gb, pool, context, deadline)
+            self._records.save(replace(managed, id=volume.id, size=size_gb * GIB), replaced=managed)
             return float(size_gb)
 
     def _require_capabilities(self) -> "PluginCapabilities":
@@ -318,9 +317,9 @@ class CSIDriver(Driver):
                 listing = self._inventory.volumes(True, self._pools.current(), self._query_deadline())
             except (CallFailed, InvalidResponse) as error:
                 raise errors.OutcomeUnknown(f"{context}: {error}") from error
-            if not any(each.id == volume.id for each in listing.unrecorded):
+            if not any(plugin_volume.id == volume.id for plugin_volume in listing.unrecorded):
                 return
-            if not any(each.id == volume.id for each in listing.volumes):
+            if not any(pool_volume.id == volume.id for pool_volume in listing.volumes):
                 raise errors.DriverError(
                     f"{context}: it may be the volume of a create without a known outcome, or of another backend"
                 )

@@ -45,13 +45,13 @@ class VolumeListing:
     def used_bytes(self) -> Mapping[str, int]:
         """Return the sum of the volume sizes in bytes of each pool with volumes, by the name of the pool."""
         used_bytes: dict[str, int] = {}
-        for each in self.volumes:
-            used_bytes[each.pool] = used_bytes.get(each.pool, 0) + each.size
+        for volume in self.volumes:
+            used_bytes[volume.pool] = used_bytes.get(volume.pool, 0) + volume.size
         return used_bytes
 
     def ids_of_size(self, size: int) -> frozenset[str]:
         """Return the plugin's ids of the volumes without a record that may have so many bytes."""
-        return frozenset(each.id for each in self.unrecorded if each.size in (0, size))
+        return frozenset(volume.id for volume in self.unrecorded if volume.size in (0, size))
 
 
 @dataclass(slots=True)
@@ -83,11 +83,11 @@ class Inventory:
         has an unknown outcome is left out: it counts as in flight.
         """
         if not can_list:
-            known = [record for record in self._records.all() if not record.pending]
-            return VolumeListing([PoolVolume(record.id, record.pool, record.size) for record in known])
+            settled = [record for record in self._records.all() if not record.pending]
+            return VolumeListing([PoolVolume(record.id, record.pool, record.size) for record in settled])
         # A volume that is created meanwhile may be deleted again before the plugin has listed all, with its record.
         with self._records.watch() as recorded:
-            found = self._plugin.volumes(deadline)
+            plugin_volumes = self._plugin.volumes(deadline)
             records = self._records.all()
         recorded |= _by_plugin_id(records)
         pending = [record for record in records if record.pending]
@@ -98,18 +98,18 @@ class Inventory:
             if record.has_conflict or (record.inline and record.plugin_id is not None)
         ]
         unrecorded = []
-        for plugin_volume in found:
+        for plugin_volume in plugin_volumes:
             record = recorded.get(plugin_volume.id)
             if record is not None:
                 if not record.inline:
                     stored.append(PoolVolume(record.id, record.pool, plugin_volume.size or record.size))
                 continue
             unrecorded.append(plugin_volume)
-            if not any(_may_be(plugin_volume, each) for each in pending):
+            if not any(_may_be(plugin_volume, pending_record) for pending_record in pending):
                 candidates = (
-                    each
-                    for each in pools
-                    if each.storage_class.settings is not None and each.can_reach(plugin_volume.segments)
+                    class_pool
+                    for class_pool in pools
+                    if class_pool.storage_class.settings is not None and class_pool.can_reach(plugin_volume.segments)
                 )
                 pool = next(candidates, None)
                 if pool is not None:
@@ -122,15 +122,16 @@ class Inventory:
         The list has no names of volumes: a volume of the same size, without a record, that was not there before the
         request may be it.
         """
-        found = self._complete_list(deadline)
+        plugin_volumes = self._complete_list(deadline)
         recorded = _by_plugin_id(self._records.all())
-        return found is not None and not any(
-            each.id not in recorded and _may_be(each, record) and pool.can_reach(each.segments) for each in found
+        return plugin_volumes is not None and not any(
+            volume.id not in recorded and _may_be(volume, record) and pool.can_reach(volume.segments)
+            for volume in plugin_volumes
         )
 
     def find_named(self, record: VolumeRecord, deadline: Deadline) -> PluginVolume | None:
         """Return the volume whose id contains the name of a record, which is unique; None without exactly one."""
-        named = [each for each in self._plugin.volumes(deadline) if record.name in each.id]
+        named = [volume for volume in self._plugin.volumes(deadline) if record.name in volume.id]
         return named[0] if len(named) == 1 else None
 
     def find_conflicting(self, record: VolumeRecord, deadline: Deadline) -> PluginVolume | None:
@@ -140,14 +141,18 @@ class Inventory:
         before the request and that no other request has made. It may have been managed as another volume since.
         """
         with self._records.watch() as recorded:
-            found = self._complete_list(deadline)
+            plugin_volumes = self._complete_list(deadline)
             records = self._records.all()
         made = [
-            each
-            for each in found or ()
-            if _may_be(each, record) and (each.id not in recorded or not recorded[each.id].name)
+            volume
+            for volume in plugin_volumes or ()
+            if _may_be(volume, record) and (volume.id not in recorded or not recorded[volume.id].name)
         ]
-        is_only_request = not any(each.pending and each.size == record.size for each in records if each != record)
+        is_only_request = not any(
+            other_record.pending and other_record.size == record.size
+            for other_record in records
+            if other_record != record
+        )
         return made[0] if len(made) == 1 and is_only_request else None
 
     def _complete_list(self, deadline: Deadline) -> list[PluginVolume] | None:
@@ -155,16 +160,25 @@ class Inventory:
 
         A list may lack volumes if others are created or deleted between its pages.
         """
-        found = self._plugin.volumes(deadline)
-        return found if {each.id for each in found} == {each.id for each in self._plugin.volumes(deadline)} else None
+        volumes = self._plugin.volumes(deadline)
+        return (
+            volumes
+            if {volume.id for volume in volumes} == {volume.id for volume in self._plugin.volumes(deadline)}
+            else None
+        )
 
     def present_size(self, can_list: bool, record: VolumeRecord, deadline: Deadline) -> int | None:
         """Return the size of a recorded volume in bytes, None if the plugin is known not to have it."""
         if record.plugin_id is None or record.inline or not can_list:
             return None if record.plugin_id is None else record.size
-        found = self._plugin.volumes(deadline)
+        plugin_volumes = self._plugin.volumes(deadline)
         return next(
-            (plugin_volume.size or record.size for plugin_volume in found if plugin_volume.id == record.plugin_id), None
+            (
+                plugin_volume.size or record.size
+                for plugin_volume in plugin_volumes
+                if plugin_volume.id == record.plugin_id
+            ),
+            None,
         )
 
     def find_reference(
@@ -174,28 +188,34 @@ class Inventory:
 
         A volume that Tonnage did not create gets a new record, of size 0 if the plugin does not report its size.
         """
-        matches = [each for each in self._records.all() if each.plugin_id and reference in (each.id, each.plugin_id)]
+        matches = [
+            candidate
+            for candidate in self._records.all()
+            if candidate.plugin_id and reference in (candidate.id, candidate.plugin_id)
+        ]
         if matches:
-            record = next((each for each in matches if each.pool == pool.name), None)
+            record = next((candidate for candidate in matches if candidate.pool == pool.name), None)
             size = None if record is None else self.present_size(can_list, record, deadline)
             return None if record is None or size is None else replace(record, size=size)
         plugin_volumes = self._plugin.volumes(deadline) if can_list else ()
-        found = next((each for each in plugin_volumes if each.id == reference and pool.can_reach(each.segments)), None)
-        if found is None:
+        plugin_volume = next(
+            (volume for volume in plugin_volumes if volume.id == reference and pool.can_reach(volume.segments)), None
+        )
+        if plugin_volume is None:
             return None
-        return VolumeRecord(pool=pool.name, id=reference, name="", size=found.size, plugin_id=found.id)
+        return VolumeRecord(pool=pool.name, id=reference, name="", size=plugin_volume.size, plugin_id=plugin_volume.id)
 
     def capacities(self, pools: Sequence[ClassPool], deadline: Deadline) -> CapacityResults:
         """Query the capacity of all these pools, several at the same time."""
-        found = CapacityResults()
+        results = CapacityResults()
         with futures.ThreadPoolExecutor(min(_MAX_PARALLEL_CALLS, max(len(pools), 1))) as executor:
             calls = {pool.name: executor.submit(self.capacity, pool, deadline) for pool in pools}
         for name, call in calls.items():
             try:
-                found.by_pool[name] = call.result()
+                results.by_pool[name] = call.result()
             except (CallFailed, InvalidResponse) as error:
-                found.failures[name] = str(error)
-        return found
+                results.failures[name] = str(error)
+        return results
 
     def capacity(self, pool: ClassPool, deadline: Deadline) -> Capacity:
         """Query the capacity of one pool."""

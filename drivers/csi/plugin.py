@@ -239,7 +239,7 @@ class Plugin:
                 time.sleep(_RETRY_INTERVAL)
 
     def _list_volumes(self, deadline: Deadline) -> list[PluginVolume]:
-        found: dict[str, PluginVolume] = {}
+        volumes_by_id: dict[str, PluginVolume] = {}
         token = ""
         for _ in range(_MAX_PAGES):
             response = self._connection.call(
@@ -250,10 +250,10 @@ class Plugin:
                 transient_codes={grpc.StatusCode.UNAVAILABLE},
             )
             # A volume can be on two pages if others are created or deleted between them.
-            found.update((entry.volume.volume_id, _plugin_volume(entry.volume)) for entry in response.entries)
+            volumes_by_id.update((entry.volume.volume_id, _plugin_volume(entry.volume)) for entry in response.entries)
             token = response.next_token
             if not token:
-                return list(found.values())
+                return list(volumes_by_id.values())
         raise InvalidResponse(f"{self._connection.endpoint} ends no list of volumes in {_MAX_PAGES} pages")
 
 

@@ -57,13 +57,13 @@ OPTIONS: Sequence[cfg.Opt] = (
 
 def endpoint(conf: Section) -> str:
     """Return the endpoint of the plugin's socket."""
-    found = _required(conf, "csi_endpoint", "the plugin's socket as unix:///path")
-    if not _ENDPOINT.fullmatch(found) or len(found.removeprefix("unix://").encode()) > _MAX_PATH_BYTES:
+    address = _required(conf, "csi_endpoint", "the plugin's socket as unix:///path")
+    if not _ENDPOINT.fullmatch(address) or len(address.removeprefix("unix://").encode()) > _MAX_PATH_BYTES:
         raise errors.ConfigurationError(
-            f"[{conf.section_name}] csi_endpoint = {found}: name a socket on this machine as unix:///path, of at most "
-            f"{_MAX_PATH_BYTES} bytes; plugins are not reached over networks"
+            f"[{conf.section_name}] csi_endpoint = {address}: name a socket on this machine as unix:///path, of at "
+            f"most {_MAX_PATH_BYTES} bytes; plugins are not reached over networks"
         )
-    return found
+    return address
 
 
 def state_file(conf: Section) -> Path:

@@ -87,20 +87,20 @@ class VolumeProvisioner:
         By the standard the same request must not be repeated.
         """
         try:
-            found = self._find_named(record, deadline)
-            if found is None and self.can_list:
-                found = self._inventory.find_conflicting(record, deadline)
+            plugin_volume = self._find_named(record, deadline)
+            if plugin_volume is None and self.can_list:
+                plugin_volume = self._inventory.find_conflicting(record, deadline)
         except (CallFailed, InvalidResponse) as failure:
             return errors.OutcomeUnknown(f"{context}: {error}, and its id is not known: {failure}")
-        if found is None:
+        if plugin_volume is None:
             self._records.save(replace(record, has_conflict=True))
             return errors.Conflict(
                 f"{context}: {error}; the plugin's list does not tell the id of the volume that it has as "
                 f"{record.name}: delete that with the plugin's own tools, or restore the parameters of the class"
             )
-        self._refuse_managed(record, found, context)
-        self._records.save(_answered(record, found))
-        return errors.Conflict(f"{context}: {error}; the plugin has it as {found.id}, with other properties")
+        self._refuse_managed(record, plugin_volume, context)
+        self._records.save(_answered(record, plugin_volume))
+        return errors.Conflict(f"{context}: {error}; the plugin has it as {plugin_volume.id}, with other properties")
 
     def _find_named(self, record: VolumeRecord, deadline: Deadline) -> PluginVolume | None:
         """Return the plugin's volume if its id tells that it is the recorded one."""
@@ -176,9 +176,9 @@ class VolumeProvisioner:
         try:
             return self.create(record, pool, context, may_exist=True, deadline=deadline)
         except errors.TonnageError:
-            found = self._records.find(record.pool, record.id)
-            if found is None or found.plugin_id is not None:
-                return found
+            saved = self._records.find(record.pool, record.id)
+            if saved is None or saved.plugin_id is not None:
+                return saved
             named = self._find_unclaimed(record, deadline)
             if named is None:
                 raise

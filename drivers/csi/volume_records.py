@@ -57,12 +57,12 @@ class VolumeRecord:
 
     @property
     def inline(self) -> bool:
-        """Whether the volume is an inline ephemeral volume."""
+        """Return whether the volume is an inline ephemeral volume."""
         return self.pool.partition("/")[0] == EPHEMERAL
 
     @property
     def pending(self) -> bool:
-        """Whether it is not known if the plugin has made the volume."""
+        """Return whether it is not known if the plugin has made the volume."""
         return self.plugin_id is None and not self.has_conflict
 
 
@@ -93,17 +93,17 @@ class VolumeRecords:
     @contextlib.contextmanager
     def watch(self) -> Iterator[dict[str, VolumeRecord]]:
         """Collect the records of volumes that have a record at any moment of the context, by the plugin's ids."""
-        seen: dict[str, VolumeRecord] = {}
+        watched: dict[str, VolumeRecord] = {}
         with self._lock:
-            self._watches.append(seen)
+            self._watches.append(watched)
         try:
             for record in self.all():
                 if record.plugin_id is not None:
-                    seen.setdefault(record.plugin_id, record)
-            yield seen
+                    watched.setdefault(record.plugin_id, record)
+            yield watched
         finally:
             with self._lock:
-                self._watches = [watch for watch in self._watches if watch is not seen]
+                self._watches = [watch for watch in self._watches if watch is not watched]
 
     def find(self, pool: str, id: str) -> VolumeRecord | None:
         """Return the record of a volume, None if there is none."""

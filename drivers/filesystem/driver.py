@@ -58,11 +58,11 @@ class FilesystemDriver(Driver):
 
     def ledgers(self) -> Collection[str]:
         """Return the ids in the marks of the folders. A folder that cannot be read is left out, as in reports."""
-        found: set[str] = set()
+        ledger_ids: set[str] = set()
         for pool in self._pools.values():
             with contextlib.suppress(errors.TonnageError), pool.open_folder("its ledger cannot be read") as folder:
-                found.update(filter(None, [ownership.owner(LEDGER_MARK, folder)]))
-        return found
+                ledger_ids.update(filter(None, [ownership.owner(LEDGER_MARK, folder)]))
+        return ledger_ids
 
     def mark_ledger(self, ledger_id: str) -> None:
         """Mark the folders. One that cannot be written to is left out; reports tell why."""
@@ -177,7 +177,6 @@ class FilesystemDriver(Driver):
                 volume_files.grow(file, size, allocate=volume.provisioning is Provisioning.THICK)
 
     def delete(self, volume: Volume) -> None:
-        """Delete the file."""
         pool, context = self._pool_and_context(volume, "delete")
         with pool.open_folder(context) as folder:
             volume_files.remove(folder, volume.id)

@@ -67,7 +67,7 @@ def prepare(pools: Collection[Pool]) -> None:
 
     A configuration that is refused marks no folder. Raises ConfigurationError.
     """
-    seen: dict[tuple[int, int], Pool] = {}
+    pools_by_identity: dict[tuple[int, int], Pool] = {}
     for pool in pools:
         try:
             os.makedirs(pool.path, mode=0o700, exist_ok=True)
@@ -81,7 +81,7 @@ def prepare(pools: Collection[Pool]) -> None:
                 f"[{pool.section}] filesystem_path: {pool.path} cannot be used: {error.strerror or error}; "
                 "name a folder (no symbolic link) that this user may read and write"
             ) from error
-        other = seen.setdefault(identity, pool)
+        other = pools_by_identity.setdefault(identity, pool)
         if other is not pool:
             raise errors.ConfigurationError(
                 f"[{pool.section}] filesystem_path: {pool.path} is the folder of pool {other.name!r} too; "

@@ -26,9 +26,9 @@ def copy(source: int, target: int, share: bool) -> bool:
     return _version(source) == before
 
 
-def same_content(one: int, other: int) -> bool:
-    """Return whether two files have the same content; the longer one may have zeros beyond the end of the other."""
-    return all(_equal_range(one, other, begin, end) for file in (one, other) for begin, end in _data_ranges(file))
+def same_content(first: int, second: int) -> bool:
+    """Return whether two files have the same content; the longer file may end with further zeros."""
+    return all(_equal_range(first, second, begin, end) for file in (first, second) for begin, end in _data_ranges(file))
 
 
 def data_size(file: int) -> int:
@@ -75,11 +75,11 @@ def _copy_range(source: int, target: int, begin: int, end: int) -> None:
         begin += copied
 
 
-def _equal_range(one: int, other: int, begin: int, end: int) -> bool:
+def _equal_range(first: int, second: int, begin: int, end: int) -> bool:
     while begin < end:
         length = min(end - begin, _CHUNK)
         # A read beyond the end of the shorter file returns nothing.
-        if os.pread(one, length, begin).ljust(length, b"\0") != os.pread(other, length, begin).ljust(length, b"\0"):
+        if os.pread(first, length, begin).ljust(length, b"\0") != os.pread(second, length, begin).ljust(length, b"\0"):
             return False
         begin += length
     return True

@@ -23,7 +23,7 @@ from tonnage.drivers import base
 from tonnage.drivers.base import Driver, Source, StoredVolume, Volume
 from tonnage.drivers.command_runner import CommandFailed
 from tonnage.drivers.lvm import group_setup, lvm_commands
-from tonnage.drivers.lvm.volume_group import Kind, LogicalVolume, VolumeGroup
+from tonnage.drivers.lvm.volume_group import Category, LogicalVolume, VolumeGroup
 from tonnage.drivers.lvm.volume_location import VALID_NAME, message_with_remedy
 from tonnage.drivers.options import Section, capabilities
 from tonnage.drivers.snapshot_cache import SnapshotCache
@@ -84,7 +84,6 @@ class LVMDriver(Driver):
         return self._location.ledgers(self._read_group(f"the ledger of backend {self.backend} cannot be read"))
 
     def mark_ledger(self, ledger_id: str) -> None:
-        """Tag the location."""
         try:
             self._location.mark_ledger(ledger_id)
         except CommandFailed as error:
@@ -178,7 +177,7 @@ class LVMDriver(Driver):
                 raise errors.DriverError(f"{context}: it is in use")
             self._deleting.add(volume.id)
         try:
-            if present.kind is Kind.THICK and self.conf.volume_clear == "zero":
+            if present.category is Category.THICK and self.conf.volume_clear == "zero":
                 self._zero_volume(present, context)
             self._run(lvm_commands.remove(self._location.group, volume.id), context)
         finally:
@@ -206,20 +205,20 @@ class LVMDriver(Driver):
         with self._allocation_lock:
             group = self._read_group(context, clean=True)
             present = self._find_volume(group, volume.id, context)
-            found = self._find_volume(group, reference, context)
-            if found is not None and found.unfinished:
-                found = None
-            if found is not None and present is not None and found.name != present.name:
+            logical_volume = self._find_volume(group, reference, context)
+            if logical_volume is not None and logical_volume.unfinished:
+                logical_volume = None
+            if logical_volume is not None and present is not None and logical_volume.name != present.name:
                 raise errors.DriverError(f"{context}: there is a volume {volume.id} already")
-            found = found or present
-            if found is None:
+            logical_volume = logical_volume or present
+            if logical_volume is None:
                 raise errors.DriverError(f"{context}: there is no such volume in {self._location}", clean=True)
-            size_gb = -(-found.size // GIB)
-            if size_gb * GIB != found.size:
-                self.admit(self._figures(group), volume, (size_gb * GIB - found.size) / GIB)
-                self._run(lvm_commands.extend(self._location.group, found.name, size_gb), context)
-            if found.name != volume.id:
-                self._run(lvm_commands.rename(self._location.group, found.name, volume.id), context)
+            size_gb = -(-logical_volume.size // GIB)
+            if size_gb * GIB != logical_volume.size:
+                self.admit(self._figures(group), volume, (size_gb * GIB - logical_volume.size) / GIB)
+                self._run(lvm_commands.extend(self._location.group, logical_volume.name, size_gb), context)
+            if logical_volume.name != volume.id:
+                self._run(lvm_commands.rename(self._location.group, logical_volume.name, volume.id), context)
             return float(size_gb)
 
     # Queries
@@ -291,14 +290,15 @@ class LVMDriver(Driver):
 
         Raises DriverError if another logical volume has the name.
         """
-        found = group.volumes.get(name)
-        if found is not None and not self._location.contains(found):
-            where = f" in thin pool {found.pool}" if found.kind is Kind.THIN else ""
+        logical_volume = group.volumes.get(name)
+        if logical_volume is not None and not self._location.contains(logical_volume):
+            where = f" in thin pool {logical_volume.pool}" if logical_volume.category is Category.THIN else ""
             raise errors.DriverError(
-                f"{context}: {self._location.group}/{name} is {found.kind.value}{where}, none of {self._location}",
+                f"{context}: {self._location.group}/{name} is {logical_volume.category.value}{where}, "
+                f"none of {self._location}",
                 clean=True,
             )
-        return found
+        return logical_volume
 
     def _remove_unfinished_copy(self, volume: Volume, context: str) -> VolumeGroup:
         """Remove the unfinished copy of an interrupted clone of this volume, if there is one; return the group."""
@@ -323,16 +323,20 @@ class LVMDriver(Driver):
 
     def _clone_source(self, group: VolumeGroup, source: Source, volume: Volume, context: str) -> LogicalVolume:
         """Return the volume to copy. Raises DriverError if it cannot be copied."""
-        found = self._find_volume(group, source.id, context) if VALID_NAME.fullmatch(source.id) else None
-        if found is None or found.unfinished or found.name in self._deleting:
+        logical_volume = self._find_volume(group, source.id, context) if VALID_NAME.fullmatch(source.id) else None
+        if logical_volume is None or logical_volume.unfinished or logical_volume.name in self._deleting:
             raise errors.DriverError(f"{context}: there is no such volume in {self._location}", clean=True)
-        if found.size > volume.size_gb * GIB:
+        if logical_volume.size > volume.size_gb * GIB:
             raise errors.DriverError(
-                f"{context}: its source has {found.size} bytes, more than {volume.size_gb} GiB", clean=True
+                f"{context}: its source has {logical_volume.size} bytes, more than {volume.size_gb} GiB", clean=True
             )
-        if found.kind is Kind.THICK and found.in_use and not self._active_copies[found.name]:
+        if (
+            logical_volume.category is Category.THICK
+            and logical_volume.in_use
+            and not self._active_copies[logical_volume.name]
+        ):
             raise errors.DriverError(f"{context}: its source is in use, so it may be written to meanwhile", clean=True)
-        return found
+        return logical_volume
 
     # Changes
 

@@ -13,7 +13,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.units import GIB
 from tonnage.drivers.command_runner import CommandFailed, CommandRunner
 from tonnage.drivers.lvm import lvm_commands
-from tonnage.drivers.lvm.volume_group import Kind, VolumeGroup
+from tonnage.drivers.lvm.volume_group import Category, VolumeGroup
 from tonnage.drivers.lvm.volume_location import VALID_NAME, VolumeLocation, message_with_remedy, owner_tags
 from tonnage.drivers.options import Section
 
@@ -168,24 +168,24 @@ def _read_group(location: VolumeLocation, option: str) -> VolumeGroup:
 
 def _uses_thin_pool(group: VolumeGroup, thin_pool: str) -> bool:
     """Return the decision of ``auto``: a group that was tagged for thick volumes stays so when it is empty again."""
-    found = group.volumes.get(thin_pool)
-    if found is not None:
-        return found.kind is Kind.THIN_POOL
+    logical_volume = group.volumes.get(thin_pool)
+    if logical_volume is not None:
+        return logical_volume.category is Category.THIN_POOL
     return not group.volumes and not owner_tags(group.tags)
 
 
 def _check_pool(location: VolumeLocation, group: VolumeGroup, option: str) -> VolumeGroup:
     """Create the thin pool if it is missing, verify that it works, and return the group with it."""
-    found = group.volumes.get(location.pool)
-    if found is None:
+    logical_volume = group.volumes.get(location.pool)
+    if logical_volume is None:
         LOG.info("Creating thin pool %s in group %s", location.pool, location.group)
         location.run(lvm_commands.create_pool(location.group, location.pool))
-    elif found.kind is not Kind.THIN_POOL:
+    elif logical_volume.category is not Category.THIN_POOL:
         raise errors.ConfigurationError(
-            f"{option}: {location.pool} in it is {found.kind.value}, no thin pool; rename or remove it, or set "
-            "lvm_thin_pool to another name"
+            f"{option}: {location.pool} in it is {logical_volume.category.value}, no thin pool; rename or remove it, "
+            "or set lvm_thin_pool to another name"
         )
-    elif not found.active:
+    elif not logical_volume.active:
         location.run(lvm_commands.activate(location.group, location.pool))
     group = location.read()
     if not location.exists_in(group):

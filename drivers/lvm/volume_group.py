@@ -17,8 +17,8 @@ _MIN_FREE_METADATA_BYTES = 4 << 20
 _MIN_FREE_METADATA_PERCENT = 25.0
 
 
-class Kind(enum.Enum):
-    """The kind of a logical volume, as the driver sees it."""
+class Category(enum.Enum):
+    """The category of a logical volume, as the driver sees it."""
 
     THICK = "a thick volume"
     THIN = "a thin volume"
@@ -38,7 +38,7 @@ class LogicalVolume:
 
     name: str
     size: int
-    kind: Kind
+    category: Category
     pool: str = ""
     origin: str = ""
     tags: frozenset[str] = frozenset()
@@ -53,12 +53,12 @@ class LogicalVolume:
 
     @property
     def unfinished(self) -> bool:
-        """Whether the volume is the target of a copy that has not ended, or that a killed agent left."""
+        """Return whether the volume is the target of a copy that has not ended, or that a killed agent left."""
         return lvm_commands.UNFINISHED in self.tags
 
     @property
     def metadata_full(self) -> bool:
-        """Whether a thin pool has so little free metadata that LVM creates no more volumes in it."""
+        """Return whether a thin pool has so little free metadata that LVM creates no more volumes in it."""
         if self.metadata_percent is None or not self.metadata_size:
             return False
         min_free = min(_MIN_FREE_METADATA_PERCENT, 100 * _MIN_FREE_METADATA_BYTES / self.metadata_size)
@@ -106,7 +106,7 @@ class VolumeGroup:
 
     def _all_in(self, pool: str) -> Iterator[LogicalVolume]:
         for volume in self.volumes.values():
-            if volume.kind is Kind.THIN and volume.pool == pool if pool else volume.kind is Kind.THICK:
+            if volume.category is Category.THIN and volume.pool == pool if pool else volume.category is Category.THICK:
                 yield volume
 
     def dependents(self, name: str) -> list[str]:
@@ -126,10 +126,10 @@ def parse_rows(answer: str, section: str) -> list[Mapping[str, str]]:
     """Return the rows of a JSON report. Raises ValueError if the text is not a report."""
     try:
         (report,) = json.loads(answer)["report"]
-        found: list[Mapping[str, str]] = report[section]
+        rows: list[Mapping[str, str]] = report[section]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"it printed no report: {answer.strip()[:200]!r}") from error
-    return found
+    return rows
 
 
 def parse_group(group_row: Mapping[str, str], volume_rows: Sequence[Mapping[str, str]]) -> VolumeGroup:
@@ -153,7 +153,7 @@ def _volume(row: Mapping[str, str]) -> LogicalVolume:
     return LogicalVolume(
         name=row["lv_name"],
         size=int(row["lv_size"]),
-        kind=_kind(row["lv_layout"].split(","), row["lv_role"].split(","), tags),
+        category=_category(row["lv_layout"].split(","), row["lv_role"].split(","), tags),
         pool=row["pool_lv"],
         origin=row["origin"],
         tags=tags,
@@ -169,14 +169,14 @@ def _volume(row: Mapping[str, str]) -> LogicalVolume:
     )
 
 
-def _kind(layout: Sequence[str], roles: Sequence[str], tags: Collection[str]) -> Kind:
+def _category(layout: Sequence[str], roles: Sequence[str], tags: Collection[str]) -> Category:
     if "pool" in layout:
-        return Kind.THIN_POOL if "thin" in layout else Kind.OTHER
+        return Category.THIN_POOL if "thin" in layout else Category.OTHER
     if "public" not in roles:
-        return Kind.OTHER
+        return Category.OTHER
     if "snapshot" in roles and lvm_commands.VOLUME not in tags:
-        return Kind.SNAPSHOT
-    return Kind.THIN if "thin" in layout else Kind.THICK
+        return Category.SNAPSHOT
+    return Category.THIN if "thin" in layout else Category.THICK
 
 
 def _tags(text: str) -> frozenset[str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tonnage.drivers.command_runner import CommandFailed, CommandRunner
 from tonnage.drivers.lvm import lvm_commands, volume_group
-from tonnage.drivers.lvm.volume_group import Kind, LogicalVolume, VolumeGroup
+from tonnage.drivers.lvm.volume_group import Category, LogicalVolume, VolumeGroup
 
 #: Valid names of groups and volumes, without names that a command could take for an option.
 VALID_NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9_+.][A-Za-z0-9_+.-]{0,126}")
@@ -49,11 +49,14 @@ class VolumeLocation:
 
     def exists_in(self, group: VolumeGroup) -> bool:
         """Return whether the group has the thin pool of the location, if there is one."""
-        return not self.pool or (self.pool in group.volumes and group.volumes[self.pool].kind is Kind.THIN_POOL)
+        return not self.pool or (self.pool in group.volumes and group.volumes[self.pool].category is Category.THIN_POOL)
 
-    def contains(self, found: LogicalVolume) -> bool:
+    def contains(self, logical_volume: LogicalVolume) -> bool:
         """Return whether a logical volume of the group is a volume in this location."""
-        return found.kind is (Kind.THIN if self.pool else Kind.THICK) and found.pool == self.pool
+        return (
+            logical_volume.category is (Category.THIN if self.pool else Category.THICK)
+            and logical_volume.pool == self.pool
+        )
 
     def claim(self, backend: str, group: VolumeGroup) -> str | None:
         """Add a backend's owner tag if there is none.
@@ -66,13 +69,13 @@ class VolumeLocation:
         if not self._owner_tags(group):
             self._add_tag(tag)
             group = self.read()  # another backend, which started at the same time, may have added its tag too
-        others = sorted(self._owner_tags(group) - {tag})
-        if not others:
+        other_tags = sorted(self._owner_tags(group) - {tag})
+        if not other_tags:
             return None
         return (
-            f"lvchange --deltag '{others[0]}' {self.group}/{self.pool}"
+            f"lvchange --deltag '{other_tags[0]}' {self.group}/{self.pool}"
             if self.pool
-            else f"vgchange --deltag '{others[0]}' {self.group}"
+            else f"vgchange --deltag '{other_tags[0]}' {self.group}"
         )
 
     def ledgers(self, group: VolumeGroup) -> set[str]:
@@ -108,7 +111,7 @@ def _as_tag(name: str) -> str:
     """
     return re.sub(
         r"[^A-Za-z0-9_.:-]",
-        lambda found: "".join(f"+{byte:02X}" for byte in found[0].encode()),
+        lambda character: "".join(f"+{byte:02X}" for byte in character[0].encode()),
         name.replace("@", ":"),
     )
 

@@ -125,7 +125,6 @@ class MemoryDriver(Driver):
         return [self._figures(volumes, name) for name in self._pools]
 
     def create(self, volume: Volume) -> None:
-        """Add the volume."""
         context = self._begin_operation(volume, "create")
         with self._state.locked() as volumes:
             self._add(volumes, volume, context)
@@ -153,21 +152,20 @@ class MemoryDriver(Driver):
         context = self._begin_operation(volume, f"manage of {reference!r}")
         with self._state.locked() as volumes:
             entries = volumes.get(self._pools[volume.pool].key, {})
-            found, present = entries.get(reference), entries.get(volume.id)
-            if present is not None and (found is None or reference == volume.id):
+            referenced, present = entries.get(reference), entries.get(volume.id)
+            if present is not None and (referenced is None or reference == volume.id):
                 return float(present.size_gb)
             if present is not None:
                 raise errors.DriverError(f"{context}: there is a volume {volume.id} already")
-            if found is None:
+            if referenced is None:
                 raise errors.DriverError(f"{context}: there is nothing of that name", clean=True)
-            if volume.provisioning is Provisioning.THICK and found.provisioning is Provisioning.THIN:
-                self.admit(self._figures(volumes, volume.pool), volume, found.size_gb)
-                found = replace(found, provisioning=volume.provisioning)
-            self._state.update(self._pools[volume.pool].key, {volume.id: found, reference: None})
-            return float(found.size_gb)
+            if volume.provisioning is Provisioning.THICK and referenced.provisioning is Provisioning.THIN:
+                self.admit(self._figures(volumes, volume.pool), volume, referenced.size_gb)
+                referenced = replace(referenced, provisioning=volume.provisioning)
+            self._state.update(self._pools[volume.pool].key, {volume.id: referenced, reference: None})
+            return float(referenced.size_gb)
 
     def extend(self, volume: Volume, new_size_gb: int) -> None:
-        """Change the volume's size."""
         context = self._begin_operation(volume, f"extend to {new_size_gb} GiB")
         with self._state.locked() as volumes:
             present = volumes.get(self._pools[volume.pool].key, {}).get(volume.id)
@@ -178,13 +176,11 @@ class MemoryDriver(Driver):
                 self._state.update(self._pools[volume.pool].key, {volume.id: replace(present, size_gb=new_size_gb)})
 
     def delete(self, volume: Volume) -> None:
-        """Remove the volume."""
         self._begin_operation(volume, "delete")
         with self._state.locked():
             self._state.update(self._pools[volume.pool].key, {volume.id: None})
 
     def list_volumes(self) -> Sequence[StoredVolume]:
-        """Return all volumes."""
         volumes = self._volumes_snapshot()
         return [
             StoredVolume(id=id, pool=name, size_gb=float(entry.size_gb))

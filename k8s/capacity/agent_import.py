@@ -55,7 +55,10 @@ class AgentImporter:
         changes, _ = self._changes_in(session, name)
         if not (changed := changes.get(name)):
             return 0
-        storage = tuple(StoragePatch(storage_class_name=kind, pools=tuple(pools)) for kind, pools in changed.items())
+        storage = tuple(
+            StoragePatch(storage_class_name=storage_class, pools=tuple(pools))
+            for storage_class, pools in changed.items()
+        )
         driver_rows.patch(session, name, DriverPatch(status=StatusPatch(storage=storage)))
         return sum(map(len, changed.values()))
 
@@ -64,22 +67,22 @@ class AgentImporter:
     ) -> tuple[dict[str, dict[str, list[PoolPatch]]], Mapping[str, str]]:
         """Return the pools to write, by driver and storage class, and the pools that cannot be imported, with reasons.
 
-        With ``driver_name`` they are those of one driver.
+        With ``driver_name``, only the pools of this driver are returned.
         """
         now = capacity_claims.now(session)
         reported_pools = agent_pools.read(session, self._lifetime)
         self._agent_pool_names |= reported_pools.names
         self._agent_drivers |= reported_pools.drivers_with_pools | reported_pools.by_driver.keys()
-        known = {driver.name for driver in driver_rows.list_all(session)} & self._agent_drivers
-        wanted = known if driver_name is None else known & {driver_name}
+        driver_names = {driver.name for driver in driver_rows.list_all(session)} & self._agent_drivers
+        selected_names = driver_names if driver_name is None else driver_names & {driver_name}
         claimed_keys = {
             (row.claim.driver, row.claim.storage_class, row.claim.pool)
             for row in capacity_claims.list_for_pods(session)
         }
         renewal_margin = datetime.timedelta(seconds=self._lifetime / 2)
-        found = {}
-        for driver in (driver_rows.find(session, name) for name in sorted(wanted)):
-            claimed = {(kind, pool) for name, kind, pool in claimed_keys if name == driver.name}
+        changes_by_driver = {}
+        for driver in (driver_rows.find(session, name) for name in sorted(selected_names)):
+            claimed = {(storage_class, pool) for name, storage_class, pool in claimed_keys if name == driver.name}
             changes = _changes(
                 driver,
                 reported_pools.by_driver.get(driver.name, ()),
@@ -89,8 +92,8 @@ class AgentImporter:
                 _with_shared_backing(driver, claimed),
             )
             if changes:
-                found[driver.name] = changes
-        return found, reported_pools.failures
+                changes_by_driver[driver.name] = changes
+        return changes_by_driver, reported_pools.failures
 
     def _log_failures(self, failures: Mapping[str, str]) -> None:
         for name, failure in failures.items():
@@ -109,14 +112,18 @@ def _changes(
 ) -> dict[str, list[PoolPatch]]:
     """Return the pools to write, by storage class.
 
-    A new expiry alone is no change while the stored one is more than ``renewal_margin`` away. For ``claimed`` pools
+    A new expiry alone is not a change while the stored one is more than ``renewal_margin`` away. For ``claimed`` pools
     every report is a change, because claims on them are released after a number of reports.
     """
-    known = {(each.storage_class, pool.name): pool for each in driver.storage for pool in each.pools}
-    current = {(each.storage_class, each.pool.name): each.pool for each in reported if each.present}
+    stored_pools = {(storage.storage_class, pool.name): pool for storage in driver.storage for pool in storage.pools}
+    current = {
+        (reported_pool.storage_class, reported_pool.pool.name): reported_pool.pool
+        for reported_pool in reported
+        if reported_pool.present
+    }
     backing = {pool.name: pool.backing_id for pool in current.values()}
     changes: dict[str, list[PoolPatch]] = {}
-    for key, stored in known.items():
+    for key, stored in stored_pools.items():
         # The pool was removed, or belongs to other classes or another driver now.
         if stored.name in agent_pool_names and key not in current:
             # Claims on the old pool count against the disks that the pool has now.
@@ -125,7 +132,7 @@ def _changes(
                 expired = PoolPatch(name=stored.name, expiry_time=_utc(now), backing_id=backing_id)
                 changes.setdefault(key[0], []).append(expired)
     for key, pool in current.items():
-        old, margin = known.get(key), datetime.timedelta.max if key in claimed else renewal_margin
+        old, margin = stored_pools.get(key), datetime.timedelta.max if key in claimed else renewal_margin
         if old is None or _figures(old) != _figures(pool) or _expiry_is_due(old, pool, now, margin):
             changes.setdefault(key[0], []).append(_patch(pool))
     return changes
@@ -133,7 +140,7 @@ def _changes(
 
 def _with_shared_backing(driver: Driver, claimed_keys: Collection[PoolKey]) -> set[PoolKey]:
     """Return these pools of a driver and all pools with the same backing."""
-    pools = {(each.storage_class, pool.name): pool for each in driver.storage for pool in each.pools}
+    pools = {(storage.storage_class, pool.name): pool for storage in driver.storage for pool in storage.pools}
     disks = {pool.backing_id for key, pool in pools.items() if key in claimed_keys and pool.backing_id is not None}
     return {key for key, pool in pools.items() if key in claimed_keys or pool.backing_id in disks}
 

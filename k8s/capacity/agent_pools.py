@@ -123,9 +123,9 @@ def read(session: orm.Session, lifetime: float) -> AgentPools:
         usable_for = datetime.timedelta(seconds=min(lifetime, stats.report_lifetime or lifetime))
         # A report without usable figures of the pool does not extend their lifetime.
         collected_at = kept_since or reported_at - datetime.timedelta(seconds=age)
-        one = _pool(stats, capacity, collected_at + usable_for)
+        cluster_pool = _pool(stats, capacity, collected_at + usable_for)
         driver_pools = result.by_driver.setdefault(stats.driver, [])
-        driver_pools += [AgentPool(storage_class, one, present) for storage_class in stats.classes]
+        driver_pools += [AgentPool(storage_class, cluster_pool, present) for storage_class in stats.classes]
     return result
 
 

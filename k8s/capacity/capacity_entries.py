@@ -47,11 +47,11 @@ def build_entries(
     """
     if not driver.tracking:
         return {}
-    known = {storage.storage_class: storage for storage in driver.storage}
+    storage_by_class = {storage.storage_class: storage for storage in driver.storage}
     entries_by_name = {}
     for storage_class in classes:
-        storage_name = storage_for_class(known, storage_class)
-        for pool in () if storage_name is None else known[storage_name].pools:
+        storage_name = storage_for_class(storage_by_class, storage_class)
+        for pool in () if storage_name is None else storage_by_class[storage_name].pools:
             if pool.capacity is None or (pool.expires_at is not None and pool.expires_at <= now):
                 continue
             maximum_volume_size = (
@@ -82,7 +82,7 @@ def _selectors_of_term(
     term: NodeSelectorTerm, nodes: Collection[Node]
 ) -> Iterator[tuple[NodeSelectorRequirement, ...]]:
     """Yield the selector of a term, or one with the names of matching nodes if labels cannot express the term."""
-    if not term.match_fields and all(one.operator in _LABEL_OPERATORS for one in term.match_expressions):
+    if not term.match_fields and all(expression.operator in _LABEL_OPERATORS for expression in term.match_expressions):
         # A term without expressions matches no node, but an empty selector matches all.
         if term.match_expressions:
             yield term.match_expressions

@@ -73,7 +73,8 @@ class Publisher:
         # The objects first: each write needs the version that was listed here, so it fails if another publisher has
         # written meanwhile, and a later reader of the ledger has no older figures.
         existing_by_name = {
-            each.name: each for each in map(ExistingCapacity.from_raw, self._list_all(self._list_managed))
+            capacity_object.name: capacity_object
+            for capacity_object in map(ExistingCapacity.from_raw, self._list_all(self._list_managed))
         }
         entries = self._desired_entries()
         desired = {name: self._objects.adapt_to_version(entry) for name, entry in entries.items()}
@@ -97,20 +98,20 @@ class Publisher:
 
     def _desired_entries(self) -> dict[str, CapacityEntry]:
         classes: dict[str, list[str]] = {}
-        for each in self._list_all(self._storage.list_storage_class):
-            classes.setdefault(each.provisioner, []).append(each.metadata.name)
-        nodes = [Node(each.metadata.name, each.metadata.labels or {}) for each in self._list_all(self._list_nodes)]
+        for storage_class in self._list_all(self._storage.list_storage_class):
+            classes.setdefault(storage_class.provisioner, []).append(storage_class.metadata.name)
+        nodes = [Node(node.metadata.name, node.metadata.labels or {}) for node in self._list_all(self._list_nodes)]
         with self._ledger.reading(snapshot=True) as session:
             return self._entries(session, classes, nodes)
 
     @staticmethod
     def _entries(session: orm.Session, classes: dict[str, list[str]], nodes: list[Node]) -> dict[str, CapacityEntry]:
-        now, found = capacity_claims.now(session), {}
+        now, entries = capacity_claims.now(session), {}
         for driver in driver_rows.list_all(session):
             if driver.name in classes:
                 full_driver = driver_rows.find(session, driver.name)
-                found.update(capacity_entries.build_entries(full_driver, classes[driver.name], nodes, now))
-        return found
+                entries.update(capacity_entries.build_entries(full_driver, classes[driver.name], nodes, now))
+        return entries
 
     def _body(self, name: str, entry: CapacityEntry, existing: ExistingCapacity | None) -> dict[str, Any]:
         labels = {MANAGED_BY: MANAGER, DRIVER: entry.driver}
@@ -119,8 +120,9 @@ class Publisher:
             # The API server rejects the write if the object has changed since it was read.
             metadata["resourceVersion"] = existing.resource_version
         expressions = [
-            {"key": one.key, "operator": one.operator.value} | ({"values": list(one.values)} if one.values else {})
-            for one in entry.selector
+            {"key": requirement.key, "operator": requirement.operator.value}
+            | ({"values": list(requirement.values)} if requirement.values else {})
+            for requirement in entry.selector
         ]
         body = {
             "metadata": metadata,

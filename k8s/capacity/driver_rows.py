@@ -90,21 +90,21 @@ def delete(session: orm.Session, name: str) -> None:
 def lock(session: orm.Session, name: str) -> models.CsiDriver | None:
     """Lock a driver's row until the transaction ends, and return it; return None if there is none."""
     query = sa.select(models.CsiDriver).where(models.CsiDriver.name == name).with_for_update()
-    found: models.CsiDriver | None = session.scalar(query)
-    return found
+    row: models.CsiDriver | None = session.scalar(query)
+    return row
 
 
 def read_storage(session: orm.Session, uid: str) -> tuple[Storage, ...]:
     """Return the storage of a driver, ordered by storage class and pool name."""
-    found: dict[str, list[Pool]] = {
-        each: []
-        for each in session.scalars(
+    pools_by_class: dict[str, list[Pool]] = {
+        class_name: []
+        for class_name in session.scalars(
             sa.select(_STORAGE.storage_class).where(_STORAGE.driver_uid == uid).order_by(_STORAGE.storage_class)
         )
     }
     for storage_class, pool in read_pools(session, uid):
-        found[storage_class].append(pool)
-    return tuple(Storage(name, tuple(pools)) for name, pools in found.items())
+        pools_by_class[storage_class].append(pool)
+    return tuple(Storage(name, tuple(pools)) for name, pools in pools_by_class.items())
 
 
 def read_pools(session: orm.Session, uid: str, since: int | None = None) -> list[tuple[str, Pool]]:
@@ -135,41 +135,41 @@ class _StorageUpdate:
             self._delete(_POOL, ())
             self._delete(_STORAGE, ())
             return
-        known = set(
+        stored_classes = set(
             self.session.scalars(sa.select(_STORAGE.storage_class).where(_STORAGE.driver_uid == self.uid))
             if storage
             else ()
         )
-        for each in storage:
-            name = each.storage_class_name
-            if each.deletes:
+        for storage_patch in storage:
+            name = storage_patch.storage_class_name
+            if storage_patch.deletes:
                 self._delete(_POOL, (_POOL.storage_class == name,))
                 self._delete(_STORAGE, (_STORAGE.storage_class == name,))
                 continue
-            if name not in known:
+            if name not in stored_classes:
                 self.session.add(_STORAGE(driver_uid=self.uid, storage_class=name))
                 self.changed = self.layout_changed = True
-            if each.pools is None:
+            if storage_patch.pools is None:
                 self._delete(_POOL, (_POOL.storage_class == name,))
-            elif not isinstance(each.pools, UnsetType):
-                self._apply_pools(name, each.pools)
+            elif not isinstance(storage_patch.pools, UnsetType):
+                self._apply_pools(name, storage_patch.pools)
 
     def _apply_pools(self, storage_class: str, pools: Sequence[PoolPatch]) -> None:
         rows = self._find_rows(storage_class, [pool.name for pool in pools])
-        for each in pools:
-            row = rows.get(each.name)
-            if each.deletes:
+        for pool_patch in pools:
+            row = rows.get(pool_patch.name)
+            if pool_patch.deletes:
                 if row is not None:
                     self.session.delete(row)
                     self.changed = self.layout_changed = True
                 continue
-            old = Pool(name=each.name) if row is None else _pool(row)
-            new = patches.apply(old, each)
+            old = Pool(name=pool_patch.name) if row is None else _pool(row)
+            new = patches.apply(old, pool_patch)
             new.validate(storage_class)
             if row is not None and new == old:
                 continue
             if row is None:
-                row = _POOL(driver_uid=self.uid, storage_class=storage_class, name=each.name)
+                row = _POOL(driver_uid=self.uid, storage_class=storage_class, name=pool_patch.name)
                 self.session.add(row)
                 self.layout_changed = True
             self._write(row, old, new)
@@ -185,12 +185,12 @@ class _StorageUpdate:
             row.backing_id = new.backing_id
 
     def _find_rows(self, storage_class: str, names: Sequence[str]) -> dict[str, models.CsiPool]:
-        found: dict[str, models.CsiPool] = {}
+        rows: dict[str, models.CsiPool] = {}
         query = sa.select(_POOL).where(_POOL.driver_uid == self.uid, _POOL.storage_class == storage_class)
         for start in range(0, len(names), _BATCH_SIZE):
             part: Collection[str] = names[start : start + _BATCH_SIZE]
-            found |= {row.name: row for row in self.session.scalars(query.where(_POOL.name.in_(part)))}
-        return found
+            rows |= {row.name: row for row in self.session.scalars(query.where(_POOL.name.in_(part)))}
+        return rows
 
     def _delete(self, table: Any, conditions: Iterable[Any]) -> None:
         statement = sa.delete(table).where(table.driver_uid == self.uid, *conditions)

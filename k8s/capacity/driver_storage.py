@@ -74,20 +74,21 @@ class Driver:
         return f"{self.uid.partition('-')[0]}-{self.version}"
 
 
-def storage_for_class(known: Container[str], storage_class: str | None) -> str | None:
-    """Return the storage that serves a storage class, or None; without a class, that of inline ephemeral volumes.
+def storage_for_class(storages: Container[str], storage_class: str | None) -> str | None:
+    """Return the name of the storage that serves a storage class, None if there is none.
 
-    A storage without pools, or with expired pools only, takes precedence over the fallback as well.
+    A ``storage_class`` of None stands for inline ephemeral volumes. A storage without pools, or with expired pools
+    only, takes precedence over the fallback as well.
     """
-    wanted = EPHEMERAL if storage_class is None else storage_class
-    return next((name for name in (wanted, FALLBACK) if name in known), None)
+    storage_name = EPHEMERAL if storage_class is None else storage_class
+    return next((name for name in (storage_name, FALLBACK) if name in storages), None)
 
 
 def first_duplicate(names: Iterable[str]) -> str | None:
     """Return the first name that occurs for the second time, None if all are different."""
-    seen: set[str] = set()
+    earlier_names: set[str] = set()
     for name in names:
-        if name in seen:
+        if name in earlier_names:
             return name
-        seen.add(name)
+        earlier_names.add(name)
     return None

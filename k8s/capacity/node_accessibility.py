@@ -12,7 +12,7 @@ from tonnage.capacity.topology.node_selectors import NodeSelector
 from tonnage.k8s.capacity.pool_columns import PoolColumns, PoolKey
 from tonnage.k8s.cluster.nodes import Node, Nodes, Rows
 
-#: Number of storages in the cache, and of nodes of each in addition to those of the last query.
+#: Largest number of storages in the cache, and of cached nodes of a storage beyond those of the last query.
 _MAX_STORAGES = 64
 _MAX_EXTRA_NODES = 20_000
 
@@ -24,7 +24,7 @@ class AccessibilityCache:
     """A cache of accessible pools. Thread-safe."""
 
     def __init__(self) -> None:
-        self._known: collections.OrderedDict[tuple[str, int, str], _StorageCache] = collections.OrderedDict()
+        self._storage_caches: collections.OrderedDict[tuple[str, int, str], _StorageCache] = collections.OrderedDict()
         self._lock = threading.Lock()
 
     def pools_by_node(self, columns: PoolColumns, storage_class: str, nodes: Nodes) -> Ints:
@@ -34,13 +34,13 @@ class AccessibilityCache:
         """
         key = (columns.uid, columns.layout, storage_class)
         with self._lock:
-            known = self._known.pop(key, None)
-            if known is None:
-                known = _StorageCache()
-            self._known[key] = known
-            while len(self._known) > _MAX_STORAGES:
-                self._known.popitem(last=False)
-            return known.rows_for(columns, storage_class, nodes)
+            storage_cache = self._storage_caches.pop(key, None)
+            if storage_cache is None:
+                storage_cache = _StorageCache()
+            self._storage_caches[key] = storage_cache
+            while len(self._storage_caches) > _MAX_STORAGES:
+                self._storage_caches.popitem(last=False)
+            return storage_cache.rows_for(columns, storage_class, nodes)
 
 
 def is_accessible(columns: PoolColumns, pool: PoolKey, node: Node) -> bool:
@@ -72,16 +72,18 @@ class _StorageCache:
         if new:
             self._add(_build_table(columns, storage_class, Nodes(nodes.nodes[row] for row in new)))
             self._rows |= {keys[row]: number for number, row in enumerate(new, len(self._rows))}
-        found = self._table[[self._rows[key] for key in keys]]
+        pools = self._table[[self._rows[key] for key in keys]]
         # Drop columns that none of these nodes needs.
-        found = found[:, : int((found >= 0).sum(axis=1).max(initial=0))]
-        self._last = nodes, found
-        return found
+        pools = pools[:, : int((pools >= 0).sum(axis=1).max(initial=0))]
+        self._last = nodes, pools
+        return pools
 
     def _add(self, table: Ints) -> None:
         width = max(self._table.shape[1], table.shape[1])
-        both = [np.pad(each, ((0, 0), (0, width - each.shape[1])), constant_values=-1) for each in (self._table, table)]
-        self._table = np.concatenate(both)
+        padded = [
+            np.pad(part, ((0, 0), (0, width - part.shape[1])), constant_values=-1) for part in (self._table, table)
+        ]
+        self._table = np.concatenate(padded)
 
 
 def _build_table(columns: PoolColumns, storage_class: str, nodes: Nodes) -> Ints:
@@ -89,8 +91,10 @@ def _build_table(columns: PoolColumns, storage_class: str, nodes: Nodes) -> Ints
         (pool, _accessible_nodes(columns.accessibility[pool], nodes))
         for pool in columns.storage_rows[storage_class].tolist()
     ]
-    node = np.concatenate([np.empty(0, dtype=np.int64), *(found for _, found in rows)])
-    pool = np.repeat(np.array([each for each, _ in rows], dtype=np.int64), [len(found) for _, found in rows])
+    node = np.concatenate([np.empty(0, dtype=np.int64), *(node_rows for _, node_rows in rows)])
+    pool = np.repeat(
+        np.array([pool_row for pool_row, _ in rows], dtype=np.int64), [len(node_rows) for _, node_rows in rows]
+    )
     order = np.argsort(node, kind="stable")
     node, pool = node[order], pool[order]
     first = np.searchsorted(node, np.arange(len(nodes)))

@@ -42,7 +42,7 @@ class PoolPatch(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fie
 
     @property
     def deletes(self) -> bool:
-        """Whether the patch removes the pool."""
+        """Return whether the patch removes the pool."""
         return self.directive is not UNSET
 
 
@@ -55,7 +55,7 @@ class StoragePatch(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_
 
     @property
     def deletes(self) -> bool:
-        """Whether the patch removes the storage with its pools."""
+        """Return whether the patch removes the storage with its pools."""
         return self.directive is not UNSET
 
 
@@ -95,11 +95,11 @@ class DriverPatch(msgspec.Struct):
         storage = None if self.status is None else self.status.storage
         if isinstance(storage, UnsetType):
             return ()
-        for each in storage or ():
-            pools = each.pools if isinstance(each.pools, tuple) else ()
+        for storage_patch in storage or ():
+            pools = storage_patch.pools if isinstance(storage_patch.pools, tuple) else ()
             if (name := first_duplicate(pool.name for pool in pools)) is not None:
-                raise errors.InvalidInput(f"storage {each.storage_class_name!r} has pool {name!r} twice")
-        if (name := first_duplicate(each.storage_class_name for each in storage or ())) is not None:
+                raise errors.InvalidInput(f"storage {storage_patch.storage_class_name!r} has pool {name!r} twice")
+        if (name := first_duplicate(patch.storage_class_name for patch in storage or ())) is not None:
             raise errors.InvalidInput(f"status.storage has {name!r} twice")
         return storage
 

@@ -20,37 +20,47 @@ class PoolCache:
     """A cache of drivers' pools as columns. Thread-safe."""
 
     def __init__(self) -> None:
-        self._known: dict[str, PoolColumns] = {}
+        self._cached_columns: dict[str, PoolColumns] = {}
         self._lock = threading.Lock()
 
     def read(self, session: orm.Session, names: Iterable[str]) -> dict[str, PoolColumns]:
-        """Return the pools of those of the named drivers that exist.
+        """Return the pools of the named drivers. Drivers that do not exist are left out.
 
         They are consistent if the session is a snapshot or has locked the rows of the drivers.
         """
-        wanted = sorted(set(names))
+        driver_names = sorted(set(names))
         columns = (_DRIVER.name, _DRIVER.uid, _DRIVER.version, _DRIVER.layout, _DRIVER.capacity_tracking)
-        rows = session.execute(sa.select(*columns).where(_DRIVER.name.in_(wanted))).all() if wanted else []
-        found = {row.name: self._current(session, row) for row in rows}
+        rows = session.execute(sa.select(*columns).where(_DRIVER.name.in_(driver_names))).all() if driver_names else []
+        columns_by_driver = {row.name: self._current(session, row) for row in rows}
         with self._lock:
-            for name, each in found.items():
-                known = self._known.get(name)
-                if known is None or known.uid != each.uid or known.version < each.version:
-                    self._known[name] = each
-        return found
+            for name, new_columns in columns_by_driver.items():
+                cached_columns = self._cached_columns.get(name)
+                if (
+                    cached_columns is None
+                    or cached_columns.uid != new_columns.uid
+                    or cached_columns.version < new_columns.version
+                ):
+                    self._cached_columns[name] = new_columns
+        return columns_by_driver
 
     def _current(self, session: orm.Session, row: Any) -> PoolColumns:
         with self._lock:
-            known = self._known.get(row.name)
+            cached_columns = self._cached_columns.get(row.name)
         # A session that began earlier reads an older version of the driver than the cached one.
-        if known is None or (known.uid, known.layout) != (row.uid, row.layout) or known.version > row.version:
+        if (
+            cached_columns is None
+            or (cached_columns.uid, cached_columns.layout) != (row.uid, row.layout)
+            or cached_columns.version > row.version
+        ):
             storage = driver_rows.read_storage(session, row.uid)
             driver = Driver(
                 name=row.name, uid=row.uid, version=row.version, tracking=row.capacity_tracking, storage=storage
             )
             return pool_columns.from_driver(driver, row.layout)
-        if known.version == row.version:
-            return known
-        return known.updated(
-            row.version, driver_rows.read_pools(session, row.uid, since=known.version), bool(row.capacity_tracking)
+        if cached_columns.version == row.version:
+            return cached_columns
+        return cached_columns.updated(
+            row.version,
+            driver_rows.read_pools(session, row.uid, since=cached_columns.version),
+            bool(row.capacity_tracking),
         )

@@ -98,9 +98,9 @@ class PoolColumns:
         group_free = group_capacity.copy()
         taken: dict[int, int] = {}
         for claim in claims:
-            found = self._locate(claim)
-            if found is not None:
-                group, capacity = found
+            location = self._locate(claim)
+            if location is not None:
+                group, capacity = location
                 cost = node_packing.group_bytes(claim.size, int(group_capacity[group]), capacity)
                 taken[group] = taken.get(group, 0) + cost
         for group, size in taken.items():
@@ -116,7 +116,7 @@ class PoolColumns:
     def _locate(self, claim: ActiveClaim) -> tuple[int, int] | None:
         """Return the group of a claim and the capacity of its pool; None if the group no longer exists.
 
-        If the pool was removed, both are those of the time of the claim.
+        If the pool was removed, both are as recorded with the claim.
         """
         row = self.row_of.get(claim.pool)
         if row is not None:
@@ -127,13 +127,15 @@ class PoolColumns:
 
 def from_driver(driver: Driver, layout: int = 0) -> PoolColumns:
     """Return the columns of a driver's pools."""
-    pools = [(each.storage_class, pool) for each in driver.storage for pool in each.pools]
+    pools = [(storage.storage_class, pool) for storage in driver.storage for pool in storage.pools]
     keys = tuple((storage_class, pool.name) for storage_class, pool in pools)
     at, storage_rows, labels = 0, {}, {}
-    for each in driver.storage:
-        storage_rows[each.storage_class] = np.arange(at, at + len(each.pools))
-        at += len(each.pools)
-        labels[each.storage_class] = tuple(sorted({key for pool in each.pools for key in _label_keys(pool)}))
+    for class_storage in driver.storage:
+        storage_rows[class_storage.storage_class] = np.arange(at, at + len(class_storage.pools))
+        at += len(class_storage.pools)
+        labels[class_storage.storage_class] = tuple(
+            sorted({key for pool in class_storage.pools for key in _label_keys(pool)})
+        )
     backing_ids = tuple(pool.backing_id for _, pool in pools)
     group, group_count, group_of_backing = _assign_groups(backing_ids)
     numbers = np.array([_figures(pool) for _, pool in pools], dtype=np.int64).reshape(len(pools), 3)
@@ -170,7 +172,7 @@ def _figures(pool: Pool) -> tuple[int, int, int]:
 
 def _label_keys(pool: Pool) -> Iterable[str]:
     terms = () if pool.node_topology is None else pool.node_topology.node_selector_terms
-    return {one.key for term in terms for one in term.match_expressions}
+    return {expression.key for term in terms for expression in term.match_expressions}
 
 
 def _assign_groups(backing_ids: Sequence[str | None]) -> tuple[Ints, int, dict[str, int]]:
@@ -182,10 +184,10 @@ def _assign_groups(backing_ids: Sequence[str | None]) -> tuple[Ints, int, dict[s
     group = np.empty(len(backing_ids), dtype=np.int64)
     count = 0
     for row, name in enumerate(backing_ids):
-        known = None if name is None else numbers.get(name)
-        if known is None:
-            known, count = count, count + 1
+        group_number = None if name is None else numbers.get(name)
+        if group_number is None:
+            group_number, count = count, count + 1
             if name is not None:
-                numbers[name] = known
-        group[row] = known
+                numbers[name] = group_number
+        group[row] = group_number
     return group, count, numbers

@@ -64,15 +64,15 @@ def parse(value: object) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def render(size: int) -> str:
-    """Return a number of bytes in the largest unit of Kubernetes of which it is a multiple."""
+    """Return a number of bytes in the largest unit of Kubernetes that divides it."""
     for base, units in ((1024, [f"{letter}i" for letter in _BINARY]), (1000, [*"kMGTPE"])):
-        unit, left = "", size
+        unit, quotient = "", size
         for larger in units:
-            if not left or left % base:
+            if not quotient or quotient % base:
                 break
-            unit, left = larger, left // base
+            unit, quotient = larger, quotient // base
         if unit:
-            return f"{left}{unit}"
+            return f"{quotient}{unit}"
     return str(size)
 
 

@@ -95,22 +95,22 @@ class ClusterReader:
 
         Raises :class:`~tonnage.k8s.cluster.pod_volumes.ClusterUnavailable`.
         """
-        found: StorageClass | None = self._cached(
+        storage_class: StorageClass | None = self._cached(
             f"class {name}", lambda: self._read(StorageClass, self._storage.read_storage_class, name=name)
         )
-        return found
+        return storage_class
 
     def node_labels(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of the named nodes that exist.
 
         Raises :class:`~tonnage.k8s.cluster.pod_volumes.ClusterUnavailable`.
         """
-        wanted = set(names)
-        known = self.all_node_labels()
-        if not wanted <= known.keys():
+        requested_names = set(names)
+        labels_by_node = self.all_node_labels()
+        if not requested_names <= labels_by_node.keys():
             # A node has joined since the list was cached.
-            known = self._cached("nodes", self._read_node_labels, refresh=True)
-        return {name: known[name] for name in wanted & known.keys()}
+            labels_by_node = self._cached("nodes", self._read_node_labels, refresh=True)
+        return {name: labels_by_node[name] for name in requested_names & labels_by_node.keys()}
 
     def all_node_labels(self) -> Mapping[str, Mapping[str, str]]:
         """Return the labels of all nodes, by name.
@@ -122,9 +122,9 @@ class ClusterReader:
     def _read_node_labels(self) -> dict[str, dict[str, str]]:
         # With resource version 0 the API server answers from its cache.
         accepted = {"Accept": objects.NAMES_AND_LABELS}
-        found = self._read(NodeList, self._core.list_node, resource_version="0", _headers=accepted)
-        nodes = (found and found.items) or []
-        return {each.metadata.name: each.metadata.labels or {} for each in nodes}
+        node_list = self._read(NodeList, self._core.list_node, resource_version="0", _headers=accepted)
+        nodes = (node_list and node_list.items) or []
+        return {node.metadata.name: node.metadata.labels or {} for node in nodes}
 
     def _cached(self, key: str, read: Callable[[], T], refresh: bool = False) -> T:
         now = time.monotonic()
@@ -134,10 +134,10 @@ class ClusterReader:
             value = read()
             with self._lock:
                 self._cache[key] = now, value
-        found: T = value
-        return found
+        result: T = value
+        return result
 
-    def _read(self, kind: type[T], call: Callable[..., Any], **arguments: Any) -> T | None:
+    def _read(self, object_type: type[T], call: Callable[..., Any], **arguments: Any) -> T | None:
         try:
             answer = call(**arguments, _preload_content=False, _request_timeout=self._timeout)
         except self._api_exception as error:
@@ -145,11 +145,11 @@ class ClusterReader:
                 return None
             reason = getattr(error, "reason", None) or error
             raise ClusterUnavailable(
-                f"the API server of Kubernetes refused a look at a {kind.__name__}: {reason}"
+                f"the API server of Kubernetes refused a look at a {object_type.__name__}: {reason}"
             ) from error
         except Exception as error:  # the client does not wrap the errors of its libraries
             raise ClusterUnavailable(f"the API server of Kubernetes does not answer: {error}") from error
         try:
-            return objects.decode(answer.data, kind)
+            return objects.decode(answer.data, object_type)
         except errors.InvalidInput as error:
             raise ClusterUnavailable(f"the API server of Kubernetes sent no valid {error.message}") from error

@@ -45,18 +45,18 @@ class Nodes:
 
     def rows_matching(self, selector: NodeSelector) -> Rows:
         """Return the rows of the nodes that match the selector."""
-        found: set[int] = set()
+        rows: set[int] = set()
         for term in selector.node_selector_terms:
-            found.update(row for row in self._candidates(term) if row not in found and self._matches(term, row))
-        return np.array(sorted(found), dtype=np.int64)
+            rows.update(row for row in self._candidates(term) if row not in rows and self._matches(term, row))
+        return np.array(sorted(rows), dtype=np.int64)
 
     def label_values(self, keys: tuple[str, ...]) -> tuple[tuple[str | None, ...], ...]:
         """Return for each key the label values of all nodes. Selectors with these keys depend on nothing else."""
-        found = self._label_values.get(keys)
-        if found is None:
-            found = tuple(tuple([node.labels.get(key) for node in self.nodes]) for key in keys)
-            self._label_values[keys] = found
-        return found
+        values = self._label_values.get(keys)
+        if values is None:
+            values = tuple(tuple([node.labels.get(key) for node in self.nodes]) for key in keys)
+            self._label_values[keys] = values
+        return values
 
     def _matches(self, term: NodeSelectorTerm, row: int) -> bool:
         node = self.nodes[row]
@@ -64,20 +64,20 @@ class Nodes:
 
     def _candidates(self, term: NodeSelectorTerm) -> Sequence[int]:
         """Return the nodes that may match a term, from the smallest index entry that applies, or all nodes."""
-        for one in term.match_fields:
-            if one.operator is Operator.IN:
-                return [self._by_name[name] for name in one.values if name in self._by_name]
-        indexable = [one for one in term.match_expressions if one.operator is Operator.IN]
+        for requirement in term.match_fields:
+            if requirement.operator is Operator.IN:
+                return [self._by_name[name] for name in requirement.values if name in self._by_name]
+        indexable = [expression for expression in term.match_expressions if expression.operator is Operator.IN]
         if not indexable:
             return range(len(self))
-        return min((self._rows_with(one) for one in indexable), key=len)
+        return min((self._rows_with(expression) for expression in indexable), key=len)
 
-    def _rows_with(self, one: NodeSelectorRequirement) -> list[int]:
-        index = self._by_label.get(one.key)
+    def _rows_with(self, requirement: NodeSelectorRequirement) -> list[int]:
+        index = self._by_label.get(requirement.key)
         if index is None:
-            index = self._by_label[one.key] = {}
+            index = self._by_label[requirement.key] = {}
             for row, node in enumerate(self.nodes):
-                value = node.labels.get(one.key)
+                value = node.labels.get(requirement.key)
                 if value is not None:
                     index.setdefault(value, []).append(row)
-        return [row for value in one.values for row in index.get(value, ())]
+        return [row for value in requirement.values for row in index.get(value, ())]

@@ -58,7 +58,7 @@ class PageMetadata(Struct):
 
 
 class NodeList(Struct):
-    """A list of nodes. The API server sends null for an empty one, if it was asked for names and labels."""
+    """A list of nodes. The API server sends null for an empty one in answers with names and labels only."""
 
     items: list[Node] | None
     metadata: PageMetadata = msgspec.field(default_factory=PageMetadata)
@@ -241,12 +241,12 @@ class Pod(Struct):
 
     @property
     def has_started(self) -> bool:
-        """Whether the pod is past the phase Pending, so all of its volumes exist or did."""
+        """Return whether the pod is past the phase Pending, so all of its volumes exist or did."""
         return self.status is not None and self.status.phase not in (None, "Pending")
 
     @property
     def has_ended(self) -> bool:
-        """Whether the pod will not run any more."""
+        """Return whether the pod will not run any more."""
         return self.status is not None and self.status.phase in ("Succeeded", "Failed")
 
 
@@ -258,13 +258,13 @@ class StorageClass(Struct, rename="camel"):
     volume_binding_mode: str | None = None
 
 
-def decode(raw: bytes, kind: type[T]) -> T:
+def decode(raw: bytes, object_type: type[T]) -> T:
     """Return an object. Raises :class:`~tonnage.capacity.errors.InvalidInput` if it is malformed."""
     try:
-        return type_conversion.decode(raw, kind, _parse)
+        return type_conversion.decode(raw, object_type, _parse)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise errors.InvalidInput(f"{kind.__name__}: {error}") from None
+        raise errors.InvalidInput(f"{object_type.__name__}: {error}") from None
 
 
-def _parse(kind: type[Any], value: Any) -> Any:
-    return kind.parse(value)
+def _parse(target_type: type[Any], value: Any) -> Any:
+    return target_type.parse(value)

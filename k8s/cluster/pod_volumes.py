@@ -55,12 +55,12 @@ def unprovisioned(pod: Pod, cluster: ClusterObjects) -> list[Volume]:
     These are inline ephemeral volumes, and unbound claims of storage classes that wait for the first consumer. Raises
     :class:`~tonnage.capacity.errors.NotFound` for a missing claim or source of a copy, and the errors of ``cluster``.
     """
-    found: dict[str, Volume] = {}
+    volumes: dict[str, Volume] = {}
     for pod_volume in pod.spec.volumes or ():
         volume = _inline(pod_volume) if pod_volume.csi is not None else _from_claim(pod, pod_volume, cluster)
         if volume is not None:
-            found.setdefault(volume.name, volume)
-    return list(found.values())
+            volumes.setdefault(volume.name, volume)
+    return list(volumes.values())
 
 
 def _inline(pod_volume: PodVolume) -> Volume | None:
@@ -88,10 +88,12 @@ def _from_claim(pod: Pod, pod_volume: PodVolume, cluster: ClusterObjects) -> Vol
         raise errors.NotFound(f"claim {namespace}/{name} is not there")
     if spec.volume_name or not storage_class:
         return None
-    found = cluster.storage_class(storage_class)
-    if found is None or found.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
+    storage_class_object = cluster.storage_class(storage_class)
+    if storage_class_object is None or storage_class_object.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
         return None
-    return Volume(name, found.provisioner, storage_class, spec.size, _copy_source(pod, name, spec, cluster))
+    return Volume(
+        name, storage_class_object.provisioner, storage_class, spec.size, _copy_source(pod, name, spec, cluster)
+    )
 
 
 def _copy_source(pod: Pod, name: str, spec: ClaimSpec, cluster: ClusterObjects) -> CopySource | None:
@@ -141,15 +143,15 @@ def _copied_claim(pod: Pod, name: str, claim: PersistentVolumeClaim, cluster: Cl
 
 
 def _accessibility(volume: str, cluster: ClusterObjects) -> NodeSelector | None:
-    found = cluster.persistent_volume(volume)
-    if found is None:
+    persistent_volume = cluster.persistent_volume(volume)
+    if persistent_volume is None:
         raise errors.NotFound(f"volume {volume}, which is to be copied, is not there")
-    return found.accessibility
+    return persistent_volume.accessibility
 
 
 def _claim_names(pod: Pod) -> set[str]:
     """Return the names of a pod's claims."""
-    return {name for each in pod.spec.volumes or () if (name := _claim_name(pod, each)) is not None}
+    return {name for pod_volume in pod.spec.volumes or () if (name := _claim_name(pod, pod_volume)) is not None}
 
 
 def _claim_name(pod: Pod, pod_volume: PodVolume) -> str | None:

@@ -96,14 +96,14 @@ class PodWatch:
     def _list_version(self) -> str:
         # With resource version 0 the API server answers from its cache. Only the resource version of the list is
         # needed, not the pods.
-        found: Any = self._core.list_pod_for_all_namespaces(
+        response: Any = self._core.list_pod_for_all_namespaces(
             field_selector=_PENDING_PODS,
             resource_version="0",
             _headers={"Accept": objects.NAMES_AND_LABELS},
             _preload_content=False,
             _request_timeout=_TIMEOUT_SECONDS,
         )
-        return objects.decode(found.data, PodList).metadata.resource_version
+        return objects.decode(response.data, PodList).metadata.resource_version
 
     def _log_failure(self, state: tenacity.RetryCallState) -> None:
         if self._worker.stopping or state.attempt_number != 1:

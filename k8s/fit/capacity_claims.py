@@ -75,8 +75,8 @@ class PodClaim:
 
 def now(session: orm.Session) -> datetime.datetime:
     """Return the time by the database's clock, UTC."""
-    found: datetime.datetime = session.execute(sa.select(models.utcnow())).scalar_one()
-    return found
+    current_time: datetime.datetime = session.execute(sa.select(models.utcnow())).scalar_one()
+    return current_time
 
 
 def active_claims(
@@ -88,18 +88,18 @@ def active_claims(
 ) -> dict[str, list[ActiveClaim]]:
     """Return the active claims on each driver at a time, by driver name.
 
-    The holder's own claims for these volumes are left out. If the holder is no pod, all of its claims are left out,
+    The holder's own claims for these volumes are left out. If the holder is not a pod, all of its claims are left out,
     because a new claim replaces them.
     """
-    names = {each.uid: each.name for each in drivers}
-    found: dict[str, list[ActiveClaim]] = {name: [] for name in names.values()}
+    names = {driver.uid: driver.name for driver in drivers}
+    claims_by_driver: dict[str, list[ActiveClaim]] = {name: [] for name in names.values()}
     if names:
         for row in session.execute(sa.select(*_COUNTED_COLUMNS).where(_CLAIM.driver_uid.in_(list(names)))):
             own_claim = row.holder == holder and (row.pod is None or row.volume in volumes)
             if row.expires_at > at and not own_claim:
-                one = ActiveClaim((row.storage_class, row.pool), row.size, row.backing_id, row.capacity)
-                found[names[row.driver_uid]].append(one)
-    return found
+                claim = ActiveClaim((row.storage_class, row.pool), row.size, row.backing_id, row.capacity)
+                claims_by_driver[names[row.driver_uid]].append(claim)
+    return claims_by_driver
 
 
 def store(
@@ -123,18 +123,18 @@ def store(
     session.add_all(
         _CLAIM(
             holder=holder,
-            volume=each.volume.name,
+            volume=placement.volume.name,
             node=node,
-            driver_uid=each.uid,
-            storage_class=each.pool[0],
-            pool=each.pool[1],
-            size=each.size,
+            driver_uid=placement.uid,
+            storage_class=placement.pool[0],
+            pool=placement.pool[1],
+            size=placement.size,
             expires_at=expires_at,
             pod=pod,
-            backing_id=each.backing_id,
-            capacity=each.capacity,
+            backing_id=placement.backing_id,
+            capacity=placement.capacity,
         )
-        for each in placements
+        for placement in placements
     )
     try:
         session.flush()
@@ -210,20 +210,22 @@ def list_for_pods(session: orm.Session) -> list[PodClaim]:
         sa.select(_POOL.driver_uid, _POOL.backing_id).join(_CLAIM, same_pool).where(_CLAIM.pod.is_not(None))
     )
     by_backing: dict[tuple[str, str], dict[PoolKey, FiguresVersion]] = {}
-    for each in session.scalars(
+    for backing_pool in session.scalars(
         sa.select(_POOL).where(sa.tuple_(_POOL.driver_uid, _POOL.backing_id).in_(shared_backings))
     ):
-        if each.backing_id is not None and _in_use(each, at):
-            by_backing.setdefault((each.driver_uid, each.backing_id), {}).update(_figures_versions(each))
-    found = []
+        if backing_pool.backing_id is not None and _in_use(backing_pool, at):
+            by_backing.setdefault((backing_pool.driver_uid, backing_pool.backing_id), {}).update(
+                _figures_versions(backing_pool)
+            )
+    claims = []
     for row, driver, pool in rows:
         if row.expires_at > at and row.pod is not None:
             figures: Mapping[PoolKey, FiguresVersion] = {}
             if _in_use(pool, at):
                 shared = None if pool.backing_id is None else by_backing.get((pool.driver_uid, pool.backing_id))
                 figures = shared or _figures_versions(pool)
-            found.append(PodClaim(claim=_claim(row, driver), pod=row.pod, figures=figures))
-    return found
+            claims.append(PodClaim(claim=_claim(row, driver), pod=row.pod, figures=figures))
+    return claims
 
 
 def _in_use(pool: models.CsiPool | None, at: datetime.datetime) -> bool:

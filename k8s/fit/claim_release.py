@@ -81,14 +81,14 @@ class _FiguresTracker:
     def update(self, figures: Mapping[PoolKey, FiguresVersion]) -> None:
         """Count the new writes. A pool that has been without figures starts again at 0."""
         writes = {}
-        for pool, one in figures.items():
+        for pool, version in figures.items():
             previous = self.figures.get(pool)
-            writes[pool] = 0 if previous is None else self.writes[pool] + one.is_later_report_than(previous)
+            writes[pool] = 0 if previous is None else self.writes[pool] + version.is_later_report_than(previous)
         self.figures, self.writes = figures, writes
 
     @property
     def include_volume(self) -> bool:
-        """Whether the figures of every pool include the volume."""
+        """Return whether the figures of every pool include the volume."""
         return bool(self.writes) and min(self.writes.values()) >= _REQUIRED_WRITES
 
 
@@ -109,7 +109,7 @@ class _HolderState:
 
     @property
     def releasable(self) -> bool:
-        """Whether all claims can be released."""
+        """Return whether all claims can be released."""
         return self.checked_at is not None and all(
             state is _VolumeState.RELEASABLE
             or (state is _VolumeState.PROVISIONED and self.trackers[volume].include_volume)
@@ -169,7 +169,7 @@ class ClaimReleaser:
         released, failures = 0, 0
         failure: errors.Unavailable | None = None
         # Pods that failed in the last round come last, so they do not block others.
-        for holder, part in sorted(by_holder.items(), key=lambda each: each[0] in self._failed):
+        for holder, part in sorted(by_holder.items(), key=lambda pair: pair[0] in self._failed):
             if self._stopped:
                 break
             holder_state = self._state_for(holder, part)
@@ -230,9 +230,9 @@ class ClaimReleaser:
         holder_state.states = {row.claim.volume: self._volume_state(row, namespace, pod) for row in rows}
         holder_state.pod_exists = pod is not None
         provisioned = {volume for volume, state in holder_state.states.items() if state is _VolumeState.PROVISIONED}
-        seen = holder_state.trackers
-        holder_state.trackers = {volume: seen.get(volume, _FiguresTracker()) for volume in provisioned}
-        return not provisioned <= seen.keys()
+        trackers = holder_state.trackers
+        holder_state.trackers = {volume: trackers.get(volume, _FiguresTracker()) for volume in provisioned}
+        return not provisioned <= trackers.keys()
 
     def _volume_state(self, row: PodClaim, namespace: str, pod: Pod | None) -> _VolumeState:
         volume, node = row.claim.volume, row.claim.node

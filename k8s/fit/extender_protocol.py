@@ -118,24 +118,24 @@ class Extender:
         self._warming = True
         try:
             labels = self._cluster.all_node_labels()
-            self._queries.warm_up(Nodes(Node(name, each) for name, each in labels.items()))
+            self._queries.warm_up(Nodes(Node(name, node_labels) for name, node_labels in labels.items()))
         except errors.Unavailable as error:
             LOG.info("The first pod takes longer: %s", error.message)
         finally:
             self._warming = False
 
     def problems(self) -> list[str]:
-        """Return the reasons for which the extender cannot judge pods now; none if it can."""
-        found = ["the pools are being read for the first time"] if self._warming else []
+        """Return the reasons why the extender cannot decide on pods now; empty if it can."""
+        problems = ["the pools are being read for the first time"] if self._warming else []
         try:
             self._queries.check()
         except errors.Unavailable:
-            found.append("the database of the ledger does not answer")
+            problems.append("the database of the ledger does not answer")
         try:
             self._cluster.node_labels(())
         except errors.Unavailable:
-            found.append("the API server of Kubernetes does not answer")
-        return found
+            problems.append("the API server of Kubernetes does not answer")
+        return problems
 
     def _decide(self, pod: Pod, volumes: Sequence[Volume], nodes: Nodes) -> tuple[Decision, NodeClaim | None]:
         if self._lease is None:
@@ -168,13 +168,15 @@ class Extender:
                 if row != chosen
             }
             rows = [chosen]
-        sources = [each.volume.source for each in decision.checked]
+        sources = [checked_volume.volume.source for checked_volume in decision.checked]
         notes = [
             f"where {source.text} is was not checked: {source.unchecked}"
             for source in sources
             if source and source.unchecked
         ]
-        unchecked = "".join(f"; {each}" for each in [*(each.message for each in decision.unchecked), *notes])
+        unchecked = "".join(
+            f"; {note}" for note in [*(unchecked_volume.message for unchecked_volume in decision.unchecked), *notes]
+        )
         LOG.info(
             "Pod %s: %d of %d nodes take its volumes%s", pod.full_name, len(rows), len(sent_nodes.names), unchecked
         )
@@ -193,9 +195,9 @@ class _SentNodes:
         if arguments.nodes is None:
             raise errors.InvalidInput("neither Nodes nor NodeNames were sent")
         self._raw = arguments.nodes.items or []
-        nodes = [objects.decode(bytes(each), objects.Node) for each in self._raw]
-        self.names = [each.metadata.name for each in nodes]
-        self.labels = {each.metadata.name: each.metadata.labels or {} for each in nodes}
+        nodes = [objects.decode(bytes(raw_node), objects.Node) for raw_node in self._raw]
+        self.names = [node.metadata.name for node in nodes]
+        self.labels = {node.metadata.name: node.metadata.labels or {} for node in nodes}
 
     def answer(self, rows: Sequence[int], failed: dict[str, str], unresolvable: dict[str, str]) -> FilterResult:
         result = FilterResult(failed_nodes=failed, failed_and_unresolvable_nodes=unresolvable)

@@ -124,21 +124,21 @@ class Decision:
 
     def placements(self, node: int) -> list[Placement]:
         """Return the placements of the volumes on a node that takes them."""
-        found = []
-        for each, pool in zip(self.checked, self.packing.pools[node].tolist(), strict=True):
-            columns, row = each.columns, pool - each.offset
-            found.append(
+        placements = []
+        for checked_volume, pool in zip(self.checked, self.packing.pools[node].tolist(), strict=True):
+            columns, row = checked_volume.columns, pool - checked_volume.offset
+            placements.append(
                 Placement(
-                    volume=each.volume,
+                    volume=checked_volume.volume,
                     driver=columns.name,
                     uid=columns.uid,
                     pool=columns.keys[row],
-                    size=each.size,
+                    size=checked_volume.size,
                     backing_id=columns.backing_ids[row],
                     capacity=int(columns.capacity[row]),
                 )
             )
-        return found
+        return placements
 
     def remaining_fraction(self) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
         """Return for each node the fraction that its fullest used pool would have left, 0 to 1.
@@ -150,14 +150,18 @@ class Decision:
             return np.ones(len(self.nodes))
         group = self.packing_pools.group[pools]
         costs = np.stack(
-            [self.packing_pools.cost(one.size)[pools[:, i]] for i, one in enumerate(self.packing_volumes)], axis=1
+            [
+                self.packing_pools.cost(packing_volume.size)[pools[:, i]]
+                for i, packing_volume in enumerate(self.packing_volumes)
+            ],
+            axis=1,
         )
         fraction = np.ones(len(self.nodes))
         for volume in range(pools.shape[1]):
             taken = np.where(group == group[:, volume, None], costs.astype(np.float64), 0).sum(axis=1)
             group_capacity = self.packing_pools.group_capacity[group[:, volume]]
-            left = (self.packing_pools.group_free[group[:, volume]] - taken) / np.maximum(group_capacity, 1)
-            fraction = np.minimum(fraction, np.clip(left, 0, 1))
+            remaining = (self.packing_pools.group_free[group[:, volume]] - taken) / np.maximum(group_capacity, 1)
+            fraction = np.minimum(fraction, np.clip(remaining, 0, 1))
         return np.where(self.packing.fits, fraction, 0.0)
 
 
@@ -190,7 +194,7 @@ def decide(
     offsets = dict(
         zip(
             involved_drivers,
-            np.cumsum([0, *(len(each.keys) for each in involved_drivers.values())]).tolist(),
+            np.cumsum([0, *(len(columns.keys) for columns in involved_drivers.values())]).tolist(),
             strict=False,
         )
     )
@@ -205,24 +209,24 @@ def decide(
     )
     candidates: dict[tuple[str, str, NodeSelector | None], Ints] = {}
     packing_volumes = []
-    for each in checked:
-        if each.storage is None:
+    for checked_volume in checked:
+        if checked_volume.storage is None:
             continue
-        selector = None if each.volume.source is None else each.volume.source.accessibility
-        key = each.columns.name, each.storage, selector
+        selector = None if checked_volume.volume.source is None else checked_volume.volume.source.accessibility
+        key = checked_volume.columns.name, checked_volume.storage, selector
         if key not in candidates:
-            found = accessibility.pools_by_node(each.columns, each.storage, nodes)
-            found = np.where(found >= 0, found + each.offset, found) if each.offset else found
-            candidates[key] = found if selector is None else _confined(found, nodes.rows_matching(selector))
-        packing_volumes.append(PackingVolume(each.size, candidates[key]))
+            pools = accessibility.pools_by_node(checked_volume.columns, checked_volume.storage, nodes)
+            pools = np.where(pools >= 0, pools + checked_volume.offset, pools) if checked_volume.offset else pools
+            candidates[key] = pools if selector is None else _confined(pools, nodes.rows_matching(selector))
+        packing_volumes.append(PackingVolume(checked_volume.size, candidates[key]))
     packing = node_packing.pack(packing_pools, packing_volumes, len(nodes))
-    without_storage = tuple(each for each in checked if each.storage is None)
+    without_storage = tuple(entry for entry in checked if entry.storage is None)
     if without_storage:
         packing.fits[:] = False
         packing.exact[:] = True
     return Decision(
         nodes=nodes,
-        checked=tuple(each for each in checked if each.storage is not None),
+        checked=tuple(entry for entry in checked if entry.storage is not None),
         without_storage=without_storage,
         unchecked=tuple(unchecked),
         packing_volumes=tuple(packing_volumes),
@@ -244,12 +248,12 @@ def _concatenate(parts: Sequence[PackingPools]) -> PackingPools:
     if len(parts) == 1:
         return parts[0]
     none = np.empty(0, dtype=np.int64)
-    starts = np.cumsum([0, *(len(each.group_capacity) for each in parts)]).tolist()
-    groups = [each.group + start for each, start in zip(parts, starts, strict=False)]
+    starts = np.cumsum([0, *(len(part.group_capacity) for part in parts)]).tolist()
+    groups = [part.group + start for part, start in zip(parts, starts, strict=False)]
     return PackingPools(
-        max_volume_size=np.concatenate([none, *(each.max_volume_size for each in parts)]),
-        capacity=np.concatenate([none, *(each.capacity for each in parts)]),
+        max_volume_size=np.concatenate([none, *(part.max_volume_size for part in parts)]),
+        capacity=np.concatenate([none, *(part.capacity for part in parts)]),
         group=np.concatenate([none, *groups]),
-        group_capacity=np.concatenate([none, *(each.group_capacity for each in parts)]),
-        group_free=np.concatenate([none, *(each.group_free for each in parts)]),
+        group_capacity=np.concatenate([none, *(part.group_capacity for part in parts)]),
+        group_free=np.concatenate([none, *(part.group_free for part in parts)]),
     )

@@ -102,7 +102,7 @@ class NodeQueries:
         node_claim = NodeClaim(
             nodes.names[node], tuple(decision.placements(node)), now + datetime.timedelta(seconds=lease)
         )
-        capacity_claims.delete_expired(session, {place.uid for place in node_claim.placements}, now)
+        capacity_claims.delete_expired(session, {placement.uid for placement in node_claim.placements}, now)
         requested = {volume.name for volume in volumes}
         capacity_claims.store(
             session, holder, node_claim.node, node_claim.placements, node_claim.expires_at, pod, requested
@@ -118,10 +118,10 @@ class NodeQueries:
         holder: str | None,
     ) -> tuple[Decision, datetime.datetime]:
         now = capacity_claims.now(session)
-        known = self._cache.read(session, drivers)
+        columns_by_driver = self._cache.read(session, drivers)
         claimed = capacity_claims.active_claims(
-            session, known.values(), now, holder, {volume.name for volume in volumes}
+            session, columns_by_driver.values(), now, holder, {volume.name for volume in volumes}
         )
         return node_decision.decide(
-            known, claimed, pool_columns.to_microseconds(now), volumes, nodes, self._accessibility
+            columns_by_driver, claimed, pool_columns.to_microseconds(now), volumes, nodes, self._accessibility
         ), now

@@ -85,16 +85,18 @@ class RefusalReasons:
         self._group, self._headroom = _python_ints(packing_pools.group), _python_ints(packing_pools.headroom())
         #: For each volume the pools that nodes have access to, by column.
         columns = {
-            id(one.candidates): [_python_ints(each) for each in one.candidates.T] for one in decision.packing_volumes
+            id(packing_volume.candidates): [_python_ints(column) for column in packing_volume.candidates.T]
+            for packing_volume in decision.packing_volumes
         }
-        self._columns = [columns[id(one.candidates)] for one in decision.packing_volumes]
+        self._columns = [columns[id(packing_volume.candidates)] for packing_volume in decision.packing_volumes]
         alone = decision.packing.fits_alone
         #: For each node the first volume that does not fit alone.
         self._first_unfitting = _python_ints(
             alone.argmin(axis=1) if decision.packing_volumes else np.empty(0, dtype=np.int64)
         )
         self._volume_texts = [
-            f"volume {each.volume.name!r} of {render(each.size)} ({_storage_text(each)})" for each in decision.checked
+            f"volume {checked_volume.volume.name!r} of {render(checked_volume.size)} ({_storage_text(checked_volume)})"
+            for checked_volume in decision.checked
         ]
         self._contentions: dict[bytes, _Contention] = {}
 
@@ -102,30 +104,31 @@ class RefusalReasons:
         """Return the reason why a node was refused."""
         decision = self._decision
         if decision.without_storage:
-            one = decision.without_storage[0]
-            text = f"driver {one.columns.name} has no storage for {_storage_text(one)} and no <fallback>"
-            return RefusalReason(RefusalCode.NO_STORAGE, text, (one.volume.name,))
+            checked_volume = decision.without_storage[0]
+            storage_text = _storage_text(checked_volume)
+            text = f"driver {checked_volume.columns.name} has no storage for {storage_text} and no <fallback>"
+            return RefusalReason(RefusalCode.NO_STORAGE, text, (checked_volume.volume.name,))
         first = self._first_unfitting[node]
         return self._together(node) if decision.packing.fits_alone[node, first] else self._alone(first, node)
 
     def accessible_pools(self, node: int) -> list[PoolHeadroom]:
         """Return the pools that a node can use for the volumes, each once."""
-        found = {}
-        for volume, each in enumerate(self._decision.checked):
+        pools = {}
+        for volume, checked_volume in enumerate(self._decision.checked):
             for pool in self._pools(volume, node):
-                row = pool - each.offset
-                storage_class, name = each.columns.keys[row]
-                known = self._capacity[pool] >= 0
-                found[pool] = PoolHeadroom(
-                    driver=each.columns.name,
+                row = pool - checked_volume.offset
+                storage_class, name = checked_volume.columns.keys[row]
+                is_known = self._capacity[pool] >= 0
+                pools[pool] = PoolHeadroom(
+                    driver=checked_volume.columns.name,
                     storage_class=storage_class,
                     name=name,
-                    capacity=self._capacity[pool] if known else None,
-                    headroom=self._headroom[pool] if known else None,
-                    max_volume_size=int(each.columns.max_volume_size[row]) if known else None,
-                    expired=bool(each.columns.expires_at[row] <= self._decision.now),
+                    capacity=self._capacity[pool] if is_known else None,
+                    headroom=self._headroom[pool] if is_known else None,
+                    max_volume_size=int(checked_volume.columns.max_volume_size[row]) if is_known else None,
+                    expired=bool(checked_volume.columns.expires_at[row] <= self._decision.now),
                 )
-        return list(found.values())
+        return list(pools.values())
 
     def _pools(self, volume: int, node: int) -> list[int]:
         """Return the pools that a node can use for a volume."""
@@ -133,34 +136,39 @@ class RefusalReasons:
 
     def _alone(self, volume: int, node: int) -> RefusalReason:
         """Return the reason why a volume does not fit even alone."""
-        each, pools = self._decision.checked[volume], self._pools(volume, node)
-        about, source = (each.volume.name,), each.volume.source
+        checked_volume, pools = self._decision.checked[volume], self._pools(volume, node)
+        about, source = (checked_volume.volume.name,), checked_volume.volume.source
+        storage_text = _storage_text(checked_volume)
         if source is not None and not source.is_reached_from(self._decision.nodes.nodes[node]):
-            text = f"volume {each.volume.name!r} is a copy of {source.text}, which is not reached from this node"
+            text = f"volume {about[0]!r} is a copy of {source.text}, which is not reached from this node"
             return RefusalReason(RefusalCode.SOURCE_ELSEWHERE, text, about)
         # Expired and unknown pools take no volumes.
-        texts = [self._pool_text(each, pool) for pool in pools if self._max_volume_size[pool] >= 0]
+        texts = [self._pool_text(checked_volume, pool) for pool in pools if self._max_volume_size[pool] >= 0]
         if texts:
             return RefusalReason(RefusalCode.TOO_LARGE, f"{self._volume_texts[volume]}: {_join(texts)}", about)
         if not pools:
-            text = f"no pool of {each.columns.name} for {_storage_text(each)} is reached from this node"
+            text = f"no pool of {checked_volume.columns.name} for {storage_text} is reached from this node"
             return RefusalReason(RefusalCode.UNREACHABLE, text, about)
-        live = [pool for pool in pools if each.columns.expires_at[pool - each.offset] > self._decision.now]
+        live = [
+            pool
+            for pool in pools
+            if checked_volume.columns.expires_at[pool - checked_volume.offset] > self._decision.now
+        ]
         if not live:
-            expired = _join([_expiry_text(each, pool) for pool in pools])
-            return RefusalReason(RefusalCode.EXPIRED, f"{_storage_text(each)}: {expired}", about)
-        names = _join([_pool_name(each, pool) for pool in live])
-        return RefusalReason(RefusalCode.UNKNOWN, f"{_storage_text(each)}: the capacity of {names} is not known", about)
+            expired = _join([_expiry_text(checked_volume, pool) for pool in pools])
+            return RefusalReason(RefusalCode.EXPIRED, f"{storage_text}: {expired}", about)
+        names = _join([_pool_name(checked_volume, pool) for pool in live])
+        return RefusalReason(RefusalCode.UNKNOWN, f"{storage_text}: the capacity of {names} is not known", about)
 
     def _together(self, node: int) -> RefusalReason:
         contention = self._contention(node)
         # Pools of different storages on the same disks often have the same name.
         texts_by_group: dict[int, list[str]] = {}
-        for each, columns in contention.storages:
+        for checked_volume, columns in contention.storages:
             for column in columns:
                 pool = column[node]
                 if pool >= 0 and self._max_volume_size[pool] >= 0:
-                    texts_by_group.setdefault(self._group[pool], []).append(self._pool_text(each, pool))
+                    texts_by_group.setdefault(self._group[pool], []).append(self._pool_text(checked_volume, pool))
         pools_text = _join([" and, of the same disks, ".join(texts) for texts in texts_by_group.values()])
         exact = bool(self._decision.packing.exact[node])
         caveat = "" if exact else "; there are too many ways to place them to try all"
@@ -172,22 +180,24 @@ class RefusalReasons:
         """Return the volumes that compete for pools on a node. They are the same on most nodes."""
         all_bits, width = self._contention_bits
         key = all_bits[node * width : (node + 1) * width]
-        found = self._contentions.get(key)
-        if found is None:
+        contention = self._contentions.get(key)
+        if contention is None:
             bits = np.unpackbits(np.frombuffer(key, dtype=np.uint8), count=len(self._decision.checked))
             volumes = np.nonzero(bits)[0].tolist()
             checked = [self._decision.checked[volume] for volume in volumes]
-            sizes = " + ".join(f"{each.volume.name!r} {render(each.size)}" for each in checked)
+            sizes = " + ".join(
+                f"{checked_volume.volume.name!r} {render(checked_volume.size)}" for checked_volume in checked
+            )
             storages = {
                 id(self._columns[volume]): (self._decision.checked[volume], self._columns[volume])
                 for volume in volumes[::-1]
             }
-            found = self._contentions[key] = _Contention(
-                f"volumes {sizes}, together {render(sum(each.size for each in checked))}",
-                tuple(each.volume.name for each in checked),
+            contention = self._contentions[key] = _Contention(
+                f"volumes {sizes}, together {render(sum(checked_volume.size for checked_volume in checked))}",
+                tuple(checked_volume.volume.name for checked_volume in checked),
                 tuple(storages.values())[::-1],
             )
-        return found
+        return contention
 
     @functools.cached_property
     def _contention_bits(self) -> tuple[bytes, int]:
@@ -199,22 +209,22 @@ class RefusalReasons:
         volumes: dict[int, list[int]] = {}
         for volume, packing_volume in enumerate(packing_volumes):
             volumes.setdefault(id(packing_volume.candidates), []).append(volume)
-        found = np.zeros((len(self._decision.nodes), len(packing_volumes)), dtype=np.bool_)
+        contended = np.zeros((len(self._decision.nodes), len(packing_volumes)), dtype=np.bool_)
         group_columns = []
         for own in volumes.values():
             candidates = packing_volumes[own[0]].candidates
             group_columns.append((own, np.where(candidates >= 0, group[candidates], -1).T))
             if len(own) > 1:
-                found[:, own] = np.any(candidates >= 0, axis=1, keepdims=True)
+                contended[:, own] = np.any(candidates >= 0, axis=1, keepdims=True)
         for (volumes_a, columns_a), (volumes_b, columns_b) in itertools.combinations(group_columns, 2):
-            for one, other in itertools.product(columns_a, columns_b):
-                found[:, volumes_a + volumes_b] |= np.reshape((one == other) & (one >= 0), (-1, 1))
-        bits = np.packbits(found, axis=1)
+            for column_a, column_b in itertools.product(columns_a, columns_b):
+                contended[:, volumes_a + volumes_b] |= np.reshape((column_a == column_b) & (column_a >= 0), (-1, 1))
+        bits = np.packbits(contended, axis=1)
         return bits.tobytes(), bits.shape[1]
 
-    def _pool_text(self, each: CheckedVolume, pool: int) -> str:
+    def _pool_text(self, checked_volume: CheckedVolume, pool: int) -> str:
         capacity, max_volume_size, headroom = self._capacity[pool], self._max_volume_size[pool], self._headroom[pool]
-        text = f"{_pool_name(each, pool)} has {render(headroom)} left"
+        text = f"{_pool_name(checked_volume, pool)} has {render(headroom)} left"
         if headroom != capacity:
             text += f" of {render(capacity)}"
         if 0 <= max_volume_size < capacity:
@@ -227,18 +237,18 @@ def _python_ints(column: Ints) -> "memoryview[int]":
     return np.ascontiguousarray(column).data
 
 
-def _pool_name(each: CheckedVolume, pool: int) -> str:
-    return f"pool {each.columns.keys[pool - each.offset][1]}"
+def _pool_name(checked_volume: CheckedVolume, pool: int) -> str:
+    return f"pool {checked_volume.columns.keys[pool - checked_volume.offset][1]}"
 
 
-def _expiry_text(each: CheckedVolume, pool: int) -> str:
-    micros = int(each.columns.expires_at[pool - each.offset])
+def _expiry_text(checked_volume: CheckedVolume, pool: int) -> str:
+    micros = int(checked_volume.columns.expires_at[pool - checked_volume.offset])
     at = datetime.datetime.fromtimestamp(micros // 10**6, datetime.UTC)
-    return f"{_pool_name(each, pool)} expired at {at:%Y-%m-%dT%H:%M:%SZ}"
+    return f"{_pool_name(checked_volume, pool)} expired at {at:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _storage_text(each: CheckedVolume) -> str:
-    name = each.volume.storage_class
+def _storage_text(checked_volume: CheckedVolume) -> str:
+    name = checked_volume.volume.storage_class
     return "inline ephemeral volumes" if name is None else f"storage class {name!r}"
 
 

@@ -27,7 +27,7 @@ class ScoringShape:
     points: Sequence[tuple[float, float]]
 
     def __post_init__(self) -> None:
-        """Raise ValueError for points that are no shape."""
+        """Raise ValueError for points that do not form a shape."""
         utilizations = [utilization for utilization, _ in self.points]
         if not utilizations:
             raise ValueError("it has no points")
@@ -44,8 +44,8 @@ class ScoringShape:
         It is 0 for nodes that do not take the volumes.
         """
         utilizations, scores = zip(*self.points, strict=True)
-        found = np.interp((1 - decision.remaining_fraction()) * 100, utilizations, scores)
-        return np.where(decision.packing.fits, found, 0.0)
+        node_scores = np.interp((1 - decision.remaining_fraction()) * 100, utilizations, scores)
+        return np.where(decision.packing.fits, node_scores, 0.0)
 
     def priorities(self, decision: Decision) -> list[int]:
         """Return the scores as whole numbers, in which the nodes with the highest score stay above all others."""
@@ -75,12 +75,12 @@ def parse(text: str) -> ScoringShape:
     if text in NAMED:
         return NAMED[text]
     points = []
-    for each in text.split(","):
-        utilization, separator, score = each.partition(":")
+    for point in text.split(","):
+        utilization, separator, score = point.partition(":")
         try:
             points.append((float(utilization), float(score)))
         except ValueError:
             separator = ""
         if not separator:
-            raise ValueError(f"{each.strip()!r} is neither {' nor '.join(NAMED)}, and no point utilization:score")
+            raise ValueError(f"{point.strip()!r} is neither {' nor '.join(NAMED)}, and no point utilization:score")
     return ScoringShape(points)

@@ -21,15 +21,15 @@ class GroupTypeCatalog(TypeCatalog[models.GroupType]):
     def _spec_values(self, specs: Mapping[str, str]) -> Any:
         return dict(specs)
 
-    def _merge_specs(self, kind: models.GroupType, specs: Mapping[str, str]) -> None:
-        kind.specs = {**kind.specs, **specs}
+    def _merge_specs(self, group_type: models.GroupType, specs: Mapping[str, str]) -> None:
+        group_type.specs = {**group_type.specs, **specs}
 
-    def _remove_spec(self, kind: models.GroupType, key: str) -> None:
-        kind.specs = {each: value for each, value in kind.specs.items() if each != key}
+    def _remove_spec(self, group_type: models.GroupType, key: str) -> None:
+        group_type.specs = {name: value for name, value in group_type.specs.items() if name != key}
 
-    def _prepare_deletion(self, session: orm.Session, kind: models.GroupType) -> errors.Conflict:
-        in_use = errors.Conflict(f"Group type {kind.name!r} is still in use by a group.")
-        if session.scalar(sa.select(sa.exists().where(models.Group.group_type_id == kind.id))):
+    def _prepare_deletion(self, session: orm.Session, group_type: models.GroupType) -> errors.Conflict:
+        in_use = errors.Conflict(f"Group type {group_type.name!r} is still in use by a group.")
+        if session.scalar(sa.select(sa.exists().where(models.Group.group_type_id == group_type.id))):
             raise in_use
         return in_use
 

@@ -96,19 +96,19 @@ class GroupView:
     status: str
 
 
-def create(session: orm.Session, wanted: NewGroup) -> models.Group:
+def create(session: orm.Session, new_group: NewGroup) -> models.Group:
     """Add a group. Raises :class:`~tonnage.capacity.errors.NotFound` if one of its types has just been deleted."""
     group = models.Group(
-        id=wanted.id,
-        name=wanted.name,
-        description=wanted.description,
-        project_id=wanted.project_id,
-        user_id=wanted.user_id,
-        group_type_id=wanted.group_type_id,
-        availability_zone=wanted.availability_zone,
+        id=new_group.id,
+        name=new_group.name,
+        description=new_group.description,
+        project_id=new_group.project_id,
+        user_id=new_group.user_id,
+        group_type_id=new_group.group_type_id,
+        availability_zone=new_group.availability_zone,
         status=AVAILABLE,
         volume_types=list(
-            session.scalars(sa.select(models.VolumeType).where(models.VolumeType.id.in_(wanted.volume_type_ids)))
+            session.scalars(sa.select(models.VolumeType).where(models.VolumeType.id.in_(new_group.volume_type_ids)))
         ),
     )
     session.add(group)
@@ -236,13 +236,13 @@ def _get(session: orm.Session, group_id: str, project_id: str | None, *, lock: b
 
 
 def _is_applied(group: models.Group, members_by_id: Collection[str], changes: Changes) -> bool:
-    """Return True if the group has all the changes already."""
+    """Return whether the group has all the changes already."""
     name = changes.name is None or changes.name == group.name
     description = changes.description is None or changes.description == group.description
     return (
         name
         and description
-        and all(each in members_by_id for each in changes.add)
+        and all(volume_id in members_by_id for volume_id in changes.add)
         and not {*changes.remove} & {*members_by_id}
     )
 
@@ -255,22 +255,22 @@ def _shown(session: orm.Session, rows: Sequence[models.Group]) -> list[GroupView
         .order_by(volume.created_at, volume.id)
     )
     members_by_group: dict[str, list[Any]] = {row.id: [] for row in rows}
-    for each in member_rows:
-        members_by_group[each.group_id].append(each)
-    shown = []
+    for member_row in member_rows:
+        members_by_group[member_row.group_id].append(member_row)
+    views = []
     for row in rows:
         members = members_by_group[row.id]
-        failed = row.status == DELETING and any(each.status.startswith("error") for each in members)
-        zones = [each.availability_zone for each in members if each.availability_zone]
-        shown.append(
+        failed = row.status == DELETING and any(member.status.startswith("error") for member in members)
+        zones = [member.availability_zone for member in members if member.availability_zone]
+        views.append(
             GroupView(
                 row,
-                tuple(each.id for each in members),
+                tuple(member.id for member in members),
                 row.availability_zone or (zones[0] if zones else None),
                 ERROR_DELETING if failed else row.status,
             )
         )
-    return shown
+    return views
 
 
 def _volumes(session: orm.Session, *conditions: sa.ColumnElement[bool]) -> dict[str, models.Volume]:
@@ -301,7 +301,7 @@ def _add_members(
     # Volumes of other projects count as missing.
     candidates = _volumes(session, models.Volume.id.in_(volume_ids), models.Volume.project_id == group.project_id)
     backends = {backend_of(volume.pool.name) for volume in members if volume.pool is not None}
-    types = {kind.id for kind in group.volume_types}
+    types = {volume_type.id for volume_type in group.volume_types}
     for volume_id in volume_ids:
         volume = candidates.get(volume_id)
         problem = _problem(volume, types, backends)

@@ -83,17 +83,17 @@ def enqueue(session: orm.Session, channels: Sequence[str], messages: Sequence[tu
 def load(session: orm.Session, channel: str, limit: int) -> list[Message]:
     """Return the oldest messages of a channel that have not been sent yet."""
     row = models.Announcement
-    found = session.execute(
+    rows = session.execute(
         sa.select(row.message_id, row.event_type, row.payload)
         .where(row.channel == channel)
         .order_by(row.id)
         .limit(limit)
     )
-    return [Message(*each) for each in found]
+    return [Message(*fields) for fields in rows]
 
 
 def take_lease(session: orm.Session, channel: str, owner: str, seconds: float) -> bool:
-    """Take or renew the lease of a channel for ``owner``; return True if ``owner`` may send its messages.
+    """Take or renew the lease of a channel for ``owner``; return whether ``owner`` may send its messages.
 
     The lease lasts the given seconds, and no other owner may send during that time.
     """
@@ -110,13 +110,13 @@ def take_lease(session: orm.Session, channel: str, owner: str, seconds: float) -
         return True
     if held.owner != owner and (models.age(held[3], held.leased_at) or 0.0) <= seconds:
         return False
-    taken = session.execute(
+    result = session.execute(
         sa.update(row)
         .where(row.channel == channel, row.term == held.term)
         .values(owner=owner, term=row.term + 1, leased_at=models.utcnow())
         .execution_options(synchronize_session=False)
     )
-    return bool(taken.rowcount)  # type: ignore[attr-defined]
+    return bool(result.rowcount)  # type: ignore[attr-defined]
 
 
 def delete(session: orm.Session, message_ids: Collection[str]) -> None:

@@ -28,7 +28,7 @@ _PAGE_SIZE = 2000
 _COPY_NAMESPACE = uuid.UUID("0c6d0c3a-6f5c-5a3e-9d0b-5b0a4b1f7e21")
 
 
-class Kind(enum.StrEnum):
+class ConsumerType(enum.StrEnum):
     """Types of consumers: a volume in its own pool, or a copy of one elsewhere (Nova uses the same type name)."""
 
     VOLUME = "VOLUME"
@@ -44,7 +44,7 @@ class AllocationChange:
     """
 
     consumer_id: str
-    kind: Kind
+    consumer_type: ConsumerType
     volume_id: str
     pool_id: int
     project_id: str
@@ -71,7 +71,7 @@ class SentUsage:
 class Compared:
     """The ids of volumes whose claims differ from the sent state.
 
-    ``upto`` is the last volume id that was compared; None: all volumes were.
+    ``upto`` is the last volume id that was compared; None if all volumes were compared.
     """
 
     volume_ids: list[str]
@@ -80,36 +80,36 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class PoolFigures:
-    """A pool, its last figures as the driver reported them, its allocated capacity and the sum that was sent for it."""
+    """A pool, its last figures as the driver reported them, its allocated capacity and the sum of its sent sizes."""
 
     id: int
     name: str
     ratio: float
     stats: Mapping[str, Any]
     allocated_gb: int
-    told_gb: int
+    sent_gb: int
 
 
 def compare(session: orm.Session, after: str = "", rows: int = _PAGE_SIZE) -> Compared:
     """Compare claims with the sent allocations, for a number of claims (``rows``) of volumes with ids after ``after``.
 
-    The comparison is made here and not by the database, which would read all claims for each answer. So each statement
-    is one walk along an index.
+    The comparison is made here, as the database would read all claims for each answer: each statement here walks along
+    one index.
     """
-    claim, volume, told = models.Claim, models.Volume, models.Allocation
-    found = session.execute(
+    claim, volume, allocation = models.Claim, models.Volume, models.Allocation
+    claim_rows = session.execute(
         sa.select(claim.volume_id, claim.pool_id, claim.state, claim.size_gb)
         .where(claim.volume_id > after)
         .order_by(claim.volume_id)
         .limit(rows)
     ).all()
     upto: str | None = None
-    if len(found) == rows:
+    if len(claim_rows) == rows:
         # The last volume may have further claims.
-        found = [row for row in found if row.volume_id != found[-1].volume_id]
-        if not found:
+        claim_rows = [row for row in claim_rows if row.volume_id != claim_rows[-1].volume_id]
+        if not claim_rows:
             return compare(session, after, 2 * rows)
-        upto = found[-1].volume_id
+        upto = claim_rows[-1].volume_id
 
     def in_range(column: orm.InstrumentedAttribute[str]) -> sa.ColumnElement[bool]:
         return column > after if upto is None else sa.and_(column > after, column <= upto)
@@ -117,20 +117,24 @@ def compare(session: orm.Session, after: str = "", rows: int = _PAGE_SIZE) -> Co
     home_pools = {
         row.id: row.pool_id for row in session.execute(sa.select(volume.id, volume.pool_id).where(in_range(volume.id)))
     }
-    wanted: dict[str, dict[tuple[int, str], int]] = {}
-    for row in found:
+    claimed_sizes: dict[str, dict[tuple[int, str], int]] = {}
+    for row in claim_rows:
         if row.state in pool_counters.LIVE and row.size_gb:
-            place = (row.pool_id, _kind(home_pools.get(row.volume_id), row.pool_id).value)
-            of_volume = wanted.setdefault(row.volume_id, {})
-            of_volume[place] = of_volume.get(place, 0) + row.size_gb
-    known: dict[str, dict[tuple[int, str], int]] = {}
+            consumer_key = (row.pool_id, _consumer_type(home_pools.get(row.volume_id), row.pool_id).value)
+            of_volume = claimed_sizes.setdefault(row.volume_id, {})
+            of_volume[consumer_key] = of_volume.get(consumer_key, 0) + row.size_gb
+    sent_sizes: dict[str, dict[tuple[int, str], int]] = {}
     differing: set[str] = set()
-    columns = sa.select(told.volume_id, told.pool_id, told.kind, told.size_gb, told.doubt)
-    for each in session.execute(columns.where(in_range(told.volume_id))):
-        known.setdefault(each.volume_id, {})[each.pool_id, each.kind] = each.size_gb
-        if each.doubt is not None:
-            differing.add(each.volume_id)
-    differing.update(id for id in wanted.keys() | known.keys() if wanted.get(id) != known.get(id))
+    columns = sa.select(
+        allocation.volume_id, allocation.pool_id, allocation.consumer_type, allocation.size_gb, allocation.doubt
+    )
+    for sent_row in session.execute(columns.where(in_range(allocation.volume_id))):
+        sent_sizes.setdefault(sent_row.volume_id, {})[sent_row.pool_id, sent_row.consumer_type] = sent_row.size_gb
+        if sent_row.doubt is not None:
+            differing.add(sent_row.volume_id)
+    differing.update(
+        id for id in claimed_sizes.keys() | sent_sizes.keys() if claimed_sizes.get(id) != sent_sizes.get(id)
+    )
     return Compared(sorted(differing), upto)
 
 
@@ -139,17 +143,20 @@ def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[
 
     ``doubt`` is the name of the round.
     """
-    told, volume = models.Allocation, models.Volume
+    allocation, volume = models.Allocation, models.Volume
     rows = session.scalars(
-        sa.select(told).where(told.volume_id.in_(volume_ids)).order_by(told.consumer_id).with_for_update()
+        sa.select(allocation)
+        .where(allocation.volume_id.in_(volume_ids))
+        .order_by(allocation.consumer_id)
+        .with_for_update()
     ).all()
-    known = {row.consumer_id: row for row in rows}
+    rows_by_consumer = {row.consumer_id: row for row in rows}
     volumes = {row.id: row for row in session.scalars(sa.select(volume).where(volume.id.in_(volume_ids)))}
     # The copies of a deleted volume still belong to its project.
     owners = {row.volume_id: (row.project_id, row.user_id) for row in rows}
     owners.update({row.id: (row.project_id, row.user_id) for row in volumes.values()})
-    wanted: dict[str, tuple[Kind, str, int, int]] = {
-        row.consumer_id: (Kind(row.kind), row.volume_id, row.pool_id, 0) for row in rows
+    desired_states: dict[str, tuple[ConsumerType, str, int, int]] = {
+        row.consumer_id: (ConsumerType(row.consumer_type), row.volume_id, row.pool_id, 0) for row in rows
     }
     claim = models.Claim
     claimed = (
@@ -159,22 +166,31 @@ def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[
     )
     for volume_id, pool_id, size in session.execute(claimed):
         if size > 0:
-            kind = _kind(volumes[volume_id].pool_id if volume_id in volumes else None, pool_id)
+            consumer_type = _consumer_type(volumes[volume_id].pool_id if volume_id in volumes else None, pool_id)
             copy = str(uuid.uuid5(_COPY_NAMESPACE, f"{volume_id}/{pool_id}"))
-            wanted[volume_id if kind is Kind.VOLUME else copy] = (kind, volume_id, pool_id, int(size))
-    found: list[AllocationChange] = []
-    for consumer, (kind, volume_id, pool_id, size) in sorted(wanted.items()):
-        row = known.get(consumer)
-        is_current = row is not None and (row.kind, row.pool_id, row.size_gb) == (kind.value, pool_id, size)
+            desired_states[volume_id if consumer_type is ConsumerType.VOLUME else copy] = (
+                consumer_type,
+                volume_id,
+                pool_id,
+                int(size),
+            )
+    changes: list[AllocationChange] = []
+    for consumer, (consumer_type, volume_id, pool_id, size) in sorted(desired_states.items()):
+        row = rows_by_consumer.get(consumer)
+        is_current = row is not None and (row.consumer_type, row.pool_id, row.size_gb) == (
+            consumer_type.value,
+            pool_id,
+            size,
+        )
         if row is not None and is_current and row.doubt is None:
             if not size:  # Placement has never accepted it
                 session.delete(row)
             continue
         project_id, user_id = owners.get(volume_id, ("", ""))
-        found.append(
+        changes.append(
             AllocationChange(
                 consumer_id=consumer,
-                kind=kind,
+                consumer_type=consumer_type,
                 volume_id=volume_id,
                 pool_id=pool_id,
                 project_id=project_id,
@@ -188,7 +204,7 @@ def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[
         if row is None:
             row = models.Allocation(
                 consumer_id=consumer,
-                kind=kind.value,
+                consumer_type=consumer_type.value,
                 volume_id=volume_id,
                 pool_id=pool_id,
                 project_id=project_id,
@@ -197,44 +213,44 @@ def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[
             )
             session.add(row)
         row.doubt = doubt
-    return found
+    return changes
 
 
-def current_changes(session: orm.Session, tellings: Sequence[AllocationChange], doubt: str) -> list[AllocationChange]:
+def current_changes(session: orm.Session, changes: Sequence[AllocationChange], doubt: str) -> list[AllocationChange]:
     """Return the changes that belong to this round: a newer round that has marked a consumer sends a newer state."""
     row = models.Allocation
-    found: set[str] = set()
-    for chunk in dialects.in_chunks(telling.consumer_id for telling in tellings):
+    consumer_ids: set[str] = set()
+    for chunk in dialects.in_chunks(change.consumer_id for change in changes):
         of_round = sa.select(row.consumer_id).where(row.consumer_id.in_(chunk), row.doubt == doubt)
-        found.update(session.scalars(of_round))
-    return [telling for telling in tellings if telling.consumer_id in found]
+        consumer_ids.update(session.scalars(of_round))
+    return [change for change in changes if change.consumer_id in consumer_ids]
 
 
-def record_sent(session: orm.Session, tellings: Iterable[AllocationChange], doubt: str) -> None:
+def record_sent(session: orm.Session, changes: Iterable[AllocationChange], doubt: str) -> None:
     """Record that Placement has accepted the changes, except for consumers that a newer round has marked."""
     row = models.Allocation
-    for telling in tellings:
-        of_round = (row.consumer_id == telling.consumer_id, row.doubt == doubt)
+    for change in changes:
+        of_round = (row.consumer_id == change.consumer_id, row.doubt == doubt)
         statement: sa.Update | sa.Delete = sa.delete(row).where(*of_round)
-        if telling.size_gb:
+        if change.size_gb:
             statement = (
                 sa.update(row)
                 .where(*of_round)
                 .values(
-                    kind=telling.kind.value,
-                    pool_id=telling.pool_id,
-                    size_gb=telling.size_gb,
-                    generation=telling.generation,
+                    consumer_type=change.consumer_type.value,
+                    pool_id=change.pool_id,
+                    size_gb=change.size_gb,
+                    generation=change.generation,
                     doubt=None,
                 )
             )
         session.execute(statement.execution_options(synchronize_session=False))
 
 
-def record_refused(session: orm.Session, tellings: Iterable[AllocationChange], doubt: str) -> None:
+def record_refused(session: orm.Session, changes: Iterable[AllocationChange], doubt: str) -> None:
     """Record that Placement has refused the changes: where the earlier state was known, Placement still has it."""
     row = models.Allocation
-    ids = [telling.consumer_id for telling in tellings if not telling.doubted]
+    ids = [change.consumer_id for change in changes if not change.doubted]
     for chunk in dialects.in_chunks(ids):
         session.execute(
             sa.update(row)
@@ -248,22 +264,22 @@ def sent_usage(session: orm.Session, project_id: str) -> SentUsage:
     """Return the sizes that were sent for a project's volumes; copies elsewhere do not count."""
     row = models.Allocation
     doubtful = sa.func.sum(sa.case((row.doubt.is_not(None), 1), else_=0))
-    found = session.execute(
+    rows = session.execute(
         sa.select(row.user_id, sa.func.sum(row.size_gb), doubtful)
-        .where(row.project_id == project_id, row.kind == Kind.VOLUME.value)
+        .where(row.project_id == project_id, row.consumer_type == ConsumerType.VOLUME.value)
         .group_by(row.user_id)
     ).all()
-    return SentUsage({user_id: int(size) for user_id, size, _ in found}, any(int(number) for *_, number in found))
+    return SentUsage({user_id: int(size) for user_id, size, _ in rows}, any(int(number) for *_, number in rows))
 
 
 def pools(session: orm.Session, ids: Collection[int] | None = None) -> list[PoolFigures]:
     """Return all pools, or the pools with these ids, even if they were not in their backend's last report."""
     pool, row = models.Pool, models.Allocation
     id_chunks: list[list[int] | None] = [None] if ids is None else list(dialects.in_chunks(ids))
-    found: list[PoolFigures] = []
+    figures: list[PoolFigures] = []
     for chunk in id_chunks:
-        told = sa.select(row.pool_id, sa.func.sum(row.size_gb).label("size_gb")).group_by(row.pool_id)
-        of_pools = told.subquery() if chunk is None else told.where(row.pool_id.in_(chunk)).subquery()
+        sent_sums = sa.select(row.pool_id, sa.func.sum(row.size_gb).label("size_gb")).group_by(row.pool_id)
+        of_pools = sent_sums.subquery() if chunk is None else sent_sums.where(row.pool_id.in_(chunk)).subquery()
         statement = sa.select(
             pool.id,
             pool.name,
@@ -273,8 +289,11 @@ def pools(session: orm.Session, ids: Collection[int] | None = None) -> list[Pool
             sa.func.coalesce(of_pools.c.size_gb, 0),
         ).outerjoin(of_pools, of_pools.c.pool_id == pool.id)
         rows = session.execute(statement if chunk is None else statement.where(pool.id.in_(chunk)))
-        found += [PoolFigures(each[0], each[1], each[2], each[3], int(each[4]), int(each[5])) for each in rows]
-    return found
+        figures += [
+            PoolFigures(columns[0], columns[1], columns[2], columns[3], int(columns[4]), int(columns[5]))
+            for columns in rows
+        ]
+    return figures
 
 
 def load(session: orm.Session, pool_id: int, project_id: str | None = None) -> dict[str, int]:
@@ -292,10 +311,10 @@ def load(session: orm.Session, pool_id: int, project_id: str | None = None) -> d
 def sent_consumers(session: orm.Session, consumer_ids: Collection[str]) -> set[str]:
     """Return the consumers for which an allocation was sent, or is being sent, in any pool."""
     row = models.Allocation
-    found: set[str] = set()
+    consumers: set[str] = set()
     for chunk in dialects.in_chunks(consumer_ids):
-        found.update(session.scalars(sa.select(row.consumer_id).where(row.consumer_id.in_(chunk))))
-    return found
+        consumers.update(session.scalars(sa.select(row.consumer_id).where(row.consumer_id.in_(chunk))))
+    return consumers
 
 
 def mark_for_resend(session: orm.Session, consumer_ids: Sequence[str]) -> None:
@@ -311,15 +330,15 @@ def mark_project_for_resend(session: orm.Session, project_id: str) -> None:
 
 
 def any_unsent(session: orm.Session, before: datetime.datetime) -> bool:
-    """Return True if a volume made before that time has no sent allocation at all."""
-    claim, told, volume = models.Claim, models.Allocation, models.Volume
+    """Return whether a volume made before that time has no sent allocation at all."""
+    claim, allocation, volume = models.Claim, models.Allocation, models.Volume
     statement = sa.exists().where(
         volume.created_at < before,
         claim.volume_id == volume.id,
         claim.pool_id == volume.pool_id,
         claim.state.in_(pool_counters.LIVE),
         claim.size_gb > 0,
-        ~sa.exists().where(told.volume_id == volume.id),
+        ~sa.exists().where(allocation.volume_id == volume.id),
     )
     return bool(session.scalar(sa.select(statement)))
 
@@ -329,9 +348,9 @@ def now(session: orm.Session) -> datetime.datetime:
     return session.execute(sa.select(sa.type_coerce(models.utcnow(), sa.DateTime()))).scalar_one()
 
 
-def _kind(home: int | None, pool_id: int) -> Kind:
+def _consumer_type(home: int | None, pool_id: int) -> ConsumerType:
     """Return the consumer type of a volume's claims in a pool; ``home`` is the volume's own pool."""
-    return Kind.VOLUME if home == pool_id else Kind.MIGRATION
+    return ConsumerType.VOLUME if home == pool_id else ConsumerType.MIGRATION
 
 
 def _mark_doubted(session: orm.Session, condition: sa.ColumnElement[bool]) -> None:

@@ -53,13 +53,13 @@ def create(
     committed = lost_commits.find_committed(session, models.QosSpecs, name, consumer=consumer.value, specs=specs or {})
     if committed is not None:
         return committed
-    found = models.QosSpecs(id=str(uuid.uuid4()), name=name, consumer=consumer.value, specs=dict(specs or {}))
-    session.add(found)
+    qos_specs = models.QosSpecs(id=str(uuid.uuid4()), name=name, consumer=consumer.value, specs=dict(specs or {}))
+    session.add(qos_specs)
     try:
         session.flush()
     except db_exc.DBDuplicateEntry:
         raise NameTaken(f"QoS Specs {name} already exists.") from None
-    return found
+    return qos_specs
 
 
 def get(session: orm.Session, specs_id: str) -> models.QosSpecs:
@@ -81,12 +81,12 @@ def update(
 
     Raises :class:`~tonnage.capacity.errors.NotFound`.
     """
-    found = _lock(session, specs_id)
-    found.specs = {**found.specs, **specs}
+    qos_specs = _lock(session, specs_id)
+    qos_specs.specs = {**qos_specs.specs, **specs}
     if consumer is not None:
-        found.consumer = consumer.value
+        qos_specs.consumer = consumer.value
     session.flush()
-    return found
+    return qos_specs
 
 
 def unset(session: orm.Session, specs_id: str, keys: Collection[str]) -> None:
@@ -94,11 +94,11 @@ def unset(session: orm.Session, specs_id: str, keys: Collection[str]) -> None:
 
     Raises :class:`~tonnage.capacity.errors.NotFound` if the specs, or one of the keys in them, are missing.
     """
-    found = _lock(session, specs_id)
+    qos_specs = _lock(session, specs_id)
     for key in keys:
-        if key not in found.specs:
+        if key not in qos_specs.specs:
             raise errors.NotFound(f"QoS Specs {specs_id} has no spec with key {key}.")
-    found.specs = {key: value for key, value in found.specs.items() if key not in keys}
+    qos_specs.specs = {key: value for key, value in qos_specs.specs.items() if key not in keys}
     session.flush()
 
 
@@ -107,21 +107,23 @@ def delete(session: orm.Session, specs_id: str, *, force: bool = False) -> None:
 
     Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`InUse`.
     """
-    found = _lock(session, specs_id)
+    qos_specs = _lock(session, specs_id)
     if force:
         disassociate_all(session, specs_id)
     elif associations(session, specs_id):
         raise InUse(f"QoS Specs {specs_id} is still associated with entities.")
-    session.delete(found)
+    session.delete(qos_specs)
     session.flush()
 
 
 def associations(session: orm.Session, specs_id: str) -> list[models.VolumeType]:
     """Return the volume types of QoS specs, by name. Raises :class:`~tonnage.capacity.errors.NotFound`."""
     get(session, specs_id)
-    kind, link = models.VolumeType, models.TypeQos
-    chosen = sa.select(kind).join(link, link.volume_type_id == kind.id).where(link.qos_specs_id == specs_id)
-    return list(session.scalars(chosen.order_by(kind.name)))
+    volume_type, link = models.VolumeType, models.TypeQos
+    chosen = (
+        sa.select(volume_type).join(link, link.volume_type_id == volume_type.id).where(link.qos_specs_id == specs_id)
+    )
+    return list(session.scalars(chosen.order_by(volume_type.name)))
 
 
 def of_types(session: orm.Session, type_ids: Collection[str]) -> dict[str, str]:
@@ -142,12 +144,14 @@ def associate(session: orm.Session, specs_id: str, type_id: str) -> None:
     _lock(session, specs_id)
     # The lock keeps the type from being deleted, or associated with other specs, meanwhile.
     volume_types.lock(session, type_id)
-    known = session.scalar(sa.select(models.TypeQos.qos_specs_id).where(models.TypeQos.volume_type_id == type_id))
-    if known is None:
+    associated_id = session.scalar(
+        sa.select(models.TypeQos.qos_specs_id).where(models.TypeQos.volume_type_id == type_id)
+    )
+    if associated_id is None:
         session.add(models.TypeQos(volume_type_id=type_id, qos_specs_id=specs_id))
         session.flush()
-    elif known != specs_id:
-        raise errors.InvalidInput(f"Type {type_id} is already associated with another qos specs: {known}")
+    elif associated_id != specs_id:
+        raise errors.InvalidInput(f"Type {type_id} is already associated with another qos specs: {associated_id}")
 
 
 def disassociate(session: orm.Session, specs_id: str, type_id: str) -> None:
@@ -172,7 +176,7 @@ def _lock(session: orm.Session, specs_id: str) -> models.QosSpecs:
 
 
 def _find_one(session: orm.Session, statement: sa.Select[Any], specs_id: str) -> models.QosSpecs:
-    found: models.QosSpecs | None = session.scalar(statement)
-    if found is None:
+    qos_specs: models.QosSpecs | None = session.scalar(statement)
+    if qos_specs is None:
         raise errors.NotFound(f"No such QoS spec {specs_id}.")
-    return found
+    return qos_specs

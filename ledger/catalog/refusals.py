@@ -26,7 +26,7 @@ _MAX_LENGTH = 255
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedRequest:
-    """A refused request, or one without a decision. ``volume_id`` is its volume, of a group the first one.
+    """A refused request, or one without a decision. ``volume_id`` is its volume, for a group the first one.
 
     ``body`` is the body of a request for one new volume, see :func:`create_body`, or that of a request of Cinder, see
     :func:`cinder_body`.
@@ -106,8 +106,8 @@ def create_body(
         "availability_zone": zone,
         "source_volid": source_volume_id,
     }
-    given = {key: value for key, value in volume.items() if value is not None}
-    return {"volume": given, **({"OS-SCH-HNT:scheduler_hints": dict(hints)} if hints else {})}
+    fields = {key: value for key, value in volume.items() if value is not None}
+    return {"volume": fields, **({"OS-SCH-HNT:scheduler_hints": dict(hints)} if hints else {})}
 
 
 def cinder_body(*, exchange: str, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -118,36 +118,36 @@ def cinder_body(*, exchange: str, request: Mapping[str, Any]) -> dict[str, Any]:
 def insert(session: orm.Session, refused: Sequence[RefusedRequest]) -> None:
     """Record refusals."""
     if refused:
-        session.connection().execute(_INSERT, [_row(each) for each in refused])
+        session.connection().execute(_INSERT, [_row(request) for request in refused])
 
 
 def insert_once(session: orm.Session, refused: RefusedRequest) -> None:
     """Record a request without a decision, unless a record of this volume, verb and code exists."""
-    found = sa.select(_ROW.id).where(
+    statement = sa.select(_ROW.id).where(
         _ROW.volume_id == refused.volume_id, _ROW.verb == refused.verb, _ROW.code == refused.refusal.reason[1]
     )
-    if session.scalar(found.limit(1)) is None:
+    if session.scalar(statement.limit(1)) is None:
         insert(session, [refused])
 
 
-def load(session: orm.Session, wanted: RefusalFilter, limit: int | None = None) -> list[RecordedRefusal]:
+def load(session: orm.Session, refusal_filter: RefusalFilter, limit: int | None = None) -> list[RecordedRefusal]:
     """Return the newest refusals that match, at most ``limit`` of them, the newest first."""
     columns = [getattr(_ROW, name) for name in RecordedRefusal._fields]
-    statement = sa.select(*columns).where(*_conditions(wanted)).order_by(_ROW.id.desc()).limit(limit)
+    statement = sa.select(*columns).where(*_conditions(refusal_filter)).order_by(_ROW.id.desc()).limit(limit)
     return [RecordedRefusal._make(row) for row in session.execute(statement)]
 
 
-def count(session: orm.Session, wanted: RefusalFilter) -> list[RefusalCount]:
+def count(session: orm.Session, refusal_filter: RefusalFilter) -> list[RefusalCount]:
     """Return the numbers of the refusals that match by day and reason: the last day first, then the largest number."""
     day, number = sa.func.date(_ROW.refused_at), sa.func.count()
     reason = (_ROW.verb, _ROW.filter, _ROW.code)
     statement = (
         sa.select(day, *reason, number, sa.func.max(_ROW.refused_at))
-        .where(*_conditions(wanted))
+        .where(*_conditions(refusal_filter))
         .group_by(day, *reason)
         .order_by(day.desc(), number.desc(), *reason)
     )
-    return [RefusalCount(str(first), *others) for first, *others in session.execute(statement)]
+    return [RefusalCount(str(first), *figures) for first, *figures in session.execute(statement)]
 
 
 def count_lately(session: orm.Session, seconds: float) -> int:
@@ -167,18 +167,20 @@ def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE, kept: int = KE
     return len(old)
 
 
-def _conditions(wanted: RefusalFilter) -> list[sa.ColumnElement[bool]]:
-    found = (
-        (_ROW.request_id, wanted.request_id),
-        (_ROW.volume_id, wanted.volume_id),
-        (_ROW.project_id, wanted.project_id),
-        (_ROW.code, wanted.code),
+def _conditions(refusal_filter: RefusalFilter) -> list[sa.ColumnElement[bool]]:
+    pairs = (
+        (_ROW.request_id, refusal_filter.request_id),
+        (_ROW.volume_id, refusal_filter.volume_id),
+        (_ROW.project_id, refusal_filter.project_id),
+        (_ROW.code, refusal_filter.code),
     )
-    conditions = [column == value for column, value in found if value is not None]
-    if wanted.pool is not None:
-        pool, of = models.Pool, models.Backend
-        of_backend = sa.select(pool.name).join(of, of.id == pool.backend_id).where(of.name == wanted.pool)
-        conditions.append(sa.or_(_ROW.pool == wanted.pool, _ROW.pool.in_(of_backend)))
+    conditions = [column == value for column, value in pairs if value is not None]
+    if refusal_filter.pool is not None:
+        pool, backend = models.Pool, models.Backend
+        of_backend = (
+            sa.select(pool.name).join(backend, backend.id == pool.backend_id).where(backend.name == refusal_filter.pool)
+        )
+        conditions.append(sa.or_(_ROW.pool == refusal_filter.pool, _ROW.pool.in_(of_backend)))
     return conditions
 
 

@@ -23,8 +23,8 @@ def projects(session: orm.Session, type_id: str) -> list[str]:
     if volume_types.get(session, type_id).is_public:
         raise errors.NotFound("Access list not available for public volume types.")
     access = models.TypeAccess
-    found = sa.select(access.project_id).where(access.volume_type_id == type_id).order_by(access.project_id)
-    return list(session.scalars(found))
+    statement = sa.select(access.project_id).where(access.volume_type_id == type_id).order_by(access.project_id)
+    return list(session.scalars(statement))
 
 
 def add(session: orm.Session, type_id: str, project_id: str) -> None:

@@ -2,7 +2,7 @@
 """The catalogue of types, which the modules for volume types and group types share.
 
 A ``project_id`` of None stands for all projects and shows every type. Otherwise the public types and the types that the
-project has access to are visible; a type that the project does not see raises the same error as a missing one.
+project has access to are visible; a type that is not visible raises the same error as a missing one.
 """
 
 import abc
@@ -20,13 +20,13 @@ from tonnage.ledger import models
 from tonnage.ledger.claims import group_backends
 from tonnage.ledger.db import lost_commits, paging
 
-Kind = TypeVar("Kind", models.VolumeType, models.GroupType)
+TypeRow = TypeVar("TypeRow", models.VolumeType, models.GroupType)
 
 SORT_KEYS: paging.SortKeys = {
-    "id": lambda kind: kind.id,
-    "name": lambda kind: kind.name,
-    "created_at": lambda kind: kind.created_at,
-    "is_public": lambda kind: kind.is_public,
+    "id": lambda model: model.id,
+    "name": lambda model: model.name,
+    "created_at": lambda model: model.created_at,
+    "is_public": lambda model: model.is_public,
 }
 
 
@@ -54,14 +54,14 @@ class Query:
     filters: Mapping[str, str] = field(default_factory=dict)
 
 
-class TypeCatalog(abc.ABC, Generic[Kind]):
-    """The catalogue of one kind of types.
+class TypeCatalog(abc.ABC, Generic[TypeRow]):
+    """The catalogue of volume types or of group types.
 
-    ``label`` names the kind in error messages. ``specs_attribute`` is the attribute of a row with its specs.
+    ``label`` is the name of the resource in error messages, ``specs_attribute`` the attribute of a row with its specs.
     """
 
-    def __init__(self, model: type[Kind], label: str, specs_attribute: str) -> None:
-        self._model: type[Kind] = model
+    def __init__(self, model: type[TypeRow], label: str, specs_attribute: str) -> None:
+        self._model: type[TypeRow] = model
         self._label, self._specs_attribute = label, specs_attribute
 
     def create(
@@ -71,7 +71,7 @@ class TypeCatalog(abc.ABC, Generic[Kind]):
         description: str | None = None,
         is_public: bool = True,
         specs: Mapping[str, str] | None = None,
-    ) -> Kind:
+    ) -> TypeRow:
         """Add a type.
 
         Raises :class:`NameTaken`, and :class:`~tonnage.capacity.errors.InvalidInput` for an invalid spec.
@@ -82,22 +82,22 @@ class TypeCatalog(abc.ABC, Generic[Kind]):
         committed = lost_commits.find_committed(session, self._model, name, **values)
         if committed is not None:
             return committed
-        kind = self._model(
+        type_row = self._model(
             id=str(uuid.uuid4()),
             name=name,
             description=description,
             is_public=is_public,
             specs=self._spec_values(specs),
         )
-        session.add(kind)
+        session.add(type_row)
         self._flush(session, name)
-        return kind
+        return type_row
 
-    def get(self, session: orm.Session, type_id: str, project_id: str | None = None) -> Kind:
+    def get(self, session: orm.Session, type_id: str, project_id: str | None = None) -> TypeRow:
         """Return the type with that id. Raises :class:`~tonnage.capacity.errors.NotFound`."""
         return self._find_one(session, self._model.id == type_id, type_id, project_id)
 
-    def find(self, session: orm.Session, name_or_id: str, project_id: str | None = None) -> Kind:
+    def find(self, session: orm.Session, name_or_id: str, project_id: str | None = None) -> TypeRow:
         """Return the type with that id or, if there is none, that name.
 
         Raises :class:`~tonnage.capacity.errors.NotFound`.
@@ -109,7 +109,7 @@ class TypeCatalog(abc.ABC, Generic[Kind]):
 
     def page(
         self, session: orm.Session, query: Query, part: paging.Page, project_id: str | None = None
-    ) -> Sequence[Kind]:
+    ) -> Sequence[TypeRow]:
         """Return a page of the types that the project sees.
 
         Raises :class:`~tonnage.capacity.errors.NotFound` if the project sees no type with the marker's id, and
@@ -122,17 +122,17 @@ class TypeCatalog(abc.ABC, Generic[Kind]):
             statement = statement.where(self._model.is_public.is_(query.is_public))
         return session.scalars(paging.apply(statement, self._model, SORT_KEYS, part)).all()
 
-    def update(self, session: orm.Session, type_id: str, changes: Changes) -> Kind:
+    def update(self, session: orm.Session, type_id: str, changes: Changes) -> TypeRow:
         """Change a type. Raises :class:`~tonnage.capacity.errors.NotFound` and :class:`NameTaken`."""
-        kind = self.lock(session, type_id)
+        type_row = self.lock(session, type_id)
         if changes.name is not None:
-            kind.name = changes.name
+            type_row.name = changes.name
         if changes.description is not None:
-            kind.description = changes.description
+            type_row.description = changes.description
         if changes.is_public is not None:
-            kind.is_public = changes.is_public
-        self._flush(session, kind.name)
-        return kind
+            type_row.is_public = changes.is_public
+        self._flush(session, type_row.name)
+        return type_row
 
     def delete(self, session: orm.Session, type_id: str) -> None:
         """Delete a type.
@@ -141,17 +141,17 @@ class TypeCatalog(abc.ABC, Generic[Kind]):
         use.
         """
         group_backends.purge(session)
-        kind = self.lock(session, type_id)
-        in_use = self._prepare_deletion(session, kind)
-        session.delete(kind)
+        type_row = self.lock(session, type_id)
+        in_use = self._prepare_deletion(session, type_row)
+        session.delete(type_row)
         try:
             session.flush()
         except db_exc.DBReferenceError:
             raise in_use from None
 
-    def specs_of(self, kind: Kind) -> dict[str, str]:
+    def specs_of(self, type_row: TypeRow) -> dict[str, str]:
         """Return the specs of a type."""
-        specs: dict[str, str] = getattr(kind, self._specs_attribute)
+        specs: dict[str, str] = getattr(type_row, self._specs_attribute)
         return specs
 
     def set_specs(self, session: orm.Session, type_id: str, specs: Mapping[str, str]) -> dict[str, str]:
@@ -161,49 +161,51 @@ class TypeCatalog(abc.ABC, Generic[Kind]):
         invalid spec.
         """
         self._check_specs(specs)
-        kind = self.lock(session, type_id)
-        self._merge_specs(kind, specs)
+        type_row = self.lock(session, type_id)
+        self._merge_specs(type_row, specs)
         session.flush()
-        return self.specs_of(kind)
+        return self.specs_of(type_row)
 
     def unset_spec(self, session: orm.Session, type_id: str, key: str) -> None:
         """Remove a spec. Raises :class:`~tonnage.capacity.errors.NotFound` if the type or the spec is missing."""
-        kind = self.lock(session, type_id)
-        self.require_spec(kind, key)
-        self._remove_spec(kind, key)
+        type_row = self.lock(session, type_id)
+        self.require_spec(type_row, key)
+        self._remove_spec(type_row, key)
 
-    def require_spec(self, kind: Kind, key: str) -> str:
+    def require_spec(self, type_row: TypeRow, key: str) -> str:
         """Return the value of a spec. Raises :class:`~tonnage.capacity.errors.NotFound` for a missing one."""
-        specs = self.specs_of(kind)
+        specs = self.specs_of(type_row)
         if key not in specs:
             name = self._specs_attribute.replace("_", " ")
-            raise errors.NotFound(f"{self._label.title()} {kind.id} has no {name} with key {key}.")
+            raise errors.NotFound(f"{self._label.title()} {type_row.id} has no {name} with key {key}.")
         return specs[key]
 
-    def lock(self, session: orm.Session, type_id: str) -> Kind:
+    def lock(self, session: orm.Session, type_id: str) -> TypeRow:
         """Return a type and lock its row until the transaction ends.
 
         Raises :class:`~tonnage.capacity.errors.NotFound`.
         """
-        kind: Kind | None = session.scalar(sa.select(self._model).where(self._model.id == type_id).with_for_update())
-        if kind is None:
+        type_row: TypeRow | None = session.scalar(
+            sa.select(self._model).where(self._model.id == type_id).with_for_update()
+        )
+        if type_row is None:
             raise self._missing(type_id)
-        return kind
+        return type_row
 
     @abc.abstractmethod
     def _spec_values(self, specs: Mapping[str, str]) -> Any:
         """Return specs as the value of a new row's attribute ``specs``."""
 
     @abc.abstractmethod
-    def _merge_specs(self, kind: Kind, specs: Mapping[str, str]) -> None:
+    def _merge_specs(self, type_row: TypeRow, specs: Mapping[str, str]) -> None:
         """Set some specs of a locked row."""
 
     @abc.abstractmethod
-    def _remove_spec(self, kind: Kind, key: str) -> None:
+    def _remove_spec(self, type_row: TypeRow, key: str) -> None:
         """Remove a spec of a locked row."""
 
     @abc.abstractmethod
-    def _prepare_deletion(self, session: orm.Session, kind: Kind) -> errors.Conflict:
+    def _prepare_deletion(self, session: orm.Session, type_row: TypeRow) -> errors.Conflict:
         """Delete the rows that belong to a type.
 
         Returns the error for a reference that appears in the meantime. Raises
@@ -228,11 +230,11 @@ class TypeCatalog(abc.ABC, Generic[Kind]):
 
     def _find_one(
         self, session: orm.Session, condition: sa.ColumnElement[bool], name_or_id: str, project_id: str | None
-    ) -> Kind:
-        kind: Kind | None = session.scalar(sa.select(self._model).where(condition, self._visible_to(project_id)))
-        if kind is None:
+    ) -> TypeRow:
+        type_row: TypeRow | None = session.scalar(sa.select(self._model).where(condition, self._visible_to(project_id)))
+        if type_row is None:
             raise self._missing(name_or_id)
-        return kind
+        return type_row
 
     def _missing(self, name_or_id: str) -> errors.NotFound:
         return errors.NotFound(f"{self._label} {name_or_id} could not be found.")

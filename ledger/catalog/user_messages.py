@@ -39,7 +39,7 @@ FILTERS = frozenset(_COLUMNS)
 
 
 def get(session: orm.Session, message_id: str, project_id: str | None) -> models.Message:
-    """Return a message of that project (None: of any). Raises :class:`~tonnage.capacity.errors.NotFound`."""
+    """Return a message of a project, or of any if it is None. Raises :class:`~tonnage.capacity.errors.NotFound`."""
     statement = _of_project(project_id).where(models.Message.id == message_id)
     message: models.Message | None = session.scalar(statement)
     if message is None:

@@ -35,12 +35,11 @@ _DONE = {
 class VolumeDecisions:
     """A volume with the request for it, its claims, the oldest first, and its refusals, the newest first.
 
-    Of a request that was refused there are only refusals: ``id`` is the volume that it was for, and the other fields
-    are None or empty. Of a volume of another system there are claims and refusals. ``pool``
-    and ``volume_type`` are names; ``attempted_pools`` are those that failed to create it. ``request_body`` is the body
-    of the same request to ``POST /volumes``, or the last request of Cinder that was refused, see
-    :func:`~tonnage.ledger.catalog.refusals.cinder_body`; None if the ledger has none. ``of_cinder`` is whether the
-    volumes of this ledger are Cinder's.
+    A request that was refused has only refusals: ``id`` is its volume, and the other fields are None or empty. A volume
+    of another system has claims and refusals. ``pool`` and ``volume_type`` are names; ``attempted_pools`` are those
+    that failed to create it. ``request_body`` is the body of the same request to ``POST /volumes``, or the last request
+    of Cinder that was refused, see :func:`~tonnage.ledger.catalog.refusals.cinder_body`; None if the ledger has none.
+    ``of_cinder`` is whether the volumes of this ledger are Cinder's.
     """
 
     id: str
@@ -68,12 +67,12 @@ class VolumeDecisions:
         """The reason why the volume is where it is, or has no pool, in one sentence."""
         if self.pool is None:
             return self.status_reason or (self.refusals[0].message if self.refusals else "no pool is chosen yet")
-        made = [claim for claim in self.claims if claim.pool == self.pool and claim.verb in _DONE]
+        placement_claims = [claim for claim in self.claims if claim.pool == self.pool and claim.verb in _DONE]
         done = "the ledger has no decision about it"
-        if made:
+        if placement_claims:
             done = (
-                _DONE[made[-1].verb].format(made[-1])
-                if made[-1].request_id
+                _DONE[placement_claims[-1].verb].format(placement_claims[-1])
+                if placement_claims[-1].request_id
                 else "adopted from Cinder without a decision"
             )
         tried = f", after {', '.join(self.attempted_pools)} failed to create it" if self.attempted_pools else ""
@@ -128,14 +127,14 @@ def find(session: orm.Session, name: str) -> VolumeDecisions:
             request_body=refused[0].request_body if refused else None,
             of_cinder=True,
         )
-    for wanted in (RefusalFilter(request_id=name), RefusalFilter(volume_id=name)):
-        if found := refusals.load(session, wanted, _MOST_REFUSALS):
-            last = found[0]
+    for refusal_filter in (RefusalFilter(request_id=name), RefusalFilter(volume_id=name)):
+        if matches := refusals.load(session, refusal_filter, _MOST_REFUSALS):
+            last = matches[0]
             return VolumeDecisions(
                 id=last.volume_id,
                 request_id=last.request_id,
                 project_id=last.project_id,
-                refusals=found,
+                refusals=matches,
                 request_body=last.request_body,
                 of_cinder=bool(session.scalar(sa.select(sa.exists().where(models.Backend.observed.is_(True))))),
             )
@@ -148,10 +147,10 @@ def find(session: orm.Session, name: str) -> VolumeDecisions:
 def _volume(session: orm.Session, name: str) -> models.Volume | None:
     row = models.Volume
     for column in (row.id, row.name, row.request_id):
-        found = session.scalars(sa.select(row).where(column == name).order_by(row.id).limit(_MOST_IDS)).all()
-        if len(found) > 1:
-            ids = ", ".join(volume.id for volume in found)
+        volumes = session.scalars(sa.select(row).where(column == name).order_by(row.id).limit(_MOST_IDS)).all()
+        if len(volumes) > 1:
+            ids = ", ".join(volume.id for volume in volumes)
             raise errors.InvalidInput(f"several volumes are named {name}: give the id of one, such as {ids}")
-        if found:
-            return found[0]
+        if volumes:
+            return volumes[0]
     return None

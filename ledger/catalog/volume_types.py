@@ -30,59 +30,69 @@ class VolumeTypeCatalog(TypeCatalog[models.VolumeType]):
 
     def names(self, session: orm.Session, project_id: str | None = None) -> dict[str, str]:
         """Return the names of the types that the project sees, by id, in the order of the names."""
-        kind = models.VolumeType
-        rows = session.execute(sa.select(kind.id, kind.name).where(self._visible_to(project_id)).order_by(kind.name))
+        volume_type = models.VolumeType
+        rows = session.execute(
+            sa.select(volume_type.id, volume_type.name).where(self._visible_to(project_id)).order_by(volume_type.name)
+        )
         return {row[0]: row[1] for row in rows}
 
     def _check_specs(self, specs: Mapping[str, str]) -> None:
-        request.asked_provisioning(specs)
+        request.requested_provisioning(specs)
 
     def _spec_values(self, specs: Mapping[str, str]) -> Any:
         return [models.ExtraSpec(key=key, value=value) for key, value in specs.items()]
 
-    def _merge_specs(self, kind: models.VolumeType, specs: Mapping[str, str]) -> None:
-        by_key = {spec.key: spec for spec in kind.specs}
+    def _merge_specs(self, volume_type: models.VolumeType, specs: Mapping[str, str]) -> None:
+        by_key = {spec.key: spec for spec in volume_type.specs}
         for key, value in specs.items():
             if key in by_key:
                 by_key[key].value = value
             else:
-                kind.specs.append(models.ExtraSpec(key=key, value=value))
+                volume_type.specs.append(models.ExtraSpec(key=key, value=value))
 
-    def _remove_spec(self, kind: models.VolumeType, key: str) -> None:
-        kind.specs.remove(next(spec for spec in kind.specs if spec.key == key))
+    def _remove_spec(self, volume_type: models.VolumeType, key: str) -> None:
+        volume_type.specs.remove(next(spec for spec in volume_type.specs if spec.key == key))
 
     def _conditions(self, filters: Mapping[str, str]) -> Sequence[sa.ColumnElement[bool]]:
-        kind, spec = models.VolumeType, models.ExtraSpec
+        volume_type, spec = models.VolumeType, models.ExtraSpec
         conditions: list[sa.ColumnElement[bool]] = []
         if "name" in filters:
-            conditions.append(kind.name == filters["name"])
+            conditions.append(volume_type.name == filters["name"])
         for key, value in filter_values.parse(filters.get("extra_specs", "{}"), "extra_specs").items():
-            conditions.append(sa.exists().where(spec.volume_type_id == kind.id, spec.key == key, spec.value == value))
+            conditions.append(
+                sa.exists().where(spec.volume_type_id == volume_type.id, spec.key == key, spec.value == value)
+            )
         return conditions
 
     def _granted_to(self, project_id: str) -> sa.ColumnElement[bool]:
         access = models.TypeAccess
         return sa.exists().where(access.volume_type_id == models.VolumeType.id, access.project_id == project_id)
 
-    def _prepare_deletion(self, session: orm.Session, kind: models.VolumeType) -> errors.Conflict:
+    def _prepare_deletion(self, session: orm.Session, volume_type: models.VolumeType) -> errors.Conflict:
         """Raise Conflict while a volume has the type, is being retyped to it, or a group allows it."""
         claim = models.Claim
         if session.scalar(
-            sa.select(sa.exists().where(claim.volume_type_id == kind.id, claim.state == pool_counters.PENDING))
+            sa.select(sa.exists().where(claim.volume_type_id == volume_type.id, claim.state == pool_counters.PENDING))
         ):
-            raise errors.Conflict(f"Volume type {kind.name!r} is in use by a volume that is being retyped.")
+            raise errors.Conflict(f"Volume type {volume_type.name!r} is in use by a volume that is being retyped.")
         volumes = session.scalar(
-            sa.select(sa.func.count()).select_from(models.Volume).where(models.Volume.volume_type_id == kind.id)
+            sa.select(sa.func.count()).select_from(models.Volume).where(models.Volume.volume_type_id == volume_type.id)
         )
         if volumes:
-            raise errors.Conflict(f"Volume type {kind.name!r} is in use by {volumes} volume(s); delete them first.")
+            raise errors.Conflict(
+                f"Volume type {volume_type.name!r} is in use by {volumes} volume(s); delete them first."
+            )
         group = models.GroupVolumeType
-        groups = session.scalar(sa.select(sa.func.count()).select_from(group).where(group.volume_type_id == kind.id))
+        groups = session.scalar(
+            sa.select(sa.func.count()).select_from(group).where(group.volume_type_id == volume_type.id)
+        )
         if groups:
-            raise errors.Conflict(f"Volume type {kind.name!r} is in use by {groups} group(s); delete them first.")
+            raise errors.Conflict(
+                f"Volume type {volume_type.name!r} is in use by {groups} group(s); delete them first."
+            )
         for of_type in (models.TypeAccess, models.TypeQos, models.QuotaLimit):
-            session.execute(sa.delete(of_type).where(of_type.volume_type_id == kind.id))
-        return errors.Conflict(f"Volume type {kind.name!r} is in use by a volume or a group.")
+            session.execute(sa.delete(of_type).where(of_type.volume_type_id == volume_type.id))
+        return errors.Conflict(f"Volume type {volume_type.name!r} is in use by a volume or a group.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +135,7 @@ def read_specs(session: orm.Session, references: Collection[str]) -> dict[str, T
                 by_id[type_id] = TypeSpecs(type_id, name, extra_specs[type_id], qos_specs or {})
             if key is not None:
                 extra_specs[type_id][key] = value
-    return {found.name: found for found in by_id.values()} | by_id
+    return {type_specs.name: type_specs for type_specs in by_id.values()} | by_id
 
 
 CATALOG = VolumeTypeCatalog()

@@ -47,7 +47,7 @@ def count(session: orm.Session, project_id: str, *, placed_only: bool = False) -
     With ``placed_only``, volumes in no pool count with size 0: they could not be made, or their backend was removed.
     """
     volume, claim = models.Volume, models.Claim
-    kind = sa.func.coalesce(volume.volume_type_id, _NONE)
+    type_id = sa.func.coalesce(volume.volume_type_id, _NONE)
     creating = sa.case((volume.status == _CREATING, _ONE), else_=_ZERO)
     size: sa.ColumnElement[int] = volume.size_gb.expression
     if placed_only:
@@ -56,14 +56,14 @@ def count(session: orm.Session, project_id: str, *, placed_only: bool = False) -
     existing = (
         sa.select(
             volume.user_id,
-            kind.label("kind"),
+            type_id.label("kind"),
             _ONE.label("new"),
             creating.label("reserved"),
             sa.func.count().label("volumes"),
             sa.func.sum(size).label("gigabytes"),
         )
         .where(volume.project_id == project_id)
-        .group_by(volume.user_id, kind, creating)
+        .group_by(volume.user_id, type_id, creating)
     )
     pending = (
         sa.select(volume.user_id)
@@ -74,13 +74,13 @@ def count(session: orm.Session, project_id: str, *, placed_only: bool = False) -
     # The row of a managed volume has no size until its agent has reported it.
     claimed_size = sa.case((claim.verb == bookings.MANAGE, claim.target_size_gb), else_=claim.size_gb)
     growing = (
-        pending.add_columns(kind, _ONE, _ONE, _ZERO, sa.func.sum(claimed_size))
+        pending.add_columns(type_id, _ONE, _ONE, _ZERO, sa.func.sum(claimed_size))
         .where(claim.verb.in_((bookings.EXTEND, bookings.MANAGE)))
-        .group_by(volume.user_id, kind)
+        .group_by(volume.user_id, type_id)
     )
     retyping = (
         pending.add_columns(claim.volume_type_id, _ZERO, _ONE, sa.func.count(), sa.func.sum(volume.size_gb))
-        .where(claim.verb == bookings.MIGRATE, claim.volume_type_id != kind)
+        .where(claim.verb == bookings.MIGRATE, claim.volume_type_id != type_id)
         .group_by(volume.user_id, claim.volume_type_id)
     )
     return [

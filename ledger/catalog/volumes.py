@@ -53,7 +53,7 @@ _EQUALS: Mapping[str, Callable[[str], sa.ColumnElement[bool]]] = {
 #: Keys that filter a list of volumes.
 FILTERS = frozenset(_EQUALS)
 
-#: Filters that reveal the place of a volume.
+#: Filters that reveal the location of a volume.
 HOST_FILTERS = frozenset({"host"})
 
 #: Largest size of a volume's metadata, keys and values together, in characters. Single requests add items, so they need
@@ -97,8 +97,8 @@ def get(session: orm.Session, volume_id: str, project_id: str | None) -> models.
 
 def load(session: orm.Session, volume_ids: Sequence[str]) -> list[models.Volume]:
     """Return the existing volumes with these ids, in the order of the ids."""
-    found = session.scalars(_LOAD, {"ids": volume_ids})
-    rows = {volume.id: volume for volume in found}
+    volumes = session.scalars(_LOAD, {"ids": volume_ids})
+    rows = {volume.id: volume for volume in volumes}
     return [rows[volume_id] for volume_id in volume_ids if volume_id in rows]
 
 
@@ -129,11 +129,11 @@ def totals(session: orm.Session, query: Query) -> tuple[int, int]:
 
 def all_metadata(session: orm.Session, query: Query) -> dict[str, list[str]]:
     """Return the metadata keys of all matching volumes, each with its sorted values."""
-    found: dict[str, set[str]] = {}
+    values_by_key: dict[str, set[str]] = {}
     for metadata in session.scalars(_matching(query).with_only_columns(models.Volume.user_metadata)):
         for key, value in metadata.items():
-            found.setdefault(key, set()).add(value)
-    return {key: sorted(values) for key, values in sorted(found.items())}
+            values_by_key.setdefault(key, set()).add(value)
+    return {key: sorted(values) for key, values in sorted(values_by_key.items())}
 
 
 def per_project(session: orm.Session, host: str) -> list[tuple[str, int, int]]:
@@ -197,7 +197,7 @@ def unset_metadata(session: orm.Session, volume_id: str, project_id: str | None,
     volume = _get(session, volume_id, project_id, lock=True)
     if key not in volume.user_metadata:
         raise errors.NotFound(no_metadata(volume_id, key))
-    volume.user_metadata = {each: value for each, value in volume.user_metadata.items() if each != key}
+    volume.user_metadata = {item_key: value for item_key, value in volume.user_metadata.items() if item_key != key}
 
 
 def no_metadata(volume_id: str, key: str) -> str:
@@ -234,32 +234,32 @@ def reset_migration_status(session: orm.Session, volume_id: str) -> None:
     volume.migration_status = None
 
 
-def set_type(session: orm.Session, retyped: Retyped, seen: bookings.SeenVolume) -> None:
+def set_type(session: orm.Session, retyped: Retyped, seen_volume: bookings.SeenVolume) -> None:
     """Give a volume another type.
 
     Raises :class:`~tonnage.capacity.errors.Conflict` if the volume is not available, has changed its pool, or no longer
-    has the size and type in ``seen``.
+    has the size and type of ``seen_volume``.
     """
     volume = models.Volume
-    found = session.execute(
+    result = session.execute(
         sa.update(volume)
         .where(
             volume.id == retyped.volume_id,
             volume.pool_id == retyped.pool_id,
             volume.status == "available",
             volume.group_id.is_(None),
-            volume.size_gb == seen.size_gb,
-            sa.func.coalesce(volume.volume_type_id, "") == (seen.volume_type_id or ""),
+            volume.size_gb == seen_volume.size_gb,
+            sa.func.coalesce(volume.volume_type_id, "") == (seen_volume.volume_type_id or ""),
         )
         .values(volume_type_id=retyped.volume_type_id)
         .execution_options(synchronize_session=False)
     )
-    if not found.rowcount:  # type: ignore[attr-defined]
+    if not result.rowcount:  # type: ignore[attr-defined]
         raise errors.Conflict(f"volume {retyped.volume_id} was changed by another request; try again")
 
 
 def is_id(text: str) -> bool:
-    """Return True if the text has the format of a volume id, so that no name is looked up as an id."""
+    """Return whether the text has the format of a volume id, so that no name is looked up as an id."""
     try:
         return str(uuid.UUID(text)) == text.lower()
     except ValueError:
@@ -293,9 +293,9 @@ def _require_no_pending_operation(session: orm.Session, volume: models.Volume) -
 
 def _with_type_and_pool(statement: sa.Select[Any], load: Callable[..., Any] = orm.joinedload) -> sa.Select[Any]:
     """Load the names of types and pools too. With a lock ``load`` is another query: PostgreSQL locks no outer join."""
-    volume, kind, pool = models.Volume, models.VolumeType, models.Pool
+    volume, volume_type, pool = models.Volume, models.VolumeType, models.Pool
     return statement.options(
-        load(volume.volume_type).options(orm.load_only(kind.name), orm.lazyload(kind.specs)),
+        load(volume.volume_type).options(orm.load_only(volume_type.name), orm.lazyload(volume_type.specs)),
         load(volume.pool).load_only(pool.name),
     )
 

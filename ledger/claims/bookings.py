@@ -91,9 +91,9 @@ class SeenVolume:
 class Booking:
     """One claim to book on one pool, in GiB, and to send to its agent after the commit.
 
-    ``generation`` is the pool's generation that the decision read. ``volume`` is the description of a new volume, which
-    is asked for in ``requested_zone``; without it an existing volume is placed (again), extended or moved.
-    ``storage_id`` names the storage that the pool shares with others, ``sharing`` the known ids of those other pools.
+    ``generation`` is the pool's generation that the decision read. ``volume`` describes a new volume, requested in
+    ``requested_zone``; it is None where an existing volume is placed (again), extended or moved. ``storage_id`` is the
+    storage that the pool shares with others, ``sharing`` are the known ids of those other pools.
     ``source`` is the volume that the content comes from, in the pool ``source_pool_id``; ``clone_of`` is the source
     volume of a clone. ``volume_type_id`` is the type of a new volume, or the new type of one that is retyped.
     ``group_id`` is the group whose backend a placed volume must be on.
@@ -131,36 +131,36 @@ def book(
     keys: Sequence[request_keys.Key],
     calculation: Calculation,
     generation: int,
-    seen: Mapping[str, SeenVolume],
-    bound: Mapping[str, int | None] = MappingProxyType({}),
-    others: Collection[str] = (),
+    seen_volumes: Mapping[str, SeenVolume],
+    hint_targets: Mapping[str, int | None] = MappingProxyType({}),
+    also_changed: Collection[str] = (),
 ) -> dict[int, pool_counters.Counters]:
     """Book all claims in the session's transaction and return the counters of the pools that changed.
 
-    ``keys`` are the request keys to write; ``calculation`` and ``generation`` are those of the rules that the decision
-    used. ``seen`` maps the id of each volume that is extended, moved or cloned to its size and type in the decision.
-    ``bound`` maps the id of each volume named by an affinity hint to the pool in which the decision saw it (None:
-    unplaced). ``others`` are further volumes that the transaction changes.
+    ``keys`` are the request keys to write. ``calculation`` and ``generation`` are those of the rules that the decision
+    used. ``seen_volumes`` maps the id of each volume that is extended, moved or cloned to its size and type in the
+    decision. ``hint_targets`` maps the id of each volume that an affinity hint names to its pool in the decision, None
+    for a volume without a pool. ``also_changed`` are further volumes that the transaction changes.
 
     Raises :class:`~tonnage.ledger.inventory.scheduling_rules.RulesChanged` if the rules have changed since,
-    :class:`PoolsChanged` if a pool no longer admits its claims, and :class:`~tonnage.capacity.errors.Conflict` if a
-    volume has left the state that the decision read; the caller must then roll the transaction back.
+    :class:`PoolsChanged` if a pool no longer has room for its claims, and :class:`~tonnage.capacity.errors.Conflict` if
+    a volume has left the state that the decision read. The caller must then roll the transaction back.
     """
     request_keys.insert(session, keys)
     if not bookings:
-        if bound:
-            clone_sources.lock(session, {}, bound, others)
+        if hint_targets:
+            clone_sources.lock(session, {}, hint_targets, also_changed)
         return {}
     touched = take(session, bookings, calculation, generation)
-    if joining := [(each.group_id, each.backend_id) for each in bookings if each.group_id is not None]:
+    if joining := [(booking.group_id, booking.backend_id) for booking in bookings if booking.group_id is not None]:
         group_backends.lock_for_members(session, joining)
-    clones = [(each.clone_of, each.source_pool_id) for each in bookings if each.clone_of is not None]
-    if clones or bound:
+    clones = [(booking.clone_of, booking.source_pool_id) for booking in bookings if booking.clone_of is not None]
+    if clones or hint_targets:
         # Each source of a clone with its size in GiB and its pool, as the decision read them.
-        sources = {source: (seen[source].size_gb, pool_id) for source, pool_id in clones}
-        changed = {each.volume_id for each in bookings if each.volume is None}
-        clone_sources.lock(session, sources, bound, others, changed)
-    _write_volumes(session, bookings, seen)
+        sources = {source: (seen_volumes[source].size_gb, pool_id) for source, pool_id in clones}
+        changed = {booking.volume_id for booking in bookings if booking.volume is None}
+        clone_sources.lock(session, sources, hint_targets, also_changed, changed)
+    _write_volumes(session, bookings, seen_volumes)
     if extended := [booking.volume_id for booking in bookings if booking.verb == EXTEND]:
         clone_sources.require_not_cloning(session, extended)
     insert_claims(session, bookings)
@@ -175,7 +175,9 @@ def take(
     *,
     all_bounded: bool = False,
 ) -> Collection[int]:
-    """Add claims to the counters of their pools and backends, if the current rows admit them; return these pools.
+    """Add claims to the counters of their pools and backends, if the current rows have room for them.
+
+    Returns the ids of the locked pools: those of the claims, and those on the same storages.
 
     The ratio limits the thin claims; with ``all_bounded`` it limits the thick ones too.
 
@@ -192,7 +194,9 @@ def take(
     if not pool_counters.add_to_backends(session, by_backend, claimed_by=generation):
         scheduling_rules.require_generation(session, generation)
         raise PoolsChanged(by_pool)
-    if not _take(session, [_terms(by_pool[pool_id], all_bounded) for pool_id in sorted(by_pool)], calculation):
+    if not _apply_claims(
+        session, [_claim_sums(by_pool[pool_id], all_bounded) for pool_id in sorted(by_pool)], calculation
+    ):
         raise PoolsChanged(by_pool)
     return sharing | by_pool.keys()
 
@@ -223,51 +227,51 @@ def insert_claims(session: orm.Session, bookings: Sequence[Booking], *, sent: bo
     session.connection().execute(_INSERT_CLAIM, rows)
 
 
-def _take(session: orm.Session, by_pool: Sequence["_Terms"], calculation: Calculation) -> bool:
-    """Add claims to the counters of their pools if the current rows still admit them; return False if one does not."""
-    together: list[_Terms] = []
-    for terms in by_pool:
-        mixed = len(terms.largest) > 1
-        shares = terms.storage_id is not None and any(each.storage_id == terms.storage_id for each in together)
-        if mixed or shares:
+def _apply_claims(session: orm.Session, by_pool: Sequence["_ClaimSums"], calculation: Calculation) -> bool:
+    """Add claims to the counters of their pools if the current rows have room for them; return whether all have."""
+    batch: list[_ClaimSums] = []
+    for sums in by_pool:
+        is_mixed = len(sums.largest) > 1
+        shares = sums.storage_id is not None and any(earlier.storage_id == sums.storage_id for earlier in batch)
+        if is_mixed or shares:
             # Claims on earlier pools are written first: this keeps the one order of locks, and pools on the same
             # storage have to see them.
-            if not _take_together(session, together, _TAKE[calculation]):
+            if not _apply_batch(session, batch, _APPLY_CLAIMS[calculation]):
                 return False
-            together = []
-        if not mixed:
-            together.append(terms)
-        elif not _take_together(session, [terms], _mixed(terms, calculation)):
+            batch = []
+        if not is_mixed:
+            batch.append(sums)
+        elif not _apply_batch(session, [sums], _mixed_update(sums, calculation)):
             return False
-    return _take_together(session, together, _TAKE[calculation])
+    return _apply_batch(session, batch, _APPLY_CLAIMS[calculation])
 
 
-def _take_together(session: orm.Session, together: Sequence["_Terms"], statement: sa.Update) -> bool:
-    """Take claims as :func:`_take` does, on pools that do not share a storage with each other."""
-    if not together:
+def _apply_batch(session: orm.Session, batch: Sequence["_ClaimSums"], statement: sa.Update) -> bool:
+    """Do the same as :func:`_apply_claims` in one statement, for pools that do not share a storage with each other."""
+    if not batch:
         return True
-    result = session.connection().execute(statement, [dict(terms.parameters) for terms in together])
-    if result.rowcount != len(together):
+    result = session.connection().execute(statement, [dict(claim_sums.parameters) for claim_sums in batch])
+    if result.rowcount != len(batch):
         return False
-    for terms in together:
-        if terms.storage_id is not None:
-            pool_counters.add_to_shared(session, terms.storage_id, terms.pool_id, terms.size, terms.physical)
+    for sums in batch:
+        if sums.storage_id is not None:
+            pool_counters.add_to_shared(session, sums.storage_id, sums.pool_id, sums.size, sums.physical)
     return True
 
 
-def _mixed(terms: "_Terms", calculation: Calculation) -> sa.Update:
-    """Return the update for a mix of thin and thick claims on one pool, which needs further comparisons."""
+def _mixed_update(sums: "_ClaimSums", calculation: Calculation) -> sa.Update:
+    """Return the update for a mix of thin and thick claims on one pool, with the further comparisons that it needs."""
     conditions = []
     if calculation is Calculation.CINDER:
-        for before, most in terms.largest.items():
-            for limit, left in _LEFT:
-                fits = sa.literal(float(most)) <= (left - before) * _POOL.ratio + TOLERANCE_GB
+        for before, most in sums.largest.items():
+            for limit, room in _PHYSICAL_ROOM:
+                fits = sa.literal(float(most)) <= (room - before) * _POOL.ratio + TOLERANCE_GB
                 conditions.append(sa.or_(limit.is_(None), fits))
-    return _TAKE[calculation].where(*conditions)
+    return _APPLY_CLAIMS[calculation].where(*conditions)
 
 
 @dataclass(frozen=True, slots=True)
-class _Terms:
+class _ClaimSums:
     """The sums of the claims on one pool, and the ``parameters`` of the update of its counters.
 
     ``largest`` maps the physical capacity taken before thin claims to the largest of their sizes.
@@ -281,7 +285,7 @@ class _Terms:
     parameters: Mapping[str, float]
 
 
-def _terms(bookings: Sequence[Booking], all_bounded: bool) -> _Terms:
+def _claim_sums(bookings: Sequence[Booking], all_bounded: bool) -> _ClaimSums:
     """Return the sums of the claims on one pool, applied in order: each claim needs room after the claims before it.
 
     ``thin_sum`` is the sum of sizes up to the last claim that the ratio limits: the last thin claim, or the last one of
@@ -313,13 +317,13 @@ def _terms(bookings: Sequence[Booking], all_bounded: bool) -> _Terms:
         "largest": float(most),
         "moved": sum(booking.size_gb for booking in bookings if booking.verb == MIGRATE),
     }
-    return _Terms(first.pool_id, first.storage_id, size, physical, largest, parameters)
+    return _ClaimSums(first.pool_id, first.storage_id, size, physical, largest, parameters)
 
 
 _POOL = models.table(models.Pool).c
 _WHOLE = _POOL.storage_free_gb.is_(None)
-#: Each physical limit of a pool (null: no limit) and the part of it that is left.
-_LEFT = (
+#: Each physical limit of a pool (null: no limit) and the room below it.
+_PHYSICAL_ROOM = (
     (
         _POOL.physical_limit_gb,
         _POOL.physical_limit_gb
@@ -340,7 +344,7 @@ def _conditional_update(calculation: Calculation) -> sa.Update:
     The statement is the same for all claims, so that many pools are updated in one batch.
     """
 
-    def given(name: str) -> sa.BindParameter[float]:
+    def parameter(name: str) -> sa.BindParameter[float]:
         return sa.bindparam(name, type_=sa.Double())
 
     promised = sa.case(
@@ -355,16 +359,18 @@ def _conditional_update(calculation: Calculation) -> sa.Update:
         _POOL.generation == sa.bindparam("seen"),
         _POOL.present.is_(True),
         sa.or_(
-            given("thin_sum") == 0,
+            parameter("thin_sum") == 0,
             _POOL.thin_limit_gb.is_(None),
-            promised + given("thin_sum") <= _POOL.thin_limit_gb + TOLERANCE_GB,
+            promised + parameter("thin_sum") <= _POOL.thin_limit_gb + TOLERANCE_GB,
         ),
     ]
-    for limit, left in _LEFT:
-        conditions.append(sa.or_(given("thick_sum") == 0, limit.is_(None), given("thick_sum") <= left + TOLERANCE_GB))
+    for limit, room in _PHYSICAL_ROOM:
+        conditions.append(
+            sa.or_(parameter("thick_sum") == 0, limit.is_(None), parameter("thick_sum") <= room + TOLERANCE_GB)
+        )
         if calculation is Calculation.CINDER:
-            fits = given("largest") <= (left - given("before")) * _POOL.ratio + TOLERANCE_GB
-            conditions.append(sa.or_(given("largest") == 0, limit.is_(None), fits))
+            fits = parameter("largest") <= (room - parameter("before")) * _POOL.ratio + TOLERANCE_GB
+            conditions.append(sa.or_(parameter("largest") == 0, limit.is_(None), fits))
     size, physical = sa.bindparam("size", type_=sa.BigInteger()), sa.bindparam("physical", type_=sa.BigInteger())
     return (
         sa.update(models.table(models.Pool))
@@ -378,10 +384,10 @@ def _conditional_update(calculation: Calculation) -> sa.Update:
     )
 
 
-_TAKE = {calculation: _conditional_update(calculation) for calculation in Calculation}
+_APPLY_CLAIMS = {calculation: _conditional_update(calculation) for calculation in Calculation}
 
 
-def _write_volumes(session: orm.Session, bookings: Sequence[Booking], seen: Mapping[str, SeenVolume]) -> None:
+def _write_volumes(session: orm.Session, bookings: Sequence[Booking], seen_volumes: Mapping[str, SeenVolume]) -> None:
     new: list[dict[str, Any]] = [
         {
             "id": volume.volume_id,
@@ -408,13 +414,15 @@ def _write_volumes(session: orm.Session, bookings: Sequence[Booking], seen: Mapp
     ]
     if new:
         session.connection().execute(_INSERT_VOLUME, new)
-    known = sorted((booking for booking in bookings if booking.volume is None), key=lambda booking: booking.volume_id)
-    for booking in known:
-        if session.connection().execute(_CHANGE[booking.verb], _change(booking, seen)).rowcount != 1:
+    existing = sorted(
+        (booking for booking in bookings if booking.volume is None), key=lambda booking: booking.volume_id
+    )
+    for booking in existing:
+        if session.connection().execute(_CHANGE[booking.verb], _change(booking, seen_volumes)).rowcount != 1:
             raise errors.Conflict(f"volume {booking.volume_id} was changed by another request; try again")
 
 
-def _change(booking: Booking, seen: Mapping[str, SeenVolume]) -> dict[str, Any]:
+def _change(booking: Booking, seen_volumes: Mapping[str, SeenVolume]) -> dict[str, Any]:
     if booking.verb == CREATE:
         return {
             "of_volume": booking.volume_id,
@@ -422,7 +430,7 @@ def _change(booking: Booking, seen: Mapping[str, SeenVolume]) -> dict[str, Any]:
             "made": booking.provisioning.value,
             "in_zone": booking.availability_zone,
         }
-    before = seen[booking.volume_id]
+    before = seen_volumes[booking.volume_id]
     as_seen = {
         "of_volume": booking.volume_id,
         "size_seen": before.size_gb,
@@ -442,7 +450,7 @@ _AS_SEEN = (
     sa.func.coalesce(_VOLUME.volume_type_id, "") == sa.bindparam("type_seen"),
 )
 
-#: The update of an existing volume's row for each kind of claim, and the state that the row must be in.
+#: The update of an existing volume's row for each verb, with the state that the row must be in.
 _CHANGE = {
     CREATE: sa.update(models.table(models.Volume))
     .where(_VOLUME.id == sa.bindparam("of_volume"), _VOLUME.status == "creating", _VOLUME.pool_id.is_(None))

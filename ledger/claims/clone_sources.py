@@ -35,26 +35,26 @@ def being_cloned(session: orm.Session, volume_ids: Collection[str]) -> dict[str,
 
 def lock(
     session: orm.Session,
-    seen: Mapping[str, tuple[int, int | None]],
-    bound: Mapping[str, int | None],
-    others: Collection[str],
+    seen_sources: Mapping[str, tuple[int, int | None]],
+    hint_targets: Mapping[str, int | None],
+    also_changed: Collection[str],
     changed: Collection[str] = (),
 ) -> None:
     """Lock clone sources, hint targets and changed volumes, all in id order.
 
-    ``seen`` maps each clone source to its size in GiB and its pool in the decision, ``bound`` each hint target to its
-    pool in the decision. ``changed`` volumes must not be clone sources of the same batch; a change of ``others`` does
-    not affect a clone.
+    ``seen_sources`` maps each clone source to its size in GiB and its pool in the decision, ``hint_targets`` each hint
+    target to its pool in the decision. ``changed`` volumes must not be clone sources of the same batch; a change of
+    ``also_changed`` volumes does not affect a clone.
 
     Raises :class:`~tonnage.capacity.errors.Conflict` if a source or a target has changed since, or if a source cannot
     be cloned.
     """
-    if not seen and not bound:
+    if not seen_sources and not hint_targets:
         return
     volume = models.Volume
     cloneable: dict[str, tuple[int, int | None]] = {}
     pools: dict[str, int | None] = {}
-    for chunk in dialects.in_chunks(sorted({*seen, *bound, *others, *changed})):
+    for chunk in dialects.in_chunks(sorted({*seen_sources, *hint_targets, *also_changed, *changed})):
         rows = session.execute(
             sa.select(volume.id, volume.size_gb, volume.pool_id, volume.status)
             .where(volume.id.in_(chunk))
@@ -65,12 +65,12 @@ def lock(
             pools[row.id] = row.pool_id
             if row.status in CLONEABLE:
                 cloneable[row.id] = row.size_gb, row.pool_id
-    for source, as_seen in seen.items():
+    for source, as_seen in seen_sources.items():
         if source in changed or cloneable.get(source) != as_seen:
             raise errors.Conflict(f"volume {source} was changed by another request; try again")
-    for other, pool_id in bound.items():
-        if pools.get(other) != pool_id:
-            raise errors.Conflict(f"volume {other} was given another place by another request; try again")
+    for target, pool_id in hint_targets.items():
+        if pools.get(target) != pool_id:
+            raise errors.Conflict(f"volume {target} was given another place by another request; try again")
 
 
 def require_not_cloning(session: orm.Session, grown: Collection[str]) -> None:

@@ -53,25 +53,27 @@ def begin(session: orm.Session, orders: Sequence[Order]) -> list[Deletion | erro
     is :class:`~tonnage.capacity.errors.Unavailable` for an order that is too old.
     """
     volumes, locked = _lock(session, [order.volume_id for order in orders])
-    known = request_keys.find(session, {order.request_id: order.asked_at for order in orders})
-    answered_before = frozenset(known)
+    keys_by_request = request_keys.find(session, {order.request_id: order.asked_at for order in orders})
+    answered_before = frozenset(keys_by_request)
     results: list[Deletion | errors.TonnageError] = []
     for order in orders:
         volume_id, request_id = order.volume_id, order.request_id
         try:
-            if request_id in known:
-                known[request_id].require(volume_id, bookings.DELETE)
+            if request_id in keys_by_request:
+                keys_by_request[request_id].require(volume_id, bookings.DELETE)
                 results.append(Deletion(None))
             else:
                 results.append(_begin_one(session, volumes, locked.backends, volume_id, request_id))
-                known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)
+                keys_by_request[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)
         except (errors.NotFound, errors.Unavailable) as error:
             results.append(error)
         except request_keys.STORED_ERRORS as error:
             results.append(error)
             refused = request_keys.Key.of_error(request_id, volume_id, bookings.DELETE, error)
-            known.setdefault(request_id, refused)
-    request_keys.insert(session, [key for request_id, key in known.items() if request_id not in answered_before])
+            keys_by_request.setdefault(request_id, refused)
+    request_keys.insert(
+        session, [key for request_id, key in keys_by_request.items() if request_id not in answered_before]
+    )
     return results
 
 
@@ -87,8 +89,8 @@ def unmanage(
     :class:`~tonnage.capacity.errors.Unavailable` for a request that is too old.
     """
     volumes, locked = _lock(session, [volume_id])
-    if known := request_keys.find(session, {request_id: asked_at}):
-        known[request_id].require(volume_id, request_keys.UNMANAGE)
+    if keys_by_request := request_keys.find(session, {request_id: asked_at}):
+        keys_by_request[request_id].require(volume_id, request_keys.UNMANAGE)
         return {}
     volume = volumes.get(volume_id)
     if volume is None:
@@ -108,7 +110,7 @@ def unmanage(
     ).all()
     size = sum(row.size_gb for row in claims)
     for row in claims:
-        if row.contained and (row.everywhere or locked.storages[pool_id] is None):
+        if row.contained and (row.contained_by_all or locked.storages[pool_id] is None):
             session.delete(row)
         else:
             # Until a report contains this claim it counts as in flight, not as external capacity.

@@ -38,8 +38,8 @@ def load(session: orm.Session, group_ids: Collection[str]) -> dict[str, GroupSta
     """Return the groups that exist, by id."""
     if not group_ids:
         return {}
-    group, volume, kind = models.Group, models.Volume, models.VolumeType
-    found: dict[str, GroupState] = {}
+    group, volume, volume_type = models.Group, models.Volume, models.VolumeType
+    groups: dict[str, GroupState] = {}
     for chunk in dialects.in_chunks(sorted(set(group_ids))):
         pools = (
             sa.select(volume.group_id, models.Pool.name)
@@ -51,10 +51,10 @@ def load(session: orm.Session, group_ids: Collection[str]) -> dict[str, GroupSta
         rows = session.scalars(
             sa.select(group)
             .where(group.id.in_(chunk))
-            .options(orm.joinedload(group.group_type), orm.selectinload(group.volume_types).joinedload(kind.qos))
+            .options(orm.joinedload(group.group_type), orm.selectinload(group.volume_types).joinedload(volume_type.qos))
         )
         for row in rows:
-            found[row.id] = GroupState(
+            groups[row.id] = GroupState(
                 id=row.id,
                 project_id=row.project_id,
                 status=row.status,
@@ -63,7 +63,7 @@ def load(session: orm.Session, group_ids: Collection[str]) -> dict[str, GroupSta
                 volume_types=tuple(row.volume_types),
                 backend=backends.get(row.id),
             )
-    return found
+    return groups
 
 
 def lock_for_members(session: orm.Session, joining: Collection[tuple[str, int]]) -> None:
@@ -98,11 +98,11 @@ def exists_condition() -> sa.ColumnElement[bool]:
 
 def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
     """Remove the rows of deleted groups whose last volume is gone, at most ``limit`` of them; return their number."""
-    group, kinds = models.Group, models.GroupVolumeType
+    group, allowed_types = models.Group, models.GroupVolumeType
     deleted = session.scalars(
         sa.select(group.id).where(sa.not_(exists_condition())).order_by(group.id).limit(limit).with_for_update()
     ).all()
     for chunk in dialects.in_chunks(deleted):
-        session.execute(sa.delete(kinds).where(kinds.group_id.in_(chunk)))
+        session.execute(sa.delete(allowed_types).where(allowed_types.group_id.in_(chunk)))
         session.execute(sa.delete(group).where(group.id.in_(chunk)).execution_options(synchronize_session=False))
     return len(deleted)

@@ -71,12 +71,12 @@ def begin(
     pool = session.scalar(sa.select(models.Pool).where(models.Pool.name == volume.pool, models.Pool.present))
     if pool is None:
         raise errors.NotFound(f"pool {volume.pool} could not be found: name it as host@backend#pool")
-    kind = None if volume.volume_type is None else volume_types.find(session, volume.volume_type)
+    volume_type = None if volume.volume_type is None else volume_types.find(session, volume.volume_type)
     locked = pool_counters.lock(session, [pool.id])
     claim = models.Claim
-    if known := request_keys.find(session, {request_id: asked_at}).get(request_id):
-        known.require(volume.id, bookings.MANAGE)
-        return str(known.answer[_CLAIM])
+    if key := request_keys.find(session, {request_id: asked_at}).get(request_id):
+        key.require(volume.id, bookings.MANAGE)
+        return str(key.answer[_CLAIM])
     if session.get(models.Volume, volume.id) is not None:
         raise errors.Conflict(f"volume {volume.id} is there already")
     in_use = sa.exists().where(
@@ -92,7 +92,7 @@ def begin(
         raise errors.Conflict(
             f"{reference} in {volume.pool} is about to become volume {other_volume}: wait until it has"
         )
-    provisioning = _provisioning(pool, kind)
+    provisioning = _provisioning(pool, volume_type)
     session.add(
         models.Volume(
             id=volume.id,
@@ -102,7 +102,7 @@ def begin(
             user_id=volume.user_id,
             size_gb=0,
             status="creating",
-            volume_type_id=None if kind is None else kind.id,
+            volume_type_id=None if volume_type is None else volume_type.id,
             availability_zone=session.get_one(models.Backend, pool.backend_id).availability_zone,
             pool_id=pool.id,
             provisioning=provisioning,
@@ -138,25 +138,27 @@ def listed_gb(session: orm.Session, pool: str, reference: str) -> int:
     size = session.scalar(
         sa.select(discrepancy.listed_gb)
         .join(models.Pool, models.Pool.id == discrepancy.pool_id)
-        .where(models.Pool.name == pool, discrepancy.volume_id == reference, discrepancy.kind.in_(listings.EXTERNAL))
+        .where(
+            models.Pool.name == pool, discrepancy.volume_id == reference, discrepancy.category.in_(listings.EXTERNAL)
+        )
     )
     return 0 if size is None else math.ceil(size - 1e-9)
 
 
-def manageable(session: orm.Session, place: str) -> list[Manageable]:
+def manageable(session: orm.Session, name: str) -> list[Manageable]:
     """Return the copies that can be managed in a pool ``host@backend#pool`` or a backend, by its last listing."""
     discrepancy, pool = models.Discrepancy, models.Pool
     rows = session.execute(
         sa.select(pool.name, discrepancy.volume_id, discrepancy.listed_gb)
         .join(pool, pool.id == discrepancy.pool_id)
         .join(models.Backend, models.Backend.id == pool.backend_id)
-        .where(discrepancy.kind == listings.ORPHAN, sa.or_(pool.name == place, models.Backend.name == place))
+        .where(discrepancy.category == listings.ORPHAN, sa.or_(pool.name == name, models.Backend.name == name))
     )
     return [Manageable(pool=row[0], reference=row[1], size_gb=math.ceil(row[2] - 1e-9)) for row in rows]
 
 
-def _provisioning(pool: models.Pool, kind: models.VolumeType | None) -> str:
+def _provisioning(pool: models.Pool, volume_type: models.VolumeType | None) -> str:
     figures = validation.validate([pool.stats]).pools
-    asked = request.asked_provisioning({} if kind is None else kind.extra_specs)
-    thin = bool(figures) and bool(request.judged_thin(figures[0].thin, figures[0].thick, asked))
+    requested_provisioning = request.requested_provisioning({} if volume_type is None else volume_type.extra_specs)
+    thin = bool(figures) and bool(request.judged_thin(figures[0].thin, figures[0].thick, requested_provisioning))
     return (Provisioning.THIN if thin else Provisioning.THICK).value

@@ -55,7 +55,7 @@ class SeenEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeenVolume:
-    """A volume that a row of the other system shows in a pool, with a size in GiB that its claims lack.
+    """A volume that a row of the other system shows in a pool, with a size in GiB that its claims do not add up to.
 
     ``ended`` is whether no operation of it is under way; ``physical`` is whether it uses all of its size at once.
     """
@@ -77,8 +77,8 @@ _RECORD_SENT = (
 #: The verb of the claim for a snapshot, which is released as soon as the snapshot is made.
 SNAPSHOT = "snapshot"
 
-#: The verb of the claim for all volumes of a group that is made from a source. Their own claims replace it. It stands
-#: for no command and is never recorded as sent, so nothing is on the storage by it.
+#: The verb of the claim for all volumes of a group that is made from a source. Their own claims replace it. No
+#: command belongs to it, and it is never recorded as sent, so it puts nothing on the storage.
 GROUP = "group"
 
 
@@ -92,34 +92,34 @@ def key(volume_id: str, verb: str, occasion: str) -> request_keys.Key:
     return request_keys.Key(request_id, volume_id, verb, {"delivery": str(uuid.uuid4())})
 
 
-def book(session: orm.Session, booking: bookings.Booking, asked: request_keys.Key) -> None:
+def book(session: orm.Session, booking: bookings.Booking, request_key: request_keys.Key) -> None:
     """Book a claim that is not sent yet, and its request key.
 
     Raises :class:`Repeated` for a known key, and :class:`~tonnage.ledger.claims.bookings.PoolsChanged` if the pool does
     not admit the claim.
     """
-    known = request_keys.insert_unless_known(session, replace(asked, answer={"claim_id": booking.id}))
-    if known is not None:
-        if known.answer.get("claim_id") == booking.id:
+    earlier_key = request_keys.insert_unless_known(session, replace(request_key, answer={"claim_id": booking.id}))
+    if earlier_key is not None:
+        if earlier_key.answer.get("claim_id") == booking.id:
             return  # by an earlier try of this transaction, whose commit got no answer
-        raise Repeated(asked.volume_id)
+        raise Repeated(request_key.volume_id)
     generation = scheduling_rules.read_generation(session)
     # The limits in the pool's row are those of the other system's arithmetic, and hold for all of its volumes.
     bookings.take(session, [booking], Calculation.STANDARD, generation, all_bounded=True)
     bookings.insert_claims(session, [booking], sent=False)
 
 
-def refuse(session: orm.Session, asked: request_keys.Key) -> None:
+def refuse(session: orm.Session, request_key: request_keys.Key) -> None:
     """Insert the request key of a refusal; raises :class:`Repeated` for a key that an earlier message has inserted."""
-    known = request_keys.find(session, {asked.request_id: None}).get(asked.request_id)
-    if known is None:
-        request_keys.insert(session, [replace(asked, refused=True)])
-    elif known.answer != asked.answer:
-        raise Repeated(asked.volume_id)
+    earlier_key = request_keys.find(session, {request_key.request_id: None}).get(request_key.request_id)
+    if earlier_key is None:
+        request_keys.insert(session, [replace(request_key, refused=True)])
+    elif earlier_key.answer != request_key.answer:
+        raise Repeated(request_key.volume_id)
 
 
 def record_sent(session: orm.Session, claim_id: str) -> bool:
-    """Record that the command of a claim is about to be sent; return False if the claim has ended: send nothing."""
+    """Record that the command of a claim is about to be sent; return whether to send it: the claim has not ended."""
     changed = session.connection().execute(_RECORD_SENT, {"of": claim_id})
     if changed.rowcount or not database.may_be_committed(session):
         return bool(changed.rowcount)
@@ -142,7 +142,7 @@ def drop(session: orm.Session, claim_id: str) -> None:
 
 
 def open_claims(session: orm.Session, volume_ids: Collection[str] | None = None) -> list[OpenClaim]:
-    """Return the live claims on observed backends: those without an end, or all of these volumes."""
+    """Return live claims on observed backends: those without an end or, with ``volume_ids``, all of these volumes."""
     claim, pool, backend = models.Claim, models.Pool, models.Backend
     statement = (
         sa.select(claim, pool.name, models.utcnow())
@@ -154,7 +154,7 @@ def open_claims(session: orm.Session, volume_ids: Collection[str] | None = None)
     statements = (
         [statement.where(claim.state == pool_counters.PENDING)]
         if volume_ids is None
-        else [statement.where(claim.volume_id.in_(some)) for some in dialects.in_chunks(sorted(volume_ids))]
+        else [statement.where(claim.volume_id.in_(chunk)) for chunk in dialects.in_chunks(sorted(volume_ids))]
     )
     return [
         OpenClaim(
@@ -168,8 +168,8 @@ def open_claims(session: orm.Session, volume_ids: Collection[str] | None = None)
             sent=row.sent,
             age=models.age(now, row.created_at) or 0.0,
         )
-        for one in statements
-        for row, name, now in session.execute(one.execution_options(populate_existing=True))
+        for query in statements
+        for row, name, now in session.execute(query.execution_options(populate_existing=True))
     ]
 
 
@@ -185,16 +185,16 @@ def volumes(session: orm.Session) -> set[str]:
     return set(rows)
 
 
-def settle(session: orm.Session, ends: Sequence[SeenEnd], found: Sequence[SeenVolume]) -> None:
+def settle(session: orm.Session, ends: Sequence[SeenEnd], seen_volumes: Sequence[SeenVolume]) -> None:
     """Record the ends of claims, and adopt volumes that other schedulers or other systems made.
 
-    A claim that has changed since its state was read stays as it is. Pools of found volumes must have rows, see
+    A claim that has changed since its state was read stays as it is. The pools of ``seen_volumes`` must have rows, see
     :func:`insert_pools`.
     """
     claim, pool = models.Claim, models.Pool
     ids = [end.claim_id for end in ends]
     of_claims = set(session.scalars(sa.select(claim.pool_id).where(claim.id.in_(ids))))
-    names = {each.pool for each in found}
+    names = {seen_volume.pool for seen_volume in seen_volumes}
     by_name = {row[0]: row[1] for row in session.execute(sa.select(pool.name, pool.id).where(pool.name.in_(names)))}
     work = settlement.lock(session, of_claims | set(by_name.values()), (), ids, 0)
     # Under the locks of the backends: a probe that is allocated later is sent after the ends were seen.
@@ -209,8 +209,8 @@ def settle(session: orm.Session, ends: Sequence[SeenEnd], found: Sequence[SeenVo
         elif row.state == pool_counters.PENDING:
             work.confirm(row, _ending(work, row, last[row.backend_id], kept=True))
     session.flush()
-    counted = _counted(session, [volume.volume_id for volume in found])
-    for volume in found:
+    counted = _counted(session, [volume.volume_id for volume in seen_volumes])
+    for volume in seen_volumes:
         if volume.pool in by_name:
             pool_id = by_name[volume.pool]
             _adopt(work, volume, pool_id, volume.size_gb - counted.get((volume.volume_id, pool_id), 0), last)
@@ -220,31 +220,31 @@ def settle(session: orm.Session, ends: Sequence[SeenEnd], found: Sequence[SeenVo
 def insert_pools(session: orm.Session, names: Mapping[str, int]) -> None:
     """Insert rows of pools that no report has shown yet; ``names`` maps them to their backends. Nothing fits there."""
     pool = models.Pool
-    known = set(session.scalars(sa.select(pool.name).where(pool.name.in_(names))))
+    existing_names = set(session.scalars(sa.select(pool.name).where(pool.name.in_(names))))
     missing = [
         {"backend_id": backend_id, "name": name, "present": False, "generation": 0, "stats": {}}
         for name, backend_id in sorted(names.items())
-        if name not in known
+        if name not in existing_names
     ]
     if missing:
         session.execute(sa.insert(pool), missing)
 
 
 def _counted(session: orm.Session, volume_ids: Collection[str]) -> dict[tuple[str, int], int]:
-    """Return the sums of the live claims of volumes, by volume and pool, with those that were made meanwhile."""
+    """Return the sums of the live claims of volumes, by volume and pool, including claims that were made meanwhile."""
     claim = models.Claim
     sums = sa.select(claim.volume_id, claim.pool_id, sa.func.sum(claim.size_gb)).group_by(
         claim.volume_id, claim.pool_id
     )
     return {
         (row[0], row[1]): int(row[2])
-        for some in dialects.in_chunks(sorted(volume_ids))
-        for row in session.execute(sums.where(claim.volume_id.in_(some), claim.state.in_(pool_counters.LIVE)))
+        for chunk in dialects.in_chunks(sorted(volume_ids))
+        for row in session.execute(sums.where(claim.volume_id.in_(chunk), claim.state.in_(pool_counters.LIVE)))
     }
 
 
 def _adopt(work: settlement.Settlement, volume: SeenVolume, pool_id: int, size: int, last: Mapping[int, int]) -> None:
-    """Claim ``size`` GiB of a volume that its claims lack."""
+    """Claim the ``size`` GiB that the claims of a volume lack."""
     claim = models.Claim
     if size <= 0:
         return

@@ -280,7 +280,7 @@ def _managed(work: Settlement, claim: models.Claim, volume: models.Volume | None
     # after the last listing, its space has just been allocated, or it has grown to whole GiB. Then it counts twice
     # until the next report, rather than too little.
     claim.contained = not thick and before is not None and before >= size
-    claim.everywhere = claim.contained or work.locked.storages[claim.pool_id] is None
+    claim.contained_by_all = claim.contained or work.locked.storages[claim.pool_id] is None
     if not claim.contained:
         claim.physical_gb = size if thick else 0
         work.changed_pools.add(claim.pool_id)

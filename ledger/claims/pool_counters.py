@@ -96,11 +96,11 @@ _READ = sa.select(_POOL.id, *(_POOL[column.key] for column in COLUMNS)).where(
 
 def read(session: orm.Session, pool_ids: Collection[int]) -> dict[int, Counters]:
     """Return the counters of the pools."""
-    found: dict[int, Counters] = {}
+    counters: dict[int, Counters] = {}
     for chunk in dialects.in_chunks(pool_ids):
         rows = session.connection().execute(_READ, {"pool_ids": chunk})
-        found.update((row[0], from_row(row[1:])) for row in rows)
-    return found
+        counters.update((row[0], from_row(row[1:])) for row in rows)
+    return counters
 
 
 def allocated_on_backends(session: orm.Session) -> dict[int, int]:
@@ -155,9 +155,9 @@ def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collectio
             row for chunk in dialects.in_chunks(sorted(ids)) for row in connection.execute(statement, {"ids": chunk})
         ]
 
-    found = select(_OF_POOLS, pool_ids)
-    storages = {row[2] for row in found if row[2] is not None} | set(storage_ids)
-    ids, backend_ids = {row[0] for row in found}, {row[1] for row in found}
+    pool_rows = select(_OF_POOLS, pool_ids)
+    storages = {row[2] for row in pool_rows if row[2] is not None} | set(storage_ids)
+    ids, backend_ids = {row[0] for row in pool_rows}, {row[1] for row in pool_rows}
     ids.update(row[0] for row in select(_ON_STORAGES, storages))
     backends = select(_LOCK_BACKENDS, backend_ids)
     for backend in backends:
@@ -180,10 +180,10 @@ def add_to_backends(session: orm.Session, added: Mapping[int, int], claimed_by: 
     accepts claims is changed, which is enabled, not draining, and at that generation. Return False if one of them is
     not changed.
     """
-    statement, given = _ADD_TO_BACKEND, dict[str, int]()
+    statement, parameters = _ADD_TO_BACKEND, dict[str, int]()
     if claimed_by is not None:
-        statement, given = _CLAIM_ON_BACKEND, {"rules": claimed_by}
-    rows = [{"of": key, "more": size, **given} for key, size in sorted(added.items()) if size]
+        statement, parameters = _CLAIM_ON_BACKEND, {"rules": claimed_by}
+    rows = [{"of": key, "more": size, **parameters} for key, size in sorted(added.items()) if size]
     return not rows or session.connection().execute(statement, rows).rowcount == len(rows)
 
 
@@ -303,7 +303,7 @@ def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[in
                 claim.end_epoch,
                 claim.end_tick,
                 claim.end_stamp,
-            ).where(claim.pool_id.in_([row.id for row in pools]), claim.everywhere.is_(False))
+            ).where(claim.pool_id.in_([row.id for row in pools]), claim.contained_by_all.is_(False))
         ).all()
         coverages = {
             row.id: _Coverage(row.backend_id, row.covers_epoch, row.covers_tick, row.covers_stamp) for row in pools
@@ -311,19 +311,21 @@ def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[in
         reported = {row.id: coverages[row.id] for row in pools if row.present}
         pools_by_coverage = Counter(reported.values())
         fully_contained = [
-            one
-            for one in claims
-            if one.contained
+            claim_row
+            for claim_row in claims
+            if claim_row.contained
             # Where only the claim's own pool has this coverage, no other pool has to see the claim.
             and all(
-                _is_covered(one, coverage) or count == (reported.get(one.pool_id) == coverage)
+                _is_covered(claim_row, coverage) or count == (reported.get(claim_row.pool_id) == coverage)
                 for coverage, count in pools_by_coverage.items()
             )
         ]
-        settled_ids = {one.id for one in fully_contained}
+        settled_ids = {claim_row.id for claim_row in fully_contained}
         uncovered = {
             coverage: _UncoveredClaims(
-                one for one in claims if one.id not in settled_ids and not _is_covered(one, coverage)
+                claim_row
+                for claim_row in claims
+                if claim_row.id not in settled_ids and not _is_covered(claim_row, coverage)
             )
             for coverage in set(coverages.values())
         }
@@ -343,15 +345,19 @@ def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[in
                 }
             )
         session.execute(sa.update(pool), sorted(values, key=lambda value: value["id"]))
-        for released_ids in dialects.in_chunks(one.id for one in fully_contained if one.state == RELEASED):
+        for released_ids in dialects.in_chunks(
+            claim_row.id for claim_row in fully_contained if claim_row.state == RELEASED
+        ):
             session.execute(
                 sa.delete(claim).where(claim.id.in_(released_ids)).execution_options(synchronize_session=False)
             )
-        for live_ids in dialects.in_chunks(one.id for one in fully_contained if one.state != RELEASED):
+        for live_ids in dialects.in_chunks(
+            claim_row.id for claim_row in fully_contained if claim_row.state != RELEASED
+        ):
             session.execute(
                 sa.update(claim)
                 .where(claim.id.in_(live_ids))
-                .values(everywhere=True)
+                .values(contained_by_all=True)
                 .execution_options(synchronize_session=False)
             )
     return touched
@@ -383,7 +389,7 @@ class _UncoveredClaims:
 
 
 def _is_covered(claim: Any, coverage: _Coverage) -> bool:
-    """Return True if figures of this coverage contain a claim of another pool on the same storage."""
+    """Return whether figures of this coverage contain a claim of another pool on the same storage."""
     if claim.backend_id == coverage.backend_id:
         covers = (coverage.covers_epoch, coverage.covers_tick)
         return claim.end_tick is not None and bool((claim.end_epoch, claim.end_tick) < covers)

@@ -22,7 +22,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 
-#: Kinds of requests besides the verbs of claims.
+#: Operations of requests besides the verbs of claims.
 GROUP = "group"
 RETYPE = "retype"
 UNMANAGE = "unmanage"
@@ -73,7 +73,7 @@ class Key:
     @classmethod
     def of_error(cls, request_id: str, volume_id: str, verb: str, error: errors.TonnageError) -> "Key":
         """Return the key of a request that was refused with one of the errors in :data:`STORED_ERRORS`."""
-        [name] = [known.__name__ for known in STORED_ERRORS if isinstance(error, known)]
+        [name] = [error_class.__name__ for error_class in STORED_ERRORS if isinstance(error, error_class)]
         return cls(request_id, volume_id, verb, {_ERROR: name, _MESSAGE: error.message}, refused=True)
 
     def require(self, volume_id: str, verb: str) -> None:
@@ -92,22 +92,22 @@ class Key:
             )
         if _ERROR in self.answer:
             # A later release may store an error that is unknown here; it is a refusal as well.
-            kinds = {error.__name__: error for error in STORED_ERRORS}
-            raise kinds.get(self.answer[_ERROR], errors.Conflict)(self.answer[_MESSAGE])
+            error_classes = {error.__name__: error for error in STORED_ERRORS}
+            raise error_classes.get(self.answer[_ERROR], errors.Conflict)(self.answer[_MESSAGE])
 
 
-def find(session: orm.Session, asked: Mapping[str, datetime.datetime | None]) -> dict[str, Key]:
+def find(session: orm.Session, sent_times: Mapping[str, datetime.datetime | None]) -> dict[str, Key]:
     """Return the keys of the requests that were answered before, or that have expired, by request id.
 
-    ``asked`` maps each request id to a time by the database's clock before the request was sent, or None.
+    ``sent_times`` maps each request id to a time by the database's clock before the request was sent, or None.
     """
-    if not asked:
+    if not sent_times:
         return {}
-    rows = session.connection().execute(_FIND, {"request_ids": list(asked)}).all()
-    known = {id: Key(id, volume, answer.pop(_VERB, ""), answer) for _, id, volume, answer in rows if id is not None}
+    rows = session.connection().execute(_FIND, {"request_ids": list(sent_times)}).all()
+    keys = {id: Key(id, volume, answer.pop(_VERB, ""), answer) for _, id, volume, answer in rows if id is not None}
     before = rows[0].now - EXPIRY
-    late = [id for id, at in asked.items() if at is not None and at < before and id not in known]
-    return known | {id: Key(id, "", "", expired=True) for id in late}
+    late = [id for id, at in sent_times.items() if at is not None and at < before and id not in keys]
+    return keys | {id: Key(id, "", "", expired=True) for id in late}
 
 
 def insert(session: orm.Session, keys: Sequence[Key]) -> None:
@@ -139,7 +139,7 @@ def _row(key: Key) -> dict[str, Any]:
 
 
 def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
-    """Delete the keys of requests that have had their time, at most ``limit`` of them; return their number."""
+    """Delete the keys of expired requests, at most ``limit`` of them; return their number."""
     key, volume = models.RequestKey, models.Volume
     before = session.execute(sa.select(models.utcnow())).scalar_one() - KEPT
     has_volume = sa.exists().where(volume.id == key.volume_id)

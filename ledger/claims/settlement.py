@@ -168,15 +168,17 @@ class Settlement:
         """
         if claim.state in pool_counters.LIVE:
             size = claim.size_gb
-            left = not deleted and (claim.verb == bookings.MIGRATE or claim.state == pool_counters.CONFIRMED)
-            self.add_allocated(claim.pool_id, -size, deleted=size if deleted else 0, moved=-size if left else 0)
+            is_move = not deleted and (claim.verb == bookings.MIGRATE or claim.state == pool_counters.CONFIRMED)
+            self.add_allocated(claim.pool_id, -size, deleted=size if deleted else 0, moved=-size if is_move else 0)
         claim.state = pool_counters.RELEASED
         verified_clean = ending.clean and not ending.ok
         # Otherwise the figures may still show the copy, or may never have shown it: a later report decides.
         claim.contained = claim.contained or self._is_contained(claim, ending)
         # If its pool has left the storage, no other pool has to see the claim.
-        seen_by_all = claim.contained and (claim.everywhere or self.locked.storages[claim.pool_id] is None)
-        if verified_clean or seen_by_all:
+        is_contained_by_all = claim.contained and (
+            claim.contained_by_all or self.locked.storages[claim.pool_id] is None
+        )
+        if verified_clean or is_contained_by_all:
             self.session.delete(claim)
         else:
             self.record_end(claim, ending)
@@ -194,19 +196,19 @@ class Settlement:
 
     def remove_external(self, claim: models.Claim) -> float | None:
         """Take a managed copy out of the pool's external capacity; return its listed size, None if not listed."""
-        listed = self.session.scalars(
+        discrepancies = self.session.scalars(
             sa.select(models.Discrepancy).where(
                 models.Discrepancy.pool_id == claim.pool_id,
                 models.Discrepancy.volume_id.in_([claim.reference, claim.volume_id]),
-                models.Discrepancy.kind.in_(listings.EXTERNAL),
+                models.Discrepancy.category.in_(listings.EXTERNAL),
             )
         ).all()
-        if not listed:
+        if not discrepancies:
             return None
-        size = math.fsum(row.listed_gb for row in listed)
+        size = math.fsum(row.listed_gb for row in discrepancies)
         pool = self.session.get_one(models.Pool, claim.pool_id)
         pool.external_gb = max(0.0, pool.external_gb - size)
-        for row in listed:
+        for row in discrepancies:
             self.session.delete(row)
         return size
 
@@ -215,7 +217,7 @@ class Settlement:
 
         Earlier operations on this volume have ended too: the agent works on each volume in order.
         """
-        others = self.session.scalars(
+        other_claims = self.session.scalars(
             sa.select(models.Claim).where(
                 models.Claim.volume_id == claim.volume_id,
                 models.Claim.pool_id == claim.pool_id,
@@ -223,8 +225,8 @@ class Settlement:
                 models.Claim.state.in_(pool_counters.LIVE),
             )
         )
-        for other in others:
-            self.release(other, ending, deleted=claim.verb == bookings.DELETE)
+        for other_claim in other_claims:
+            self.release(other_claim, ending, deleted=claim.verb == bookings.DELETE)
 
     def finish(self) -> Result:
         """Write the counters and return the result."""

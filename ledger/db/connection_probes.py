@@ -101,8 +101,8 @@ class ConnectionProbes:
         if frozen:
             LOG.warning("%d connection(s) to a database server that has frozen are closed: %s", len(frozen), reason)
             self._engine.dispose()
-            for each in frozen:
-                _shut_down(each)
+            for frozen_connection in frozen:
+                _shut_down(frozen_connection)
 
 
 def _watch(reference: "weakref.ref[ConnectionProbes]", stopping: threading.Event, interval: float) -> None:

@@ -283,14 +283,14 @@ class Database:
 
     def _enter(self, writer: galera.Writer, session: orm.Session) -> galera.Term | None:
         """Begin a transaction at the node of Galera that writes the ledger. Single servers have no such term."""
-        found = writer.enter(session)
-        if not isinstance(found, galera.OtherWriter):
-            return found
-        if not found.unused:
-            raise found
+        result = writer.enter(session)
+        if not isinstance(result, galera.OtherWriter):
+            return result
+        if not result.unused:
+            raise result
         with self._sessions.begin() as its_own:
-            writer.take_over(its_own, found)
-        LOG.warning("The ledger is written through Galera node %s now; it was %s", found.here, found.writer or "none")
+            writer.take_over(its_own, result)
+        LOG.warning("The ledger is written through Galera node %s now; it was %s", result.here, result.writer or "none")
         raise db_errors.Collision("the writer has changed")
 
     def _drop_read_only(self, error: BaseException) -> None:
@@ -357,7 +357,7 @@ class Database:
 
     @property
     def away(self) -> bool:
-        """True if the last transaction ended its retries without reaching the database."""
+        """Whether the last transaction ended its retries without reaching the database."""
         return self.connectivity.lost
 
     @property
@@ -387,7 +387,7 @@ class _Attempts:
     failures: int = 0
 
     def is_last(self, state: tenacity.RetryCallState) -> bool:
-        """Return True if no attempt follows the one that has failed."""
+        """Return whether no attempt follows the one that has failed."""
         error = _error_of(state)
         if error is None or not db_errors.is_away(error):
             return state.attempt_number > self.max_retries
@@ -404,7 +404,7 @@ def _error_of(state: tenacity.RetryCallState) -> BaseException | None:
 
 
 def may_be_committed(session: orm.Session) -> bool:
-    """Return True if an earlier attempt lost its connection during the commit: its changes may be committed."""
+    """Return whether an earlier attempt lost its connection during the commit: its changes may be committed."""
     return bool(session.info.get(_MAY_BE_COMMITTED))
 
 

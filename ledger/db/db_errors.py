@@ -119,17 +119,17 @@ def log_level(error: errors.TonnageError) -> int:
 
 
 def is_transient(error: BaseException) -> bool:
-    """Return True if the error can go away when the transaction runs again."""
+    """Return whether the error can go away when the transaction runs again."""
     return is_collision(error) or is_away(error) or _is_full(error)
 
 
 def is_collision(error: BaseException) -> bool:
-    """Return True if another transaction caused the error."""
+    """Return whether another transaction caused the error."""
     return isinstance(error, (db_exc.DBDeadlock, Collision)) or any(code in _COLLISIONS for code in _codes(error))
 
 
 def is_away(error: BaseException) -> bool:
-    """Return True if the connection was lost, or there was none."""
+    """Return whether the connection was lost, or there was none."""
     if _is_full(error):
         return False
     return isinstance(error, db_exc.DBConnectionError) or any(
@@ -139,12 +139,12 @@ def is_away(error: BaseException) -> bool:
 
 
 def is_read_only(error: BaseException) -> bool:
-    """Return True if the server answers but takes no writes."""
+    """Return whether the server answers but takes no writes."""
     return any(code in _READ_ONLY for code in _codes(error))
 
 
 def _is_full(error: BaseException) -> bool:
-    """Return True if the server answers but takes no more connections."""
+    """Return whether the server answers but takes no more connections."""
     return any(code in _FULL for code in _codes(error))
 
 
@@ -171,8 +171,8 @@ def unavailable(error: BaseException) -> errors.Unavailable | None:
             "the database server takes no more connections; its max_connections has to be higher than [database] "
             f"max_pool_size and max_overflow of all processes together: {first}"
         )
-    kind = errors.Unavailable if is_collision(error) else errors.DatabaseUnreachable
-    return kind(f"the database does not answer: {first}")
+    error_class = errors.Unavailable if is_collision(error) else errors.DatabaseUnreachable
+    return error_class(f"the database does not answer: {first}")
 
 
 def first_line(error: BaseException) -> str:
@@ -197,5 +197,5 @@ def _codes(error: BaseException) -> Iterator[str | int]:
 
 
 def _is_operational(error: BaseException) -> bool:
-    """Return True for the DB-API class OperationalError and classes derived from it, such as those of timeouts."""
+    """Return whether the error is an OperationalError of the DB-API, or of a derived class, as timeouts are."""
     return any(base.__name__ == "OperationalError" for base in type(error).__mro__)

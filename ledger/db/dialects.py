@@ -202,10 +202,10 @@ def with_multi_statements(url: sa.URL) -> sa.URL:
 
 
 def insert_unless_known(table: sa.Table) -> Mapping[str, sa.Insert]:
-    """Return the insert of a row that has no effect if its key is there, by SQLAlchemy's name of the database.
+    """Return the insert of a row that has no effect if the key exists, by SQLAlchemy's name of the database.
 
-    Its ``rowcount`` tells whether it had one. It waits for a transaction that inserts the same key. MariaDB ignores
-    errors in the values as well.
+    The ``rowcount`` of its result tells whether it inserted the row. It waits for a transaction that inserts the same
+    key. MariaDB ignores errors in the values as well.
     """
     ignore = sa.insert(table).prefix_with("IGNORE")
     inserts: Mapping[str, sa.Insert] = {
@@ -214,7 +214,7 @@ def insert_unless_known(table: sa.Table) -> Mapping[str, sa.Insert]:
         "mysql": ignore,
         "mariadb": ignore,
     }
-    return {name: each.execution_options(preserve_rowcount=True) for name, each in inserts.items()}
+    return {name: insert.execution_options(preserve_rowcount=True) for name, insert in inserts.items()}
 
 
 def execute_batched(cursor: Any, statement: str, rows: Sequence[Any], context: Any) -> bool | None:

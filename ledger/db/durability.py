@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of database servers with which decisions are lost that were answered before."""
+"""Settings of database servers that can lose decisions after they were answered."""
 
 import logging
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ _LOST = "decisions that were answered are lost"
 
 
 def find_weaknesses(connection: sa.Connection) -> list[str]:
-    """Return a sentence for each setting of the server with which answered decisions can get lost."""
-    kinds = {"postgresql": _postgresql, "mysql": _mysql, "mariadb": _mysql}
-    find = kinds.get(connection.dialect.name)
+    """Return a sentence for each setting of the server that can lose decisions after they were answered."""
+    checks = {"postgresql": _postgresql, "mysql": _mysql, "mariadb": _mysql}
+    find = checks.get(connection.dialect.name)
     return list(find(connection)) if find else []
 
 

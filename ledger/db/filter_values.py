@@ -26,5 +26,5 @@ def parse(text: str, label: str) -> dict[str, str]:
         raise errors.InvalidInput(
             f"{label} is {text[:_MAX_SHOWN]!r}: expected {{'key': 'value'}}, at most {MAX_PAIRS} pairs"
         )
-    found: dict[str, str] = ast.literal_eval(text)
-    return found
+    mapping: dict[str, str] = ast.literal_eval(text)
+    return mapping

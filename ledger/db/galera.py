@@ -84,8 +84,8 @@ def note_node(connection: Any, record: Any) -> None:
     """Record whether a new connection of MySQL or MariaDB leads to a node of Galera."""
     with connection.cursor() as cursor:
         cursor.execute("SHOW GLOBAL VARIABLES LIKE 'wsrep_on'")
-        found = cursor.fetchone()
-    record.info[IS_NODE] = found is not None and found[1] == "ON"
+        row = cursor.fetchone()
+    record.info[IS_NODE] = row is not None and row[1] == "ON"
 
 
 class Writer:
@@ -117,8 +117,8 @@ class Writer:
     def confirm(session: orm.Session, term: Term) -> None:
         """End a transaction. Raises :class:`~tonnage.ledger.db.db_errors.Collision` if the writer has changed."""
         session.flush()
-        found = session.connection().execute(_USE, {"of": term.slot, "in_term": term.number})
-        if not found.rowcount:
+        result = session.connection().execute(_USE, {"of": term.slot, "in_term": term.number})
+        if not result.rowcount:
             raise db_errors.Collision("the ledger is written through another Galera node now")
 
     @staticmethod

@@ -15,9 +15,9 @@ from tonnage.ledger.db import database
 _Named = TypeVar("_Named", models.VolumeType, models.GroupType, models.QosSpecs)
 
 
-def find_committed(session: orm.Session, kind: type[_Named], name: str, **values: object) -> _Named | None:
+def find_committed(session: orm.Session, model: type[_Named], name: str, **values: object) -> _Named | None:
     """Return the row of that name if it has these values and an earlier attempt may have made it; else None."""
     if not database.may_be_committed(session):
         return None
-    found = session.scalar(sa.select(kind).where(kind.name == name))
-    return found if found is not None and all(getattr(found, key) == value for key, value in values.items()) else None
+    row = session.scalar(sa.select(model).where(model.name == name))
+    return row if row is not None and all(getattr(row, key) == value for key, value in values.items()) else None

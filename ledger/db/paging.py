@@ -14,8 +14,8 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 
-#: Maps each sort key to a function that returns its column. No column may be null: databases disagree on the place of
-#: nulls.
+#: Maps each sort key to a function that returns its column. No column may be null: databases disagree on the position
+#: of nulls.
 SortKeys: TypeAlias = Mapping[str, Callable[[Any], Any]]
 
 

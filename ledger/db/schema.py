@@ -41,13 +41,13 @@ def current(engine: sa.Engine, option: str = _OPTION) -> str | None:
     with _explain_errors(engine, option), _connect(engine, option) as connection:
         if not sa.inspect(connection).has_table("alembic_version"):
             return None
-        found = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
-    if found is not None and not _REVISION.fullmatch(found):
+        current_revision = connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar()
+    if current_revision is not None and not _REVISION.fullmatch(current_revision):
         raise errors.ConfigurationError(
-            f"the database that {option} names is that of another program, whose tables have the revision {found}: "
-            "give the ledger a database of its own"
+            f"the database that {option} names is that of another program, whose tables have the revision "
+            f"{current_revision}: give the ledger a database of its own"
         )
-    return found
+    return current_revision
 
 
 def sync(engine: sa.Engine, revision: str = "head") -> None:
@@ -55,10 +55,10 @@ def sync(engine: sa.Engine, revision: str = "head") -> None:
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the database cannot be reached.
     """
-    found = current(engine)
-    if found is not None and found > HEAD:
+    current_revision = current(engine)
+    if current_revision is not None and current_revision > HEAD:
         # This release does not have those migrations and does not need them: its processes work with that schema.
-        LOG.warning("The database is at revision %s of a later release; this release has %s", found, HEAD)
+        LOG.warning("The database is at revision %s of a later release; this release has %s", current_revision, HEAD)
         return
     from alembic import command, config
 
@@ -105,13 +105,14 @@ def describe_copy(address: str | None, at: object, option: str = _OPTION) -> str
 
 def require_revision(engine: sa.Engine, option: str = _OPTION) -> None:
     """Do the same as :func:`require_current`, also for a ledger that was copied to another database."""
-    found = current(engine, option)
-    if found is None or found < HEAD:
+    current_revision = current(engine, option)
+    if current_revision is None or current_revision < HEAD:
         raise errors.ConfigurationError(
-            f"the database is at revision {found or 'none'}, this release needs {HEAD}: run 'tonnage-manage db sync'"
+            f"the database is at revision {current_revision or 'none'}, this release needs {HEAD}: "
+            "run 'tonnage-manage db sync'"
         )
-    if found > HEAD:
-        LOG.warning("The database is at revision %s of a later release; this release has %s", found, HEAD)
+    if current_revision > HEAD:
+        LOG.warning("The database is at revision %s of a later release; this release has %s", current_revision, HEAD)
 
 
 def _connect(engine: sa.Engine, option: str = _OPTION) -> sa.Connection:

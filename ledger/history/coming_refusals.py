@@ -16,14 +16,14 @@ from tonnage.ledger.history import history_writer
 #: Days that a run plays.
 DAYS = 14
 
-#: What is older is not shown: the pools were others then.
+#: Older forecasts are not shown: the pools have changed since.
 _LONGEST_AGE = datetime.timedelta(days=1)
 
 _ROW = models.ComingRefusals
 
 
 class WantedVolume(NamedTuple):
-    """A volume that a run asks for: the id of its type, empty without one, and its size in GiB."""
+    """A volume that a run requests: the id of its type, empty without one, and its size in GiB."""
 
     type_id: str
     size_gb: int
@@ -62,24 +62,24 @@ class StoredRefusals(NamedTuple):
     of: ComingRefusals
 
 
-def store(session: orm.Session, found: Iterable[ComingRefusals]) -> None:
+def store(session: orm.Session, coming_refusals: Iterable[ComingRefusals]) -> None:
     """Replace the refusals to come of all types."""
-    # In turns: each deletes the rows of the one before.
+    # Transactions take turns: each deletes the rows of the one before.
     session.scalar(sa.select(models.HistoryTurn.number).with_for_update())
     session.execute(sa.delete(_ROW))
     now = history_writer.database_time(session)
     rows = [
         {
-            "type_id": each.type_id,
+            "type_id": refusals.type_id,
             "made_at": now,
-            "known_days": each.known_days,
-            "runs": each.runs,
-            "refused": each.refused,
-            "filter": each.filter,
-            "message": each.message,
-            "requests": [list(one) for one in each.requests] or None,
+            "known_days": refusals.known_days,
+            "runs": refusals.runs,
+            "refused": refusals.refused,
+            "filter": refusals.filter,
+            "message": refusals.message,
+            "requests": [list(request) for request in refusals.requests] or None,
         }
-        for each in found
+        for refusals in coming_refusals
     ]
     if rows:
         session.execute(sa.insert(_ROW), rows)
@@ -90,12 +90,16 @@ def latest(session: orm.Session, *, requests: bool = True) -> list[StoredRefusal
 
     Without ``requests``, which may be many, these are empty.
     """
-    now, kind = history_writer.database_time(session), models.VolumeType
+    now, volume_type = history_writer.database_time(session), models.VolumeType
     statement = (
-        sa.select(_ROW, kind.name)
-        .outerjoin(kind, kind.id == _ROW.type_id)
+        sa.select(_ROW, volume_type.name)
+        .outerjoin(volume_type, volume_type.id == _ROW.type_id)
         # A type may have been deleted since.
-        .where(_ROW.made_at > now - _LONGEST_AGE, _ROW.made_at <= now, sa.or_(_ROW.type_id == "", kind.id.is_not(None)))
+        .where(
+            _ROW.made_at > now - _LONGEST_AGE,
+            _ROW.made_at <= now,
+            sa.or_(_ROW.type_id == "", volume_type.id.is_not(None)),
+        )
         .order_by(_ROW.refused.desc(), _ROW.type_id)
     )
     if not requests:
@@ -111,7 +115,7 @@ def latest(session: orm.Session, *, requests: bool = True) -> list[StoredRefusal
                 refused=row.refused,
                 filter=row.filter,
                 message=row.message,
-                requests=[WantedVolume(*one) for one in row.requests or ()] if requests else (),
+                requests=[WantedVolume(*request) for request in row.requests or ()] if requests else (),
             ),
         )
         for row, name in session.execute(statement)

@@ -53,15 +53,15 @@ class Forecaster:
             # Without a row of yesterday, a forecast would begin in the past.
             if last is None or last < today - _DAY:
                 return 0
-            made = set(session.scalars(sa.select(_ROW.pool_id).where(_ROW.made_on == today).distinct()))
-            missing = [pool_id for pool_id in history_reader.pools_of(session, last) if pool_id not in made]
+            done_ids = set(session.scalars(sa.select(_ROW.pool_id).where(_ROW.made_on == today).distinct()))
+            missing = [pool_id for pool_id in history_reader.pools_of(session, last) if pool_id not in done_ids]
         number = 0
         for start in range(0, len(missing), self._part):
             part = missing[start : start + self._part]
             with self._database.reading() as session:
                 expected = _expected(session, part, today - datetime.timedelta(days=CHECKED_DAYS))
                 figures = list(history_reader.daily_figures(session, part, last))
-            work = [_forecast(pool_id, of, expected.get(pool_id, {})) for pool_id, of in figures]
+            work = [_forecast(pool_id, pool_figures, expected.get(pool_id, {})) for pool_id, pool_figures in figures]
             self._database.run(_store, today, work)
             number += len(part)
             if not go_on():
@@ -72,7 +72,7 @@ class Forecaster:
 
 
 def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
-    """Delete at most ``limit`` forecasts that have had their time, and return their number."""
+    """Delete at most ``limit`` expired forecasts, and return their number."""
     before = history_writer.database_time(session) - history_writer.FORECASTS_KEPT
     rows = session.execute(sa.select(_ROW.made_on, _ROW.pool_id).where(_ROW.made_on < before).limit(limit)).all()
     for made_on in sorted({row.made_on for row in rows}):
@@ -89,14 +89,14 @@ def _expected(
     session: orm.Session, pool_ids: Collection[int], made_on: datetime.datetime
 ) -> dict[int, dict[str, tuple[float, float]]]:
     """Return the growth that the forecasts of a day expected, from low to high, by pool and bound."""
-    found: dict[int, dict[str, tuple[float, float]]] = {}
+    ranges: dict[int, dict[str, tuple[float, float]]] = {}
     for row in session.execute(
         sa.select(_ROW.pool_id, _ROW.bound, _ROW.low_gb, _ROW.high_gb).where(
             _ROW.made_on == made_on, _ROW.pool_id.in_(pool_ids), _ROW.low_gb.is_not(None)
         )
     ):
-        found.setdefault(row.pool_id, {})[row.bound] = row.low_gb, row.high_gb
-    return found
+        ranges.setdefault(row.pool_id, {})[row.bound] = row.low_gb, row.high_gb
+    return ranges
 
 
 def _forecast(pool_id: int, figures: DailyFigures, expected: Mapping[str, tuple[float, float]]) -> _PoolWork:
@@ -118,35 +118,38 @@ def _forecast(pool_id: int, figures: DailyFigures, expected: Mapping[str, tuple[
 def _store(session: orm.Session, today: datetime.datetime, work: Sequence[_PoolWork]) -> None:
     """Store forecasts, unless another scheduler has just done so."""
     session.scalar(sa.select(models.HistoryTurn.number).with_for_update())
-    ids = [one.pool_id for one in work]
-    there = set(session.scalars(sa.select(_ROW.pool_id).where(_ROW.made_on == today, _ROW.pool_id.in_(ids))))
+    ids = [pool_work.pool_id for pool_work in work]
+    stored_ids = set(session.scalars(sa.select(_ROW.pool_id).where(_ROW.made_on == today, _ROW.pool_id.in_(ids))))
     rows = [
-        _values(today, one.pool_id, forecast) for one in work if one.pool_id not in there for forecast in one.forecasts
+        _values(today, pool_work.pool_id, forecast)
+        for pool_work in work
+        if pool_work.pool_id not in stored_ids
+        for forecast in pool_work.forecasts
     ]
     if rows:
         session.execute(sa.insert(_ROW), rows)
     then = today - datetime.timedelta(days=CHECKED_DAYS)
     hits = [
-        {"made_on": then, "pool_id": one.pool_id, "bound": bound, "hit": hit}
-        for one in work
-        for bound, hit in one.hits.items()
+        {"made_on": then, "pool_id": pool_work.pool_id, "bound": bound, "hit": hit}
+        for pool_work in work
+        for bound, hit in pool_work.hits.items()
     ]
     if hits:
         session.execute(sa.update(_ROW), hits)
 
 
 def _values(today: datetime.datetime, pool_id: int, forecast: BoundForecast) -> dict[str, object]:
-    found = forecast.time_to_full
+    estimate = forecast.time_to_full
     row: dict[str, object] = {
         "made_on": today,
         "pool_id": pool_id,
         "bound": forecast.bound,
         "known_days": forecast.known_days,
     }
-    if found is not None:
+    if estimate is not None:
         for name in ("p10", "p50", "p90"):
-            days = getattr(found, name)
+            days = getattr(estimate, name)
             row[f"{name}_days"] = days if math.isfinite(days) else None
-        row |= {"low_gb": found.low_gb, "high_gb": found.high_gb}
+        row |= {"low_gb": estimate.low_gb, "high_gb": estimate.high_gb}
     keys = ("p10_days", "p50_days", "p90_days", "low_gb", "high_gb", "hit")
     return {**dict.fromkeys(keys), **row}

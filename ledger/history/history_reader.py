@@ -49,19 +49,19 @@ class DailyFigures:
 
     def room(self, bound: str) -> float | None:
         """Return the rest of a limit at the end of the last day; None without a limit or with unknown figures."""
-        limit, taken = {
+        limit, used = {
             PHYSICAL: (self.physical_limit, self.used),
             PROMISED: (self.virtual_limit, self.provisioned),
         }[bound]
-        room = float(limit[-1] - taken[-1])
+        room = float(limit[-1] - used[-1])
         return room if np.isfinite(room) else None
 
     def _moved(self, share: "Floats | float") -> Floats:
         """Return the capacity that migrations have brought on each day, a part of it physically."""
-        known = np.flatnonzero(~np.isnan(self.moved_sum))
+        indexes = np.flatnonzero(~np.isnan(self.moved_sum))
         moved = np.zeros(self.moved_sum.size)
-        if known.size:
-            moved[known[1:]] = np.diff(self.moved_sum[known])
+        if indexes.size:
+            moved[indexes[1:]] = np.diff(self.moved_sum[indexes])
         return moved * share
 
 
@@ -80,18 +80,18 @@ def type_days(session: orm.Session, last: datetime.datetime, days: int) -> list[
     """
     row = models.TypeHistory
     first = last - datetime.timedelta(days=days - 1)
-    known = {"", *session.scalars(sa.select(models.VolumeType.id))}
-    found: list[dict[str, TypeDay] | None] = [None] * days
+    type_ids = {"", *session.scalars(sa.select(models.VolumeType.id))}
+    figures: list[dict[str, TypeDay] | None] = [None] * days
     for slot, type_id, creates, created, deleted, retyped in session.execute(
         sa.select(row.slot, row.type_id, row.creates, row.created_gb, row.deleted_gb, row.retyped_gb).where(
             row.grain == DAY, row.slot >= first, row.slot <= last
         )
     ):
-        day = found[(slot - first).days] or {}
-        found[(slot - first).days] = day
-        if type_id in known:
+        day = figures[(slot - first).days] or {}
+        figures[(slot - first).days] = day
+        if type_id in type_ids:
             day[type_id] = TypeDay(creates, created, created - deleted + retyped)
-    return found
+    return figures
 
 
 def last_day(session: orm.Session, now: datetime.datetime) -> datetime.datetime | None:
@@ -116,13 +116,13 @@ def daily_figures(
     slots = [first + datetime.timedelta(days=number) for number in range(days)]
     columns = [getattr(row, name) for name in _COLUMNS]
     for chunk in dialects.in_chunks(sorted(pool_ids)):
-        found = session.execute(
+        rows = session.execute(
             sa.select(row.pool_id, row.slot, *columns).where(
                 row.grain == DAY, row.slot.in_(slots), row.pool_id.in_(chunk)
             )
         )
         tables = {pool_id: np.full((len(_COLUMNS), days), np.nan) for pool_id in chunk}
-        for pool_id, slot, *values in found:
+        for pool_id, slot, *values in rows:
             tables[pool_id][:, (slot - first).days] = [np.nan if value is None else value for value in values]
         for pool_id, table in tables.items():
             yield pool_id, DailyFigures(*table)

@@ -101,13 +101,13 @@ class HistoryWriter:
             session.add(models.HistoryTurn(id=1, number=1, sampled_at=now))
             return _Turn(1, now, before)
         turn = models.HistoryTurn
-        taken = session.execute(
+        result = session.execute(
             sa.update(turn)
             .where(turn.number == number)
             .values(number=number + 1, sampled_at=now)
             .execution_options(synchronize_session=False)
         )
-        return _Turn(number + 1, now, before) if taken.rowcount else None  # type: ignore[attr-defined]
+        return _Turn(number + 1, now, before) if result.rowcount else None  # type: ignore[attr-defined]
 
     def _pools(self, session: orm.Session) -> list[_Row]:
         """Return the figures of the pools whose figures are current."""
@@ -129,13 +129,13 @@ class HistoryWriter:
             )
             .order_by(pool.id)
         )
-        found: list[_Row] = []
+        samples: list[_Row] = []
         for pool_id, total, free, promised, virtual, thin, room, flying, allocated, deleted, moved, *times in rows:
             silence = models.age(times[1], times[0])
             if silence is None or silence > self._down_time:
                 continue
             used = None if total is None or free is None else total - free
-            found.append(
+            samples.append(
                 {
                     "pool_id": pool_id,
                     "total_gb": total,
@@ -152,16 +152,16 @@ class HistoryWriter:
                     "moved_sum_gb": int(moved),
                 }
             )
-        return found
+        return samples
 
 
 def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
-    """Delete at most ``limit`` rows of each table that have had their time, and return the larger number.
+    """Delete at most ``limit`` expired rows of each table, and return the larger number.
 
     Rows of the far future are deleted too: a clock was wrong when they were written.
     """
     now = database_time(session)
-    return max(_purge(session, kind.model, kind.key, now, limit) for kind in (_POOLS, _TYPES))
+    return max(_purge(session, table.model, table.key, now, limit) for table in (_POOLS, _TYPES))
 
 
 def forget_pools(session: orm.Session, pool_ids: Sequence[int]) -> None:
@@ -171,9 +171,9 @@ def forget_pools(session: orm.Session, pool_ids: Sequence[int]) -> None:
     for grain in KEPT:
         slots = kept_slots(now, grain)
         statements.append((sa.delete(row).where(row.grain == grain, row.slot.in_(slots)), row.pool_id))
-    for statement, of in statements:
+    for statement, pool_column in statements:
         for chunk in dialects.in_chunks(sorted(pool_ids)):
-            session.execute(statement.where(of.in_(chunk)).execution_options(synchronize_session=False))
+            session.execute(statement.where(pool_column.in_(chunk)).execution_options(synchronize_session=False))
 
 
 def kept_slots(now: datetime.datetime, grain: str) -> list[datetime.datetime]:
@@ -187,18 +187,20 @@ def forecast_days(now: datetime.datetime) -> list[datetime.datetime]:
 
 
 def _purge(session: orm.Session, model: type[Any], key: str, now: datetime.datetime, limit: int) -> int:
-    number, of = 0, getattr(model, key)
+    number, subject_column = 0, getattr(model, key)
     for grain, kept in KEPT.items():
         for condition in (model.slot < now - kept, model.slot > now + _WRONG_CLOCK):
             rows = session.execute(
-                sa.select(model.slot, of).where(model.grain == grain, condition).limit(max(0, limit - number))
+                sa.select(model.slot, subject_column)
+                .where(model.grain == grain, condition)
+                .limit(max(0, limit - number))
             ).all()
             number += len(rows)
             for slot in sorted({row[0] for row in rows}):
                 ids = [row[1] for row in rows if row[0] == slot]
                 session.execute(
                     sa.delete(model)
-                    .where(model.grain == grain, model.slot == slot, of.in_(ids))
+                    .where(model.grain == grain, model.slot == slot, subject_column.in_(ids))
                     .execution_options(synchronize_session=False)
                 )
     return number
@@ -231,26 +233,26 @@ def _types(session: orm.Session, turn: _Turn) -> list[_Row]:
     """Return the volumes of each type, and the volumes created since the last sample."""
     volume, claim = models.Volume, models.Claim
     since = max(turn.before, turn.now - datetime.timedelta(seconds=2 * INTERVAL))
-    kind = sa.func.coalesce(volume.volume_type_id, "")
+    volume_type_id = sa.func.coalesce(volume.volume_type_id, "")
     is_new = sa.and_(volume.created_at > since, volume.created_at <= turn.now)
     totals = session.execute(
         sa.select(
-            kind,
+            volume_type_id,
             sa.func.count(),
             sa.func.sum(volume.size_gb),
             sa.func.sum(sa.case((is_new, 1), else_=0)),
             sa.func.sum(sa.case((is_new, volume.size_gb), else_=0)),
         )
         .where(volume.pool_id.is_not(None))
-        .group_by(kind)
+        .group_by(volume_type_id)
     ).all()
     # A volume that is new has its extends in its size.
     extended = session.execute(
-        sa.select(kind, sa.func.sum(claim.size_gb))
+        sa.select(volume_type_id, sa.func.sum(claim.size_gb))
         .join(volume, volume.id == claim.volume_id)
         .where(claim.verb == "extend", claim.created_at > since, claim.created_at <= turn.now)
         .where(volume.created_at <= since, volume.pool_id == claim.pool_id)
-        .group_by(kind)
+        .group_by(volume_type_id)
     )
     more = {row[0]: int(row[1]) for row in extended}
     return [
@@ -265,7 +267,7 @@ def _types(session: orm.Session, turn: _Turn) -> list[_Row]:
     ]
 
 
-class _Kind(NamedTuple):
+class _HistoryTable(NamedTuple):
     """A table of the history: its model, the column that names the subject of a row, and its merge with a sample.
 
     ``merge`` returns a row from a sample, the row of the same slot so far, and the last row before or of this slot;
@@ -290,8 +292,8 @@ def _merge_pool(sample: _Row, same: Any, last: Any) -> dict[str, Any]:
             row[flow] += getattr(same, flow)
         row["in_flight_max_gb"] = max(row["in_flight_max_gb"], same.in_flight_max_gb)
         for name, chosen in (("used_min_gb", min), ("used_max_gb", max)):
-            known = [value for value in (row[name], getattr(same, name)) if value is not None]
-            row[name] = chosen(known, default=None)
+            values = [value for value in (row[name], getattr(same, name)) if value is not None]
+            row[name] = chosen(values, default=None)
     return row
 
 
@@ -309,44 +311,44 @@ def _merge_type(sample: _Row, same: Any, last: Any) -> dict[str, Any]:
     return row
 
 
-_POOLS = _Kind(models.PoolHistory, "pool_id", _merge_pool)
-_TYPES = _Kind(models.TypeHistory, "type_id", _merge_type)
+_POOLS = _HistoryTable(models.PoolHistory, "pool_id", _merge_pool)
+_TYPES = _HistoryTable(models.TypeHistory, "type_id", _merge_type)
 
 
-def _write(session: orm.Session, turn: _Turn, kind: _Kind, samples: Iterable[_Row]) -> None:
+def _write(session: orm.Session, turn: _Turn, table: _HistoryTable, samples: Iterable[_Row]) -> None:
     """Write a part of a sample. Raises :class:`_OtherTurn` if a later turn was taken."""
     number = session.scalar(sa.select(models.HistoryTurn.number).with_for_update())
     if number != turn.number:
         raise _OtherTurn
     slots = _slots(turn.now)
-    by_subject = {sample[kind.key]: sample for sample in samples}
-    before = _rows_before(session, kind, slots, by_subject)
+    by_subject = {sample[table.key]: sample for sample in samples}
+    before = _rows_before(session, table, slots, by_subject)
     new: list[_Row] = []
     changed: list[_Row] = []
     for grain, slot in slots.items():
         for subject, sample in by_subject.items():
             same = before.get((grain, slot, subject))
             last = same or before.get((grain, slot - _LENGTHS[grain], subject))
-            row = {**kind.merge(sample, same, last), "grain": grain, "slot": slot}
+            row = {**table.merge(sample, same, last), "grain": grain, "slot": slot}
             row["samples"] = 1 if same is None else same.samples + 1
             (new if same is None else changed).append(row)
     if new:
-        session.execute(sa.insert(kind.model), new)
+        session.execute(sa.insert(table.model), new)
     if changed:
-        session.execute(sa.update(kind.model), changed)
+        session.execute(sa.update(table.model), changed)
 
 
 def _rows_before(
-    session: orm.Session, kind: _Kind, slots: _Slots, subjects: Iterable[object]
+    session: orm.Session, table: _HistoryTable, slots: _Slots, subjects: Iterable[object]
 ) -> dict[tuple[str, datetime.datetime, object], Any]:
     """Return the rows of the slots and of the slots before them, by grain, slot and subject."""
-    model, of = kind.model, getattr(kind.model, kind.key)
-    wanted = [
+    model, subject_column = table.model, getattr(table.model, table.key)
+    slot_conditions = [
         sa.and_(model.grain == grain, model.slot.in_([slot, slot - _LENGTHS[grain]])) for grain, slot in slots.items()
     ]
     columns = list(models.table(model).c)
     return {
-        (row.grain, row.slot, getattr(row, kind.key)): row
+        (row.grain, row.slot, getattr(row, table.key)): row
         for chunk in dialects.in_chunks(subjects)
-        for row in session.execute(sa.select(*columns).where(sa.or_(*wanted), of.in_(chunk)))
+        for row in session.execute(sa.select(*columns).where(sa.or_(*slot_conditions), subject_column.in_(chunk)))
     }

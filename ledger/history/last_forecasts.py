@@ -24,7 +24,7 @@ class MadeForecast(NamedTuple):
     """A forecast for a pool, its days counted from now.
 
     ``checked`` is the number of forecasts whose outcome is known, and ``hits`` the number of those with an outcome in
-    the 80 % interval; both are 0 if they were not asked for.
+    the 80 % interval; both are 0 if they were not requested.
     """
 
     pool: str
@@ -36,7 +36,7 @@ class MadeForecast(NamedTuple):
 
     @property
     def hit_rate(self) -> float | None:
-        """The share of the checked forecasts whose interval had the outcome, None without any."""
+        """The share of the checked forecasts whose interval contains the outcome, None without any."""
         return self.hits / self.checked if self.checked else None
 
 
@@ -60,28 +60,30 @@ def latest(
 
     With ``backend`` or ``pool_name`` only those of one backend or pool.
     """
-    row, pool, of = models.PoolForecast, models.Pool, models.Backend
+    row, pool, backend_model = models.PoolForecast, models.Pool, models.Backend
     now = history_writer.database_time(session)
     statement = (
         sa.select(
-            *(row.pool_id, pool.name, of.name, row.bound, row.known_days),
+            *(row.pool_id, pool.name, backend_model.name, row.bound, row.known_days),
             *(row.p10_days, row.p50_days, row.p90_days, row.low_gb, row.high_gb),
         )
         .join(pool, pool.id == row.pool_id)
-        .join(of, of.id == pool.backend_id)
+        .join(backend_model, backend_model.id == pool.backend_id)
         .where(pool.present.is_(True))
     )
     if backend is not None:
-        statement = statement.where(of.name == backend)
+        statement = statement.where(backend_model.name == backend)
     if pool_name is not None:
         statement = statement.where(pool.name == pool_name)
     checked = _checked(session, now, pool_name) if hits else {}
-    found = {}
+    forecasts = {}
     for made_on, age, of_day in _days(session, now):
-        for pool_id, name, owner, bound, known, *numbers in session.execute(statement.where(*of_day)):
-            forecast = BoundForecast(bound, known, _time_to_full(numbers, age))
-            found[name, bound] = MadeForecast(name, owner, made_on, forecast, *checked.get((pool_id, bound), (0, 0)))
-    return [found[key] for key in sorted(found)]
+        for pool_id, name, owner, bound, known_days, *numbers in session.execute(statement.where(*of_day)):
+            forecast = BoundForecast(bound, known_days, _time_to_full(numbers, age))
+            forecasts[name, bound] = MadeForecast(
+                name, owner, made_on, forecast, *checked.get((pool_id, bound), (0, 0))
+            )
+    return [forecasts[key] for key in sorted(forecasts)]
 
 
 def soon_full(session: orm.Session, *, backend: str | None = None) -> SoonFull:
@@ -95,7 +97,7 @@ def soon_full(session: orm.Session, *, backend: str | None = None) -> SoonFull:
     )
     if backend is not None:
         statement = statement.join(models.Backend).where(models.Backend.name == backend)
-    found = SoonFull([], [], [], [], [])
+    columns = SoonFull([], [], [], [], [])
     for _, age, of_day in _days(session, history_writer.database_time(session)):
         # A part at a time: the garbage collector looks through rows that are kept.
         rows = session.connection().execute(
@@ -103,11 +105,11 @@ def soon_full(session: orm.Session, *, backend: str | None = None) -> SoonFull:
         )
         for part in rows.partitions():
             pools, bounds, *estimates = zip(*part, strict=True)
-            found.pools.extend(pools)
-            found.bounds.extend(bounds)
-            for column, days in zip(found[2:], estimates, strict=True):
-                column.extend([math.inf if each is None else each - age if each > age else 0.0 for each in days])
-    return found
+            columns.pools.extend(pools)
+            columns.bounds.extend(bounds)
+            for column, days in zip(columns[2:], estimates, strict=True):
+                column.extend([math.inf if day is None else day - age if day > age else 0.0 for day in days])
+    return columns
 
 
 def _days(
@@ -115,7 +117,7 @@ def _days(
 ) -> Iterator[tuple[datetime.datetime, float, list[sa.ColumnElement[bool]]]]:
     """Yield the days of the last forecasts, the last one first, their ages in days, and conditions for their rows.
 
-    Those of an earlier day are of pools without a later one.
+    The rows of an earlier day are of pools without a later forecast.
     """
     row = models.PoolForecast
     later: list[datetime.datetime] = []
@@ -124,23 +126,23 @@ def _days(
         day = session.scalar(sa.select(sa.func.max(row.made_on)).where(row.made_on > now - _LONGEST_AGE, before))
         if day is None:
             return
-        made = sa.select(row.pool_id).where(row.made_on.in_(later))
+        later_pools = sa.select(row.pool_id).where(row.made_on.in_(later))
         age = (now - day).total_seconds() / _DAY_SECONDS
-        yield day, age, [row.made_on == day, *([row.pool_id.not_in(made)] if later else [])]
+        yield day, age, [row.made_on == day, *([row.pool_id.not_in(later_pools)] if later else [])]
         later.append(day)
 
 
 def soonest(made: MadeForecast) -> tuple[float, float, float]:
     """Return a sort key: the pools that are full soonest come first, those without a forecast last."""
-    found = made.forecast.time_to_full
-    return (math.inf,) * 3 if found is None else (found.p50, found.p10, found.p90)
+    estimate = made.forecast.time_to_full
+    return (math.inf,) * 3 if estimate is None else (estimate.p50, estimate.p10, estimate.p90)
 
 
 def _time_to_full(numbers: list[float | None], age: float) -> TimeToFull | None:
     *days, low, high = numbers
     if low is None or high is None:
         return None
-    p10, p50, p90 = (math.inf if each is None else max(0.0, each - age) for each in days)
+    p10, p50, p90 = (math.inf if day is None else max(0.0, day - age) for day in days)
     return TimeToFull(p10, p50, p90, low, high)
 
 

@@ -42,7 +42,7 @@ class RecordedFinding:
     backend: str
     pool: str
     breach: str
-    seen: Evidence
+    evidence: Evidence
     seen_at: datetime.datetime
 
     @property
@@ -75,7 +75,11 @@ def load(session: orm.Session, backend: str | None = None) -> list[RecordedFindi
         statement = statement.where(owner.name == backend)
     return [
         RecordedFinding(
-            backend=name, pool=row.pool, breach=row.breach, seen=Evidence(row.text, row.once_seq), seen_at=row.seen_at
+            backend=name,
+            pool=row.pool,
+            breach=row.breach,
+            evidence=Evidence(row.text, row.once_seq),
+            seen_at=row.seen_at,
         )
         for row, name in session.execute(statement.order_by(owner.name, table.pool, table.breach))
     ]
@@ -88,9 +92,9 @@ def version(session: orm.Session) -> tuple[object, ...]:
 
 
 def store(
-    session: orm.Session, backend_id: int, found: Mapping[Key, Evidence], judged: Callable[[Key], bool]
+    session: orm.Session, backend_id: int, findings: Mapping[Key, Evidence], judged: Callable[[Key], bool]
 ) -> FindingChanges:
-    """Store the findings about a backend; breaches that are missing in ``found`` are deleted if they were ``judged``.
+    """Store the findings about a backend, and delete the breaches that ``findings`` lacks and that were ``judged``.
 
     A breach that was certain already keeps its text.
     """
@@ -98,16 +102,16 @@ def store(
     rows = session.execute(
         sa.select(table.id, table.pool, table.breach, table.once_seq).where(table.backend_id == backend_id)
     )
-    known = {(row.pool, row.breach): row for row in rows}
-    ended = [key for key in known if key not in found and judged(key)]
-    for chunk in dialects.in_chunks(known[key].id for key in ended):
+    rows_by_key = {(row.pool, row.breach): row for row in rows}
+    ended = [key for key in rows_by_key if key not in findings and judged(key)]
+    for chunk in dialects.in_chunks(rows_by_key[key].id for key in ended):
         session.execute(sa.delete(table).where(table.id.in_(chunk)).execution_options(synchronize_session=False))
-    certain = [key for key in found if found[key].once is None]
-    confirmed = sorted(key for key in certain if key in known and known[key].once_seq is not None)
+    certain = [key for key in findings if findings[key].once is None]
+    confirmed = sorted(key for key in certain if key in rows_by_key and rows_by_key[key].once_seq is not None)
     if confirmed:
-        said = [{"of": known[key].id, "said": _text(found[key])} for key in confirmed]
-        session.connection().execute(_CONFIRM, said)
-    added = sorted(key for key in found if key not in known)
+        texts = [{"of": rows_by_key[key].id, "said": _text(findings[key])} for key in confirmed]
+        session.connection().execute(_CONFIRM, texts)
+    added = sorted(key for key in findings if key not in rows_by_key)
     if added:
         session.connection().execute(
             sa.insert(_TABLE).values(seen_at=models.utcnow()),
@@ -116,18 +120,18 @@ def store(
                     "backend_id": backend_id,
                     "pool": pool,
                     "breach": breach,
-                    "text": _text(found[pool, breach]),
-                    "once_seq": found[pool, breach].once,
+                    "text": _text(findings[pool, breach]),
+                    "once_seq": findings[pool, breach].once,
                 }
                 for pool, breach in added
             ],
         )
-    new = [key for key in added if found[key].once is None]
-    return FindingChanges([*confirmed, *new], [key for key in ended if known[key].once_seq is None])
+    new = [key for key in added if findings[key].once is None]
+    return FindingChanges([*confirmed, *new], [key for key in ended if rows_by_key[key].once_seq is None])
 
 
-def _text(seen: Evidence) -> str:
-    return storable_text(seen.text)[:_MAX_TEXT_LENGTH]
+def _text(evidence: Evidence) -> str:
+    return storable_text(evidence.text)[:_MAX_TEXT_LENGTH]
 
 
 _TABLE = models.table(models.Finding)
@@ -159,7 +163,7 @@ def doubtful(session: orm.Session, backend_ids: Collection[int]) -> set[int]:
             sa.and_(not_shared, pool.in_flight_gb == 0, provisioned > expected_most + _PRECISION_GB),
         ),
     )
-    found: set[int] = set()
+    backends: set[int] = set()
     for chunk in dialects.in_chunks(backend_ids):
-        found.update(session.scalars(statement.where(pool.backend_id.in_(chunk)).distinct()))
-    return found
+        backends.update(session.scalars(statement.where(pool.backend_id.in_(chunk)).distinct()))
+    return backends

@@ -55,9 +55,9 @@ class BackendRow:
 class PoolRow:
     """One pool: its last figures as the driver reported them, its counters, and the ratio and limit computed from both.
 
-    ``thin_limit_gb`` is the limit of provisioned plus in-flight capacity; None is no limit. ``figures_age`` is how many
-    seconds ago the driver began to collect the figures, if its backend's last report had no usable ones for the pool;
-    None if they are as old as that report.
+    ``thin_limit_gb`` is the limit of provisioned plus in-flight capacity; None is no limit. ``figures_age`` is the
+    number of seconds since the driver began to collect the figures, if the last report of the backend had no usable
+    figures of the pool; None if the figures are from that report.
     """
 
     id: int
@@ -74,8 +74,8 @@ class PoolRow:
 class PoolMark(NamedTuple):
     """The part of a pool's row that tells whether cached figures are current, with its counters.
 
-    ``generation`` counts the changes that decisions depend on. ``covers`` are epoch and tick of the report that the
-    figures, or only what they contain, were last written by: a report writes no lower ones. ``figures_age`` is as in
+    ``generation`` counts the changes that decisions depend on. ``covers`` are the epoch and the tick of the
+    last report that wrote the figures, or only their coverage; they never decrease. ``figures_age`` is as in
     :class:`PoolRow`.
     """
 
@@ -88,7 +88,7 @@ class PoolMark(NamedTuple):
     figures_age: float | None
 
     def is_unchanged(self, generation: int, covers: tuple[int, int]) -> bool:
-        """Tell whether a cache that has this generation of the pool, and a report that covers this, has its figures.
+        """Return whether cached figures of this generation, from a report with this coverage, are still current.
 
         All rows that were written after the cached report cover at least as much as it, so a row that covers less has
         not been written since.
@@ -167,7 +167,9 @@ def load_backends(session: orm.Session, *, ids: Collection[int] | None = None) -
     """Return all backends, or those with these ids."""
     if ids is None:
         return _backends(session, sa.true())
-    return [row for some in dialects.in_chunks(sorted(ids)) for row in _backends(session, models.Backend.id.in_(some))]
+    return [
+        row for chunk in dialects.in_chunks(sorted(ids)) for row in _backends(session, models.Backend.id.in_(chunk))
+    ]
 
 
 def load_pools(
@@ -194,7 +196,7 @@ def load_pools(
     if backend is not None:
         statement = statement.where(models.Backend.name == backend)
     statements = (
-        [statement] if ids is None else [statement.where(pool.id.in_(some)) for some in dialects.in_chunks(ids)]
+        [statement] if ids is None else [statement.where(pool.id.in_(chunk)) for chunk in dialects.in_chunks(ids)]
     )
     return [
         PoolRow(
@@ -208,8 +210,8 @@ def load_pools(
             figures_age=models.age(row[7], row[8]),
             counters=pool_counters.from_row(row[9:]),
         )
-        for one in statements
-        for row in session.execute(one)
+        for query in statements
+        for row in session.execute(query)
     ]
 
 
@@ -241,8 +243,8 @@ def load_pool_marks(session: orm.Session, backend_ids: Collection[int]) -> list[
             figures_age=models.age(row[6], row[7]),
             counters=pool_counters.from_row(row[8:]),
         )
-        for some in dialects.in_chunks(backend_ids)
-        for row in session.execute(statement.where(pool.backend_id.in_(some)))
+        for chunk in dialects.in_chunks(backend_ids)
+        for row in session.execute(statement.where(pool.backend_id.in_(chunk)))
     ]
 
 
@@ -259,11 +261,11 @@ def load_pending(
     if backend_id is not None:
         statement = statement.where(claim.backend_id == backend_id)
     statements = (
-        [statement] if ids is None else [statement.where(claim.id.in_(some)) for some in dialects.in_chunks(ids)]
+        [statement] if ids is None else [statement.where(claim.id.in_(chunk)) for chunk in dialects.in_chunks(ids)]
     )
-    found = [row for one in statements for row in session.execute(one)]
-    found.sort(key=lambda row: (row[0].created_at, row[0].id))
-    sources = _sources(session, [row for row, _, _ in found])
+    rows = [row for query in statements for row in session.execute(query)]
+    rows.sort(key=lambda row: (row[0].created_at, row[0].id))
+    sources = _sources(session, [row for row, _, _ in rows])
     return [
         PendingClaim(
             id=row.id,
@@ -279,7 +281,7 @@ def load_pending(
             reference=row.reference,
             age=models.age(now, row.created_at) or 0.0,
         )
-        for row, pool_name, now in found
+        for row, pool_name, now in rows
     ]
 
 
@@ -349,10 +351,10 @@ def draining_volumes(session: orm.Session, limit: int, after: str = "") -> list[
         volume.status == "available",
         sa.or_(volume.migration_status.is_(None), volume.migration_status != "error", volume.updated_at < before),
     ).order_by(volume.id)
-    found = list(session.scalars(ready.where(volume.id > after).limit(room)))
-    if len(found) < room:
-        found += session.scalars(ready.where(volume.id <= after).limit(room - len(found)))
-    return found
+    volume_ids = list(session.scalars(ready.where(volume.id > after).limit(room)))
+    if len(volume_ids) < room:
+        volume_ids += session.scalars(ready.where(volume.id <= after).limit(room - len(volume_ids)))
+    return volume_ids
 
 
 def set_state(session: orm.Session, name: str, *, enabled: bool, draining: bool, reason: str | None) -> BackendRow:

@@ -24,10 +24,10 @@ class PoolFigures(NamedTuple):
 
     ``in_flight_gb`` and ``in_flight_physical_gb`` contain the claims of other pools on the same storage that count
     against this pool's figures. ``virtual_limit_gb`` bounds provisioned plus in-flight capacity of thin volumes,
-    ``physical_limit_gb`` is free capacity less the reserve; ``storage_free_gb`` is the free capacity of the storage of
-    which the pool is a part, and ``storage_left_gb`` that less the claims of all its pools. ``collected_at`` is the
-    time at which the driver began to collect the figures, ``age`` the number of seconds since then, None if they were
-    never reported; ``silence`` is the number of seconds since the last report of the backend.
+    ``physical_limit_gb`` is free capacity less the reserve; ``storage_free_gb`` is the free capacity of the storage
+    that the pool is a part of, and ``storage_left_gb`` that capacity less the claims of all pools of the storage.
+    ``collected_at`` is the time at which the driver began to collect the figures, ``age`` the number of seconds since
+    then, None if they were never reported; ``silence`` is the number of seconds since the last report of the backend.
     """
 
     name: str
@@ -69,7 +69,7 @@ class BackendSums(NamedTuple):
 
 
 class _Backend(NamedTuple):
-    """What the pools of a backend have in common: name, zone and driver, and times, see :class:`PoolFigures`."""
+    """The common fields of the pools of a backend: name, zone and driver, and times, see :class:`PoolFigures`."""
 
     labels: tuple[str, str, str]
     now: datetime.datetime
@@ -79,7 +79,7 @@ class _Backend(NamedTuple):
 
 
 class ReportedNames(NamedTuple):
-    """The names that a pool's report gives its backend (``volume_backend_name``) and its vendor; empty without."""
+    """The names of the backend (``volume_backend_name``) and the vendor in a pool's report; a missing name is empty."""
 
     backend: str
     vendor: str
@@ -118,17 +118,17 @@ class Counts:
 
 
 def is_up(silence: float | None, down_time: float) -> bool:
-    """Return whether a backend that has been silent for some seconds, None for ever, is up."""
+    """Return whether a backend is up after ``silence`` seconds without a report; None means that it never reported."""
     return silence is not None and silence <= down_time
 
 
 def pools(session: orm.Session, *, backend: str | None = None) -> list[PoolFigures]:
-    """Return the figures of all pools that were in the last reports, or of those of one backend, by name."""
-    pool, of = models.Pool, models.Backend
+    """Return the figures of all pools that were in the last reports, or of the pools of one backend, by name."""
+    pool, backend_model = models.Pool, models.Backend
     all_physical = pool.in_flight_physical_gb + pool.shared_in_flight_physical_gb
     statement = (
         sa.select(
-            *(of.id, pool.name, pool.storage_id),
+            *(backend_model.id, pool.name, pool.storage_id),
             *(pool.total_capacity_gb, pool.free_capacity_gb, pool.provisioned_capacity_gb),
             pool.allocated_capacity_gb,
             pool.in_flight_gb + pool.shared_in_flight_gb,
@@ -138,12 +138,12 @@ def pools(session: orm.Session, *, backend: str | None = None) -> list[PoolFigur
             pool.storage_free_gb - all_physical,
             backends.FIGURES_KEPT_SINCE,
         )
-        .join(of, of.id == pool.backend_id)
+        .join(backend_model, backend_model.id == pool.backend_id)
         .where(pool.present.is_(True))
         .order_by(pool.name)
     )
     if backend is not None:
-        statement = statement.where(of.name == backend)
+        statement = statement.where(backend_model.name == backend)
     # The columns of a backend are not read for each of its pools. Rows go as they come: the garbage collector looks
     # through those that are kept.
     by_id = _backends(session, backend)
@@ -167,53 +167,63 @@ def number_of_pools(session: orm.Session, *, backend: str | None = None) -> int:
 
 
 def backend_sums(session: orm.Session, down_time: float, *, backend: str | None = None) -> list[BackendSums]:
-    """Return the sums of the pools of each backend that is up, as :meth:`PoolFigures.up` has it, by name."""
-    pool, of = models.Pool, models.Backend
+    """Return the sums of the pools of each backend that is up (see :func:`is_up`), by name."""
+    pool, backend_model = models.Pool, models.Backend
     columns = (
         *(pool.total_capacity_gb, pool.free_capacity_gb, pool.provisioned_capacity_gb, pool.allocated_capacity_gb),
         pool.in_flight_gb + pool.shared_in_flight_gb,
         pool.in_flight_physical_gb + pool.shared_in_flight_physical_gb,
     )
     # A sum with an unknown capacity is unknown.
-    known = [sa.case((sa.func.count(each) == sa.func.count(), sa.func.sum(each))) for each in columns]
+    sum_columns = [sa.case((sa.func.count(column) == sa.func.count(), sa.func.sum(column))) for column in columns]
     statement = (
-        sa.select(of.id, of.name, sa.func.count(), *known)
-        .join(of, of.id == pool.backend_id)
+        sa.select(backend_model.id, backend_model.name, sa.func.count(), *sum_columns)
+        .join(backend_model, backend_model.id == pool.backend_id)
         .where(pool.present.is_(True))
-        .group_by(of.id, of.name)
-        .order_by(of.name)
+        .group_by(backend_model.id, backend_model.name)
+        .order_by(backend_model.name)
     )
     if backend is not None:
-        statement = statement.where(of.name == backend)
+        statement = statement.where(backend_model.name == backend)
     rows = session.execute(statement).all()
     up = {of_id for of_id, of_backend in _backends(session, backend).items() if is_up(of_backend.silence, down_time)}
     return [
-        BackendSums(name, number, *(None if each is None else float(each) for each in sums))
+        BackendSums(name, number, *(None if value is None else float(value) for value in sums))
         for of_id, name, number, *sums in rows
         if of_id in up
     ]
 
 
 def _backends(session: orm.Session, backend: str | None) -> dict[int, _Backend]:
-    of = models.Backend
+    backend_model = models.Backend
     statement = sa.select(
-        *(of.id, of.name, of.availability_zone, of.driver, of.last_report_at, of.report_age, of.observed),
+        *(
+            backend_model.id,
+            backend_model.name,
+            backend_model.availability_zone,
+            backend_model.driver,
+            backend_model.last_report_at,
+            backend_model.report_age,
+            backend_model.observed,
+        ),
         models.utcnow(),
     )
     if backend is not None:
-        statement = statement.where(of.name == backend)
-    found = {}
+        statement = statement.where(backend_model.name == backend)
+    by_id = {}
     for of_id, name, zone, driver, reported_at, delay, observed, now in session.execute(statement):
         collected_at = None if reported_at is None else reported_at - datetime.timedelta(seconds=delay)
         ages = (models.age(now, collected_at), models.silence(now, reported_at, observed=observed))
-        found[of_id] = _Backend((name, zone, driver), now, collected_at, *ages)
-    return found
+        by_id[of_id] = _Backend((name, zone, driver), now, collected_at, *ages)
+    return by_id
 
 
-def _pool(of: _Backend, name: str, storage: str | None, *row: Any) -> PoolFigures:
+def _pool(backend: _Backend, name: str, storage: str | None, *row: Any) -> PoolFigures:
     *figures, kept_since = row
-    times = (of.collected_at, of.age) if kept_since is None else (kept_since, models.age(of.now, kept_since))
-    return PoolFigures._make((name, *of.labels, storage, *figures, *times, of.silence))
+    times = (
+        (backend.collected_at, backend.age) if kept_since is None else (kept_since, models.age(backend.now, kept_since))
+    )
+    return PoolFigures._make((name, *backend.labels, storage, *figures, *times, backend.silence))
 
 
 def reported_names(session: orm.Session) -> dict[str, ReportedNames]:
@@ -241,19 +251,19 @@ class Sums:
 
 
 def sums(pools: Iterable[PoolFigures]) -> Sums:
-    """Return the sums over pools. Pools that share a storage and are no parts of it have its figures, counted once."""
-    found = list(pools)
-    apart = [pool for pool in found if pool.storage is None]
+    """Return the sums over pools. The figures of pools that share a storage, and are not parts of it, count once."""
+    all_pools = list(pools)
+    separate_pools = [pool for pool in all_pools if pool.storage is None]
     shared: dict[str, list[PoolFigures]] = {}
-    for pool in found:
+    for pool in all_pools:
         if pool.storage is not None:
             shared.setdefault(pool.storage, []).append(pool)
-    figures = [(pool.total_gb, pool.free_gb, pool.in_flight_gb) for pool in apart]
+    figures = [(pool.total_gb, pool.free_gb, pool.in_flight_gb) for pool in separate_pools]
     figures += [_of_storage(members) for members in shared.values()]
     return Sums(
         total_gb=_sum([total for total, _, _ in figures]),
         free_gb=_sum([free for _, free, _ in figures]),
-        allocated_gb=sum(pool.allocated_gb for pool in found),
+        allocated_gb=sum(pool.allocated_gb for pool in all_pools),
         in_flight_gb=sum(in_flight for _, _, in_flight in figures),
     )
 
@@ -270,28 +280,28 @@ def _of_storage(pools: Sequence[PoolFigures]) -> tuple[float | None, float | Non
 
 
 def _sum(figures: Sequence[float | None]) -> float | None:
-    known = [each for each in figures if each is not None and math.isfinite(each)]
-    return sum(known) if len(known) == len(figures) else None
+    finite_figures = [figure for figure in figures if figure is not None and math.isfinite(figure)]
+    return sum(finite_figures) if len(finite_figures) == len(figures) else None
 
 
 def _largest(figures: Sequence[float | None]) -> float | None:
-    known = [each for each in figures if each is not None and math.isfinite(each)]
-    return max(known) if known and len(known) == len(figures) else None
+    finite_figures = [figure for figure in figures if figure is not None and math.isfinite(figure)]
+    return max(finite_figures) if finite_figures and len(finite_figures) == len(figures) else None
 
 
 def counts(session: orm.Session) -> Counts:
     """Return the counts of the whole ledger."""
-    claim, volume, kind = models.Claim, models.Volume, models.VolumeType
+    claim, volume, volume_type = models.Claim, models.Volume, models.VolumeType
     open_claims = (
         sa.select(claim.verb, claim.state, sa.func.count(), sa.func.min(claim.created_at))
         .where(claim.state.in_(OPEN))
         .group_by(claim.verb, claim.state)
     )
     by_type = (
-        sa.select(sa.func.coalesce(kind.name, ""), sa.func.sum(volume.size_gb))
-        .join(kind, kind.id == volume.volume_type_id, isouter=True)
+        sa.select(sa.func.coalesce(volume_type.name, ""), sa.func.sum(volume.size_gb))
+        .join(volume_type, volume_type.id == volume.volume_type_id, isouter=True)
         .where(volume.pool_id.is_not(None))
-        .group_by(kind.name)
+        .group_by(volume_type.name)
     )
     driver, csi_claim = models.CsiDriver, models.CsiClaim
     is_live = sa.and_(csi_claim.driver_uid == driver.uid, csi_claim.expires_at > models.utcnow())
@@ -304,7 +314,7 @@ def counts(session: orm.Session) -> Counts:
     return Counts(
         claims=[ClaimCount(*row) for row in session.execute(open_claims)],
         volumes=volumes_by_status(session),
-        discrepancies=_numbers(session, models.Discrepancy.kind),
+        discrepancies=_numbers(session, models.Discrepancy.category),
         findings=_numbers(session, models.Finding.breach),
         allocated_by_type={name: int(size) for name, size in session.execute(by_type)},
         csi_claims={name: CsiClaimCount(number, int(size)) for name, number, size in session.execute(by_driver)},

@@ -38,7 +38,7 @@ class ServiceRow:
     draining: bool = False
 
     def up(self, down_time: float) -> bool:
-        """Return True if its last heartbeat or report is at most ``down_time`` seconds old."""
+        """Return whether its last heartbeat or report is at most ``down_time`` seconds old."""
         return self.silence is not None and self.silence <= down_time
 
 
@@ -46,7 +46,7 @@ class ServiceRow:
 class SchedulerProcess:
     """A scheduler process as it describes itself: its identity, its rules, and whether it receives agents' messages.
 
-    ``nonce`` tells it from another process with the same host.
+    ``nonce`` distinguishes it from another process with the same host.
     """
 
     binary: str
@@ -62,8 +62,8 @@ def shares_host(session: orm.Session, me: SchedulerProcess) -> bool:
     """Return whether the last heartbeat for a process's host came from another process that has not left."""
     service = models.Service
     other = sa.and_(service.nonce != me.nonce, service.default_ratio.is_not(None))
-    found = sa.select(service.nonce).where(service.binary == me.binary, service.host == me.host, other)
-    return session.execute(found).one_or_none() is not None
+    statement = sa.select(service.nonce).where(service.binary == me.binary, service.host == me.host, other)
+    return session.execute(statement).one_or_none() is not None
 
 
 def heartbeat(session: orm.Session, me: SchedulerProcess) -> None:
@@ -77,19 +77,19 @@ def heartbeat(session: orm.Session, me: SchedulerProcess) -> None:
         "calculation": me.calculation,
         **({"last_listened_at": models.utcnow()} if me.listening else {}),
     }
-    seen = (
+    statement = (
         sa.update(service)
         .where(service.binary == me.binary, service.host == me.host)
         .values(values)
         .execution_options(synchronize_session=False)
     )
-    if session.execute(seen).rowcount:  # type: ignore[attr-defined]
+    if session.execute(statement).rowcount:  # type: ignore[attr-defined]
         return
     try:
         with session.begin_nested():
             session.execute(sa.insert(service).values({"binary": me.binary, "host": me.host, **values}))
     except db_exc.DBDuplicateEntry:
-        session.execute(seen)
+        session.execute(statement)
 
 
 def set_scheduler_state(session: orm.Session, host: str, *, enabled: bool, reason: str | None) -> None:
@@ -98,13 +98,13 @@ def set_scheduler_state(session: orm.Session, host: str, *, enabled: bool, reaso
     Raises :class:`~tonnage.capacity.errors.NotFound` for a scheduler that has never sent a heartbeat.
     """
     service = models.Service
-    found = session.execute(
+    result = session.execute(
         sa.update(service)
         .where(service.binary == SCHEDULER, service.host == host)
         .values(enabled=enabled, disabled_reason=reason)
         .execution_options(synchronize_session=False)
     )
-    if not found.rowcount:  # type: ignore[attr-defined]
+    if not result.rowcount:  # type: ignore[attr-defined]
         raise errors.NotFound(f"scheduler {host} could not be found")
 
 

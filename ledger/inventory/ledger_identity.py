@@ -51,6 +51,6 @@ def set_copy(session: orm.Session, address: str | None) -> str | None:
 
 
 def moved(session: orm.Session) -> errors.LedgerMoved:
-    """Return the error for a ledger of which a copy is used: one with a negative generation of its rules."""
+    """Return the error for a ledger whose copy is used instead: the generation of its rules is negative."""
     row = session.get_one(models.LedgerIdentity, _ROW)
     return errors.LedgerMoved(schema.describe_copy(row.copied_to, row.copied_at))

@@ -33,8 +33,8 @@ SIZE = "size"
 #: On the storage and unclaimed, but it was a volume of Tonnage and may have been deleted since the look. If the next
 #: listing shows it too, it is an orphan.
 UNCLEAR = "unclear"
-KINDS = (ORPHAN, LOST, SIZE, UNCLEAR)
-#: Kinds whose sizes count as external capacity.
+CATEGORIES = (ORPHAN, LOST, SIZE, UNCLEAR)
+#: Categories whose sizes count as external capacity.
 EXTERNAL = (ORPHAN, UNCLEAR)
 
 #: Longest stored name of a volume on the storage, in characters.
@@ -43,7 +43,7 @@ _MAX_NAME_LENGTH = 255
 _PRECISION_GB = 1e-9
 
 #: A pool's id and the name of a volume on its storage.
-Place: TypeAlias = tuple[int, str]
+Location: TypeAlias = tuple[int, str]
 
 
 class Listed(Protocol):
@@ -124,23 +124,23 @@ class LastListing:
 def last(session: orm.Session, backends: Collection[str] | None = None) -> dict[str, LastListing]:
     """Return the last listings of these backends, of all if None, by name."""
     backend, pool, table = models.Backend, models.Pool, models.Discrepancy
-    unclear = sa.exists().where(table.pool_id == pool.id, pool.backend_id == backend.id, table.kind == UNCLEAR)
+    unclear = sa.exists().where(table.pool_id == pool.id, pool.backend_id == backend.id, table.category == UNCLEAR)
     query = sa.select(backend.name, backend.last_listing_at, backend.last_report_at, unclear, models.utcnow())
     if backends is not None:
         query = query.where(backend.name.in_(backends))
     return {
         name: LastListing(
-            at=listed, age=models.age(now, listed), unclear=bool(has_unclear), silence=models.age(now, reported)
+            at=listed_at, age=models.age(now, listed_at), unclear=bool(has_unclear), silence=models.age(now, reported)
         )
-        for name, listed, reported, has_unclear, now in session.execute(query)
+        for name, listed_at, reported, has_unclear, now in session.execute(query)
     }
 
 
 def has_unclear(session: orm.Session, backend_id: int) -> bool:
-    """Return whether the last listing of a backend has volumes of which only the next one tells if they are orphans."""
+    """Return whether the last listing of a backend has unclear volumes: the next one tells whether they are orphans."""
     table, pool = models.Discrepancy, models.Pool
     query = sa.select(table.id).join(pool, pool.id == table.pool_id)
-    query = query.where(pool.backend_id == backend_id, table.kind == UNCLEAR).limit(1)
+    query = query.where(pool.backend_id == backend_id, table.category == UNCLEAR).limit(1)
     return session.scalar(query) is not None
 
 
@@ -166,7 +166,7 @@ class _Listing:
 
 @dataclass(frozen=True, slots=True)
 class _Difference:
-    kind: str
+    category: str
     listed_gb: float
     ledger_gb: float
 
@@ -181,19 +181,22 @@ class _Row:
 class _Comparison:
     """The result of comparing a listing with the ledger, and the recorded state of the pools in question.
 
-    It is ``vague`` if the agent worked on a claim that the ledger no longer has.
+    It is ``incomplete`` if the agent worked on a claim that the ledger no longer has.
     """
 
     pools: Mapping[int, Any]
-    recorded: Mapping[Place, _Row]
+    recorded: Mapping[Location, _Row]
     incomplete: bool
-    found: dict[Place, _Difference] = field(default_factory=dict)
+    differences: dict[Location, _Difference] = field(default_factory=dict)
 
-    def add(self, place: Place, difference: _Difference) -> None:
-        self.found[place[0], _recorded_name(place[1])] = difference
+    def add(self, location: Location, difference: _Difference) -> None:
+        self.differences[location[0], _recorded_name(location[1])] = difference
 
     def has_changes(self) -> bool:
-        return bool(self.external()) or {place: row.difference for place, row in self.recorded.items()} != self.found
+        return (
+            bool(self.external())
+            or {location: row.difference for location, row in self.recorded.items()} != self.differences
+        )
 
     def external(self) -> dict[int, float]:
         """Return the external capacity of the pools whose recorded value differs, by pool id.
@@ -201,9 +204,9 @@ class _Comparison:
         Unclear volumes count: the capacity in use must never be counted too low.
         """
         sums = dict.fromkeys(self.pools, 0.0)
-        for (pool_id, _), found in self.found.items():
-            if found.kind in EXTERNAL:
-                sums[pool_id] += found.listed_gb
+        for (pool_id, _), difference in self.differences.items():
+            if difference.category in EXTERNAL:
+                sums[pool_id] += difference.listed_gb
         rounded = {pool_id: round(size, 6) for pool_id, size in sums.items()}
         if self.incomplete:
             # The unknown claim may be of a volume that was created and unmanaged since, and that this listing does not
@@ -221,41 +224,48 @@ def _compare(session: orm.Session, listing: _Listing) -> _Comparison:
     ).all()
     ids = {short_name(row.name): row.id for row in rows}
     # Volumes in pools that no report has named yet cannot be recorded.
-    listed_sizes = {(ids[one.pool], one.volume_id): _size(one.size_gb) for one in listing.volumes if one.pool in ids}
+    listed_sizes = {
+        (ids[volume.pool], volume.volume_id): _size(volume.size_gb) for volume in listing.volumes if volume.pool in ids
+    }
     named = {pool_id for pool_id, _ in listed_sizes}
     # A pool that is neither reported nor has listed volumes was not examined by the driver.
     pools = {row.id: row for row in rows if row.present or row.id in named}
     claims = _claims(session, listing)
     comparison = _Comparison(pools, _recorded(session, listing.backend_id, pools), not claims.ids >= listing.in_hand)
-    settled = {place: size for place, size in claims.settled.items() if place not in claims.unsettled}
-    for place in settled.keys() - listed_sizes.keys():
-        if place[0] in pools:
-            comparison.add(place, _Difference(LOST, 0.0, float(settled[place])))
-    for place in settled.keys() & listed_sizes.keys():
-        if whole_size(listed_sizes[place]) != settled[place]:
-            comparison.add(place, _Difference(SIZE, listed_sizes[place], float(settled[place])))
+    settled = {location: size for location, size in claims.settled.items() if location not in claims.unsettled}
+    for copy_location in settled.keys() - listed_sizes.keys():
+        if copy_location[0] in pools:
+            comparison.add(copy_location, _Difference(LOST, 0.0, float(settled[copy_location])))
+    for copy_location in settled.keys() & listed_sizes.keys():
+        if whole_size(listed_sizes[copy_location]) != settled[copy_location]:
+            comparison.add(copy_location, _Difference(SIZE, listed_sizes[copy_location], float(settled[copy_location])))
     # A copy that is only being managed or purged is counted by no claim, so it stays external.
     uncounted = claims.unsettled - claims.counted
     unclaimed = listed_sizes.keys() - settled.keys() - (claims.unsettled - uncounted)
     unclaimed -= _claimed_elsewhere(session, pools, unclaimed)
-    external_before = {place for place, row in comparison.recorded.items() if row.difference.kind in EXTERNAL}
-    first_seen = [place for place in unclaimed if (place[0], _recorded_name(place[1])) not in external_before]
+    external_before = {location for location, row in comparison.recorded.items() if row.difference.category in EXTERNAL}
+    first_seen = [
+        location for location in unclaimed if (location[0], _recorded_name(location[1])) not in external_before
+    ]
     former_volumes = _volume_ids_among(session, {name for _, name in first_seen})
-    unclear = claims.leaving.union(uncounted, (place for place in first_seen if place[1] in former_volumes))
-    for place in unclaimed:
-        comparison.add(place, _Difference(UNCLEAR if place in unclear else ORPHAN, listed_sizes[place], 0.0))
+    unclear = claims.leaving.union(uncounted, (location for location in first_seen if location[1] in former_volumes))
+    for copy_location in unclaimed:
+        comparison.add(
+            copy_location,
+            _Difference(UNCLEAR if copy_location in unclear else ORPHAN, listed_sizes[copy_location], 0.0),
+        )
     return comparison
 
 
-def _recorded(session: orm.Session, backend_id: int, pool_ids: Collection[int]) -> dict[Place, _Row]:
+def _recorded(session: orm.Session, backend_id: int, pool_ids: Collection[int]) -> dict[Location, _Row]:
     table, pool = models.Discrepancy, models.Pool
     rows = session.execute(
-        sa.select(table.id, table.pool_id, table.volume_id, table.kind, table.listed_gb, table.ledger_gb)
+        sa.select(table.id, table.pool_id, table.volume_id, table.category, table.listed_gb, table.ledger_gb)
         .join(pool, pool.id == table.pool_id)
         .where(pool.backend_id == backend_id)
     )
     return {
-        (row.pool_id, row.volume_id): _Row(row.id, _Difference(row.kind, row.listed_gb, row.ledger_gb))
+        (row.pool_id, row.volume_id): _Row(row.id, _Difference(row.category, row.listed_gb, row.ledger_gb))
         for row in rows
         if row.pool_id in pool_ids
     }
@@ -265,17 +275,17 @@ def _recorded(session: orm.Session, backend_id: int, pool_ids: Collection[int]) 
 class _Claims:
     """The claims of a backend, classified for the comparison with a listing.
 
-    ``settled`` maps places to the GiB of claims that had ended before the look. The listing proves nothing about
-    ``unsettled`` places. ``counted`` are the places with a claim of any size. ``leaving`` are the places of released
-    claims that are still kept: deleted during the look, or unmanaged and still on the storage. ``ids`` are the ids of
-    all claims.
+    ``settled`` maps locations to the GiB of claims that had ended before the look. The listing proves nothing about
+    ``unsettled`` locations. ``counted`` are the locations with a claim of any size. ``leaving`` are the locations of
+    released claims that are still kept: deleted during the look, or unmanaged and still on the storage. ``ids`` are the
+    ids of all claims.
     """
 
     ids: set[str] = field(default_factory=set)
-    settled: dict[Place, int] = field(default_factory=dict)
-    unsettled: set[Place] = field(default_factory=set)
-    counted: set[Place] = field(default_factory=set)
-    leaving: set[Place] = field(default_factory=set)
+    settled: dict[Location, int] = field(default_factory=dict)
+    unsettled: set[Location] = field(default_factory=set)
+    counted: set[Location] = field(default_factory=set)
+    leaving: set[Location] = field(default_factory=set)
 
 
 def _claims(session: orm.Session, listing: _Listing) -> _Claims:
@@ -292,46 +302,48 @@ def _claims(session: orm.Session, listing: _Listing) -> _Claims:
             claim.reference,
         ).where(claim.backend_id == listing.backend_id)
     )
-    found = _Claims()
+    claims = _Claims()
     for claim_id, pool_id, volume_id, state, size, epoch, tick, reference in rows:
-        place = pool_id, volume_id
-        found.ids.add(claim_id)
+        location = pool_id, volume_id
+        claims.ids.add(claim_id)
         if size > 0:
-            found.counted.add(place)
+            claims.counted.add(location)
         ended_before = claim_id not in listing.in_hand and (epoch or 0, tick or 0) < listing.moment
         if state == pool_counters.RELEASED and ended_before:
-            found.leaving.add(place)
+            claims.leaving.add(location)
         elif state == pool_counters.CONFIRMED and ended_before:
-            found.settled[place] = found.settled.get(place, 0) + size
+            claims.settled[location] = claims.settled.get(location, 0) + size
         else:
-            found.unsettled.add(place)
+            claims.unsettled.add(location)
             if reference is not None:
                 # A copy that is being managed has the volume's id as its name only afterwards.
-                found.unsettled.add((pool_id, reference))
-    return found
+                claims.unsettled.add((pool_id, reference))
+    return claims
 
 
-def _claimed_elsewhere(session: orm.Session, pools: Mapping[int, Any], unclaimed: Collection[Place]) -> set[Place]:
-    """Return the places whose volume another pool on the same storage claims: a driver may list it in both pools.
+def _claimed_elsewhere(
+    session: orm.Session, pools: Mapping[int, Any], unclaimed: Collection[Location]
+) -> set[Location]:
+    """Return the locations whose volume another pool on the same storage claims: a driver may list it in both pools.
 
     Only claims of existing volumes count: a claim without a volume is of a copy that was left there, for example by a
     migration, and proves nothing about other pools. A claim whose volume is lost in its pool does not count either.
     """
     storages = {pool_id: row.storage_id for pool_id, row in pools.items() if row.storage_id is not None}
-    wanted = {storages[pool_id] for pool_id, _ in unclaimed if pool_id in storages}
-    if not wanted:
+    storage_ids = {storages[pool_id] for pool_id, _ in unclaimed if pool_id in storages}
+    if not storage_ids:
         return set()
     claim, pool, volume, table = models.Claim, models.Pool, models.Volume, models.Discrepancy
-    lost = sa.exists().where(table.pool_id == claim.pool_id, table.volume_id == volume.id, table.kind == LOST)
+    lost = sa.exists().where(table.pool_id == claim.pool_id, table.volume_id == volume.id, table.category == LOST)
     rows = session.execute(
         sa.select(pool.storage_id, claim.volume_id)
         .join(pool, pool.id == claim.pool_id)
         .join(volume, volume.id == claim.volume_id)
-        .where(pool.storage_id.in_(wanted), claim.state != pool_counters.RELEASED, ~lost)
+        .where(pool.storage_id.in_(storage_ids), claim.state != pool_counters.RELEASED, ~lost)
         .distinct()
     )
     claimed = {(row[0], row[1]) for row in rows}
-    return {place for place in unclaimed if (storages.get(place[0]), place[1]) in claimed}
+    return {location for location in unclaimed if (storages.get(location[0]), location[1]) in claimed}
 
 
 def _volume_ids_among(session: orm.Session, names: Collection[str]) -> set[str]:
@@ -339,13 +351,13 @@ def _volume_ids_among(session: orm.Session, names: Collection[str]) -> set[str]:
 
     The claims of a deleted volume are gone, so an older listing would show it as if it had never been claimed.
     """
-    known: set[str] = set()
+    volume_ids: set[str] = set()
     for chunk in dialects.in_chunks(
         sorted(name for name in names if len(name) <= models.LONGEST_ID and _is_storable(name))
     ):
         for column in (models.Volume.id, models.RequestKey.volume_id):
-            known.update(session.scalars(sa.select(column).where(column.in_(chunk))))
-    return known
+            volume_ids.update(session.scalars(sa.select(column).where(column.in_(chunk))))
+    return volume_ids
 
 
 def _recorded_name(name: str) -> str:
@@ -366,27 +378,27 @@ def whole_size(listed_gb: float) -> int:
     return math.ceil(listed_gb - _PRECISION_GB)
 
 
-def _size(listed: float) -> float:
+def _size(listed_gb: float) -> float:
     """Return a size as it is recorded: a driver may report any number, so invalid ones count as 0."""
-    return max(0.0, listed) if math.isfinite(listed) else 0.0
+    return max(0.0, listed_gb) if math.isfinite(listed_gb) else 0.0
 
 
 def _write(session: orm.Session, comparison: _Comparison) -> None:
     """Write the discrepancies of the comparison to the table."""
     table = models.Discrepancy
     for chunk in dialects.in_chunks(
-        [row.id for place, row in sorted(comparison.recorded.items()) if place not in comparison.found]
+        [row.id for location, row in sorted(comparison.recorded.items()) if location not in comparison.differences]
     ):
         session.execute(sa.delete(table).where(table.id.in_(chunk)).execution_options(synchronize_session=False))
     insert: list[dict[str, Any]] = []
     update: list[dict[str, Any]] = []
-    for (pool_id, name), found in sorted(comparison.found.items()):
-        values = {"kind": found.kind, "listed_gb": found.listed_gb, "ledger_gb": found.ledger_gb}
-        known = comparison.recorded.get((pool_id, name))
-        if known is None:
-            insert.append({"pool_id": pool_id, "volume_id": name, **values})
-        elif known.difference != found:
-            update.append({"id": known.id, **values})
+    for (pool_id, name), difference in sorted(comparison.differences.items()):
+        sizes = {"listed_gb": difference.listed_gb, "ledger_gb": difference.ledger_gb}
+        recorded_row = comparison.recorded.get((pool_id, name))
+        if recorded_row is None:
+            insert.append({"pool_id": pool_id, "volume_id": name, "kind": difference.category, **sizes})
+        elif recorded_row.difference != difference:
+            update.append({"id": recorded_row.id, "category": difference.category, **sizes})
     if update:
         session.execute(sa.update(table), update)
     if insert:
@@ -394,7 +406,7 @@ def _write(session: orm.Session, comparison: _Comparison) -> None:
 
 
 def _write_external(session: orm.Session, comparison: _Comparison) -> bool:
-    """Write the external capacity to the pools; return True if it has changed."""
+    """Write the external capacity to the pools; return whether it has changed."""
     rows = [{"id": pool_id, "external_gb": size} for pool_id, size in sorted(comparison.external().items())]
     if rows:
         session.execute(sa.update(models.Pool), rows)

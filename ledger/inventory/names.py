@@ -14,7 +14,7 @@ def require_backend(session: orm.Session, name: str) -> None:
         raise errors.NotFound(f"backend {name} could not be found: no agent has introduced it")
 
 
-def require_place(session: orm.Session, name: str) -> None:
+def require_pool_or_backend(session: orm.Session, name: str) -> None:
     """Raise :class:`~tonnage.capacity.errors.NotFound` if neither a pool nor a backend has this full name."""
     if not _has(session, models.Pool.name == name) and not _has(session, models.Backend.name == name):
         raise errors.NotFound(f"{name} could not be found: there is no pool and no backend with this full name")

@@ -93,7 +93,7 @@ def next_probe(session: orm.Session, name: str, interval: float) -> Probe | None
 
 
 def apply(session: orm.Session, report: ProbedReport) -> bool:
-    """Apply a report that answers a probe; return False if it says nothing new: a later one was applied before.
+    """Apply a report that answers a probe; return whether it was applied: an outdated report is not.
 
     Pools that the report lacks are no longer present.
     """
@@ -106,8 +106,9 @@ def apply(session: orm.Session, report: ProbedReport) -> bool:
     # A number that was never allocated comes from another ledger, of which this one is a copy.
     if row is None or report.probe.number > row.last_probe:
         return False
-    known = {
-        each.name: each.id for each in session.execute(sa.select(pool.name, pool.id).where(pool.backend_id == row.id))
+    ids_by_name = {
+        pool_row.name: pool_row.id
+        for pool_row in session.execute(sa.select(pool.name, pool.id).where(pool.backend_id == row.id))
     }
     reported = {figures.name for figures in report.usable} | set(report.unusable)
     [applied] = reports.apply(
@@ -120,9 +121,9 @@ def apply(session: orm.Session, report: ProbedReport) -> bool:
                 base=int(row.report_seq),
                 covers=max(0, report.probe.number - report.lag),
                 rules=int(row.rules_generation),
-                figures=[figures._replace(id=known.get(figures.name)) for figures in report.usable],
-                unusable=[known[name] for name in report.unusable if name in known],
-                vanished=[pool_id for name, pool_id in known.items() if name not in reported],
+                figures=[figures._replace(id=ids_by_name.get(figures.name)) for figures in report.usable],
+                unusable=[ids_by_name[name] for name in report.unusable if name in ids_by_name],
+                vanished=[pool_id for name, pool_id in ids_by_name.items() if name not in reported],
             )
         ],
     )

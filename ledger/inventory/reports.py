@@ -91,8 +91,8 @@ def apply(session: orm.Session, reports: Sequence[Report]) -> list[Applied | Non
     accepted = _record(session, reports)
     results: list[Applied | None] = [None] * len(reports)
     applied = _apply(session, [reports[number] for number in accepted], list(accepted.values()))
-    for number, each in zip(accepted, applied, strict=True):
-        results[number] = each
+    for number, result in zip(accepted, applied, strict=True):
+        results[number] = result
     return results
 
 
@@ -120,15 +120,15 @@ def _record(session: orm.Session, reports: Sequence[Report]) -> dict[int, _LastR
     accepted: dict[int, _LastReport] = {}
     for number, report in enumerate(reports):
         epoch, seq, covers, rules, before = last.get(report.backend_id, (0, 0, 0, 0, _LastReport(None, 0.0)))
-        known = (epoch, seq, rules) == (report.epoch, report.base, report.rules)
-        if known and seq < report.seq and covers <= report.covers:
+        is_current = (epoch, seq, rules) == (report.epoch, report.base, report.rules)
+        if is_current and seq < report.seq and covers <= report.covers:
             accepted[number] = before
-    given = [
+    parameters = [
         {"of": report.backend_id, "seq": report.seq, "covers": report.covers, "age": report.age}
         for report in (reports[number] for number in accepted)
     ]
-    if given:
-        session.connection().execute(_RECORD, sorted(given, key=lambda each: each["of"]))
+    if parameters:
+        session.connection().execute(_RECORD, sorted(parameters, key=lambda values: values["of"]))
     return accepted
 
 
@@ -150,7 +150,7 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_La
         )
         if row[1] not in unusable
     }
-    written = {pool_id for each in ids for pool_id in each.values()}
+    written = {pool_id for ids_by_name in ids for pool_id in ids_by_name.values()}
     covered = {pool_id for _, pool_id in waiting}
     storages = {storage for report in reports for storage in report.storages}
     storages |= {figure.storage_id for report in reports for figure in report.figures if figure.storage_id is not None}
@@ -159,12 +159,12 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_La
         # In-flight claims of one pool count for all pools on its storage, so the coverage of all of them has to be
         # recorded.
         _make_storages(session, storages)
-        found = session.execute(
+        pool_rows = session.execute(
             sa.select(pool.id, pool.backend_id).where(
                 pool.backend_id.in_([report.backend_id for report in reports]), pool.storage_id.in_(storages)
             )
         )
-        backend_of.update({row[0]: row[1] for row in found if row[0] not in unusable})
+        backend_of.update({row[0]: row[1] for row in pool_rows if row[0] not in unusable})
         covered |= backend_of.keys()
     on_storage: Mapping[int, str | None] = {}
     # If more than capacities has changed, a pool may have left its storage, and the other pools there must stop
@@ -192,22 +192,25 @@ def _apply(session: orm.Session, reports: Sequence[Report], before: Sequence[_La
     if waiting:
         _contain(session, [of_backend[backend_id] for backend_id in sorted({backend_id for backend_id, _ in waiting})])
         pool_counters.recount_in_flight(session, [pool_id for _, pool_id in waiting])
-    others = pool_counters.recount_shared(session, storages)
-    result = _result(session, written | {pool_id for _, pool_id in waiting} | others)
+    shared_ids = pool_counters.recount_shared(session, storages)
+    result = _result(session, written | {pool_id for _, pool_id in waiting} | shared_ids)
     # Each result has the counters of all pools, as any report may change the shared in-flight counters of the others.
-    return [Applied(each, result.generations, result.counters) for each in ids]
+    return [Applied(ids_by_name, result.generations, result.counters) for ids_by_name in ids]
 
 
 def shared_storages(session: orm.Session, backend_id: int) -> list[str]:
-    """Return the ids of the storages that pools of a backend draw on together with pools of others, in order."""
-    mine, other = orm.aliased(models.Pool), orm.aliased(models.Pool)
-    found = session.scalars(
-        sa.select(mine.storage_id)
-        .join(other, sa.and_(other.storage_id == mine.storage_id, other.backend_id != mine.backend_id))
-        .where(mine.backend_id == backend_id)
+    """Return the sorted ids of the storages that pools of a backend share with pools of other backends."""
+    own_pool, other_pool = orm.aliased(models.Pool), orm.aliased(models.Pool)
+    storage_ids = session.scalars(
+        sa.select(own_pool.storage_id)
+        .join(
+            other_pool,
+            sa.and_(other_pool.storage_id == own_pool.storage_id, other_pool.backend_id != own_pool.backend_id),
+        )
+        .where(own_pool.backend_id == backend_id)
         .distinct()
     )
-    return sorted(each for each in found if each is not None)
+    return sorted(storage_id for storage_id in storage_ids if storage_id is not None)
 
 
 def next_stamps(session: orm.Session, storage_ids: Collection[str]) -> dict[str, int]:
@@ -236,8 +239,8 @@ def _insert(session: orm.Session, report: Report) -> dict[str, int]:
     names = [figure.name for figure in report.figures if figure.id is None]
     if not names:
         return {}
-    known = set(session.scalars(sa.select(pool.name).where(pool.name.in_(names))))
-    missing = [name for name in names if name not in known]
+    existing_names = set(session.scalars(sa.select(pool.name).where(pool.name.in_(names))))
+    missing = [name for name in names if name not in existing_names]
     if missing:
         session.execute(
             sa.insert(pool),
@@ -249,23 +252,23 @@ def _insert(session: orm.Session, report: Report) -> dict[str, int]:
 
 def _make_storages(session: orm.Session, storage_ids: Collection[str]) -> None:
     storage = models.Storage
-    known = set(session.scalars(sa.select(storage.name).where(storage.name.in_(storage_ids))))
-    missing = sorted(set(storage_ids) - known)
+    existing_names = set(session.scalars(sa.select(storage.name).where(storage.name.in_(storage_ids))))
+    missing = sorted(set(storage_ids) - existing_names)
     if missing:
         session.execute(sa.insert(storage), [{"name": name, "stamp": 0} for name in missing])
 
 
 def _write(session: orm.Session, reports: Sequence[Report], ids: Sequence[Mapping[str, int]]) -> None:
     rows = [
-        _row(known[figure.name], report, figure)
-        for report, known in zip(reports, ids, strict=True)
+        _row(ids_by_name[figure.name], report, figure)
+        for report, ids_by_name in zip(reports, ids, strict=True)
         for figure in report.figures
     ]
     if rows:
         session.connection().execute(_WRITE, sorted(rows, key=lambda row: row["of"]))
     moved = [
-        known[figure.name]
-        for report, known in zip(reports, ids, strict=True)
+        ids_by_name[figure.name]
+        for report, ids_by_name in zip(reports, ids, strict=True)
         for figure in report.figures
         if figure.changes_decisions and figure.storage_id is not None
     ]
@@ -275,12 +278,14 @@ def _write(session: orm.Session, reports: Sequence[Report], ids: Sequence[Mappin
         session.execute(
             sa.update(models.Claim)
             .where(models.Claim.pool_id.in_(moved), models.Claim.contained.is_(False))
-            .values(everywhere=False)
+            .values(contained_by_all=False)
             .execution_options(synchronize_session=False)
         )
     claim, pool = models.Claim, models.Pool
     for report in reports:
-        joined = {each.storage_id for each in report.figures if each.changes_decisions and each.storage_id is not None}
+        joined = {
+            figure.storage_id for figure in report.figures if figure.changes_decisions and figure.storage_id is not None
+        }
         for storage_id in sorted(joined):
             # Claims of other backends on the storage that ended after this look are not in these figures, though they
             # may be in all others. A look without a stamp contains none.
@@ -288,7 +293,7 @@ def _write(session: orm.Session, reports: Sequence[Report], ids: Sequence[Mappin
             session.execute(
                 sa.update(claim)
                 .where(claim.pool_id.in_(there), claim.end_stamp > report.stamps.get(storage_id, 0))
-                .values(everywhere=False)
+                .values(contained_by_all=False)
                 .execution_options(synchronize_session=False)
             )
 
@@ -301,8 +306,8 @@ def _keep(session: orm.Session, pool_ids: Collection[int], before: _LastReport) 
     pool = models.Pool
     fresh = None if before.at is None else before.at - datetime.timedelta(seconds=before.age)
     for ids in dialects.in_chunks(sorted(pool_ids)):
-        known = session.execute(sa.select(pool.id, pool.unheard_at, pool.figures_at).where(pool.id.in_(ids)))
-        kept = {row.id: row.figures_at for row in known if row.unheard_at and row.unheard_at == before.at}
+        pool_rows = session.execute(sa.select(pool.id, pool.unheard_at, pool.figures_at).where(pool.id.in_(ids)))
+        kept = {row.id: row.figures_at for row in pool_rows if row.unheard_at and row.unheard_at == before.at}
         session.connection().execute(_KEEP, [{"of": id, "since": kept.get(id, fresh)} for id in ids])
 
 

@@ -102,12 +102,12 @@ def register_scheduler(session: orm.Session, me: SchedulerProcess, down_time: fl
     spec "Over Subscription in Thin Provisioning", which wants a consistent default across all scheduler nodes.
     """
     row = _lock(session, me)
-    others = _others(session, me, down_time)
-    if others:
-        if found := _compare(me, row.default_ratio, row.calculation, others[0].host):
+    other_schedulers = _others(session, me, down_time)
+    if other_schedulers:
+        if differences := _compare(me, row.default_ratio, row.calculation, other_schedulers[0].host):
             raise errors.ConfigurationError(
-                f"{found[0]}; it has to be the same for all: correct it here, or stop the others first (after a crash, "
-                f"wait service_down_time = {down_time:g} s)"
+                f"{differences[0]}; it has to be the same for all: correct it here, or stop the others first "
+                f"(after a crash, wait service_down_time = {down_time:g} s)"
             )
     elif not _matches(row, me):
         _change(session, row, me)
@@ -128,16 +128,16 @@ def propose_rules(
     heartbeats.heartbeat(session, me)
     if _matches(row, me):
         return Vote(row.generation, ())
-    found = [
+    differences = [
         difference
         for other in _others(session, me, down_time)
         for difference in _compare(me, other.default_ratio, other.calculation, other.host)
     ]
-    if not found:
+    if not differences:
         _change(session, row, me)
     elif before is not None:
         heartbeats.heartbeat(session, before)
-    return Vote(row.generation, found)
+    return Vote(row.generation, differences)
 
 
 def _lock(session: orm.Session, me: SchedulerProcess) -> models.Rules:
@@ -163,7 +163,7 @@ def _matches(row: models.Rules, me: SchedulerProcess) -> bool:
 
 
 def _change(session: orm.Session, row: models.Rules, me: SchedulerProcess) -> None:
-    assert me.default_ratio is not None  # noqa: S101  -- only agents go by none
+    assert me.default_ratio is not None  # noqa: S101  -- only agents have no rules
     assert me.calculation is not None  # noqa: S101
     row.default_ratio, row.calculation = me.default_ratio, me.calculation
     row.generation += 1

@@ -75,65 +75,69 @@ class VolumeFilter:
     volume_type: str | None = None
 
 
-def volumes(session: orm.Session, wanted: VolumeFilter, *, largest_first: bool = False) -> Iterator[VolumeFigures]:
+def volumes(
+    session: orm.Session, volume_filter: VolumeFilter, *, largest_first: bool = False
+) -> Iterator[VolumeFigures]:
     """Yield the volumes that match, the oldest first, or the largest first and the older of equal ones."""
-    volume, pool, kind = models.Volume, models.Pool, models.VolumeType
+    volume, pool, volume_type = models.Volume, models.Pool, models.VolumeType
     statement = (
         sa.select(
             *(volume.id, volume.name, volume.project_id, volume.status, volume.size_gb),
-            *(kind.name, pool.name, volume.provisioning, volume.status_reason, volume.created_at),
+            *(volume_type.name, pool.name, volume.provisioning, volume.status_reason, volume.created_at),
         )
         .join(pool, pool.id == volume.pool_id, isouter=True)
-        .join(kind, kind.id == volume.volume_type_id, isouter=True)
-        .where(*_conditions(wanted))
+        .join(volume_type, volume_type.id == volume.volume_type_id, isouter=True)
+        .where(*_conditions(volume_filter))
         .order_by(*([volume.size_gb.desc()] if largest_first else []), volume.created_at, volume.id)
     )
     for row in session.execute(statement.execution_options(yield_per=_CHUNK)):
         yield VolumeFigures._make(row)
 
 
-def count(session: orm.Session, wanted: VolumeFilter) -> int:
+def count(session: orm.Session, volume_filter: VolumeFilter) -> int:
     """Return the number of volumes that match."""
-    volume, pool, kind = models.Volume, models.Pool, models.VolumeType
+    volume, pool, volume_type = models.Volume, models.Pool, models.VolumeType
     statement = (
         sa.select(sa.func.count(volume.id))
         .join(pool, pool.id == volume.pool_id, isouter=True)
-        .join(kind, kind.id == volume.volume_type_id, isouter=True)
-        .where(*_conditions(wanted))
+        .join(volume_type, volume_type.id == volume.volume_type_id, isouter=True)
+        .where(*_conditions(volume_filter))
     )
     return int(session.execute(statement).scalar_one())
 
 
-def _conditions(wanted: VolumeFilter) -> list[sa.ColumnElement[bool]]:
+def _conditions(volume_filter: VolumeFilter) -> list[sa.ColumnElement[bool]]:
     """Return the conditions for queries that join volumes with their pools and types."""
-    volume, pool, kind = models.Volume, models.Pool, models.VolumeType
+    volume, pool, volume_type = models.Volume, models.Pool, models.VolumeType
     conditions: list[sa.ColumnElement[bool]] = [
         column == value
         for column, value in (
-            (volume.project_id, wanted.project_id),
-            (volume.status, wanted.status),
-            (kind.name, wanted.volume_type),
+            (volume.project_id, volume_filter.project_id),
+            (volume.status, volume_filter.status),
+            (volume_type.name, volume_filter.volume_type),
         )
         if value is not None
     ]
-    if wanted.pool is not None:
+    if volume_filter.pool is not None:
         backend = models.Backend
-        of_backend = sa.select(pool.id).join(backend, backend.id == pool.backend_id).where(backend.name == wanted.pool)
-        conditions.append(sa.or_(pool.name == wanted.pool, volume.pool_id.in_(of_backend)))
+        of_backend = (
+            sa.select(pool.id).join(backend, backend.id == pool.backend_id).where(backend.name == volume_filter.pool)
+        )
+        conditions.append(sa.or_(pool.name == volume_filter.pool, volume.pool_id.in_(of_backend)))
     return conditions
 
 
 def types(session: orm.Session) -> list[TypeFigures]:
     """Return all volume types by name."""
-    kind, volume = models.VolumeType, models.Volume
+    volume_type, volume = models.VolumeType, models.Volume
     statement = (
         sa.select(
-            *(kind.id, kind.name, kind.is_public),
+            *(volume_type.id, volume_type.name, volume_type.is_public),
             *(sa.func.count(volume.id), sa.func.coalesce(sa.func.sum(volume.size_gb), 0)),
         )
-        .join(volume, volume.volume_type_id == kind.id, isouter=True)
-        .group_by(kind.id, kind.name, kind.is_public)
-        .order_by(kind.name)
+        .join(volume, volume.volume_type_id == volume_type.id, isouter=True)
+        .group_by(volume_type.id, volume_type.name, volume_type.is_public)
+        .order_by(volume_type.name)
     )
     return [TypeFigures(*row[:3], int(row[3]), int(row[4])) for row in session.execute(statement)]
 

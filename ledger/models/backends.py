@@ -124,7 +124,7 @@ class Storage(Base):
 class Discrepancy(Base):
     """A difference between the ledger and the last listing of a backend.
 
-    ``kind`` is ``orphan`` (on the storage, unknown to the ledger), ``lost`` (counted by the ledger, not on the
+    ``category`` is ``orphan`` (on the storage, unknown to the ledger), ``lost`` (counted by the ledger, not on the
     storage), ``size``, or ``unclear`` (on the storage and unclaimed, but a volume of Tonnage until lately: the next
     listing decides). ``volume_id`` is the name on the storage.
     """
@@ -135,7 +135,7 @@ class Discrepancy(Base):
     id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
     pool_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Pool.id))
     volume_id: orm.Mapped[str] = orm.mapped_column(exact_text(255))
-    kind: orm.Mapped[str] = orm.mapped_column(sa.String(16))
+    category: orm.Mapped[str] = orm.mapped_column("kind", sa.String(16))
     listed_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
     ledger_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
     seen_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())

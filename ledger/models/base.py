@@ -76,6 +76,6 @@ class Base(orm.DeclarativeBase):
 
 def table(model: type[Base]) -> sa.Table:
     """Return the table of a model, for statements that bypass the ORM because they run very often."""
-    found = model.__table__
-    assert isinstance(found, sa.Table)  # noqa: S101  -- the declared type of the attribute is wider
-    return found
+    core_table = model.__table__
+    assert isinstance(core_table, sa.Table)  # noqa: S101  -- the declared type of the attribute is wider
+    return core_table

@@ -58,8 +58,8 @@ class Claim(Base):
 
     A claim is ``pending`` until the agent has reported its end, then ``confirmed`` or ``released``. It is ``abandoned``
     if the agent stayed away: it stays counted until a purge has ended. A claim is in flight until it is ``contained``:
-    until a report that began after ``end_tick`` has been applied. ``everywhere`` is false while the figures of another
-    pool on the same storage may lack it; ``end_stamp`` orders its end among the looks of those pools, see
+    until a report that began after ``end_tick`` has been applied. ``contained_by_all`` is false while the figures of
+    another pool on the same storage may lack it; ``end_stamp`` orders its end among the looks of those pools, see
     :class:`Storage`. ``target_size_gb`` is the absolute new size of the volume (for ``manage`` the listed size),
     ``size_gb`` the capacity that the claim adds, ``physical_gb`` the part of it that may be used at once.
 
@@ -89,7 +89,7 @@ class Claim(Base):
     contained: orm.Mapped[bool] = orm.mapped_column(default=False)
     end_epoch: orm.Mapped[int | None] = orm.mapped_column()
     end_tick: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
-    everywhere: orm.Mapped[bool] = orm.mapped_column(default=True, server_default=sa.true())
+    contained_by_all: orm.Mapped[bool] = orm.mapped_column("everywhere", default=True, server_default=sa.true())
     end_stamp: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
     sent: orm.Mapped[bool] = orm.mapped_column(default=True, server_default=sa.true())
     source_pool_id: orm.Mapped[int | None] = orm.mapped_column()

@@ -43,7 +43,7 @@ class OddVolume:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leak:
-    """A claim that counts a volume which is not in that pool, with no pending delete or purge that would end it."""
+    """A claim on a pool that does not hold the claimed volume, and that no pending delete or purge will end."""
 
     claim_id: str
     volume_id: str
@@ -84,21 +84,21 @@ def misplaced(session: orm.Session, volume_id: str | None = None) -> Iterator[Mi
         .join(copy, sa.and_(copy.volume_id == volume.id, copy.pool_id != volume.pool_id))
         .join(own, own.id == missing.pool_id)
         .join(other, other.id == copy.pool_id)
-        .where(missing.kind == listings.LOST, copy.kind == listings.ORPHAN)
+        .where(missing.category == listings.LOST, copy.category == listings.ORPHAN)
         .order_by(volume.id, copy.pool_id)
     )
     if volume_id is not None:
         statement = statement.where(volume.id == volume_id)
     for _, group in itertools.groupby(session.execute(statement), key=operator.itemgetter(0)):
         rows = list(group)
-        found, pool_id, size, target, listed, is_fixed = rows[0]
-        adoptable = len(rows) == 1 and not is_fixed and listings.whole_size(listed) == size
+        misplaced_id, pool_id, size, target, listed_gb, is_fixed = rows[0]
+        adoptable = len(rows) == 1 and not is_fixed and listings.whole_size(listed_gb) == size
         yield MisplacedVolume(
-            id=found,
+            id=misplaced_id,
             pool_id=pool_id,
             listed_in=[row[3] for row in rows],
             size_gb=size,
-            listed_gb=listed,
+            listed_gb=listed_gb,
             target_id=target if adoptable else None,
         )
 
@@ -183,7 +183,7 @@ def odd_volumes(session: orm.Session, volume_ids: Collection[str] | None = None)
 
 
 def leaks(session: orm.Session, pool_ids: Collection[int] | None = None) -> Iterator[Leak]:
-    """Yield claims that count a volume which is deleted or in another pool; on all pools, or on these.
+    """Yield the claims whose volume is deleted or in another pool; on all pools, or on these.
 
     The volumes of observed backends are in another system.
     """
@@ -214,8 +214,8 @@ def leaks(session: orm.Session, pool_ids: Collection[int] | None = None) -> Iter
     )
     if pool_ids is not None:
         statement = statement.where(claim.pool_id.in_(pool_ids))
-    found: Iterable[Any] = session.execute(statement)
-    for row, volume_id, pool_id in found:
+    rows: Iterable[Any] = session.execute(statement)
+    for row, volume_id, pool_id in rows:
         where = "is in no pool" if pool_id is None else "is in another pool"
         yield Leak(
             claim_id=row.id,
@@ -228,37 +228,37 @@ def leaks(session: orm.Session, pool_ids: Collection[int] | None = None) -> Iter
         )
 
 
-def live_sizes(session: orm.Session, places: Collection[listings.Place]) -> dict[listings.Place, int]:
-    """Return the sums of live claims by pool and volume; places without a live claim are left out."""
+def live_sizes(session: orm.Session, locations: Collection[listings.Location]) -> dict[listings.Location, int]:
+    """Return the sums of live claims by pool and volume; locations without a live claim are left out."""
     claim = models.Claim
-    sizes: dict[listings.Place, int] = {}
-    for names in _names(places):
+    sizes: dict[listings.Location, int] = {}
+    for names in _names(locations):
         rows = session.execute(
             sa.select(claim.pool_id, claim.volume_id, sa.func.sum(claim.size_gb))
             .where(claim.volume_id.in_(names), claim.state.in_(pool_counters.LIVE), claim.verb.in_(_COUNTING))
             .group_by(claim.pool_id, claim.volume_id)
         )
         sizes.update({(row[0], row[1]): int(row[2]) for row in rows})
-    return {place: size for place, size in sizes.items() if place in places}
+    return {location: size for location, size in sizes.items() if location in locations}
 
 
-def named(session: orm.Session, places: Collection[listings.Place]) -> set[listings.Place]:
-    """Return the places that a claim names, by the volume's id or by the reference of a managed copy."""
+def named(session: orm.Session, locations: Collection[listings.Location]) -> set[listings.Location]:
+    """Return the locations that a claim names, by the volume's id or by the reference of a managed copy."""
     claim = models.Claim
-    found: set[listings.Place] = set()
-    for names in _names(places):
+    named_locations: set[listings.Location] = set()
+    for names in _names(locations):
         rows = session.execute(sa.select(claim.pool_id, claim.volume_id).where(claim.volume_id.in_(names)))
-        found.update((row[0], row[1]) for row in rows)
-    if places:
+        named_locations.update((row[0], row[1]) for row in rows)
+    if locations:
         being_managed = session.execute(
             sa.select(claim.pool_id, claim.reference).where(
                 claim.state == pool_counters.PENDING, claim.verb == bookings.MANAGE, claim.reference.is_not(None)
             )
         )
-        found.update((row[0], str(row[1])) for row in being_managed)
-    return found & set(places)
+        named_locations.update((row[0], str(row[1])) for row in being_managed)
+    return named_locations & set(locations)
 
 
-def _names(places: Collection[listings.Place]) -> Iterator[list[str]]:
+def _names(locations: Collection[listings.Location]) -> Iterator[list[str]]:
     # The names are passed as values and not joined: the columns may differ in collation, and then no index serves.
-    return dialects.in_chunks(sorted({name for _, name in places}))
+    return dialects.in_chunks(sorted({name for _, name in locations}))

@@ -94,7 +94,7 @@ class Finding:
 
     @property
     def drift(self) -> bool:
-        """True if the finding is an error, and not just an explanation."""
+        """Whether the finding is an error, and not just an explanation."""
         return self.cause in DRIFT
 
 
@@ -126,10 +126,10 @@ class _Scope:
     """The pools to check, and the rows of all pools and backends."""
 
     pools: Mapping[int, counter_check.PoolSums]
-    wanted: frozenset[int]
+    pool_ids: frozenset[int]
     backends: Sequence[models.Backend]
     #: The discrepancies of the last listings, by pool and name.
-    listed: Mapping[listings.Place, models.Discrepancy]
+    listed: Mapping[listings.Location, models.Discrepancy]
 
     def name(self, pool_id: int) -> str:
         return self.pools[pool_id].name
@@ -165,17 +165,17 @@ def check_in(session: orm.Session, *, pool: str | None = None, backend: str | No
         *_explanations(scope),
     ]
     order = list(Cause)
-    findings.sort(key=lambda found: (not found.drift, order.index(found.cause), found.where, found.subject))
-    shown = {scope.pools[pool_id].backend_id for pool_id in scope.wanted}
+    findings.sort(key=lambda finding: (not finding.drift, order.index(finding.cause), finding.where, finding.subject))
+    backend_ids = {scope.pools[pool_id].backend_id for pool_id in scope.pool_ids}
     return Checked(
-        pools=len(scope.wanted),
+        pools=len(scope.pool_ids),
         findings=findings,
         backends=[
             BackendAge(
                 name=row.name, reported=models.age(now, row.last_report_at), listed=models.age(now, row.last_listing_at)
             )
             for row, now in rows
-            if row.id in shown or row.name == backend
+            if row.id in backend_ids or row.name == backend
         ],
     )
 
@@ -192,24 +192,24 @@ def _pools_in_scope(
     )
 
 
-def _listed(session: orm.Session) -> dict[listings.Place, models.Discrepancy]:
+def _listed(session: orm.Session) -> dict[listings.Location, models.Discrepancy]:
     return {(row.pool_id, row.volume_id): row for row in session.scalars(sa.select(models.Discrepancy))}
 
 
 def _counters(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
     shared = counter_check.shared(session, scope.pools)
-    for pool_id in sorted(scope.wanted):
+    for pool_id in sorted(scope.pool_ids):
         row = scope.pools[pool_id]
         expected = {**row.claimed, **shared.get(pool_id, counter_check.NOTHING_SHARED)}
-        for column, found in expected.items():
-            if row.counters[column] != found:
+        for column, total in expected.items():
+            if row.counters[column] != total:
                 yield Finding(
                     cause=Cause.SHARED_COUNTER if column in counter_check.SHARED else Cause.COUNTER,
                     where=row.name,
                     subject=column,
                     ledger_gb=row.counters[column],
-                    found_gb=found,
-                    text=f"the claims add up to {found}",
+                    found_gb=total,
+                    text=f"the claims add up to {total}",
                     mended=True,
                 )
 
@@ -222,22 +222,22 @@ def _backend_counters(scope: _Scope, pool: str | None, backend: str | None) -> I
         # The correct counters of the pools, not the stored ones.
         sums[row.backend_id] = sums.get(row.backend_id, 0) + row.claimed[counter_check.ALLOCATED]
     for backend_row in scope.backends:
-        found = sums.get(backend_row.id, 0)
-        if backend in (None, backend_row.name) and backend_row.allocated_capacity_gb != found:
+        total = sums.get(backend_row.id, 0)
+        if backend in (None, backend_row.name) and backend_row.allocated_capacity_gb != total:
             yield Finding(
                 cause=Cause.BACKEND_COUNTER,
                 where=backend_row.name,
                 subject=counter_check.ALLOCATED,
                 ledger_gb=backend_row.allocated_capacity_gb,
-                found_gb=found,
-                text=f"the claims on its pools add up to {found}",
+                found_gb=total,
+                text=f"the claims on its pools add up to {total}",
                 mended=True,
             )
 
 
 def _volumes(session: orm.Session, scope: _Scope, *, whole: bool) -> Iterator[Finding]:
     for row in claim_check.odd_volumes(session):
-        if row.pool_id not in scope.wanted if row.pool_id is not None else not whole:
+        if row.pool_id not in scope.pool_ids if row.pool_id is not None else not whole:
             continue
         where = "" if row.pool_id is None else scope.name(row.pool_id)
         if row.pool_id is not None and row.counted and row.claimed_gb != row.size_gb:
@@ -273,10 +273,10 @@ def _volumes(session: orm.Session, scope: _Scope, *, whole: bool) -> Iterator[Fi
 
 def _leaks(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
     for leak in claim_check.leaks(session):
-        if leak.pool_id not in scope.wanted:
+        if leak.pool_id not in scope.pool_ids:
             continue
-        shown = scope.listed.get((leak.pool_id, leak.volume_id))
-        lost = shown is not None and shown.kind == listings.LOST
+        discrepancy = scope.listed.get((leak.pool_id, leak.volume_id))
+        lost = discrepancy is not None and discrepancy.category == listings.LOST
         yield Finding(
             cause=Cause.LEAKED,
             where=scope.name(leak.pool_id),
@@ -290,31 +290,31 @@ def _leaks(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
 
 
 def _listings(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
-    places = {place for place in scope.listed if place[0] in scope.wanted}
-    claims = claim_check.live_sizes(session, places)
-    named = claim_check.named(session, places)
+    locations = {location for location in scope.listed if location[0] in scope.pool_ids}
+    claims = claim_check.live_sizes(session, locations)
+    named = claim_check.named(session, locations)
     misplaced = {volume.id: volume for volume in claim_check.misplaced(session)}
-    for place in sorted(places):
-        row = scope.listed[place]
+    for copy_location in sorted(locations):
+        row = scope.listed[copy_location]
         # The difference may have been resolved since: then the next listing will not have it any more.
-        unchanged = claims.get(place) == row.ledger_gb
-        if row.kind == listings.ORPHAN and place not in named:
+        unchanged = claims.get(copy_location) == row.ledger_gb
+        if row.category == listings.ORPHAN and copy_location not in named:
             owner = misplaced.get(row.volume_id)
             text = "it is on the storage, and no claim names it" + (
                 "" if owner is None else f"; the ledger has this volume in {scope.name(owner.pool_id)}, where it is not"
             )
             yield _listing_finding(scope, row, Cause.ORPHAN, text)
-        elif row.kind == listings.LOST and unchanged and row.volume_id in misplaced:
+        elif row.category == listings.LOST and unchanged and row.volume_id in misplaced:
             yield _misplaced(scope, misplaced[row.volume_id])
-        elif row.kind == listings.LOST and unchanged:
+        elif row.category == listings.LOST and unchanged:
             yield _listing_finding(scope, row, Cause.LOST, "the ledger counts it, and it is not on the storage")
-        elif row.kind == listings.SIZE and unchanged:
+        elif row.category == listings.SIZE and unchanged:
             yield _listing_finding(scope, row, Cause.SIZE, f"on the storage it has {row.listed_gb:g}")
 
 
 def _unknown_pools(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
     for pool_id, unknown in orphans.unknown_pools(session).items():
-        if pool_id in scope.wanted:
+        if pool_id in scope.pool_ids:
             yield Finding(
                 cause=Cause.UNKNOWN,
                 where=scope.name(pool_id),
@@ -323,7 +323,7 @@ def _unknown_pools(session: orm.Session, scope: _Scope) -> Iterator[Finding]:
                 found_gb=sum(
                     row.listed_gb
                     for row in scope.listed.values()
-                    if row.pool_id == pool_id and row.kind == listings.ORPHAN
+                    if row.pool_id == pool_id and row.category == listings.ORPHAN
                 ),
                 text=f"the ledger knows {unknown.volumes} volume(s) here: it may be older than the storage, or not the "
                 "right one",
@@ -355,7 +355,7 @@ def _listing_finding(scope: _Scope, row: models.Discrepancy, cause: Cause, text:
 
 
 def _explanations(scope: _Scope) -> Iterator[Finding]:
-    for pool_id in sorted(scope.wanted):
+    for pool_id in sorted(scope.pool_ids):
         row = scope.pools[pool_id]
         allocated, in_flight = row.claimed[counter_check.ALLOCATED], row.claimed[counter_check.IN_FLIGHT]
         if in_flight or row.pending:

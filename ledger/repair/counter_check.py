@@ -116,20 +116,22 @@ def shared(session: orm.Session, pools: Mapping[int, PoolSums]) -> dict[int, dic
             claim.end_epoch,
             claim.end_tick,
             claim.end_stamp,
-        ).where(claim.everywhere.is_(False), claim.pool_id.in_(on_storages))
+        ).where(claim.contained_by_all.is_(False), claim.pool_id.in_(on_storages))
     ):
         uncovered.setdefault(row.pool_id, []).append(row)
     expected = {}
     for pools_of_storage in by_storage.values():
         for pool in pools_of_storage:
-            others = [other for other in pools_of_storage if other.id != pool.id]
-            claims = [row for other in others for row in uncovered.get(other.id, ()) if not _contains(pool, row)]
+            other_pools = [other for other in pools_of_storage if other.id != pool.id]
+            claims = [row for other in other_pools for row in uncovered.get(other.id, ()) if not _contains(pool, row)]
             carved = pool.storage_free is not None
             expected[pool.id] = dict(
                 zip(
                     SHARED,
                     (
-                        0 if carved else sum(other.claimed[ALLOCATED] + math.ceil(other.external) for other in others),
+                        0
+                        if carved
+                        else sum(other.claimed[ALLOCATED] + math.ceil(other.external) for other in other_pools),
                         0 if carved else sum(row.size_gb for row in claims),
                         sum(row.physical_gb for row in claims),
                     ),
@@ -140,7 +142,7 @@ def shared(session: orm.Session, pools: Mapping[int, PoolSums]) -> dict[int, dic
 
 
 def _contains(pool: PoolSums, claim: Any) -> bool:
-    """Return True if a pool's figures contain a claim of another pool: by ticks within a backend, else by stamps."""
+    """Return whether a pool's figures contain a claim of another pool: by ticks within a backend, else by stamps."""
     if claim.backend_id == pool.backend_id:
         return claim.end_tick is not None and (claim.end_epoch, claim.end_tick) < pool.covers
     return claim.end_stamp is not None and bool(claim.end_stamp <= pool.covers_stamp)

@@ -32,7 +32,7 @@ class Orphan:
 
 @dataclass(frozen=True, slots=True)
 class UnknownPool:
-    """The number of orphans in a pool that have the name of a volume, and of volumes that the ledger knows there."""
+    """The number of orphans in a pool whose names are those of volumes, and of volumes that the ledger has there."""
 
     orphans: int
     volumes: int
@@ -44,7 +44,7 @@ def load(session: orm.Session) -> list[Orphan]:
     rows = session.execute(
         sa.select(table, pool.name)
         .join(pool, pool.id == table.pool_id)
-        .where(table.kind == listings.ORPHAN)
+        .where(table.category == listings.ORPHAN)
         .order_by(pool.name, table.volume_id)
     ).all()
     named = claim_check.named(session, {(row.pool_id, row.volume_id) for row, _ in rows})
@@ -56,20 +56,20 @@ def load(session: orm.Session) -> list[Orphan]:
 
 
 def unknown_pools(session: orm.Session) -> dict[int, UnknownPool]:
-    """Return the pools, by their ids, with more orphans that have the name of a volume than volumes.
+    """Return the pools that have more orphans with the name of a volume than volumes, by id.
 
-    Such a ledger may be older than the storage, or another one's.
+    There the ledger may be older than the storage, or belong to another storage.
     """
     claim, table = models.Claim, models.Discrepancy
     orphaned = collections.Counter(
         pool_id
         for pool_id, name in session.execute(
-            sa.select(table.pool_id, table.volume_id).where(table.kind == listings.ORPHAN)
+            sa.select(table.pool_id, table.volume_id).where(table.category == listings.ORPHAN)
         )
         if uuidutils.is_uuid_like(name)
     )
-    known = sa.select(claim.pool_id, sa.func.count(claim.volume_id.distinct())).group_by(claim.pool_id)
-    volumes = dict(session.execute(known).all()) if orphaned else {}
+    statement = sa.select(claim.pool_id, sa.func.count(claim.volume_id.distinct())).group_by(claim.pool_id)
+    volumes = dict(session.execute(statement).all()) if orphaned else {}
     return {
         pool_id: UnknownPool(orphans=count, volumes=volumes.get(pool_id, 0))
         for pool_id, count in orphaned.items()
@@ -102,9 +102,11 @@ def purge(session: orm.Session, pool_name: str, name: str, *, force: bool = Fals
             "'tonnage-manage ledger check'. 'ledger repair' adopts it if it is missing there; delete it with the "
             "storage's own tools if it is not"
         )
-    found = session.scalars(sa.select(table).where(table.pool_id == pool_id, table.volume_id == name)).one_or_none()
+    discrepancy = session.scalars(
+        sa.select(table).where(table.pool_id == pool_id, table.volume_id == name)
+    ).one_or_none()
     leaked = {leak.claim_id for leak in claim_check.leaks(session, [pool_id]) if leak.volume_id == name}
-    if not leaked and (found is None or found.kind != listings.ORPHAN):
+    if not leaked and (discrepancy is None or discrepancy.category != listings.ORPHAN):
         raise errors.NotFound(
             f"{name} is no orphan in {pool_name} by the last listing: see 'tonnage-manage orphan list'"
         )
@@ -150,6 +152,6 @@ def purge(session: orm.Session, pool_name: str, name: str, *, force: bool = Fals
         request_id=f"purge-{uuid.uuid4()}",
     )
     session.add(purge_claim)
-    if found is not None:
-        session.delete(found)
+    if discrepancy is not None:
+        session.delete(discrepancy)
     return purge_claim.id

@@ -44,19 +44,27 @@ class Repaired:
     """The changes of a repair, and the findings of a check afterwards."""
 
     changes: Sequence[Change]
-    left: consistency_check.Checked
+    final_check: consistency_check.Checked
 
 
 def plan(database: Database) -> Repaired:
     """Return the changes that a repair would make now, and the findings that it would leave."""
-    found = consistency_check.check(database)
+    checked = consistency_check.check(database)
     changes = [
-        Change(cause=one.cause, where=one.where, subject=one.subject, before_gb=one.ledger_gb, after_gb=one.found_gb)
-        for one in found.findings
-        if one.mended
+        Change(
+            cause=finding.cause,
+            where=finding.where,
+            subject=finding.subject,
+            before_gb=finding.ledger_gb,
+            after_gb=finding.found_gb,
+        )
+        for finding in checked.findings
+        if finding.mended
     ]
-    left = [one for one in found.findings if not one.mended]
-    return Repaired(changes, consistency_check.Checked(pools=found.pools, findings=left, backends=found.backends))
+    remaining = [finding for finding in checked.findings if not finding.mended]
+    return Repaired(
+        changes, consistency_check.Checked(pools=checked.pools, findings=remaining, backends=checked.backends)
+    )
 
 
 def repair(database: Database) -> Repaired:
@@ -64,15 +72,17 @@ def repair(database: Database) -> Repaired:
 
     A repair never touches facts that only the storage can tell: lost volumes, orphans, pending operations.
     """
-    mended = [one for one in consistency_check.check(database).findings if one.mended]
-    misplaced = [one for one in mended if one.cause is consistency_check.Cause.MISPLACED]
-    found = [one for one in mended if one.cause is not consistency_check.Cause.MISPLACED]
-    changes = [change for one in misplaced for change in _logged(database.run(_adopt, one.subject))]
-    if found:
-        places = {one.where for one in found}
-        volumes = {one.subject for one in found if one.cause is consistency_check.Cause.VOLUME_SIZE}
+    mended = [finding for finding in consistency_check.check(database).findings if finding.mended]
+    misplaced = [finding for finding in mended if finding.cause is consistency_check.Cause.MISPLACED]
+    value_findings = [finding for finding in mended if finding.cause is not consistency_check.Cause.MISPLACED]
+    changes = [change for finding in misplaced for change in _logged(database.run(_adopt, finding.subject))]
+    if value_findings:
+        names = {finding.where for finding in value_findings}
+        volumes = {
+            finding.subject for finding in value_findings if finding.cause is consistency_check.Cause.VOLUME_SIZE
+        }
         with database.reading() as session:
-            by_backend = _pools(session, places)
+            by_backend = _pools(session, names)
         for backend_id, pool_ids in by_backend.items():
             for start in range(0, max(1, len(pool_ids)), _POOLS_PER_TRANSACTION):
                 chunk = pool_ids[start : start + _POOLS_PER_TRANSACTION]
@@ -93,7 +103,7 @@ def _logged(changes: Sequence[Change]) -> Sequence[Change]:
     return changes
 
 
-def _pools(session: orm.Session, places: Collection[str]) -> dict[int, list[int]]:
+def _pools(session: orm.Session, names: Collection[str]) -> dict[int, list[int]]:
     """Return the ids of the named pools by backend; a backend that is named itself is included, even without pools."""
     pool, backend = models.Pool, models.Backend
     by_backend: dict[int, list[int]] = {}
@@ -103,9 +113,9 @@ def _pools(session: orm.Session, places: Collection[str]) -> dict[int, list[int]
         .order_by(backend.id, pool.id)
     )
     for backend_id, backend_name, pool_id, pool_name in rows:
-        if backend_name in places or pool_name in places:
+        if backend_name in names or pool_name in names:
             by_backend.setdefault(backend_id, [])
-        if pool_name in places:
+        if pool_name in names:
             by_backend[backend_id].append(pool_id)
     return by_backend
 
@@ -129,32 +139,32 @@ def _adopt(session: orm.Session, volume_id: str) -> list[Change]:
     The reports of that pool contain it already.
     """
     claim, pool, table, volume = models.Claim, models.Pool, models.Discrepancy, models.Volume
-    found = next(claim_check.misplaced(session, volume_id), None)
-    if found is None or found.target_id is None:
+    misplaced = next(claim_check.misplaced(session, volume_id), None)
+    if misplaced is None or misplaced.target_id is None:
         return []
-    locked = pool_counters.lock(session, [found.pool_id, found.target_id])
+    locked = pool_counters.lock(session, [misplaced.pool_id, misplaced.target_id])
     row = session.get(volume, volume_id, with_for_update=True)
-    if row is None or list(claim_check.misplaced(session, volume_id)) != [found]:
+    if row is None or list(claim_check.misplaced(session, volume_id)) != [misplaced]:
         raise StaleRead(f"volume {volume_id} has changed")
     session.execute(
         sa.update(claim)
-        .where(claim.volume_id == volume_id, claim.pool_id == found.pool_id, claim.state == pool_counters.CONFIRMED)
+        .where(claim.volume_id == volume_id, claim.pool_id == misplaced.pool_id, claim.state == pool_counters.CONFIRMED)
         .values(
-            pool_id=found.target_id,
-            backend_id=locked.backends[found.target_id],
+            pool_id=misplaced.target_id,
+            backend_id=locked.backends[misplaced.target_id],
             contained=True,
-            everywhere=True,
+            contained_by_all=True,
             end_epoch=None,
             end_tick=None,
         )
         .execution_options(synchronize_session=False)
     )
-    target = session.get_one(pool, found.target_id)
+    target = session.get_one(pool, misplaced.target_id)
     row.pool_id = target.id
     row.availability_zone = session.get_one(models.Backend, target.backend_id).availability_zone
     session.execute(
         sa.delete(table)
-        .where(table.volume_id == volume_id, table.pool_id.in_((found.pool_id, target.id)))
+        .where(table.volume_id == volume_id, table.pool_id.in_((misplaced.pool_id, target.id)))
         .execution_options(synchronize_session=False)
     )
     session.flush()
@@ -165,11 +175,11 @@ def _adopt(session: orm.Session, volume_id: str) -> list[Change]:
             where=names[target.id],
             subject=volume_id,
             before_gb=0,
-            after_gb=found.size_gb,
+            after_gb=misplaced.size_gb,
         ),
-        *_recount(session, locked, [found.pool_id, target.id], names),
+        *_recount(session, locked, [misplaced.pool_id, target.id], names),
     ]
-    for backend_id in sorted({locked.backends[found.pool_id], locked.backends[target.id]}):
+    for backend_id in sorted({locked.backends[misplaced.pool_id], locked.backends[target.id]}):
         changes += _mend_backend(session, backend_id)
     return changes
 
@@ -264,7 +274,7 @@ def _drop_leaks(session: orm.Session, pool_ids: Collection[int], names: dict[int
     for leak in list(claim_check.leaks(session, pool_ids)):
         lost = session.scalar(
             sa.select(table.id).where(
-                table.pool_id == leak.pool_id, table.volume_id == leak.volume_id, table.kind == listings.LOST
+                table.pool_id == leak.pool_id, table.volume_id == leak.volume_id, table.category == listings.LOST
             )
         )
         if lost is None or leak.state != pool_counters.CONFIRMED:

@@ -29,10 +29,10 @@ class Interrupted:
     """Work that does not continue: an operation on a volume in a pool ``host@backend#pool``, or a drain of a backend.
 
     ``operation`` is the verb of a claim, ``copy`` for a copy in another pool than the volume, ``retry`` for a volume
-    without a pool, or ``drain``. ``volume_id`` is empty for a drain, ``place`` for a retry.
+    without a pool, or ``drain``. ``volume_id`` is empty for a drain, ``target`` for a retry.
     """
 
-    place: str
+    target: str
     volume_id: str
     operation: str
 
@@ -45,10 +45,10 @@ def interrupt(ledger: Database, down_time: float) -> list[Interrupted]:
     """
     with ledger.reading() as session:
         heartbeats.require_no_scheduler(session, down_time)
-        found = _under_way(session)
-    for some in dialects.in_chunks(sorted({one.volume_id for one in found})):
-        ledger.run(operation_outcomes.interrupt, some, _REASON)
-    return found + ledger.run(_stop_drains)
+        interrupted = _under_way(session)
+    for chunk in dialects.in_chunks(sorted({work.volume_id for work in interrupted})):
+        ledger.run(operation_outcomes.interrupt, chunk, _REASON)
+    return interrupted + ledger.run(_stop_drains)
 
 
 def _under_way(session: orm.Session) -> list[Interrupted]:
@@ -63,9 +63,9 @@ def _under_way(session: orm.Session) -> list[Interrupted]:
         .where(sa.or_(pending, copy))
         .order_by(pool.name, claim.volume_id, claim.id)
     )
-    found = [Interrupted(place=row[0], volume_id=row[1], operation=row[2]) for row in claims]
+    operations = [Interrupted(target=row[0], volume_id=row[1], operation=row[2]) for row in claims]
     retries = backends.unplaced_volumes(session)
-    return found + [Interrupted(place="", volume_id=volume_id, operation="retry") for volume_id in retries]
+    return operations + [Interrupted(target="", volume_id=volume_id, operation="retry") for volume_id in retries]
 
 
 def _stop_drains(session: orm.Session) -> list[Interrupted]:
@@ -74,4 +74,4 @@ def _stop_drains(session: orm.Session) -> list[Interrupted]:
     names = session.scalars(sa.select(backend.name).where(backend.draining.is_(True)).order_by(backend.id)).all()
     for name in names:
         backends.set_state(session, name, enabled=False, draining=False, reason=_DRAINED)
-    return [Interrupted(place=name, volume_id="", operation="drain") for name in names]
+    return [Interrupted(target=name, volume_id="", operation="drain") for name in names]

@@ -35,8 +35,8 @@ class CallBatcher(Generic[Item, Answer]):
     """Sends the items of many threads in calls of at most ``max_batch`` items, ``max_in_flight`` calls at a time.
 
     ``send`` makes one call: it returns an answer for each item, in the same order, or raises an error that applies to
-    all of them. It runs in the thread of one of the items. A call that has been in flight for ``patience`` seconds no
-    longer counts. An item that has waited for so long is sent in any case, together with the other items that wait.
+    all of them. It runs in the thread of one of the items. A call that has been in flight for ``stale_after`` seconds
+    no longer counts. An item that has waited for so long is sent in any case, together with the other items that wait.
     ``waiting`` has these items, ``in_flight`` the start times of the calls by their leaders.
     """
 
@@ -45,12 +45,12 @@ class CallBatcher(Generic[Item, Answer]):
         send: Callable[[list[Item]], Sequence[Answer]],
         max_in_flight: int = 2,
         max_batch: int = 64,
-        patience: float = 1.0,
+        stale_after: float = 1.0,
     ) -> None:
         self._send = send
         self._max_in_flight = max_in_flight
         self._max_batch = max_batch
-        self.patience = patience
+        self.stale_after = stale_after
         self._lock = threading.Lock()
         # The start times of the calls in flight, by their leaders.
         self.in_flight: dict[_Waiter[Item, Answer], float] = {}
@@ -58,45 +58,45 @@ class CallBatcher(Generic[Item, Answer]):
 
     def call(self, item: Item) -> Answer:
         """Return the answer to the item. Raises the error that ``send`` raised."""
-        me: _Waiter[Item, Answer] = _Waiter(item)
+        waiter: _Waiter[Item, Answer] = _Waiter(item)
         with self._lock:
-            if not self._lead(me):
-                self.waiting.append(me)
-        if not me.leads:
-            self._wait(me)
-        if me.leads:
-            self._send_batch(me)
+            if not self._lead(waiter):
+                self.waiting.append(waiter)
+        if not waiter.leads:
+            self._wait(waiter)
+        if waiter.leads:
+            self._send_batch(waiter)
         # A new error for each thread: one object raised in several threads mixes their tracebacks.
-        if isinstance(me.error, errors.TonnageError):
-            raise type(me.error)(me.error.message)
-        if me.error is not None:
-            raise RuntimeError(f"the call failed with {type(me.error).__name__}") from me.error
-        return me.answers[0]
+        if isinstance(waiter.error, errors.TonnageError):
+            raise type(waiter.error)(waiter.error.message)
+        if waiter.error is not None:
+            raise RuntimeError(f"the call failed with {type(waiter.error).__name__}") from waiter.error
+        return waiter.answers[0]
 
     def _lead(self, waiter: _Waiter[Item, Answer], *, in_any_case: bool = False) -> bool:
         """Make a waiter the leader of a call if there may be another one; return whether it is."""
         now = time.monotonic()
-        fresh = sum(began > now - self.patience for began in self.in_flight.values())
+        fresh = sum(began > now - self.stale_after for began in self.in_flight.values())
         if in_any_case or fresh < self._max_in_flight:
             waiter.leads = True
             self.in_flight[waiter] = now
         return waiter.leads
 
-    def _wait(self, me: _Waiter[Item, Answer]) -> None:
-        if me.ready.wait(self.patience):
+    def _wait(self, waiter: _Waiter[Item, Answer]) -> None:
+        if waiter.ready.wait(self.stale_after):
             return
         with self._lock:
-            if me in self.waiting:
-                self.waiting.remove(me)
-                self._lead(me, in_any_case=True)
+            if waiter in self.waiting:
+                self.waiting.remove(waiter)
+                self._lead(waiter, in_any_case=True)
                 return
         # In a batch already, or about to lead one.
-        me.ready.wait()
+        waiter.ready.wait()
 
     def _send_batch(self, leader: _Waiter[Item, Answer]) -> None:
         with self._lock:
-            others = [self.waiting.popleft() for _ in range(min(self._max_batch - 1, len(self.waiting)))]
-        batch = [leader, *others]
+            followers = [self.waiting.popleft() for _ in range(min(self._max_batch - 1, len(self.waiting)))]
+        batch = [leader, *followers]
         try:
             answers = self._send([waiter.item for waiter in batch])
             if len(answers) != len(batch):

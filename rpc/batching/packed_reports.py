@@ -69,10 +69,10 @@ def packed(text: bytes) -> str:
 def unpacked(text: str, max_bytes: int = MAX_BYTES) -> bytes:
     """Return the text that was packed. Raises ValueError or zlib.error for one that is malformed or too long."""
     unpacker = zlib.decompressobj()
-    found = unpacker.decompress(base64.b64decode(text, validate=True), max_bytes)
+    content = unpacker.decompress(base64.b64decode(text, validate=True), max_bytes)
     if not unpacker.eof:
         raise ValueError(f"it is cut off, or longer than {max_bytes} bytes")
-    return found
+    return content
 
 
 def _read(text: bytes) -> list[dict[str, Any]]:
@@ -84,4 +84,4 @@ def _read(text: bytes) -> list[dict[str, Any]]:
 
 
 def _all(message: BackendReport | PackedReport) -> dict[str, Any]:
-    return {each.name: getattr(message, each.name) for each in fields(message)}
+    return {attribute.name: getattr(message, attribute.name) for attribute in fields(message)}

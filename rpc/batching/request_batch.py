@@ -16,7 +16,7 @@ from tonnage.rpc.transport import TOPIC_SCHEDULER
 BatchedRequest: TypeAlias = CreateVolume | ExtendVolume | DeleteVolume
 
 
-class RequestKind(enum.StrEnum):
+class BatchedOperation(enum.StrEnum):
     """The fields of :class:`~tonnage.rpc.messages.RequestBatch`, in the order of the answers."""
 
     CREATES = "creates"
@@ -24,10 +24,10 @@ class RequestKind(enum.StrEnum):
     DELETES = "deletes"
 
 
-_TYPES: dict[RequestKind, type[BatchedRequest]] = {
-    RequestKind.CREATES: CreateVolume,
-    RequestKind.EXTENDS: ExtendVolume,
-    RequestKind.DELETES: DeleteVolume,
+_TYPES: dict[BatchedOperation, type[BatchedRequest]] = {
+    BatchedOperation.CREATES: CreateVolume,
+    BatchedOperation.EXTENDS: ExtendVolume,
+    BatchedOperation.DELETES: DeleteVolume,
 }
 
 
@@ -43,13 +43,13 @@ def serve(
     for a message that has no lists of requests.
     """
     decoded: list[BatchedRequest | errors.InvalidInput] = []
-    for kind in RequestKind:
-        requests = message.get(kind, []) if isinstance(message, dict) else None
+    for operation in BatchedOperation:
+        requests = message.get(operation, []) if isinstance(message, dict) else None
         if not isinstance(requests, list):
-            raise errors.InvalidInput(f"malformed RequestBatch: {kind} is no list")
+            raise errors.InvalidInput(f"malformed RequestBatch: {operation} is no list")
         for data in requests:
             try:
-                request: BatchedRequest = serialization.unpack(data, _TYPES[kind])
+                request: BatchedRequest = serialization.unpack(data, _TYPES[operation])
                 check(request)
                 decoded.append(request)
             except errors.InvalidInput as error:
@@ -57,8 +57,8 @@ def serve(
     handled = iter(handle([request for request in decoded if not isinstance(request, errors.InvalidInput)]))
     results = (request if isinstance(request, errors.InvalidInput) else next(handled) for request in decoded)
     return [
-        serialization.bad(each, "request_batch", TOPIC_SCHEDULER)
-        if isinstance(each, Exception)
-        else serialization.good(each)
-        for each in results
+        serialization.bad(result, "request_batch", TOPIC_SCHEDULER)
+        if isinstance(result, Exception)
+        else serialization.good(result)
+        for result in results
     ]

@@ -94,18 +94,18 @@ class Purge:
         self._clock = clock
         self._announcer = announcer
         self._due = 0.0
-        # The purges of this period that are left.
-        self._left: list[Callable[[orm.Session], int]] = []
+        # The purges of this period that still have rows to delete.
+        self._remaining: list[Callable[[orm.Session], int]] = []
 
     def run(self) -> None:
         """Start the purges if a period has passed, and delete a part of the rows of each that is left."""
         now = self._clock()
         if now >= self._due:
             self._due = now + _PURGE
-            self._left = list(_PURGES)
+            self._remaining = list(_PURGES)
             if self._announcer is not None:
                 self._announcer.purge()
-        self._left = [purge for purge in self._left if self._database.run(purge) >= dialects.CHUNK_SIZE]
+        self._remaining = [purge for purge in self._remaining if self._database.run(purge) >= dialects.CHUNK_SIZE]
 
 
 #: Each deletes at most :data:`~tonnage.ledger.db.dialects.CHUNK_SIZE` rows, so that decisions do not wait for it, and

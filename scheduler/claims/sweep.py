@@ -40,7 +40,7 @@ class SweepTimer:
         self._due = 0.0
 
     def is_due(self) -> bool:
-        """Tell whether a sweep is due, and begin the next interval if so."""
+        """Return whether a sweep is due, and begin the next interval if so."""
         now = self._clock()
         if now < self._due:
             return False
@@ -57,11 +57,11 @@ class RulesInForce(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OpenWork:
-    """Work that is found in the ledger.
+    """Unfinished work in the ledger.
 
-    ``silent`` are the ids of the backends that have sent no report for so long that their claims are abandoned,
-    ``pending`` the claims whose agents have not answered, ``unplaced`` the volumes that are to be made and have no
-    pool, ``draining`` the volumes that are to leave their backends now.
+    ``silent`` are the ids of the backends whose claims are abandoned because they have sent no report for too long.
+    ``pending`` are the claims whose agents have not answered, ``unplaced`` the new volumes without a pool, ``draining``
+    the volumes that leave their backends now.
     """
 
     silent: frozenset[int]
@@ -79,14 +79,14 @@ class ClaimRecovery:
         self._placement_queue = outcome_handler.placement_queue
         self._clock = clock
         #: Seconds of silence after which the claims of a backend are abandoned.
-        self._patience = settings.service_down_time + settings.claim_lease
+        self._max_silence = settings.service_down_time + settings.claim_lease
         #: The last volume that was told to leave a draining backend.
         self._drained = ""
 
     def find(self, session: orm.Session, rows: Sequence[backends.BackendRow]) -> OpenWork:
-        """Read the open work; ``rows`` are those of all backends."""
+        """Read the open work; ``rows`` are the rows of all backends."""
         return OpenWork(
-            silent=frozenset(row.id for row in rows if row.silence is None or row.silence > self._patience),
+            silent=frozenset(row.id for row in rows if row.silence is None or row.silence > self._max_silence),
             pending=backends.load_pending(session),
             unplaced=backends.unplaced_volumes(session),
             draining=backends.draining_volumes(session, self._settings.drain_concurrency, self._drained),
@@ -106,7 +106,7 @@ class ClaimRecovery:
         away = work.silent & {
             backend.id
             for backend in self._outcome_handler.hosts.backends()
-            if not backend.up and now - backend.last_seen > self._patience
+            if not backend.up and now - backend.last_seen > self._max_silence
         }
         stuck = [
             claim.id
@@ -115,8 +115,8 @@ class ClaimRecovery:
         ]
         if stuck:
             LOG.warning("%d claim(s) are abandoned, as their backends stay away", len(stuck))
-        for some in dialects.in_chunks(stuck):
-            self._outcome_handler.abandon(some)
+        for chunk in dialects.in_chunks(stuck):
+            self._outcome_handler.abandon(chunk)
 
     def _drain(self, volume_ids: Sequence[str]) -> None:
         self._drained = volume_ids[-1] if volume_ids else ""
@@ -163,7 +163,7 @@ class Sweep:
     def _recount(self, session: orm.Session, *, everything: bool) -> None:
         """Refresh counters, from which a scheduler refuses while it is alone, as an operator may have repaired them.
 
-        Each sweep reads the next slice of the pools, or those of all pools if ``everything`` is wanted.
+        Each sweep reads the counters of the next slice of the pools, or of all pools if ``everything`` is true.
         """
         ids = sorted(entry.id for entry in self._cache_refresh.hosts.entries.values())
         if not everything:

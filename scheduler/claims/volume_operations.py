@@ -35,10 +35,10 @@ Result = TypeVar("Result")
 
 
 class VolumeOperations:
-    """Handlers of the decision thread. Each returns for each request None, or the error for its sender.
+    """Handlers of the decision thread. Each returns a list with None or the sender's error for each request.
 
-    ``sweep_timer`` has a sweep made soon after the state of a backend has changed, and ``agents`` are asked for a
-    listing after a volume was unmanaged, so that it can be managed again.
+    A change of a backend's state requests a sweep from ``sweep_timer``. After a volume was unmanaged, ``agents`` are
+    asked for a listing, so that it can be managed again.
     """
 
     def __init__(
@@ -59,19 +59,19 @@ class VolumeOperations:
 
     def delete(self, messages: Sequence[DeleteVolume]) -> list[Exception | None]:
         """Order deletions, all in one transaction."""
-        orders = [deletions.Order(each.volume_id, each.request_id, each.asked_at) for each in messages]
+        orders = [deletions.Order(request.volume_id, request.request_id, request.asked_at) for request in messages]
         try:
             begun = self._database.run_past_duplicates(deletions.begin, orders)
         except errors.Unavailable as error:
             return [error for _ in messages]
-        self._send([each.claim_id for each in begun if isinstance(each, deletions.Deletion)])
+        self._send([deletion.claim_id for deletion in begun if isinstance(deletion, deletions.Deletion)])
         results: list[Exception | None] = []
-        for message, each in zip(messages, begun, strict=True):
-            if isinstance(each, deletions.Deletion):
+        for message, outcome in zip(messages, begun, strict=True):
+            if isinstance(outcome, deletions.Deletion):
                 LOG.info("[%s] volume %s: delete ordered", message.request_id, message.volume_id)
                 results.append(None)
             else:
-                results.append(each)
+                results.append(outcome)
         return results
 
     def manage(self, messages: Sequence[ManageVolume]) -> list[Exception | None]:
@@ -113,28 +113,28 @@ class VolumeOperations:
 
         That size counts until the agent has reported the real one.
         """
-        asked = {message.request_id: message.asked_at}
-        if not request_keys.find(session, asked):
+        request_times = {message.request_id: message.asked_at}
+        if not request_keys.find(session, request_times):
             size = managed_volumes.listed_gb(session, volume.pool, message.reference)
             volume = replace(volume, listed_gb=size)
-            kind = None if volume.volume_type is None else volume_types.find(session, volume.volume_type)
+            volume_type = None if volume.volume_type is None else volume_types.find(session, volume.volume_type)
             demanded = [
                 Demand(
                     project_id=volume.project_id,
                     user_id=volume.user_id,
                     takes=Usage(1, size),
                     size_gb=size,
-                    volume_type_id="" if kind is None else kind.id,
-                    volume_type="" if kind is None else kind.name,
+                    volume_type_id="" if volume_type is None else volume_type.id,
+                    volume_type="" if volume_type is None else volume_type.name,
                 )
             ]
-            given = QuotaBudget(reservations.reserve(session, self._quotas, demanded, contested=True))
+            budget = QuotaBudget(reservations.reserve(session, self._quotas, demanded, lock_counters=True))
             # While this waited for the counters the same request may have taken effect, so that it counts already.
-            if not request_keys.find(session, asked):
-                if (excess := given.excess(demanded)) is not None:
+            if not request_keys.find(session, request_times):
+                if (excess := budget.excess(demanded)) is not None:
                     raise errors.OverQuota(excess.sentence)
-                given.take(demanded)
-                reservations.consume(session, given)
+                budget.take(demanded)
+                reservations.consume(session, budget)
         return managed_volumes.begin(session, message.request_id, volume, message.reference, message.asked_at)
 
     def _unmanage(self, message: UnmanageVolume) -> None:

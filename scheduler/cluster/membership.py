@@ -30,7 +30,7 @@ _GONE = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class MissedRules:
-    """Rules that the other schedulers have adopted while this one was away."""
+    """Rules that the other schedulers adopted while this one was away."""
 
     default_ratio: float | str
     calculation: Calculation
@@ -48,8 +48,8 @@ class Membership:
     """The schedulers that share a ledger, as one of them sees them. ``interval`` is the seconds between heartbeats.
 
     The rules, the default ratio and the calculation, are the same for all; ``generation`` is theirs in the ledger.
-    ``alone`` tells whether there is no other scheduler, also none with the same host by mistake; it is false before the
-    first :meth:`refresh`. ``listening`` has to be set once this scheduler receives reports: the silence of backends
+    ``alone`` is true if there is no other scheduler, including any with the same host by mistake; it is false before
+    the first :meth:`refresh`. ``listening`` has to be set once this scheduler receives reports: the silence of backends
     counts only while a scheduler does.
     """
 
@@ -90,11 +90,13 @@ class Membership:
         Once all have, these are the rules. Until then this scheduler must not decide anything. ``last`` withdraws the
         proposal unless all agree.
         """
-        wanted = replace(self._settings, default_ratio=default_ratio, calculation=calculation)
+        proposal = replace(self._settings, default_ratio=default_ratio, calculation=calculation)
         before = self._me(self._settings) if last else None
-        vote = self._database.run(scheduling_rules.propose_rules, self._me(wanted), wanted.service_down_time, before)
+        vote = self._database.run(
+            scheduling_rules.propose_rules, self._me(proposal), proposal.service_down_time, before
+        )
         if not vote.differences:
-            self._settings, self.generation = wanted, vote.generation
+            self._settings, self.generation = proposal, vote.generation
         return vote.differences
 
     def find_missed_rules(self) -> MissedRules | None:
@@ -103,35 +105,35 @@ class Membership:
         Raises :class:`~tonnage.capacity.errors.Unavailable` for rules that this scheduler does not know.
         """
         with self._database.reading() as session:
-            found = scheduling_rules.find(session)
-        if found is None or found.generation == self.generation:
+            rules = scheduling_rules.find(session)
+        if rules is None or rules.generation == self.generation:
             return None
         try:
-            ratio, calculation = options.default_ratio(found.default_ratio), Calculation(found.calculation)
+            ratio, calculation = options.default_ratio(rules.default_ratio), Calculation(rules.calculation)
         except (ValueError, errors.ConfigurationError) as error:
             raise errors.Unavailable(
-                f"all schedulers go by max_over_subscription_ratio = {found.default_ratio} and "
-                f"over_provisioning_calculation = {found.calculation}, and scheduler {self._settings.host} cannot: "
+                f"all schedulers go by max_over_subscription_ratio = {rules.default_ratio} and "
+                f"over_provisioning_calculation = {rules.calculation}, and scheduler {self._settings.host} cannot: "
                 "stop it, or install the release of the others"
             ) from error
-        return MissedRules(ratio, calculation, found.generation)
+        return MissedRules(ratio, calculation, rules.generation)
 
     def adopt_rules(self, missed: MissedRules) -> None:
         """Adopt the rules that all others apply."""
-        mine = self._settings
-        self._settings = replace(mine, default_ratio=missed.default_ratio, calculation=missed.calculation)
+        settings = self._settings
+        self._settings = replace(settings, default_ratio=missed.default_ratio, calculation=missed.calculation)
         self.generation = missed.generation
-        for option, here, there in (
-            ("max_over_subscription_ratio", mine.default_ratio, missed.default_ratio),
-            ("over_provisioning_calculation", mine.calculation.value, missed.calculation.value),
+        for option, old, new in (
+            ("max_over_subscription_ratio", settings.default_ratio, missed.default_ratio),
+            ("over_provisioning_calculation", settings.calculation.value, missed.calculation.value),
         ):
-            if here != there:
+            if old != new:
                 LOG.warning(
                     "While this scheduler was away the others have gone over to %s = %s, and it follows; it was %s "
                     "here: correct that in its configuration, or it does not start again",
                     option,
-                    there,
-                    here,
+                    new,
+                    old,
                 )
 
     def leave(self) -> None:
@@ -154,22 +156,22 @@ class Membership:
     def refresh(self, session: orm.Session) -> None:
         """Read which schedulers are up."""
         schedulers = [row for row in heartbeats.load(session) if row.binary == heartbeats.SCHEDULER]
-        others = [row for row in schedulers if row.host != self._settings.host]
-        self.alone = not any(row.up(_GONE) for row in others) and time.monotonic() >= self._shares_host_until
-        there = {row.host for row in others if row.up(_MISSED * self._interval)} | {self._settings.host}
+        peers = [row for row in schedulers if row.host != self._settings.host]
+        self.alone = not any(row.up(_GONE) for row in peers) and time.monotonic() >= self._shares_host_until
+        up_hosts = {row.host for row in peers if row.up(_MISSED * self._interval)} | {self._settings.host}
         # A disabled scheduler has no turns, unless all are disabled.
-        enabled = {row.host for row in schedulers if row.enabled and row.host in there}
-        self._in_turn = frozenset(enabled or there)
+        enabled = {row.host for row in schedulers if row.enabled and row.host in up_hosts}
+        self._in_turn = frozenset(enabled or up_hosts)
 
     def is_alone(self, session: orm.Session) -> bool:
-        """Tell whether there is no other scheduler, also none that has come since the last refresh."""
+        """Return whether there is no other scheduler, including any that has joined since the last refresh."""
         if not self.alone:
             return False
         silence = heartbeats.seconds_without_others(session, heartbeats.SCHEDULER, self._settings.host, self._nonce)
         return silence is None or silence > _GONE
 
     def has_turn(self, backend: str) -> bool:
-        """Tell whether it is this scheduler's turn to apply the reports of a backend at once."""
+        """Return whether it is this scheduler's turn to apply the reports of a backend at once."""
         if len(self._in_turn) == 1:
             return self._settings.host in self._in_turn
         return max(self._in_turn, key=lambda host: stable_hash(f"{host} {backend}")) == self._settings.host

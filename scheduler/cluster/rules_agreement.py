@@ -31,7 +31,7 @@ from tonnage.scheduler.reports.cache_refresh import CacheRefresh
 LOG = logging.getLogger(__name__)
 
 #: Seconds for which requests wait until all schedulers have been told; clients wait longer for an answer.
-PATIENCE = 10.0
+TIMEOUT = 10.0
 
 #: Seconds between two reads of the proposals of the others.
 _INTERVAL = 0.1
@@ -42,7 +42,7 @@ _Result = TypeVar("_Result")
 class RulesAgreement:
     """Changes the default ratio and the calculation. Belongs to the decision thread, which waits meanwhile.
 
-    Requests wait for ``patience`` seconds until all schedulers have been told. A database that is away is asked again
+    Requests wait for ``timeout`` seconds until all schedulers have been told. A database that is away is asked again
     after ``pause`` seconds.
     """
 
@@ -52,7 +52,7 @@ class RulesAgreement:
         cache_refresh: CacheRefresh,
         membership: Membership,
         clock: Callable[[], float] = time.monotonic,
-        patience: float = PATIENCE,
+        timeout: float = TIMEOUT,
         pause: float = 1.0,
     ) -> None:
         self.database = database
@@ -60,11 +60,11 @@ class RulesAgreement:
         self.membership = membership
         self._hosts = cache_refresh.hosts
         self._clock = clock
-        self._patience, self._pause = patience, pause
+        self._timeout, self._pause = timeout, pause
         self._stopping = threading.Event()
 
     def is_alone(self, session: orm.Session) -> bool:
-        """Tell whether there is no other scheduler."""
+        """Return whether there is no other scheduler."""
         return self.membership.is_alone(session)
 
     def stop(self) -> None:
@@ -120,7 +120,7 @@ class RulesAgreement:
         return (default_ratio, calculation) != (self._hosts.default_ratio, self._hosts.calculation)
 
     def _agree(self, default_ratio: float | str, calculation: Calculation) -> None:
-        deadline = self._clock() + self._patience
+        deadline = self._clock() + self._timeout
         while True:
             last = self._clock() >= deadline
 
@@ -134,7 +134,7 @@ class RulesAgreement:
             if last:
                 raise errors.ConfigurationError(
                     f"{differences[0]}; it has to be the same for all: signal all schedulers within "
-                    f"{self._patience:g} s, or stop the others first"
+                    f"{self._timeout:g} s, or stop the others first"
                 )
             time.sleep(_INTERVAL)
 

@@ -38,11 +38,11 @@ _FIELDS = [field.name for field in fields(CreateVolume)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _ProjectInstance:
     """An instance, and the project whose request names it."""
 
     project_id: str
-    instance: str
+    instance_id: str
 
 
 class InstanceHosts:
@@ -55,7 +55,7 @@ class InstanceHosts:
         self._database = database
         self._waiting = waiting
         self._nova = compute
-        self._patience = compute.timeout
+        self._timeout = compute.timeout
         self._slots = threading.BoundedSemaphore(waiting)
         self._lookups = futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="nova")
         self._located_later: set[str] = set()
@@ -67,8 +67,10 @@ class InstanceHosts:
         All look-ups together take no longer than the timeout of Nova.
         """
         volumes = [volume for message in messages for volume in _new_volumes(message)]
-        found = self._find({wanted for each in volumes if (wanted := _wanted(each.project_id, each.hints))})
-        return [_told(message, found) for message in messages] if found else list(messages)
+        localities = self._find(
+            {instance for volume in volumes if (instance := _hinted_instance(volume.project_id, volume.hints))}
+        )
+        return [_with_locality(message, localities) for message in messages] if localities else list(messages)
 
     def locate_later(self, work: Retry | Move, submit: Callable[[Retry | Move], object]) -> None:
         """Submit work without a client; a volume that needs another pool waits for the host of its instance."""
@@ -101,29 +103,30 @@ class InstanceHosts:
 
     def _located_again(self, item: Retry) -> Retry:
         with self._database.reading() as session:
-            wanted = _wanted(*_hints_of(session, item.volume_id))
-        return replace(item, locality=self._find({wanted})[wanted]) if wanted else item
+            instance = _hinted_instance(*_hints_of(session, item.volume_id))
+        return replace(item, locality=self._find({instance})[instance]) if instance else item
 
-    def _find(self, instances: set[_Wanted]) -> dict[_Wanted, Locality]:
+    def _find(self, instances: set[_ProjectInstance]) -> dict[_ProjectInstance, Locality]:
         if not instances:
             return {}
         if not self._slots.acquire(blocking=False):
             problem = f"Nova is slow to answer, and {self._waiting} other requests wait for it already"
             return dict.fromkeys(instances, Locality(code=nova.UNAVAILABLE, problem=problem))
         try:
-            asked = {
-                each: self._lookups.submit(self._nova.locality, each.instance, each.project_id) for each in instances
+            answers = {
+                instance: self._lookups.submit(self._nova.locality, instance.instance_id, instance.project_id)
+                for instance in instances
             }
-            futures.wait(asked.values(), self._patience)
-            return {each: self._said(each.instance, answer) for each, answer in asked.items()}
+            futures.wait(answers.values(), self._timeout)
+            return {instance: self._locality(instance.instance_id, answer) for instance, answer in answers.items()}
         finally:
             self._slots.release()
 
-    def _said(self, instance: str, answer: "futures.Future[Locality]") -> Locality:
+    def _locality(self, instance: str, answer: "futures.Future[Locality]") -> Locality:
         if not answer.done():
             answer.cancel()
-            LOG.warning("Nova has not told within %g s where instance %s runs", self._patience, instance)
-            return Locality(code=nova.UNAVAILABLE, problem=f"Nova has not answered within {self._patience:g} s")
+            LOG.warning("Nova has not told within %g s where instance %s runs", self._timeout, instance)
+            return Locality(code=nova.UNAVAILABLE, problem=f"Nova has not answered within {self._timeout:g} s")
         error = answer.exception()
         if error is None:
             return answer.result()
@@ -131,9 +134,9 @@ class InstanceHosts:
         return nova.cannot_be_asked(instance)
 
 
-def _wanted(project_id: str, hints: Mapping[str, object]) -> _Wanted | None:
+def _hinted_instance(project_id: str, hints: Mapping[str, object]) -> _ProjectInstance | None:
     instance = instance_locality.hinted_instance(hints) if hints else None
-    return None if instance is None else _Wanted(project_id, instance)
+    return None if instance is None else _ProjectInstance(project_id, instance)
 
 
 def _new_volumes(message: object) -> Sequence[CreateVolume]:
@@ -142,13 +145,13 @@ def _new_volumes(message: object) -> Sequence[CreateVolume]:
     return [message] if isinstance(message, CreateVolume) else []
 
 
-def _told(message: Any, found: Mapping[_Wanted, Locality]) -> Any:
+def _with_locality(message: Any, localities: Mapping[_ProjectInstance, Locality]) -> Any:
     if isinstance(message, CreateGroup):
-        return replace(message, volumes=[_told(volume, found) for volume in message.volumes])
-    wanted = _wanted(message.project_id, message.hints) if isinstance(message, CreateVolume) else None
-    if wanted is None:
+        return replace(message, volumes=[_with_locality(volume, localities) for volume in message.volumes])
+    instance = _hinted_instance(message.project_id, message.hints) if isinstance(message, CreateVolume) else None
+    if instance is None:
         return message
-    return LocalVolume(locality=found[wanted], **{name: getattr(message, name) for name in _FIELDS})
+    return LocalVolume(locality=localities[instance], **{name: getattr(message, name) for name in _FIELDS})
 
 
 def _hints_of(session: orm.Session, volume_id: str) -> tuple[str, Mapping[str, object]]:

@@ -58,7 +58,7 @@ class _Server(msgspec.Struct):
     @property
     def owners(self) -> set[str]:
         """The project of the instance, by the old name of the field and by the new one."""
-        return {each for each in (self.tenant_id, self.project_id) if each}
+        return {owner for owner in (self.tenant_id, self.project_id) if owner}
 
 
 class _Shown(msgspec.Struct):
@@ -166,16 +166,16 @@ def list_library_opts() -> list[tuple[str, list[cfg.Opt]]]:
     """Return the options of keystoneauth1, with those of the usual kinds of accounts."""
     from keystoneauth1 import loading
 
-    found = {option.dest: option for option in (*_session_options(), *loading.get_auth_common_conf_options())}
-    for kind in ("password", "v3applicationcredential"):
-        for option in loading.get_auth_plugin_conf_options(kind):
-            found.setdefault(option.dest, option)
-    return [(GROUP, list(found.values()))]
+    options = {option.dest: option for option in (*_session_options(), *loading.get_auth_common_conf_options())}
+    for auth_type in ("password", "v3applicationcredential"):
+        for option in loading.get_auth_plugin_conf_options(auth_type):
+            options.setdefault(option.dest, option)
+    return [(GROUP, list(options.values()))]
 
 
 def _session_options() -> list[cfg.Opt]:
     from keystoneauth1 import loading
 
-    found = loading.get_session_conf_options()
-    cfg.set_defaults(found, timeout=_TIMEOUT)
-    return found
+    options = loading.get_session_conf_options()
+    cfg.set_defaults(options, timeout=_TIMEOUT)
+    return options

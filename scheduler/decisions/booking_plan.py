@@ -19,7 +19,7 @@ from tonnage.rpc.messages import Answer, CreateGroup, CreateVolume, GroupAnswer
 from tonnage.scheduler.decisions.decider import RequestDecision
 from tonnage.scheduler.decisions.placement_requests import Move, Retry, Work, key_of
 from tonnage.scheduler.decisions.pool_selection import physical_gb
-from tonnage.scheduler.decisions.request_spec import NotNow, RequestSpec
+from tonnage.scheduler.decisions.request_spec import RequestSpec, RetryLater
 from tonnage.scheduler.host_manager import HostManager
 
 
@@ -27,11 +27,11 @@ from tonnage.scheduler.host_manager import HostManager
 class BookingPlan:
     """The bookings, request keys and answers of a batch.
 
-    ``budget`` has the quotas that the batch uses, None if nothing is limited. ``answers`` is by the index of the
-    request. ``refused`` are the refusals to record. ``retyped`` are volumes that get another type in their pools,
-    ``failed`` maps volumes that no pool is left for to the reason. ``doubtful`` are requests that may find a pool by
-    newer figures. ``hint_targets`` maps the volumes named by hints of volumes that are tried again to the pools that
-    the decision saw them in.
+    ``budget`` has the quotas that the batch uses, None if nothing is limited. ``answers`` maps the index of each
+    request to its answer. ``refused`` are the refusals to record. ``retyped`` are volumes that get another type in
+    their pools. ``failed`` maps volumes without any remaining pool to the reason. ``stale_refusals`` are refused
+    requests that may find a pool by newer figures. ``hint_targets`` maps the volumes that hints of retried volumes name
+    to the pools that the decision saw them in.
     """
 
     hosts: HostManager
@@ -42,7 +42,7 @@ class BookingPlan:
     decisions: list[tuple[RequestSpec, Decision]] = field(default_factory=list, init=False)
     refused: list[RefusedRequest] = field(default_factory=list, init=False)
     retyped: list[volumes.Retyped] = field(default_factory=list, init=False)
-    doubtful: list[Request] = field(default_factory=list, init=False)
+    stale_refusals: list[Request] = field(default_factory=list, init=False)
     failed: dict[str, str] = field(default_factory=dict, init=False)
     hint_targets: dict[str, int | None] = field(default_factory=dict, init=False)
 
@@ -50,10 +50,10 @@ class BookingPlan:
         """Plan the bookings of a decision and return the answer to the request."""
         for spec in decided.specs:
             self.hint_targets.update(spec.hint_targets)
-        if isinstance(decided.found, Refusal):
-            self._refuse(item, decided, decided.found)
+        if isinstance(decided.result, Refusal):
+            self._refuse(item, decided, decided.result)
         elif isinstance(decided.staying, Placement):
-            [spec], [placement] = decided.specs, decided.found
+            [spec], [placement] = decided.specs, decided.result
             self.retyped.append(
                 volumes.Retyped(
                     volume_id=spec.volume_id, pool_id=spec.source_pool_id, volume_type_id=spec.volume_type_id or ""
@@ -61,7 +61,7 @@ class BookingPlan:
             )
             self.decisions.append((spec, placement))
         else:
-            placed = list(zip(decided.specs, decided.found, strict=True))
+            placed = list(zip(decided.specs, decided.result, strict=True))
             # All of a group or none.
             self.bookings += [self._booking(spec, placement) for spec, placement in placed]
             self.decisions += placed
@@ -76,14 +76,14 @@ class BookingPlan:
         key = key_of(item)
         if key.request_id and isinstance(error, STORED_ERRORS):
             self.keys.append(Key.of_error(key.request_id, key.volume_id, key.verb, error))
-        if isinstance(item, Retry) and not isinstance(error, NotNow):
+        if isinstance(item, Retry) and not isinstance(error, RetryLater):
             # The source of a clone is gone, for example: the volume would be tried again and again.
             self.failed[item.volume_id] = error.message
         return error
 
     def _refuse(self, item: Work, decided: RequestDecision, refusal: Refusal) -> None:
         if refusal.excess is None:
-            self.doubtful += decided.doubtful
+            self.stale_refusals += decided.stale_refusals
         if isinstance(item, Retry):
             self.failed[item.volume_id] = refusal.message
         self.decisions += [(spec, refusal) for spec in decided.specs]
@@ -139,13 +139,13 @@ class BookingPlan:
 
 def _answer(item: Work, decided: RequestDecision) -> Answer | GroupAnswer:
     """Return the answer to a request that has been decided."""
-    if isinstance(decided.found, Refusal):
+    if isinstance(decided.result, Refusal):
         if isinstance(item, CreateGroup):
-            return GroupAnswer(refusal=decided.found)
-        return Answer(volume_id=decided.specs[0].volume_id, refusal=decided.found)
+            return GroupAnswer(refusal=decided.result)
+        return Answer(volume_id=decided.specs[0].volume_id, refusal=decided.result)
     answers = [
         Answer(volume_id=spec.volume_id, pool=placement.pool, provisioning=placement.provisioning)
-        for spec, placement in zip(decided.specs, decided.found, strict=True)
+        for spec, placement in zip(decided.specs, decided.result, strict=True)
     ]
     return GroupAnswer(volumes=answers) if isinstance(item, CreateGroup) else answers[0]
 

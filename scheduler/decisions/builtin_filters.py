@@ -29,20 +29,22 @@ class Ages(Protocol):
 
 
 class BackendStateFilter(Filter):
-    """Accepts pools whose backend is up and enabled, whose figures have not expired, and that have not failed to make
-    this volume before; for a clone those whose driver can clone.
+    """Accepts the pools that may be considered at all.
+
+    Their backend is up and enabled, their figures have not expired, and they have not failed to create this volume
+    before. For a clone their driver can clone as well.
 
     It always runs first and is not configured. Without ``ages`` a backend that is down has been silent for
     ``down_time`` seconds.
     """
 
-    looks_at_figures = False
+    reads_figures = False
 
     def __init__(self, down_time: float, ages: Ages | None = None) -> None:
         self._down_time = down_time
         self._ages = ages
 
-    def judged_by(self, calculation: Calculation) -> Self:
+    def with_calculation(self, calculation: Calculation) -> Self:
         """Return this filter, which calculates nothing."""
         return self
 
@@ -58,8 +60,8 @@ class BackendStateFilter(Filter):
             eligible = eligible & np.array([value is not False for value in values], dtype=np.bool_)[codes]
         return eligible
 
-    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-        """Return the key of the verdicts on all requests that have not failed before and copy no volume."""
+    def cache_key(self, request: Request) -> tuple[Hashable, ...] | None:
+        """Return one key for all requests that have not failed before and copy no volume."""
         return None if request.attempted or request.copies else ()
 
     def reason(self, pool: Pool, request: Request) -> Rejection:

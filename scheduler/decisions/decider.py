@@ -17,7 +17,7 @@ from tonnage.quotas.quota_check import Demand, QuotaBudget
 from tonnage.rpc.messages import CreateGroup, MigrationPolicy, RetypeVolume
 from tonnage.scheduler.decisions.placement_requests import Work
 from tonnage.scheduler.decisions.pool_selection import Rules, physical_gb
-from tonnage.scheduler.decisions.request_spec import Lookup, NotNow, RequestSpec
+from tonnage.scheduler.decisions.request_spec import Lookup, RequestSpec, RetryLater
 from tonnage.scheduler.decisions.resolution import resolve
 from tonnage.scheduler.decisions.steps import group_requests, moves
 from tonnage.scheduler.decisions.steps.group_affinity import GroupAffinity
@@ -31,7 +31,7 @@ class DecisionObserver(Protocol):
         """Record the decision on one volume; ``in_place`` is true for one that asks to stay in its pool."""
         ...
 
-    def packed(self, packing: GroupPacking, found: Sequence[Placement] | Refusal) -> None:
+    def packed(self, packing: GroupPacking, result: Sequence[Placement] | Refusal) -> None:
         """Record the decision on several volumes, all or none."""
         ...
 
@@ -40,15 +40,15 @@ class DecisionObserver(Protocol):
 class RequestDecision:
     """The decision on one request.
 
-    ``specs`` are the volumes, ``found`` has a placement for each, or is the refusal of all. ``staying`` is the decision
-    on a volume that is retyped to stay in its pool, None for every other request. ``doubtful`` are the requests that
-    were refused and may find pools by newer figures.
+    ``specs`` are the volumes. ``result`` is a placement for each of them, or the refusal of the request. ``staying`` is
+    the decision whether a retyped volume stays in its pool, None for every other request. ``stale_refusals`` are the
+    refused requests that may find pools by newer figures.
     """
 
     specs: Sequence[RequestSpec]
-    found: Sequence[Placement] | Refusal
+    result: Sequence[Placement] | Refusal
     staying: Decision | None = None
-    doubtful: Sequence[Request] = ()
+    stale_refusals: Sequence[Request] = ()
 
     @property
     def request(self) -> str:
@@ -77,7 +77,7 @@ class Decider:
 
         ``demands`` is its share of the quotas, which are compared first. Raises the errors of
         :func:`tonnage.scheduler.decisions.resolution.resolve`, and
-        :class:`~tonnage.scheduler.decisions.request_spec.NotNow` for a refusal that is not final yet.
+        :class:`~tonnage.scheduler.decisions.request_spec.RetryLater` for a refusal that is not final yet.
         """
         specs = resolve(item, lookup)
         excess = None if self.budget is None else self.budget.excess(demands)
@@ -90,7 +90,7 @@ class Decider:
             decided = self._decide_retype(item, specs[0], lookup)
         else:
             decided = self._decide_volume(specs[0])
-        if self.budget is not None and self.counting and not isinstance(decided.found, Refusal):
+        if self.budget is not None and self.counting and not isinstance(decided.result, Refusal):
             self.budget.take(demands)
         return decided
 
@@ -105,35 +105,35 @@ class Decider:
     def pack(self, members: Sequence[Member]) -> list[Placement] | Refusal:
         """Return the pools for several volumes, all or none."""
         packing = GroupPacking(self.pools, self.rules, members)
-        found = packing.placements()
+        result = packing.placements()
         if self.observer is not None:
-            self.observer.packed(packing, found)
-        return found
+            self.observer.packed(packing, result)
+        return result
 
     def _decide_volume(self, spec: RequestSpec) -> RequestDecision:
         if spec.group is not None or spec.request.operation is Operation.MIGRATE:
             spec = self._confined(spec)
-        decision = self.choose(spec.request, final=spec.unsettled is None)
-        if isinstance(decision, Refusal) and spec.unsettled is not None:
-            raise NotNow(f"volume {spec.volume_id} waits until volume {spec.unsettled} is made")
+        decision = self.choose(spec.request, final=spec.waits_for is None)
+        if isinstance(decision, Refusal) and spec.waits_for is not None:
+            raise RetryLater(f"volume {spec.volume_id} waits until volume {spec.waits_for} is made")
         if isinstance(decision, Refusal):
-            return RequestDecision([spec], decision, doubtful=_doubtful(spec))
+            return RequestDecision([spec], decision, stale_refusals=_stale_refusals(spec))
         self._count(spec, decision)
         return RequestDecision([spec], [decision])
 
     def _decide_group(self, item: CreateGroup, specs: Sequence[RequestSpec]) -> RequestDecision:
         specs = [self._confined(spec) for spec in specs]
-        found = self.pack(group_requests.members(item, specs))
-        if isinstance(found, Refusal):
-            doubtful: list[Request] = []
+        result = self.pack(group_requests.members(item, specs))
+        if isinstance(result, Refusal):
+            stale_refusals: list[Request] = []
             for spec in specs:
-                # Sharing a backend with others of the group, wherever these are.
+                # The other volumes of the group may go to any backend.
                 anywhere = replace(spec.request, same_backends=None)
-                doubtful += _doubtful(replace(spec, request=anywhere))
-            return RequestDecision(specs, found, doubtful=doubtful)
-        for spec, placement in zip(specs, found, strict=True):
+                stale_refusals += _stale_refusals(replace(spec, request=anywhere))
+            return RequestDecision(specs, result, stale_refusals=stale_refusals)
+        for spec, placement in zip(specs, result, strict=True):
             self._count(spec, placement)
-        return RequestDecision(specs, found)
+        return RequestDecision(specs, result)
 
     def _decide_retype(self, item: RetypeVolume, spec: RequestSpec, lookup: Lookup) -> RequestDecision:
         """Leave a volume in its pool with another type or, if that cannot be and the policy allows, move it."""
@@ -147,15 +147,15 @@ class Decider:
             return RequestDecision([spec], staying, staying, [request])
         moved = self._decide_volume(spec)
         moved.staying = staying
-        if isinstance(moved.found, Refusal):
-            moved.doubtful = [*moved.doubtful, request]
+        if isinstance(moved.result, Refusal):
+            moved.stale_refusals = [*moved.stale_refusals, request]
         return moved
 
     def _confined(self, spec: RequestSpec) -> RequestSpec:
-        """Keep a volume that moves out of its own place, and a volume of a group on the backend of that."""
+        """Exclude the source pool of a move, and confine a volume of a group to the group's backend."""
         request = spec.request
         if request.operation is Operation.MIGRATE and spec.source is not None:
-            request = moves.kept_apart(self.pools, request, spec.source.pool_name)
+            request = moves.without_source(self.pools, request, spec.source.pool_name)
         if spec.group is not None:
             request = self._groups.confined(request, spec.group)
         return spec if request is spec.request else replace(spec, request=request)
@@ -173,7 +173,7 @@ class Decider:
         if self.rules.counts_volumes and request.operation is not Operation.EXTEND:
             pools.set_volumes({placement.pool: int(pools.volumes[index]) + 1})
         if spec.group is not None:
-            self._groups.place(spec.group, placement.pool)
+            self._groups.record_placement(spec.group, placement.pool)
 
     @property
     def _groups(self) -> GroupAffinity:
@@ -182,8 +182,8 @@ class Decider:
         return self._affinity
 
 
-def _doubtful(spec: RequestSpec) -> list[Request]:
-    """Return the requests that newer figures may find pools for: the refused one, and those that place its group."""
+def _stale_refusals(spec: RequestSpec) -> list[Request]:
+    """Return the requests to check against newer figures: the refused one, and those that choose a group's backend."""
     if spec.group is None or spec.group.backend is not None:
         return [spec.request]
     return [replace(spec.request, backends=None), *spec.group.asks]

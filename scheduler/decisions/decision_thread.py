@@ -52,7 +52,7 @@ class _Job:
 
 
 class DecisionThread:
-    """Runs handlers one after another, and the housekeeping about every ``period`` seconds in between.
+    """Runs handlers one after another, and the periodic tasks about every ``period`` seconds in between.
 
     ``paced`` has the handlers that are paced. It is set before the start.
     """
@@ -61,7 +61,7 @@ class DecisionThread:
         self.paced: Collection[Handler[Any, Any]] = ()
         self._batch_size = batch_size
         self._period = period
-        self._housekeeping: Callable[[], None] | None = None
+        self._periodic_tasks: Callable[[], None] | None = None
         # When each paced handler may be called again, and the jobs that wait for that.
         self._rests: dict[Handler[Any, Any], float] = {}
         self._waiting: list[_Job] = []
@@ -73,9 +73,9 @@ class DecisionThread:
         # Nothing is queued behind the end: it would never be taken.
         self._ending = threading.Lock()
 
-    def start(self, housekeeping: Callable[[], None] | None = None) -> None:
+    def start(self, periodic_tasks: Callable[[], None] | None = None) -> None:
         """Start the thread."""
-        self._housekeeping = housekeeping
+        self._periodic_tasks = periodic_tasks
         self._thread.start()
 
     def stop(self) -> None:
@@ -86,15 +86,15 @@ class DecisionThread:
         if self._thread.is_alive():
             self._thread.join()
 
-    def submit(self, handler: Handler[Item, Result], item: Item, patience: float = math.inf) -> futures.Future[Result]:
+    def submit(self, handler: Handler[Item, Result], item: Item, timeout: float = math.inf) -> futures.Future[Result]:
         """Queue an item for a handler; the future is done once the handler has returned.
 
-        An item that has not been handed over after ``patience`` seconds fails.
+        An item that has not been handed over after ``timeout`` seconds fails.
         """
         future: futures.Future[Result] = futures.Future()
         with self._ending:
             if not self._stopping:
-                self._jobs.put(_Job(handler, item, future, time.monotonic() + patience))
+                self._jobs.put(_Job(handler, item, future, time.monotonic() + timeout))
                 return future
         future.set_exception(errors.Declined("the scheduler is stopping; ask another one, or again in a moment"))
         return future
@@ -108,7 +108,7 @@ class DecisionThread:
         return self._jobs.qsize() + len(self._waiting)
 
     def turn_seconds(self) -> float:
-        """Return for how many seconds the thread has been in one call of a handler or of the housekeeping."""
+        """Return for how many seconds the thread has been in one call of a handler or of the periodic tasks."""
         began = self._turn_began
         return 0.0 if began is None else time.monotonic() - began
 
@@ -118,7 +118,7 @@ class DecisionThread:
         while not stopped:
             if time.monotonic() >= due:
                 self._turn_began = time.monotonic()
-                self._keep_house()
+                self._run_periodic_tasks()
                 self._turn_began = None
                 due = time.monotonic() + self._period
             wake = min([due, *(self._rests[job.handler] for job in self._waiting)])
@@ -132,11 +132,11 @@ class DecisionThread:
                     self._rests[batch[0].handler] = ended + rest_after(len(batch), ended - began)
             self._turn_began = None
 
-    def _take(self, patience: float) -> list[_Job | None]:
+    def _take(self, timeout: float) -> list[_Job | None]:
         """Wait for a job and return all jobs that have arrived by then; None among them is the end."""
         jobs: list[_Job | None] = []
         try:
-            jobs.append(self._jobs.get(timeout=patience))
+            jobs.append(self._jobs.get(timeout=timeout))
             while len(jobs) < _ROUND * self._batch_size and jobs[-1] is not None:
                 jobs.append(self._jobs.get_nowait())
         except queue.Empty:
@@ -162,7 +162,11 @@ class DecisionThread:
         for job in jobs:
             (self._waiting if job.handler in resting else by_handler.setdefault(job.handler, [])).append(job)
         size = self._batch_size
-        return [each[start : start + size] for each in by_handler.values() for start in range(0, len(each), size)]
+        return [
+            handler_jobs[start : start + size]
+            for handler_jobs in by_handler.values()
+            for start in range(0, len(handler_jobs), size)
+        ]
 
     @staticmethod
     def _work(batch: Sequence[_Job]) -> None:
@@ -193,9 +197,9 @@ class DecisionThread:
             else:
                 job.future.set_result(result)
 
-    def _keep_house(self) -> None:
+    def _run_periodic_tasks(self) -> None:
         try:
-            if self._housekeeping is not None:
-                self._housekeeping()
+            if self._periodic_tasks is not None:
+                self._periodic_tasks()
         except BaseException:
             LOG.exception("housekeeping failed; it is tried again")

@@ -53,7 +53,7 @@ class Move:
 
     @classmethod
     def for_type(cls, message: RetypeVolume) -> "Move":
-        """Return the move of a retype. The answer to the retype is kept, that to the move is not."""
+        """Return the move of a retype. Only the answer to the retype is kept."""
         move = MigrateVolume(request_id=message.request_id, volume_id=message.volume_id)
         return cls(move, message.volume_type, keyed=False)
 
@@ -80,7 +80,7 @@ def by_volume(work: Sequence[Work]) -> list[Single]:
 def key_of(item: Work) -> Key:
     """Return the key of a request, without an answer. Its request id is empty if no answer is kept.
 
-    Its volume is that of the request, of a group the first one.
+    The volume is the one in the request; for a group, its first volume.
     """
     if isinstance(item, CreateGroup):
         return Key(item.request_id, item.volumes[0].volume_id if item.volumes else "", request_keys.GROUP)
@@ -96,17 +96,21 @@ def key_of(item: Work) -> Key:
 def keys_of(work: Sequence[Work]) -> dict[str, datetime.datetime | None]:
     """Map the ids of the requests whose answers are kept to the times at which they were asked for."""
     messages = (item.message if isinstance(item, Move) and item.keyed else item for item in work)
-    return {each.request_id: each.asked_at for each in messages if isinstance(each, KeyedRequest) and each.request_id}
+    return {
+        request.request_id: request.asked_at
+        for request in messages
+        if isinstance(request, KeyedRequest) and request.request_id
+    }
 
 
-def kept_answer(item: Work, known: Key) -> Answer | GroupAnswer:
+def kept_answer(item: Work, stored_key: Key) -> Answer | GroupAnswer:
     """Return the answer that a request was given earlier.
 
-    Raises :class:`~tonnage.capacity.errors.Conflict` if its id was used for another request, and the error that it was
-    refused with.
+    Raises :class:`~tonnage.capacity.errors.Conflict` if the id was used for another request, and the stored error if
+    the request was refused.
     """
     key = key_of(item)
-    known.require(key.volume_id, key.verb)
+    stored_key.require(key.volume_id, key.verb)
     if isinstance(item, CreateGroup):
-        return serialization.unpack(known.answer, GroupAnswer)
-    return serialization.unpack(known.answer, Answer)
+        return serialization.unpack(stored_key.answer, GroupAnswer)
+    return serialization.unpack(stored_key.answer, Answer)

@@ -48,7 +48,7 @@ from tonnage.scheduler.decisions.placement_requests import (
     keys_of,
 )
 from tonnage.scheduler.decisions.pool_selection import set_volume_numbers
-from tonnage.scheduler.decisions.request_spec import Lookup, NotFirst
+from tonnage.scheduler.decisions.request_spec import Lookup, WaitsForVolume
 from tonnage.scheduler.decisions.rules_in_force import RulesInForce
 from tonnage.scheduler.reports.cache_refresh import CacheRefresh
 
@@ -61,8 +61,8 @@ _ROUNDS = 5
 class Placer:
     """Decides requests and books the decisions. Belongs to the decision thread.
 
-    Without ``quotas`` nothing is limited but by the ledger. Without an ``agreement`` with other schedulers this one
-    never counts as alone. ``thread`` takes volumes that are tried again in a later batch.
+    Without ``quotas`` only the limits in the ledger apply. Without an ``agreement`` with other schedulers this one
+    never counts as the only one. ``thread`` takes volumes that are tried again in a later batch.
     """
 
     def __init__(
@@ -90,30 +90,30 @@ class Placer:
         """Decide a batch of requests, book the decisions, and send the commands."""
         answers = self._place(work)
         settled = any(
-            isinstance(item, Retry) and isinstance(found, Answer) for item, found in zip(work, answers, strict=True)
+            isinstance(item, Retry) and isinstance(answer, Answer) for item, answer in zip(work, answers, strict=True)
         )
-        for item, found in zip(work, answers, strict=True):
-            if settled and isinstance(item, Retry) and isinstance(found, NotFirst) and self._thread is not None:
+        for item, answer in zip(work, answers, strict=True):
+            if settled and isinstance(item, Retry) and isinstance(answer, WaitsForVolume) and self._thread is not None:
                 # It may have waited for one of these.
                 self._thread.submit(self.place, item)
         return answers
 
     def _place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
         failure: Exception | None = None
-        contested: frozenset[int] = frozenset()
-        hurry: QuotaChanged | None = None
+        pools_to_lock: frozenset[int] = frozenset()
+        quota_conflict: QuotaChanged | None = None
         for number in range(1, _ROUNDS + 1):
-            if contested and number == _ROUNDS:
+            if pools_to_lock and number == _ROUNDS:
                 # No other scheduler is faster on pools that are locked from the beginning.
-                contested = frozenset(entry.id for entry in self._hosts.entries.values())
+                pools_to_lock = frozenset(entry.id for entry in self._hosts.entries.values())
             try:
-                plan, changed = self._attempt(work, contested, hurry)
+                plan, changed = self._attempt(work, pools_to_lock, quota_conflict)
             except bookings.PoolsChanged as changed_pools:
                 instruments.CONFLICTS.inc()
-                contested |= changed_pools.pool_ids
+                pools_to_lock |= changed_pools.pool_ids
             except QuotaChanged as taken_quota:
                 instruments.CONFLICTS.inc()
-                hurry = taken_quota
+                quota_conflict = taken_quota
             except scheduling_rules.RulesChanged:
                 try:
                     self.follow_rules()
@@ -143,42 +143,42 @@ class Placer:
         return [failure or errors.Unavailable("other requests were faster on every pool that fits; try again")]
 
     def _attempt(
-        self, work: Sequence[Work], contested: Collection[int], hurry: QuotaChanged | None
+        self, work: Sequence[Work], pools_to_lock: Collection[int], quota_conflict: QuotaChanged | None
     ) -> tuple[BookingPlan, Mapping[int, Counters]]:
-        if hurry is not None and hurry.missing_counters:
-            self._database.run(reservations.insert_missing, hurry.missing_counters)
+        if quota_conflict is not None and quota_conflict.missing_counters:
+            self._database.run(reservations.insert_missing, quota_conflict.missing_counters)
         # The counters of quotas that others were faster on are locked from the beginning.
-        return self._database.run(self._decide_and_book, work, contested, hurry is not None)
+        return self._database.run(self._decide_and_book, work, pools_to_lock, quota_conflict is not None)
 
     def _decide_and_book(
-        self, session: orm.Session, work: Sequence[Work], contested: Collection[int], hurried: bool
+        self, session: orm.Session, work: Sequence[Work], pools_to_lock: Collection[int], lock_quotas: bool
     ) -> tuple[BookingPlan, Mapping[int, Counters]]:
-        # Left from an attempt whose connection was lost: it may have been committed all the same.
+        # Pools of an earlier attempt whose connection was lost: it may have been committed all the same.
         unsure = [self._hosts.entries[name].id for name in self._tentative if name in self._hosts.entries]
         self._forget()
-        known = request_keys.find(session, keys_of(work))
+        stored_keys = request_keys.find(session, keys_of(work))
         lookup = resolution.read_references(session, by_volume(work))
         # In the one order: quotas before backends and pools.
-        held, wanted = None, []
+        held, demands = None, []
         if limits.has_volume_limits(session, self.quotas.defaults):
-            new = [item for item in work if key_of(item).request_id not in known]
-            wanted = [demand for item in new for demand in quota_demands.of_request(item, lookup)]
-            held = reservations.reserve(session, self.quotas, wanted, contested=hurried or bool(contested))
+            new = [item for item in work if key_of(item).request_id not in stored_keys]
+            demands = [demand for item in new for demand in quota_demands.of_request(item, lookup)]
+            held = reservations.reserve(session, self.quotas, demands, lock_counters=lock_quotas or bool(pools_to_lock))
         locked = None
-        if contested:
-            locked = self._cache_refresh.lock_and_refresh(session, contested)
+        if pools_to_lock:
+            locked = self._cache_refresh.lock_and_refresh(session, pools_to_lock)
             # The rows that tell the quotas may have changed while the locks were waited for.
             session.expunge_all()
             lookup = resolution.read_references(session, by_volume(work))
         numbers = volumes.per_pool(session) if self.rules.current.counts_volumes else None
 
-        decide = functools.partial(self._decide, work, known, lookup, held, numbers)
+        decide = functools.partial(self._decide, work, stored_keys, lookup, held, numbers)
         plan = decide()
         generation = self._hosts.rules_generation
-        if plan.doubtful or plan.retyped:
+        if plan.stale_refusals or plan.retyped:
             # Bookings are compared with the rules when they are booked.
             scheduling_rules.require_generation(session, generation)
-        if plan.doubtful:
+        if plan.stale_refusals:
             plan = self._with_figures_of_the_ledger(session, plan, decide)
         chosen = {booking.pool_id for booking in plan.bookings}
         if locked is not None and not chosen <= locked:
@@ -187,34 +187,43 @@ class Placer:
         # In the one order: quotas, keys and pools first, volumes after them.
         if plan.budget is not None:
             reservations.consume(session, plan.budget)
-        seen = {id: bookings.SeenVolume(volume.size_gb, volume.volume_type_id) for id, volume in lookup.volumes.items()}
-        others = {*plan.failed, *(retyped.volume_id for retyped in plan.retyped)}
+        seen_volumes = {
+            id: bookings.SeenVolume(volume.size_gb, volume.volume_type_id) for id, volume in lookup.volumes.items()
+        }
+        unbooked_volumes = {*plan.failed, *(retyped.volume_id for retyped in plan.retyped)}
         booked = bookings.book(
-            session, plan.bookings, plan.keys, self._hosts.calculation, generation, seen, plan.hint_targets, others
+            session,
+            plan.bookings,
+            plan.keys,
+            self._hosts.calculation,
+            generation,
+            seen_volumes,
+            plan.hint_targets,
+            unbooked_volumes,
         )
         if plan.bookings:
-            reservations.require_same_limits(session, self.quotas, held, wanted)
+            reservations.require_same_limits(session, self.quotas, held, demands)
         # Pools that were locked before the decision have not changed since.
-        if locked is None and plan.doubtful and self._cache_refresh.has_outgrown(session, booked):
-            # While the booking waited there came more room than the decision saw: a refused request may fit beside the
-            # booked ones.
+        if locked is None and plan.stale_refusals and self._cache_refresh.has_outgrown(session, booked):
+            # While the booking waited for its locks the pools gained headroom that the decision did not see, so a
+            # refused request may fit beside the booked ones.
             raise bookings.PoolsChanged(chosen)
         if plan.retyped or plan.failed or plan.refused:
-            _record_unbooked(session, plan, seen)
+            _record_unbooked(session, plan, seen_volumes)
         return plan, {**pool_counters.read(session, unsure), **booked} if unsure else booked
 
     def _decide(
         self,
         work: Sequence[Work],
-        known: Mapping[str, Key],
+        stored_keys: Mapping[str, Key],
         lookup: Lookup,
         held: ReservedQuota | None,
         numbers: Mapping[int, int] | None,
     ) -> BookingPlan:
         """Decide requests in the order of their arrival and plan their bookings.
 
-        ``known`` has the keys of requests that were answered before, ``held`` the reservations if anything is limited,
-        ``numbers`` the volumes of each pool if a weigher reads them.
+        ``stored_keys`` has the keys of requests that were answered before, ``held`` the reservations if anything is
+        limited, ``numbers`` the number of volumes in each pool if a weigher reads it.
         """
         if numbers is not None:
             set_volume_numbers(self._hosts.table, self._hosts.entries, numbers)
@@ -228,8 +237,8 @@ class Placer:
         for number, item in enumerate(work):
             key = key_of(item)
             try:
-                if key.request_id in known:
-                    plan.answers[number] = kept_answer(item, known[key.request_id])
+                if key.request_id in stored_keys:
+                    plan.answers[number] = kept_answer(item, stored_keys[key.request_id])
                     continue
                 if key.request_id and key.request_id in first:
                     earlier = first[key.request_id]
@@ -252,24 +261,25 @@ class Placer:
         return plan
 
     def _forget(self) -> None:
-        """Remove placements that are not booked from the table, in pools that are still known."""
+        """Remove placements that are not booked from the table, in pools that are still in the cache."""
         self._hosts.reset_counters([name for name in self._tentative if name in self._hosts.entries])
         self._tentative.clear()
 
     def _with_figures_of_the_ledger(
         self, session: orm.Session, plan: BookingPlan, decide: Callable[[], BookingPlan]
     ) -> BookingPlan:
-        """Never refuse from a stale cache: read the ledger's rows of the pools that refused requests may go to, and
-        decide again until nothing in them is new.
+        """Check refusals against the ledger, because a stale cache must not refuse a request.
+
+        Read the rows of the pools that the refused requests may go to, and decide again until nothing in them is new.
         """
         final: list[Request] = []
         # Others may be refused in the next round, whose pools have not been read yet.
-        while (doubtful := _further(plan.doubtful, final)) and not self._is_alone(session):
-            if not self._cache_refresh.refresh_candidates(session, doubtful, self.rules.current.filters):
+        while (stale_refusals := _further(plan.stale_refusals, final)) and not self._is_alone(session):
+            if not self._cache_refresh.refresh_candidates(session, stale_refusals, self.rules.current.filters):
                 # The claims of this batch stay counted: bookings are compared with them.
                 break
             self._forget()
-            final += doubtful
+            final += stale_refusals
             plan = decide()
         return plan
 
@@ -291,7 +301,7 @@ class Placer:
             self._dispatcher.send(booking)
         if self.rules.log is not None:
             self.rules.log.write()
-        retyped = {one.volume_id for one in plan.retyped}
+        retyped = {volume.volume_id for volume in plan.retyped}
         for spec, decision in plan.decisions:
             request = spec.request
             if isinstance(decision, Refusal):
@@ -309,19 +319,19 @@ class Placer:
                 )
 
 
-def _record_unbooked(session: orm.Session, plan: BookingPlan, seen: Mapping[str, bookings.SeenVolume]) -> None:
+def _record_unbooked(session: orm.Session, plan: BookingPlan, seen_volumes: Mapping[str, bookings.SeenVolume]) -> None:
     """Record the decisions without a booking: retypes in place, volumes that no pool is left for, and refusals."""
     for retyped in sorted(plan.retyped, key=lambda retyped: retyped.volume_id):
-        volumes.set_type(session, retyped, seen[retyped.volume_id])
+        volumes.set_type(session, retyped, seen_volumes[retyped.volume_id])
     for volume_id, reason in sorted(plan.failed.items()):
         operation_outcomes.fail_volume(session, volume_id, reason)
     refusals.insert(session, plan.refused)
 
 
-def _further(requests: Iterable[Request], known: Sequence[Request]) -> list[Request]:
-    """Return each of the requests that is not known, once."""
-    found: list[Request] = []
+def _further(requests: Iterable[Request], checked: Sequence[Request]) -> list[Request]:
+    """Return the requests that have not been checked, without duplicates."""
+    new_requests: list[Request] = []
     for request in requests:
-        if request not in known and request not in found:
-            found.append(request)
-    return found
+        if request not in checked and request not in new_requests:
+            new_requests.append(request)
+    return new_requests

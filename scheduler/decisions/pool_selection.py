@@ -37,26 +37,28 @@ class Rules:
 
     @functools.cached_property
     def counts_volumes(self) -> bool:
-        """Whether a weigher reads the number of volumes in each pool."""
-        return any(each.needs_volumes for each in self.weighers.weighers)
+        """Return whether a weigher reads the number of volumes in each pool."""
+        return any(weigher.needs_volumes for weigher in self.weighers.weighers)
 
     @functools.cached_property
     def without_room(self) -> "Rules":
         """The same rules without the filters that look at room: for a volume that stays in its pool as it is."""
-        kept = [each for each in self.filters.filters if not isinstance(each, _ROOM)]
+        kept = [plugin for plugin in self.filters.filters if not isinstance(plugin, _ROOM)]
         return replace(self, filters=FilterChain(kept))
 
-    def judged_by(self, calculation: Calculation) -> "Rules":
+    def with_calculation(self, calculation: Calculation) -> "Rules":
         """Return the same rules under another calculation."""
         if calculation is self.calculation:
             return self
-        return Rules(self.filters.judged_by(calculation), self.weighers.judged_by(calculation), calculation)
+        return Rules(
+            self.filters.with_calculation(calculation), self.weighers.with_calculation(calculation), calculation
+        )
 
     def choose(self, pools: PoolTable, request: Request) -> Decision:
         """Return the pool for a request, or the refusal."""
         index = self.weighers.rank(pools, request, self.filters.candidates(pools, request))
         if index is None:
-            return worded(self.filters.refusal(pools, request, self.filters.run(pools, request)))
+            return with_printable_figures(self.filters.refusal(pools, request, self.filters.run(pools, request)))
         return Placement(pools.names[index], provisioning_in(pools, index, request))
 
     def explain(self, pools: PoolTable, request: Request, chosen: str | None = None) -> Explanation:
@@ -69,13 +71,13 @@ class Rules:
         verdicts = []
         for verdict in self.filters.explain(pools, request, result):
             if verdict.pool in weights:
-                each, total = weights[verdict.pool]
-                verdict = replace(verdict, weights=each, total_weight=total)
+                pool_weights, total = weights[verdict.pool]
+                verdict = replace(verdict, weights=pool_weights, total_weight=total)
             verdicts.append(verdict)
         text, names = request.describe(), tuple(plugin.name for plugin in self.filters.filters)
         best = self.weighers.rank(pools, request, result.remaining)
         if best is None:
-            refusal = worded(self.filters.refusal(pools, request, result))
+            refusal = with_printable_figures(self.filters.refusal(pools, request, result))
             return Explanation(text, None, refusal.message, tuple(verdicts), names, refusal)
         count = int(result.remaining.sum())
         best_name = pools.names[best]
@@ -112,7 +114,7 @@ def set_volume_numbers(pools: PoolTable, entries: Mapping[str, PoolEntry], numbe
     pools.set_volumes({name: counted.get(name, 0) for name in differ})
 
 
-def worded(refusal: Refusal) -> Refusal:
+def with_printable_figures(refusal: Refusal) -> Refusal:
     """Return the refusal with unknown and infinite figures as words, as messages and the ledger carry them."""
     if refusal.nearest is None:
         return refusal

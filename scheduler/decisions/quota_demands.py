@@ -28,26 +28,28 @@ def of_request(item: Work, lookup: Lookup) -> list[Demand]:
 
 
 def projects_of(database: Database, messages: Iterable[object]) -> set[str]:
-    """Return the projects whose quotas requests demand, known before anything is decided."""
-    found: set[str] = set()
+    """Return the projects whose quotas requests demand, before anything is decided."""
+    project_ids: set[str] = set()
     volume_ids: set[str] = set()
     for message in messages:
         if isinstance(message, CreateGroup):
-            found.update(each.project_id for each in message.volumes)
+            project_ids.update(new_volume.project_id for new_volume in message.volumes)
         elif isinstance(message, (CreateVolume, ManageVolume)):
-            found.add(message.project_id)
+            project_ids.add(message.project_id)
         elif isinstance(message, (ExtendVolume, RetypeVolume)):
             volume_ids.add(message.volume_id)
     if volume_ids:
         volume = models.Volume
         with database.reading() as session:
-            found.update(session.scalars(sa.select(volume.project_id).where(volume.id.in_(volume_ids)).distinct()))
-    return found
+            project_ids.update(
+                session.scalars(sa.select(volume.project_id).where(volume.id.in_(volume_ids)).distinct())
+            )
+    return project_ids
 
 
 def _create(message: CreateVolume, lookup: Lookup) -> list[Demand]:
-    kind = lookup.types.get(message.volume_type or "")
-    if not 1 <= message.size_gb <= units.MAX_SIZE_GB or (kind is None and message.volume_type is not None):
+    volume_type = lookup.types.get(message.volume_type or "")
+    if not 1 <= message.size_gb <= units.MAX_SIZE_GB or (volume_type is None and message.volume_type is not None):
         return []
     return [
         Demand(
@@ -55,8 +57,8 @@ def _create(message: CreateVolume, lookup: Lookup) -> list[Demand]:
             user_id=message.user_id,
             takes=Usage(1, message.size_gb),
             size_gb=message.size_gb,
-            volume_type_id="" if kind is None else kind.id,
-            volume_type="" if kind is None else kind.name,
+            volume_type_id="" if volume_type is None else volume_type.id,
+            volume_type="" if volume_type is None else volume_type.name,
         )
     ]
 
@@ -78,20 +80,20 @@ def _extend(message: ExtendVolume, lookup: Lookup) -> list[Demand]:
 
 
 def _retype(message: RetypeVolume, lookup: Lookup) -> list[Demand]:
-    volume, kind = lookup.volumes.get(message.volume_id), lookup.types.get(message.volume_type)
-    if volume is None or kind is None or volume.volume_type_id == kind.id:
+    volume, volume_type = lookup.volumes.get(message.volume_id), lookup.types.get(message.volume_type)
+    if volume is None or volume_type is None or volume.volume_type_id == volume_type.id:
         return []
     return [
         Demand(
             project_id=volume.project_id,
             user_id=volume.user_id,
             takes=Usage(1, volume.size_gb),
-            volume_type_id=kind.id,
-            volume_type=kind.name,
+            volume_type_id=volume_type.id,
+            volume_type=volume_type.name,
             new=False,
         )
     ]
 
 
-def _name(kind: models.VolumeType | None) -> str:
-    return "" if kind is None else kind.name
+def _name(volume_type: models.VolumeType | None) -> str:
+    return "" if volume_type is None else volume_type.name

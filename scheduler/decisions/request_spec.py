@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from tonnage.capacity import errors
-from tonnage.capacity.request import Request, asked_provisioning
+from tonnage.capacity.request import Request, requested_provisioning
 from tonnage.ledger import models
 from tonnage.ledger.catalog.volume_types import TypeSpecs
 from tonnage.ledger.claims import bookings
@@ -20,17 +20,17 @@ from tonnage.ledger.claims.group_backends import GroupState
 from tonnage.scheduler.decisions.steps.affinity_order import AffinityOrder
 
 
-class NotNow(errors.Conflict):
-    """A volume is not tried again now: it has a pool or is gone, or it waits for a volume that its hints name."""
+class RetryLater(errors.Conflict):
+    """A volume is not tried again now: it has a pool, is gone, or waits for a volume that its hints name."""
 
 
-class NotFirst(NotNow):
-    """A volume waits for another one that has no pool yet either."""
+class WaitsForVolume(RetryLater):
+    """A volume waits for another volume that has no pool yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """A group that volumes are placed for. ``backend`` is that of its volumes, None while none has a pool.
+    """A group that volumes are placed for. ``backend`` is the backend of its volumes, None while none has a pool.
 
     The backend needs a pool for each of ``asks``: requests of size 0, one for the group's type and each volume type.
     """
@@ -60,10 +60,10 @@ class RequestSpec:
     #: The type of a new volume, or the other type that a volume gets by a move.
     volume_type_id: str | None = None
     group: Group | None = None
-    #: Of a volume that is tried again: a volume that its hints name and that may still go elsewhere. Until that one is
-    #: made no refusal is final.
-    unsettled: str | None = None
-    #: The pools of the volumes that hints name. The booking requires that they are the same.
+    #: Only for a volume that is tried again: a volume named by its hints that may still move to another pool. No
+    #: refusal is final until that volume is created.
+    waits_for: str | None = None
+    #: The pools of the volumes that hints name. The booking fails if one of them has changed.
     hint_targets: Mapping[str, int | None] = field(default_factory=dict)
 
 
@@ -76,33 +76,34 @@ class Lookup:
 
     types: Mapping[str, TypeSpecs]
     volumes: Mapping[str, models.Volume]
-    #: The pools, by volume, that hold a copy of it or may do: there a new copy would meet the order to purge the old.
+    #: By volume, the pools that hold or may hold a copy of it. A new copy there could be deleted by the pending purge
+    #: of the old one.
     copies: Mapping[str, frozenset[str]] = field(default_factory=dict)
     groups: Mapping[str, GroupState] = field(default_factory=dict)
-    #: Volumes to be extended of which a clone is being made, each with the id of a clone.
+    #: By volume that is to be extended and is being cloned, the id of a clone.
     cloned: Mapping[str, str] = field(default_factory=dict)
 
     @functools.cached_property
     def affinity_order(self) -> AffinityOrder:
-        """The order in which volumes are tried again that name each other in hints."""
+        """The retry order of volumes whose affinity hints refer to each other."""
         return AffinityOrder(self.volumes)
 
     def type(self, name: str) -> TypeSpecs:
         """Return a volume type by its id or name, or raise :class:`~tonnage.capacity.errors.InvalidInput`."""
-        found = self.types.get(name)
-        if found is None:
+        volume_type = self.types.get(name)
+        if volume_type is None:
             raise errors.InvalidInput(
                 f"volume type {name!r} could not be found: name another volume_type, or have the operator create it "
                 "(a request without one gets the type that the option default_volume_type names)"
             )
-        return found
+        return volume_type
 
     def volume(self, volume_id: str) -> models.Volume:
         """Return a volume, or raise :class:`~tonnage.capacity.errors.NotFound`."""
-        found = self.volumes.get(volume_id)
-        if found is None:
+        volume = self.volumes.get(volume_id)
+        if volume is None:
             raise errors.NotFound(f"volume {volume_id} could not be found")
-        return found
+        return volume
 
 
 class UnplacedVolume(Protocol):
@@ -144,7 +145,7 @@ def with_type(request: Request, volume_type: TypeSpecs | models.VolumeType | Non
     specs = {} if volume_type is None else volume_type.extra_specs
     return replace(
         request,
-        provisioning=asked_provisioning(specs),
+        provisioning=requested_provisioning(specs),
         volume_type=None if volume_type is None else volume_type.name,
         extra_specs=specs,
         qos_specs={} if volume_type is None else volume_type.qos_specs,

@@ -24,9 +24,9 @@ from tonnage.scheduler import request_validation
 from tonnage.scheduler.decisions.placement_requests import Move, Retry, Single, Work
 from tonnage.scheduler.decisions.request_spec import (
     Lookup,
-    NotNow,
     RequestSpec,
     RequestStep,
+    RetryLater,
     UnplacedVolume,
     request_of,
     with_type,
@@ -78,21 +78,21 @@ def read_references(session: orm.Session, items: Sequence[Single]) -> Lookup:
         volume_types.read_specs(session, names) if names else {},
         volumes,
         _copies(session, moved) if moved else {},
-        group_backends.load(session, {each for each in group_ids if each is not None}) if group_ids else {},
+        group_backends.load(session, {group_id for group_id in group_ids if group_id is not None}) if group_ids else {},
         clone_sources.being_cloned(session, extended) if extended else {},
     )
 
 
 def _volumes(session: orm.Session, ids: set[str]) -> dict[str, models.Volume]:
     """Return volumes by id, and the volumes that waiting ones among them refer to in turn."""
-    kind, volume = models.VolumeType, models.Volume
+    volume_type, volume = models.VolumeType, models.Volume
     volumes: dict[str, models.Volume] = {}
     with_names = sa.select(volume).options(
-        orm.joinedload(volume.pool), orm.joinedload(volume.volume_type).joinedload(kind.qos)
+        orm.joinedload(volume.pool), orm.joinedload(volume.volume_type).joinedload(volume_type.qos)
     )
     while ids:
         rows = [
-            row for some in dialects.in_chunks(ids) for row in session.scalars(with_names.where(volume.id.in_(some)))
+            row for chunk in dialects.in_chunks(ids) for row in session.scalars(with_names.where(volume.id.in_(chunk)))
         ]
         volumes.update({row.id: row for row in rows})
         waiting = [row for row in rows if row.pool_id is None]
@@ -115,7 +115,7 @@ def _copies(session: orm.Session, volume_ids: Sequence[str]) -> dict[str, frozen
     listed = (
         sa.select(table.volume_id, pool.name)
         .join(pool, pool.id == table.pool_id)
-        .where(table.volume_id.in_(volume_ids), table.kind.in_(listings.EXTERNAL))
+        .where(table.volume_id.in_(volume_ids), table.category.in_(listings.EXTERNAL))
     )
     rows = [row for statement in (claimed, listed) for row in session.execute(statement)]
     return {
@@ -211,12 +211,12 @@ def resolve_extend(message: ExtendVolume, lookup: Lookup) -> RequestSpec:
 def resolve_retry(item: Retry, lookup: Lookup) -> RequestSpec:
     """Resolve the rest of a request after a pool has failed it.
 
-    Raises :class:`~tonnage.scheduler.decisions.request_spec.NotNow` if the volume no longer waits for a pool, and the
-    errors of the steps that apply.
+    Raises :class:`~tonnage.scheduler.decisions.request_spec.RetryLater` if the volume no longer waits for a pool, and
+    the errors of the steps that apply.
     """
     volume = lookup.volumes.get(item.volume_id)
     if volume is None or volume.status != "creating" or volume.pool_id is not None:
-        raise NotNow(f"volume {item.volume_id} no longer waits for a pool")
+        raise RetryLater(f"volume {item.volume_id} no longer waits for a pool")
     request = replace(
         request_of(volume, volume.request_id),
         attempted=frozenset(volume.attempted_pools),

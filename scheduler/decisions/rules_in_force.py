@@ -26,4 +26,4 @@ class RulesInForce:
 
     def apply_calculation(self, calculation: Calculation) -> None:
         """Decide by another calculation from now on."""
-        self.apply(self.current.judged_by(calculation))
+        self.apply(self.current.with_calculation(calculation))

@@ -20,37 +20,37 @@ from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
-#: Seconds between two rounds, and between two looks at what other schedulers have found.
+#: Seconds between two rounds, and between two reads of the findings of other schedulers.
 _PAUSE = 1.0
 _REFRESH = 10.0
 
-#: Seconds after which a backend whose figures are in doubt is asked for a listing again, at first and at most: there
-#: may be a good reason, which no listing takes away, such as a volume that is lost. And after a listing, at first,
-#: while something is not sure, or may have been mended.
+#: A backend whose figures are doubtful is asked for another listing after ``_WAIT`` seconds. The interval doubles up to
+#: ``_LONGEST_WAIT``, because listings cannot clear every doubt: a volume may be lost, for example. If a finding is
+#: unconfirmed or may be repaired, the next request follows ``_SOON`` seconds after a listing, and this doubles too.
 _WAIT = 30.0
 _LONGEST_WAIT = 3600.0
 _SOON = 3.0
 
 
 @dataclass(slots=True)
-class _Doubt:
+class _ListingRequest:
     """The last request to a backend for a listing: its time, and the seconds until the next one.
 
-    ``answered`` is when a listing came since, and ``soon`` how many seconds after that the next request may be made.
+    ``answered`` is the time of a listing since then, and ``soon`` the seconds from that listing to the next request.
     """
 
-    asked: float
+    requested_at: float
     wait: float = _WAIT
     answered: float | None = None
     soon: float = _SOON
 
-    def ask(self, now: float) -> None:
-        """Note that it is asked again."""
-        self.asked, self.answered = now, None
+    def repeat(self, now: float) -> None:
+        """Note that the listing is requested again."""
+        self.requested_at, self.answered = now, None
 
 
 class AuditThread:
-    """``agents`` are asked for listings. Thread-safe, but for :meth:`work`."""
+    """Audits reports and listings, and asks ``agents`` for listings. Thread-safe, except for :meth:`work`."""
 
     def __init__(self, driver_audit: DriverAudit, agents: AgentMessages, clock: Callable[[], float]) -> None:
         self._driver_audit = driver_audit
@@ -59,17 +59,17 @@ class AuditThread:
         self._lock = threading.Lock()
         self._reports: dict[str, tuple[int, BackendReport]] = {}
         self._listings: dict[str, tuple[int, Listing]] = {}
-        self._doubts: dict[str, _Doubt] = {}
-        # When to ask once more for listings of those in which something was found for the first time.
+        self._requests: dict[str, _ListingRequest] = {}
+        # By backend with an unconfirmed finding, the time of the next request for a listing.
         self._again: dict[str, float] = {}
         self._pauses: dict[str, float] = {}
         self._refresh_due = clock()
         self._worker = Worker("auditing", self._audit_waiting, _REFRESH)
 
     @property
-    def found(self) -> Mapping[str, Mapping[str, str]]:
+    def findings(self) -> Mapping[str, Mapping[str, str]]:
         """The findings of pools by full name: the figures that show them, by the definition that they break."""
-        return self._driver_audit.found
+        return self._driver_audit.findings
 
     def start(self) -> None:
         """Begin."""
@@ -101,12 +101,12 @@ class AuditThread:
             self._driver_audit.refresh()
             self._refresh_due = now + _REFRESH
         for backend_id, report in reports.values():
-            with _alone(report.backend):
+            with _errors_isolated(report.backend):
                 self._driver_audit.inspect(backend_id, report)
         for backend_id, listing in listings.values():
-            if (doubt := self._doubts.get(listing.backend)) is not None:
-                doubt.answered = now
-            with _alone(listing.backend):
+            if (request := self._requests.get(listing.backend)) is not None:
+                request.answered = now
+            with _errors_isolated(listing.backend):
                 self._look_again(listing.backend, self._driver_audit.compare(backend_id, listing), now)
         for name in [name for name, due in self._again.items() if due <= now]:
             del self._again[name]
@@ -116,25 +116,25 @@ class AuditThread:
 
     def _look_again(self, name: str, compared: Compared, now: float) -> None:
         pause = self._pauses.pop(name, _SOON)
-        if compared is Compared.ONCE:
+        if compared is Compared.NEEDS_SECOND_LISTING:
             self._again[name] = now + pause
             self._pauses[name] = min(2 * pause, _LONGEST_WAIT)
 
     def _ask(self, backends: Mapping[int, str], now: float) -> None:
         """Ask backends with doubtful figures for a listing, unless they were asked lately."""
         doubtful = self._driver_audit.doubtful(backends)
-        for name in self._doubts.keys() & set(backends.values()) - doubtful.keys():
-            del self._doubts[name]
+        for name in self._requests.keys() & set(backends.values()) - doubtful.keys():
+            del self._requests[name]
         for name, soon in doubtful.items():
-            doubt = self._doubts.get(name)
-            if doubt is None:
-                self._doubts[name] = _Doubt(now)
-            elif soon and doubt.answered is not None and now >= doubt.answered + doubt.soon:
-                doubt.ask(now)
-                doubt.soon = min(2 * doubt.soon, _LONGEST_WAIT)
-            elif now >= doubt.asked + doubt.wait:
-                doubt.ask(now)
-                doubt.wait = min(2 * doubt.wait, _LONGEST_WAIT)
+            request = self._requests.get(name)
+            if request is None:
+                self._requests[name] = _ListingRequest(now)
+            elif soon and request.answered is not None and now >= request.answered + request.soon:
+                request.repeat(now)
+                request.soon = min(2 * request.soon, _LONGEST_WAIT)
+            elif now >= request.requested_at + request.wait:
+                request.repeat(now)
+                request.wait = min(2 * request.wait, _LONGEST_WAIT)
             else:
                 continue
             self._agents.list_now(name)
@@ -151,7 +151,7 @@ class AuditThread:
 
 
 @contextlib.contextmanager
-def _alone(backend: str) -> Iterator[None]:
+def _errors_isolated(backend: str) -> Iterator[None]:
     """Keep errors of a backend, which may have just been removed, from the others."""
     try:
         yield

@@ -126,7 +126,7 @@ class PoolEntry(NamedTuple):
 
 
 def _lifetime(value: object) -> float:
-    """Return for how many seconds figures may be used: ``inf`` without a limit, 0 for a value that is no number.
+    """Return for how many seconds figures may be used: ``inf`` without a limit, 0 for a value that is not a number.
 
     Using no figures is safer than using figures that are too old.
     """

@@ -40,10 +40,10 @@ _Cache = TypeVar("_Cache", bound=Cache)
 class BackendRefresh(Generic[_Cache]):
     """Reads rows of the ledger and applies them to a cache. One thread at a time may use it.
 
-    The rows are read in one order: counters that a caller wants, rows of backends, marks of pools, rows of pools whose
-    figures the cache does not have. Each read sees at least what those before it saw, so a pool's figures and counters
-    are of one moment, and figures may be newer than the report that the cache has for their backend, but not older. A
-    later report is compared with the cache only if the ledger's last report is the cached one, see
+    The rows are read in one order: counters, if a caller needs them, rows of backends, marks of pools, rows of pools
+    whose figures the cache does not have. Each read sees at least what those before it saw, so a pool's figures and
+    counters are of one moment, and figures may be newer than the report that the cache has for their backend, but not
+    older. A later report is compared with the cache only if the ledger's last report is the cached one, see
     :func:`tonnage.ledger.inventory.reports.apply`; so the order is enough, and no snapshot is needed.
     """
 
@@ -52,10 +52,11 @@ class BackendRefresh(Generic[_Cache]):
         self._clock = clock
 
     def refresh(self, session: orm.Session, rows: Sequence[BackendRow] | None = None, *, absence: float = 0.0) -> bool:
-        """Bring backends and their pools up to the ledger; tell whether anything has changed that decisions see.
+        """Bring backends and their pools up to the ledger; return whether anything that decisions read has changed.
 
-        ``rows`` are those of the backends, just read; without them it is all backends, and the cache forgets those that
-        have been removed. ``absence`` is for how many seconds no scheduler listened to agents before this one started.
+        ``rows`` are rows of backends that have just been read. Without them all backends are read, and the cache
+        forgets removed backends. ``absence`` is the number of seconds in which no scheduler listened to agents before
+        this one started.
         """
         changed = False
         if rows is None:
@@ -77,7 +78,7 @@ class BackendRefresh(Generic[_Cache]):
         return True
 
     def refresh_counters(self, session: orm.Session, pool_ids: Collection[int]) -> bool:
-        """Take over the counters of pools; tell whether any has changed."""
+        """Take over the counters of pools; return whether any has changed."""
         before = self.hosts.counters(pool_ids)
         current = pool_counters.read(session, pool_ids)
         self.hosts.set_counters(current)
@@ -88,56 +89,55 @@ class CacheRefresh(BackendRefresh[HostManager]):
     """Refreshes the scheduler's own cache, also for single decisions. Belongs to the decision thread."""
 
     def refresh_candidates(self, session: orm.Session, requests: Sequence[Request], filters: FilterChain) -> bool:
-        """Refresh all that may decide whether these requests are refused; tell whether anything has changed."""
+        """Refresh all that may decide whether these requests are refused; return whether anything has changed."""
         # Counters before figures: the counters of a backend that has not reported by the second read are of the moment
         # of its figures, those of another are read again with its figures. In the other order a claim in the headroom
         # that a report has just brought would be compared with the headroom before.
         table = self.hosts.table
-        admitted = np.zeros(len(table), dtype=np.bool_)
+        eligible = np.zeros(len(table), dtype=np.bool_)
         for request in requests:
-            admitted |= filters.admitted(table, request)
-        ids = {self.hosts.entries[table.names[index]].id for index in np.flatnonzero(admitted).tolist()}
+            eligible |= filters.eligible(table, request)
+        ids = {self.hosts.entries[table.names[index]].id for index in np.flatnonzero(eligible).tolist()}
         changed = self.refresh_counters(session, ids)
         return self.refresh(session) or changed
 
-    def lock_and_refresh(self, session: orm.Session, contested: Collection[int]) -> set[int]:
-        """Lock contested pools and refresh them, so that the next decision can be booked; return the locked ids.
+    def lock_and_refresh(self, session: orm.Session, pool_ids: Collection[int]) -> set[int]:
+        """Lock pools and refresh them, so that the next decision can be booked; return the locked ids.
 
-        This differs from :meth:`refresh` because locks hold the rows: only these pools are read, whole and whether
-        their backends have reported or not, and what the cache has of the other pools of these backends stays as old as
-        the cached report.
+        Unlike :meth:`refresh`, this reads only the locked pools, with all their figures, whether or not their backends
+        have reported since. The cache keeps the figures of the cached report for the other pools of these backends.
         """
-        locked = pool_counters.lock(session, contested)
+        locked = pool_counters.lock(session, pool_ids)
         ids = sorted(locked.backends)
         for row in backends.load_backends(session, ids=set(locked.backends.values())):
             self.hosts.apply_backend_state(row)
         pools = backends.load_pools(session, ids=ids)
-        self.hosts.forget_pools(self.hosts.names((set(contested) | set(ids)) - {pool.id for pool in pools}))
+        self.hosts.forget_pools(self.hosts.names((set(pool_ids) | set(ids)) - {pool.id for pool in pools}))
         self.hosts.apply_pools(pools)
         return set(ids)
 
     def has_outgrown(self, session: orm.Session, booked: Mapping[int, pool_counters.Counters]) -> bool:
-        """Tell whether booked pools have, or may have, more headroom than the decision saw.
+        """Return whether booked pools have, or may have, more headroom than the decision saw.
 
-        Until the booking locked them a report may have come or, where a counter is lower, a claim ended. ``booked`` has
-        the counters after the booking of all pools that were booked on or share a storage with such a pool. The table
-        has to contain the placements.
+        Before the booking locked them a report may have been applied, or a claim may have ended and lowered a counter.
+        ``booked`` maps all booked pools, and the pools that share a storage with one, to their counters after the
+        booking. The table has to contain the placements.
         """
         names = self.hosts.names(booked)
-        known = {each.id: each for each in map(self.hosts.backend, {backend_of(name) for name in names}) if each}
-        for row in backends.load_backends(session, ids=known.keys()):
-            if (row.epoch, row.report_seq) != (known[row.id].epoch, known[row.id].seq):
+        entries = {entry.id: entry for entry in map(self.hosts.backend, {backend_of(name) for name in names}) if entry}
+        for row in backends.load_backends(session, ids=entries.keys()):
+            if (row.epoch, row.report_seq) != (entries[row.id].epoch, entries[row.id].seq):
                 return True
         pools = [pool for pool in map(self.hosts.table.get, names) if pool]
         return any(
-            getattr(booked[self.hosts.entries[pool.name].id], counter) < seen
+            getattr(booked[self.hosts.entries[pool.name].id], counter) < value
             for pool in pools
-            for counter, seen in pool_figures.counters_of(pool).items()
+            for counter, value in pool_figures.counters_of(pool).items()
         )
 
 
 def _by_backend(rows: Iterable[_OfPool]) -> dict[int, list[_OfPool]]:
-    found: dict[int, list[_OfPool]] = {}
+    rows_by_backend: dict[int, list[_OfPool]] = {}
     for row in rows:
-        found.setdefault(row.backend_id, []).append(row)
-    return found
+        rows_by_backend.setdefault(row.backend_id, []).append(row)
+    return rows_by_backend

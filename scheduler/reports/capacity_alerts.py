@@ -33,7 +33,7 @@ LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Classified:
+class _ClassifiedReport:
     """A report with the effective over-subscription ratios of its pools, by name, and the states of the pools."""
 
     diff: ReportDiff
@@ -53,7 +53,7 @@ class CapacityAlerts:
         self._announcer = announcer
         self.active = announcer.enabled or announcer.sends_usage
         #: The crossings that the last transaction has found.
-        self._found: list[payloads.ThresholdCrossing] = []
+        self._new_crossings: list[payloads.ThresholdCrossing] = []
 
     def writer(self, diffs: Sequence[ReportDiff]) -> Callable[[orm.Session], list[Applied | None]]:
         """Return a function that applies reports in a transaction."""
@@ -62,19 +62,19 @@ class CapacityAlerts:
         classified = [self._classify(diff) for diff in diffs]
 
         def write(session: orm.Session) -> list[Applied | None]:
-            self._found = []  # in case a transaction was rolled back and runs again
-            applied = reports.apply(session, [each.diff.report for each in classified])
+            self._new_crossings = []  # in case a transaction was rolled back and runs again
+            applied = reports.apply(session, [report.diff.report for report in classified])
             results = zip(classified, applied, strict=True)
-            self._announce(session, [(each, result) for each, result in results if result is not None])
+            self._announce(session, [(report, result) for report, result in results if result is not None])
             return applied
 
         return write
 
     def applied(self, diffs: Sequence[ReportDiff]) -> None:
         """Announce reports that were applied here and are in the cache."""
-        if self._found:
-            _log(self._found)
-            self._found = []
+        if self._new_crossings:
+            _log(self._new_crossings)
+            self._new_crossings = []
             self._announcer.wake()
         if not self._announcer.sends_usage:
             return
@@ -92,7 +92,7 @@ class CapacityAlerts:
         self._announcer.reconfigure(config)
         self.active = self._announcer.enabled or self._announcer.sends_usage
 
-    def _classify(self, diff: ReportDiff) -> _Classified:
+    def _classify(self, diff: ReportDiff) -> _ClassifiedReport:
         stats = diff.stats
         names = list(stats)
         columns = StatsColumns.of(list(stats.values()))
@@ -112,18 +112,18 @@ class CapacityAlerts:
             thin=columns.thin,
         )
         states = threshold_crossings.classify(names, pools, held, self._hosts.calculation, self._announcer.thresholds)
-        return _Classified(diff, ratios, states)
+        return _ClassifiedReport(diff, ratios, states)
 
-    def _announce(self, session: orm.Session, applied: Sequence[tuple[_Classified, Applied]]) -> None:
+    def _announce(self, session: orm.Session, applied: Sequence[tuple[_ClassifiedReport, Applied]]) -> None:
         if not applied:
             return
-        known = notification_outbox.exceeded(session, [each.diff.backend.id for each, _ in applied])
-        for each, result in applied:
-            states, stats = each.states, each.diff.stats
-            begin = [name for name in states.exceeded if name not in known]
+        exceeded_before = notification_outbox.exceeded(session, [report.diff.backend.id for report, _ in applied])
+        for report, result in applied:
+            states, stats = report.states, report.diff.stats
+            begin = [name for name in states.exceeded if name not in exceeded_before]
             end = [
                 name
-                for name in known
+                for name in exceeded_before
                 if name in stats and name not in states.exceeded and name not in states.in_hysteresis
             ]
             if begin or end:
@@ -131,20 +131,20 @@ class CapacityAlerts:
                 notification_outbox.set_exceeded(
                     session, exceeded=[ids[name] for name in begin], recovered=[ids[name] for name in end]
                 )
-                found = self._crossings(each, result, ids, known)
-                self._found += found
-                self._announcer.put(session, found, _reported_at(each.diff.message))
+                crossings = self._crossings(report, result, ids, exceeded_before)
+                self._new_crossings += crossings
+                self._announcer.put(session, crossings, _reported_at(report.diff.message))
 
     def _id(self, name: str, applied: Applied) -> int:
-        known = applied.ids.get(name)
-        return self._hosts.entries[name].id if known is None else known
+        pool_id = applied.ids.get(name)
+        return self._hosts.entries[name].id if pool_id is None else pool_id
 
     def _crossings(
         self,
-        classified: _Classified,
+        classified: _ClassifiedReport,
         applied: Applied,
         ids: dict[str, int],
-        known: dict[str, notification_outbox.Exceeded],
+        exceeded_before: dict[str, notification_outbox.Exceeded],
     ) -> list[payloads.ThresholdCrossing]:
         diff = classified.diff
         entries = []
@@ -161,7 +161,7 @@ class CapacityAlerts:
                 limit=float(limit),
                 ratio=float(ratio),
                 reasons=classified.states.exceeded.get(usage.name, ()),
-                since=known[usage.name].since if usage.name in known else None,
+                since=exceeded_before[usage.name].since if usage.name in exceeded_before else None,
             )
             for usage, used, limit, ratio in zip(
                 payloads.usages(pools, self._hosts.calculation),
@@ -173,8 +173,8 @@ class CapacityAlerts:
         ]
 
 
-def _log(found: Sequence[payloads.ThresholdCrossing]) -> None:
-    for crossing in found:
+def _log(crossings: Sequence[payloads.ThresholdCrossing]) -> None:
+    for crossing in crossings:
         figures = crossing.used_percent, crossing.usage.total, crossing.usage.provisioned, crossing.limit
         if crossing.reasons:
             LOG.warning(

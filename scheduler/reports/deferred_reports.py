@@ -36,13 +36,13 @@ class _Deferred:
 
 
 class DeferredReports:
-    """Takes over or, after ``patience`` seconds, applies the reports whose turn another scheduler has."""
+    """Takes over or, after ``timeout`` seconds, applies the reports whose turn another scheduler has."""
 
-    def __init__(self, report_handler: ReportHandler, patience: float) -> None:
+    def __init__(self, report_handler: ReportHandler, timeout: float) -> None:
         self._report_handler = report_handler
         self._registration = report_handler.registration
         self._clock = report_handler.clock
-        self._patience = patience
+        self._timeout = timeout
         self._deferred: dict[str, _Deferred] = {}
         # The time of the next look into the ledger.
         self._due = 0.0
@@ -52,11 +52,11 @@ class DeferredReports:
         now = self._clock()
         for message in messages:
             number = (message.epoch, message.seq)
-            known = self._deferred.get(message.backend)
-            if known is None:
+            waiting = self._deferred.get(message.backend)
+            if waiting is None:
                 self._deferred[message.backend] = _Deferred(number, now, message, now)
-            elif number > (known.newest.epoch, known.newest.seq):
-                known.newest, known.came = message, now
+            elif number > (waiting.newest.epoch, waiting.newest.seq):
+                waiting.newest, waiting.came = message, now
         return [None] * len(messages)
 
     def run(self) -> None:
@@ -86,10 +86,10 @@ class DeferredReports:
         for row in rows:
             self._settle(row.name, (row.epoch, row.report_seq))
             waiting = self._deferred.get(row.name)
-            if waiting is not None and now - waiting.since >= self._patience:
+            if waiting is not None and now - waiting.since >= self._timeout:
                 del self._deferred[row.name]
                 late.append(waiting)
-        opened = [(each, message) for each in late for message in _opened(each.newest)]
+        opened = [(deferred, message) for deferred in late for message in _opened(deferred.newest)]
         results = self._report_handler.reports([message for _, message in opened])
         for (waiting, message), result in zip(opened, results, strict=True):
             if isinstance(result, errors.Unavailable):

@@ -34,7 +34,7 @@ class Compared(enum.Enum):
     #: All findings are final.
     DONE = enum.auto()
     #: A finding is new, and needs another listing.
-    ONCE = enum.auto()
+    NEEDS_SECOND_LISTING = enum.auto()
 
 
 @dataclass(slots=True)
@@ -46,15 +46,15 @@ class _Memory:
 
 
 class DriverAudit:
-    """Belongs to one thread; only ``found`` may be read by others, as it is replaced as a whole."""
+    """Belongs to one thread; only ``findings`` may be read by others, as it is replaced as a whole."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._memories: dict[str, _Memory] = {}
-        self._known: dict[str, dict[Key, Evidence]] = {}
+        self._recorded: dict[str, dict[Key, Evidence]] = {}
         self._mark: tuple[object, ...] = ()
         #: The findings of pools by full name: the figures that show them, by the definition that they break.
-        self.found: Mapping[str, Mapping[str, str]] = {}
+        self.findings: Mapping[str, Mapping[str, str]] = {}
 
     def refresh(self) -> None:
         """Take over the findings of other schedulers."""
@@ -64,31 +64,31 @@ class DriverAudit:
                 return  # a driver may break something for each of thousands of pools
             rows = audit_findings.load(session)
         self._mark = mark
-        known: dict[str, dict[Key, Evidence]] = {}
+        recorded: dict[str, dict[Key, Evidence]] = {}
         for row in rows:
-            known.setdefault(row.backend, {})[row.key] = row.seen
-        self._known = known
-        self._show()
+            recorded.setdefault(row.backend, {})[row.key] = row.evidence
+        self._recorded = recorded
+        self._publish()
 
     def inspect(self, backend_id: int, message: BackendReport) -> None:
         """Record the findings that a report alone shows."""
-        found: dict[Key, Evidence] = {}
+        findings: dict[Key, Evidence] = {}
         for pool in message.pools:
             if broken := audit_rules.check_report(pool, message.supports_auto_ratio):
                 name = audit_findings.stored_name(audit_rules.reported_name(pool))
                 for breach, text in broken.items():
-                    found.setdefault((name, breach.value), Evidence(text))
-        known = self._known.get(message.backend, {})
+                    findings.setdefault((name, breach.value), Evidence(text))
+        recorded = self._recorded.get(message.backend, {})
         reported: set[str] = set()
-        if known:
+        if recorded:
             reported.update(audit_findings.stored_name(audit_rules.reported_name(pool)) for pool in message.pools)
-        elif not found:
+        elif not findings:
             return
         self._settle(
             message.backend,
             backend_id,
-            found,
-            {key for key in known if key[0] not in reported or key[1] not in audit_rules.VOLUME_BREACHES},
+            findings,
+            {key for key in recorded if key[0] not in reported or key[1] not in audit_rules.VOLUME_BREACHES},
         )
 
     def doubtful(self, backends: Mapping[int, str]) -> dict[str, bool]:
@@ -98,13 +98,17 @@ class DriverAudit:
         """
         with self._database.reading() as session:
             doubtful = {backends[backend_id] for backend_id in audit_findings.doubtful(session, backends)}
-        wanted = {}
+        needed_soon = {}
         for name in backends.values():
-            found = [seen for key, seen in self._known.get(name, {}).items() if key[1] in audit_rules.VOLUME_BREACHES]
-            unsure = any(seen.once is not None for seen in found)
-            if found or name in doubtful:
-                wanted[name] = unsure or name not in doubtful
-        return wanted
+            volume_findings = [
+                finding
+                for key, finding in self._recorded.get(name, {}).items()
+                if key[1] in audit_rules.VOLUME_BREACHES
+            ]
+            unsure = any(finding.once is not None for finding in volume_findings)
+            if volume_findings or name in doubtful:
+                needed_soon[name] = unsure or name not in doubtful
+        return needed_soon
 
     def compare(self, backend_id: int, listing: Listing) -> Compared:
         """Compare the figures in a listing with its volumes; the ledger has compared the volumes with its claims."""
@@ -115,43 +119,47 @@ class DriverAudit:
             **Auditor(supports_auto=True).check_volumes(_figures(busy), _volumes(busy, {})),
         }
         memory.listed = {**memory.listed, **{name: snapshot.least_gb for name, snapshot in settled.items()}}
-        known = self._known.get(listing.backend, {})
-        found = {
-            (name, breach.value): _seen(breach, text, known.get((name, breach.value)), listing.tick)
-            for name, each in broken.items()
-            for breach, text in each.items()
+        recorded = self._recorded.get(listing.backend, {})
+        findings = {
+            (name, breach.value): _finding(breach, text, recorded.get((name, breach.value)), listing.tick)
+            for name, texts in broken.items()
+            for breach, text in texts.items()
         }
-        judged = {key for key in known if key[1] in audit_rules.VOLUME_BREACHES and key[0] in settled}
-        self._settle(listing.backend, backend_id, found, judged)
+        judged = {key for key in recorded if key[1] in audit_rules.VOLUME_BREACHES and key[0] in settled}
+        self._settle(listing.backend, backend_id, findings, judged)
         with self._database.reading() as session:
             is_clear = not listings.has_unclear(session, backend_id)
-        return Compared.DONE if is_clear and all(seen.once is None for seen in found.values()) else Compared.ONCE
+        return (
+            Compared.DONE
+            if is_clear and all(finding.once is None for finding in findings.values())
+            else Compared.NEEDS_SECOND_LISTING
+        )
 
-    def _settle(self, backend: str, backend_id: int, found: Mapping[Key, Evidence], judged: Collection[Key]) -> None:
-        """Record findings in the ledger, and log the new ones."""
-        known = self._known.get(backend, {})
-        same = all(key in known and known[key].once == seen.once for key, seen in found.items())
-        if same and found.keys() >= set(judged):
+    def _settle(self, backend: str, backend_id: int, findings: Mapping[Key, Evidence], judged: Collection[Key]) -> None:
+        """Record findings in the ledger, and log those that are new."""
+        recorded = self._recorded.get(backend, {})
+        same = all(key in recorded and recorded[key].once == finding.once for key, finding in findings.items())
+        if same and findings.keys() >= set(judged):
             return
         # Another scheduler may find the same at the same moment.
-        settled = self._database.run_past_duplicates(audit_findings.store, backend_id, found, judged.__contains__)
-        left = {key: seen for key, seen in known.items() if key in found or key not in judged}
-        self._known[backend] = {**left, **found}
-        self._show()
-        _tell(backend, {key: found[key].text for key in settled.new})
+        settled = self._database.run_past_duplicates(audit_findings.store, backend_id, findings, judged.__contains__)
+        remaining = {key: finding for key, finding in recorded.items() if key in findings or key not in judged}
+        self._recorded[backend] = {**remaining, **findings}
+        self._publish()
+        _log_new(backend, {key: findings[key].text for key in settled.new})
         for pool, breach in settled.mended:
             LOG.info("Pool %s: its report breaks %s no more", pool_name(backend, pool), breach)
 
-    def _show(self) -> None:
-        found: dict[str, dict[str, str]] = {}
-        for backend, each in self._known.items():
-            for (pool, breach), seen in sorted(each.items(), key=operator.itemgetter(0)):
-                if seen.once is None:
-                    found.setdefault(pool_name(backend, pool), {})[breach] = seen.text
-        self.found = found
+    def _publish(self) -> None:
+        findings: dict[str, dict[str, str]] = {}
+        for backend, backend_findings in self._recorded.items():
+            for (pool, breach), finding in sorted(backend_findings.items(), key=operator.itemgetter(0)):
+                if finding.once is None:
+                    findings.setdefault(pool_name(backend, pool), {})[breach] = finding.text
+        self.findings = findings
 
 
-def _seen(breach: Breach, text: str, before: Evidence | None, tick: int) -> Evidence:
+def _finding(breach: Breach, text: str, before: Evidence | None, tick: int) -> Evidence:
     """Return the finding of a breach in the listing of that tick: it is final if another listing had it too."""
     if breach is Breach.STANDS_STILL:  # it takes several listings to show
         return Evidence(text)
@@ -160,7 +168,7 @@ def _seen(breach: Breach, text: str, before: Evidence | None, tick: int) -> Evid
     return before if before.once in (None, tick) else Evidence(text)
 
 
-def _tell(backend: str, new: Mapping[Key, str]) -> None:
+def _log_new(backend: str, new: Mapping[Key, str]) -> None:
     by_breach: dict[str, list[Key]] = {}
     for key in sorted(new):
         by_breach.setdefault(key[1], []).append(key)
@@ -184,11 +192,11 @@ def _by_settledness(
     Pools of one storage may share its figures, and are busy together.
     """
     storages = {snapshot.figures.get("storage_id") for snapshot in audit_snapshots if snapshot.all_gb is None} - {None}
-    apart: tuple[dict[str, AuditSnapshot], dict[str, AuditSnapshot]] = {}, {}
+    groups: tuple[dict[str, AuditSnapshot], dict[str, AuditSnapshot]] = {}, {}
     for snapshot in audit_snapshots:
         is_busy = snapshot.all_gb is None or snapshot.figures.get("storage_id") in storages
-        apart[is_busy][audit_findings.stored_name(audit_rules.reported_name(snapshot.figures))] = snapshot
-    return apart
+        groups[is_busy][audit_findings.stored_name(audit_rules.reported_name(snapshot.figures))] = snapshot
+    return groups
 
 
 def _figures(audit_snapshots: Mapping[str, AuditSnapshot]) -> list[Mapping[str, Any]]:

@@ -27,7 +27,7 @@ class Turns(Protocol):
     """The schedulers, which share work among them."""
 
     def has_turn(self, work: str) -> bool:
-        """Return whether some work is that of this scheduler."""
+        """Return whether it is this scheduler's turn to do some work."""
 
 
 class Forecasts(Protocol):

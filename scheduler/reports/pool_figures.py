@@ -39,11 +39,11 @@ _state = operator.attrgetter(*_STATE)
 
 def ratio(stats: PoolStats, counters: Counters, default: float | str) -> float:
     """Return the effective over-subscription ratio: the reported one, else ``default``; ``auto`` is computed."""
-    wanted = default if stats.ratio is None else stats.ratio
-    if wanted == AUTO:
+    setting = default if stats.ratio is None else stats.ratio
+    if setting == AUTO:
         allocated = counters.allocated + counters.shared_allocated + counters.external
         return float(arithmetic.auto_ratio(stats.total, stats.free, stats.provisioned, allocated))
-    return float(wanted)
+    return float(setting)
 
 
 def columns(entries: Sequence[PoolEntry], backends: Sequence[BackendEntry]) -> dict[str, Any]:
@@ -68,14 +68,14 @@ def counters_of(pool: Pool) -> dict[str, float]:
 class Changes:
     """Pools of a backend that have changed; a pool has the same index in all of these lists.
 
-    ``raw`` is the report of the pool and ``stats`` the same validated, ``known`` its entry in the cache, None for a new
-    pool, and ``ratios`` are the effective over-subscription ratios.
+    ``raw`` are the reports of the pools and ``stats`` the same reports validated. ``entries`` are the entries in the
+    cache, None for a new pool. ``ratios`` are the effective over-subscription ratios.
     """
 
     names: Sequence[str]
     stats: Sequence[PoolStats]
     raw: Sequence[Mapping[str, Any]]
-    known: Sequence[PoolEntry | None]
+    entries: Sequence[PoolEntry | None]
     ratios: Sequence[float]
 
 
@@ -89,7 +89,7 @@ def for_ledger(changes: Changes, calculation: arithmetic.Calculation) -> list[re
     )
     limits = arithmetic.provisioning_limit(figures, calculation)
     rows = zip(
-        (None if entry is None else entry.id for entry in changes.known),
+        (None if entry is None else entry.id for entry in changes.entries),
         changes.names,
         _finite(columns.total),
         _finite(columns.free),
@@ -101,7 +101,7 @@ def for_ledger(changes: Changes, calculation: arithmetic.Calculation) -> list[re
         _finite(columns.storage_free),
         (
             entry is None or _differ(entry.stats, stats)
-            for entry, stats in zip(changes.known, changes.stats, strict=True)
+            for entry, stats in zip(changes.entries, changes.stats, strict=True)
         ),
         map(_storable, changes.raw),
         strict=True,
@@ -135,24 +135,24 @@ def mended(value: Any) -> Any:
     if isinstance(value, str):
         return storable_text(value)
     if isinstance(value, Mapping):
-        return {mended(str(key)): mended(each) for key, each in value.items()}
+        return {mended(str(key)): mended(member) for key, member in value.items()}
     if isinstance(value, (list, tuple)):
-        return [mended(each) for each in value]
+        return [mended(element) for element in value]
     return value
 
 
-def _differ(known: PoolStats, stats: PoolStats) -> bool:
-    """Tell whether figures of a pool differ that decisions depend on and that the limits in its row do not express."""
+def _differ(cached_stats: PoolStats, stats: PoolStats) -> bool:
+    """Return whether figures that decisions depend on differ, apart from those that the limits in the row express."""
     return (
-        known.thin != stats.thin
-        or known.thick != stats.thick
-        or known.storage_id != stats.storage_id
-        or math.isfinite(known.storage_free) != math.isfinite(stats.storage_free)
-        or known.capabilities != stats.capabilities
+        cached_stats.thin != stats.thin
+        or cached_stats.thick != stats.thick
+        or cached_stats.storage_id != stats.storage_id
+        or math.isfinite(cached_stats.storage_free) != math.isfinite(stats.storage_free)
+        or cached_stats.capabilities != stats.capabilities
         # They tell whether the pool takes thin volumes, and whether its figures permit a decision: arithmetic.sound().
-        or known.ratio != stats.ratio
-        or known.reserved_percentage != stats.reserved_percentage
-        or math.isfinite(known.total) != math.isfinite(stats.total)
-        or math.isfinite(known.free) != math.isfinite(stats.free)
-        or (known.total > 0) != (stats.total > 0)
+        or cached_stats.ratio != stats.ratio
+        or cached_stats.reserved_percentage != stats.reserved_percentage
+        or math.isfinite(cached_stats.total) != math.isfinite(stats.total)
+        or math.isfinite(cached_stats.free) != math.isfinite(stats.free)
+        or (cached_stats.total > 0) != (stats.total > 0)
     )

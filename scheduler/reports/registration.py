@@ -52,9 +52,9 @@ class UnknownEpoch(errors.Unavailable):
 class Registration:
     """Gives agent processes their epochs, records their listings, and tells which epochs are current.
 
-    ``audit`` compares listings with the reports of the drivers. ``silence`` is the number of seconds in which a
-    backend's agent reports on request if it is up, besides twice the time that its last report took: another process
-    that introduces itself as the backend waits so long.
+    ``audit`` compares listings with the reports of the drivers. Another process that introduces itself as a backend is
+    accepted once the agent in charge, asked for a report, has sent none for ``silence`` seconds plus twice the duration
+    of its last report.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Registration:
 
         An epoch that the cache does not know was given by another scheduler, or by a ledger that is lost; then the
         agent is asked to say hello, and :class:`UnknownEpoch` raised. An epoch that seems to be over by the cache may
-        be that of a backend that was removed and has said hello again.
+        belong to a backend that was removed and has said hello again.
         """
         backend = self.hosts.backend(name)
         if backend is None or backend.epoch != epoch:
@@ -111,13 +111,18 @@ class Registration:
             value: str = getattr(message, name)
             if len(value) > most or not value.isprintable():
                 return errors.InvalidInput(f"{name} is {value[:40]!r}: it takes at most {most} printable characters")
-        mine = self.database.run_past_duplicates(ledger_identity.ledger_id)
-        if others := sorted(set(message.ledgers) - {mine}):
-            LOG.error("Backend %s: its storage belongs to ledger %s, and this is %s", message.backend, others[0], mine)
+        ledger_id = self.database.run_past_duplicates(ledger_identity.ledger_id)
+        if other_ledgers := sorted(set(message.ledgers) - {ledger_id}):
+            LOG.error(
+                "Backend %s: its storage belongs to ledger %s, and this is %s",
+                message.backend,
+                other_ledgers[0],
+                ledger_id,
+            )
             return errors.Conflict(
-                f"the storage belongs to ledger {others[0]}, and the schedulers use ledger {mine}: see that their "
-                "[database] connection is right ('tonnage-manage db copy' moves a ledger to another database); if that "
-                "ledger is lost for good, remove the mark from the storage"
+                f"the storage belongs to ledger {other_ledgers[0]}, and the schedulers use ledger {ledger_id}: see "
+                "that their [database] connection is right ('tonnage-manage db copy' moves a ledger to another "
+                "database); if that ledger is lost for good, remove the mark from the storage"
             )
         if (conflict := self._held_by_another(message)) is not None:
             return conflict
@@ -127,7 +132,7 @@ class Registration:
             self.cache_refresh.refresh(session, [row])
             shared = reports.shared_storages(session, row.id)
         LOG.info("Backend %s (driver %s) said hello, epoch %d", row.name, message.driver, row.epoch)
-        return Welcome(epoch=row.epoch, ledger_id=mine, shared_storages=shared)
+        return Welcome(epoch=row.epoch, ledger_id=ledger_id, shared_storages=shared)
 
     def _held_by_another(self, message: Hello) -> errors.Conflict | None:
         """Return an error if another process, which may be up, runs the backend, and ask that one for a report.

@@ -29,7 +29,7 @@ class ReportDiff:
 
     ``stats`` and ``raw`` are the usable figures of the report by pool, validated and as reported. ``vanished`` are the
     cached pools that are no longer reported, ``report`` is what the ledger has to apply. ``unstamped`` are the storages
-    that other backends share and of which the report carries no stamp.
+    that other backends share and for which the report carries no stamp.
     """
 
     backend: BackendEntry
@@ -42,7 +42,7 @@ class ReportDiff:
 
 
 class ReportDiffer:
-    """Compares reports with the cache, of which it reads ``table`` and ``entries``.
+    """Compares reports with the cache: its ``table`` and its ``entries``.
 
     ``rules`` is the generation of ``default_ratio`` and ``calculation`` in the ledger.
     """
@@ -85,12 +85,12 @@ class ReportDiffer:
             self._warn_once(backend, "" if remark.code == "allocated_reported" else remark.pool, remark.code, remark)
         for error in checked.errors:
             self._warn_once(backend, error.pool, error.field, error)
-        valid = [pool_name(backend.name, one.name) for one in checked.pools]
+        valid = [pool_name(backend.name, pool_stats.name) for pool_stats in checked.pools]
         stats.update(zip(valid, checked.pools, strict=True))
         raw.update(zip(valid, map(named.__getitem__, valid), strict=True))
-        storages = {one.storage_id for one in stats.values() if one.storage_id is not None}
+        storages = {pool_stats.storage_id for pool_stats in stats.values() if pool_stats.storage_id is not None}
         unstamped = {storage_id for storage_id in storages if self._is_unstamped(storage_id, message)}
-        for name in [name for name, one in stats.items() if one.storage_id in unstamped]:
+        for name in [name for name, pool_stats in stats.items() if pool_stats.storage_id in unstamped]:
             # The agent may not have been told yet that it shares the storage.
             self._log_once(
                 logging.INFO,
@@ -127,7 +127,7 @@ class ReportDiffer:
         )
 
     def _is_unstamped(self, storage_id: str, message: BackendReport) -> bool:
-        """Tell whether a storage is shared and the report carries no stamp of it."""
+        """Return whether a storage is shared and the report carries no stamp of it."""
         if storage_id in message.stamps:
             return False
         return any(backend != message.backend for backend in self._table.backends_on(storage_id))
@@ -137,22 +137,22 @@ class ReportDiffer:
 
     @staticmethod
     def _log_once(level: int, backend: BackendEntry, pool: str, field: str, message: object) -> None:
-        """Log a remark on a pool's field once, also if the field has another such value in the next report."""
+        """Log a remark on a pool's field once, even if the field has another wrong value in the next report."""
         if (pool, field) not in backend.warned:
             backend.warned.add((pool, field))
             LOG.log(level, "Backend %s: %s", backend.name, message)
 
     def _changes(self, stats: Mapping[str, PoolStats], raw: Mapping[str, Mapping[str, Any]]) -> pool_figures.Changes:
         """Return the pools whose figures or ratio have changed."""
-        found = []
-        for name, one in stats.items():
+        changed = []
+        for name, pool_stats in stats.items():
             entry = self._entries.get(name)
-            ratio = pool_figures.ratio(one, Counters() if entry is None else entry.counters, self._default_ratio)
+            ratio = pool_figures.ratio(pool_stats, Counters() if entry is None else entry.counters, self._default_ratio)
             # The same figures give another ratio where allocated stands in for provisioned.
             if entry is None or entry.raw is not raw[name] or entry.ratio != ratio:
-                found.append((name, one, raw[name], entry, ratio))
-        names, new, reported, known, ratios = zip(*found, strict=True) if found else ((),) * 5
-        return pool_figures.Changes(names=names, stats=new, raw=reported, known=known, ratios=ratios)
+                changed.append((name, pool_stats, raw[name], entry, ratio))
+        names, new, reported, entries, ratios = zip(*changed, strict=True) if changed else ((),) * 5
+        return pool_figures.Changes(names=names, stats=new, raw=reported, entries=entries, ratios=ratios)
 
 
 def _age(message: BackendReport) -> float:

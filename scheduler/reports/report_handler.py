@@ -91,8 +91,8 @@ class ReportHandler:
                 LOG.exception("The report of %s could not be applied", messages[0][0].backend)
                 return {messages[0][0].backend: error}
             failed: dict[str, Exception] = {}
-            for each in messages:
-                failed.update(self._apply([each]))
+            for pair in messages:
+                failed.update(self._apply([pair]))
             return failed
         return {}
 
@@ -124,8 +124,8 @@ class ReportHandler:
                 self.registration.dispatcher.renew(message.in_hand)
         if alerts is not None:
             alerts.applied([diff for diff, _ in applied])
-        others = [diff for diff, result in zip(diffs, results, strict=True) if result is None]
-        if others and (retried := self._refreshed(others)):
+        rejected = [diff for diff, result in zip(diffs, results, strict=True) if result is None]
+        if rejected and (retried := self._refreshed(rejected)):
             self._apply_together(retried)
 
     def _refreshed(self, diffs: Sequence[ReportDiff]) -> list[tuple[BackendReport, BackendEntry]]:

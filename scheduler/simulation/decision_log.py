@@ -47,7 +47,7 @@ class LogFile:
             ) from None
 
     def begin_anew(self) -> bool:
-        """Begin another file if this one has been moved away; tell whether it has. Raises OSError."""
+        """Begin another file if this one has been moved away; return whether it has. Raises OSError."""
         try:
             if os.stat(self._path).st_ino == self._inode:
                 return False
@@ -101,7 +101,7 @@ class DecisionLog:
         self._clock = clock
         self._rest_until = -math.inf
         self._lines: list[Line] = []
-        self._known: set[str] = set()
+        self._recorded: set[str] = set()
         self._begin()
 
     def apply_rules(self, rules: Rules) -> None:
@@ -137,27 +137,27 @@ class DecisionLog:
             )
         )
 
-    def packed(self, packing: GroupPacking, found: Sequence[Placement] | Refusal) -> None:
+    def packed(self, packing: GroupPacking, result: Sequence[Placement] | Refusal) -> None:
         """Record the decision on several volumes, all or none, before the table counts them."""
         if self._rest_until != -math.inf:
             return
         self._note_pools()
         members = packing.members
-        placements = [] if isinstance(found, Refusal) else list(found)
+        placements = [] if isinstance(result, Refusal) else list(result)
         requests = [member.request for member in members]
         self._lines.append(
             Decided(
                 time=_now(),
-                request=f"{len(members)} volumes, all or none: {', '.join(each.describe() for each in requests)}",
+                request=f"{len(members)} volumes, all or none: {', '.join(request.describe() for request in requests)}",
                 requests=requests,
-                pools=[each.pool for each in placements],
-                provisioning=[each.provisioning for each in placements],
-                refusal=found.message if isinstance(found, Refusal) else None,
+                pools=[placement.pool for placement in placements],
+                provisioning=[placement.provisioning for placement in placements],
+                refusal=result.message if isinstance(result, Refusal) else None,
                 together=True,
-                copied_gb=[each.copied_gb for each in members],
-                same=[sorted(each.same) for each in members],
-                different=[sorted(each.different) for each in members],
-                mates=[sorted(each.mates) for each in members],
+                copied_gb=[member.copied_gb for member in members],
+                same=[sorted(member.same) for member in members],
+                different=[sorted(member.different) for member in members],
+                mates=[sorted(member.mates) for member in members],
             )
         )
 
@@ -172,7 +172,7 @@ class DecisionLog:
             self._rest(error)
 
     def _rests(self) -> bool:
-        """Tell whether nothing is noted for a while, as it could not be written."""
+        """Return whether recording pauses because the file could not be written."""
         if self._rest_until == -math.inf:
             return False
         if self._clock() < self._rest_until:
@@ -195,27 +195,27 @@ class DecisionLog:
         """Begin with the next decision, as if nothing had been written."""
         self._lines.clear()
         self._told_rules, self._begins = False, True
-        self._known.clear()
-        # What is derived under it has seen nothing yet.
+        self._recorded.clear()
+        # The table has derived no column under this key yet.
         self._key = object()
 
     def _note_pools(self) -> None:
-        """Note all that has changed of pools since the last time."""
+        """Record the changes of pools since the last call."""
         table = self._hosts.table
         if not self._told_rules:
             self._note_rules()
-        found: dict[str, log_records.PoolLine] = {}
-        self._changed(table, found)
-        if found:
-            self._known.update(found)
-            self._lines += found.values()
-        if len(self._known) != len(table):
-            gone = self._known.difference(table.names)
-            self._known -= gone
+        pool_lines: dict[str, log_records.PoolLine] = {}
+        self._changed(table, pool_lines)
+        if pool_lines:
+            self._recorded.update(pool_lines)
+            self._lines += pool_lines.values()
+        if len(self._recorded) != len(table):
+            gone = self._recorded.difference(table.names)
+            self._recorded -= gone
             self._lines.append(log_records.Gone(sorted(gone)))
 
-    def _changed(self, table: PoolTable, found: dict[str, log_records.PoolLine]) -> None:
-        """Collect the pools whose rows have changed: those for which a derived column is to be worked out again."""
+    def _changed(self, table: PoolTable, pool_lines: dict[str, log_records.PoolLine]) -> None:
+        """Collect the pools whose rows have changed: those for which the table computes a derived column again."""
 
         def figures(part: PoolTable) -> Column:
             rows = zip(*(getattr(part, name).tolist() for name in log_records.FIGURES), strict=True)
@@ -223,12 +223,12 @@ class DecisionLog:
             for name, row in zip(part.names, rows, strict=True):
                 entry = entries.get(name)
                 ratio = None if entry is None else entry.stats.ratio
-                found[name] = log_records.PoolLine(name, log_records.figures(row, ratio))
+                pool_lines[name] = log_records.PoolLine(name, log_records.figures(row, ratio))
             return np.zeros(len(part), dtype=np.bool_)
 
         def traits(part: PoolTable) -> Column:
             for pool in part:
-                known = log_records.Traits(
+                pool_traits = log_records.Traits(
                     pool.thin,
                     pool.thick,
                     pool.up,
@@ -238,8 +238,10 @@ class DecisionLog:
                     dict(pool.capabilities),
                     pool.expired,
                 )
-                line = found.get(pool.name)
-                found[pool.name] = log_records.PoolLine(pool.name, None if line is None else line.figures, known)
+                line = pool_lines.get(pool.name)
+                pool_lines[pool.name] = log_records.PoolLine(
+                    pool.name, None if line is None else line.figures, pool_traits
+                )
             return np.zeros(len(part), dtype=np.bool_)
 
         table.derived((self._key, "figures"), figures)
@@ -250,8 +252,8 @@ class DecisionLog:
             log_records.Rules(
                 time=_now(),
                 host=self._host,
-                filters=[each.name for each in self._rules.filters.filters],
-                weighers={each.name: each.multiplier for each in self._rules.weighers.weighers},
+                filters=[plugin.name for plugin in self._rules.filters.filters],
+                weighers={weigher.name: weigher.multiplier for weigher in self._rules.weighers.weighers},
                 calculation=self._hosts.calculation,
                 default_ratio=self._hosts.default_ratio,
                 volumes=self._rules.counts_volumes,

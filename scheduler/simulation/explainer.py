@@ -24,11 +24,11 @@ class Explainer:
 
     def explanations(self, item: Work, decided: RequestDecision) -> list[Explanation]:
         """Return an explanation for each volume of a request, or the one of its refusal, and begin the next request."""
-        found, self._explanations = self._explanations, []
-        if isinstance(decided.found, Refusal) and decided.found.excess is not None:
+        explanations, self._explanations = self._explanations, []
+        if isinstance(decided.result, Refusal) and decided.result.excess is not None:
             # No pool was asked.
-            return [_briefly(decided.found.request, decided.found)]
-        return _retyped(decided, *found) if isinstance(item, RetypeVolume) else found
+            return [_briefly(decided.result.request, decided.result)]
+        return _retyped(decided, *explanations) if isinstance(item, RetypeVolume) else explanations
 
     def decided(self, pools: PoolTable, rules: Rules, request: Request, decision: Decision, *, in_place: bool) -> None:
         """Explain the decision on one volume."""
@@ -40,13 +40,13 @@ class Explainer:
             explanation = rules.explain(pools, request, decision.pool)
         self._explanations.append(explanation)
 
-    def packed(self, packing: GroupPacking, found: Sequence[Placement] | Refusal) -> None:
+    def packed(self, packing: GroupPacking, result: Sequence[Placement] | Refusal) -> None:
         """Explain the decision on several volumes, each with those before it in their pools."""
-        if isinstance(found, Refusal):
-            self._explanations.append(self._left_over(packing, found))
+        if isinstance(result, Refusal):
+            self._explanations.append(self._left_over(packing, result))
             return
         try:
-            for number, placement in enumerate(found):
+            for number, placement in enumerate(result):
                 self.decided(packing.pools, packing.rules, packing.request(number), placement, in_place=False)
                 packing.claim_in(number, placement.pool)
         finally:
@@ -77,7 +77,7 @@ def _briefly(text: str, decision: Decision) -> Explanation:
 def _retyped(decided: RequestDecision, stays: Explanation, moves: Explanation | None = None) -> list[Explanation]:
     """Return the explanation of a retype.
 
-    ``stays`` is that of the decision whether the volume stays in its pool, ``moves`` that of the move otherwise.
+    ``stays`` explains the decision whether the volume stays in its pool, ``moves`` the move if it does not stay.
     """
     text, staying = decided.specs[0].request.describe(), decided.staying
     if isinstance(staying, Placement):

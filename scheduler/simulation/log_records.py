@@ -151,7 +151,7 @@ def figures(values: Sequence[float], ratio: float | str | None) -> list[float | 
 
 def pool(name: str, figures: Sequence[float | str | None], traits: Traits) -> tuple[Pool, float | str | None]:
     """Return the pool that a log tells of, and the ratio that it reports."""
-    numbers = {each: _number(value) for each, value in zip(FIGURES, figures, strict=False)}
+    numbers = {figure: _number(value) for figure, value in zip(FIGURES, figures, strict=False)}
     return (
         Pool(
             name=name,

@@ -25,27 +25,27 @@ class NodeFit:
         """
         if len(query.volumes) > MAX_VOLUMES:
             raise errors.InvalidInput(f"volumes are {len(query.volumes)}: a question takes at most {MAX_VOLUMES}")
-        if (name := first_duplicate(each.name for each in query.volumes)) is not None:
+        if (name := first_duplicate(volume.name for volume in query.volumes)) is not None:
             raise errors.InvalidInput(f"volume {name!r} is named twice")
         nodes = Nodes(Node(name, labels) for name, labels in query.nodes.items())
-        return _answer(self._queries.decide([_volume(each) for each in query.volumes], nodes, query.holder))
+        return _answer(self._queries.decide([_volume(volume) for volume in query.volumes], nodes, query.holder))
 
 
-def _volume(asked: NodeVolume) -> Volume:
-    if asked.size is not None and not 0 <= asked.size <= MAX_BYTES:
-        raise errors.InvalidInput(f"volume {asked.name!r}: size = {asked.size}: it takes 0 to {MAX_BYTES} bytes")
-    return Volume(asked.name, asked.driver, asked.storage_class, asked.size)
+def _volume(volume: NodeVolume) -> Volume:
+    if volume.size is not None and not 0 <= volume.size <= MAX_BYTES:
+        raise errors.InvalidInput(f"volume {volume.name!r}: size = {volume.size}: it takes 0 to {MAX_BYTES} bytes")
+    return Volume(volume.name, volume.driver, volume.storage_class, volume.size)
 
 
 def _answer(decision: Decision) -> FitAnswer:
-    names, left, reasons = decision.nodes.names, decision.remaining_fraction().tolist(), RefusalReasons(decision)
+    names, fractions, reasons = decision.nodes.names, decision.remaining_fraction().tolist(), RefusalReasons(decision)
     fits = decision.packing.fits.tolist()
     return FitAnswer(
-        nodes={name: left[row] for row, name in enumerate(names) if fits[row]},
+        nodes={name: fractions[row] for row, name in enumerate(names) if fits[row]},
         refused={name: _refusal(reasons, row) for row, name in enumerate(names) if not fits[row]},
         unchecked=[
-            UncheckedVolume(volume=each.volume.name, code=each.code, message=each.message)
-            for each in decision.unchecked
+            UncheckedVolume(volume=unchecked.volume.name, code=unchecked.code, message=unchecked.message)
+            for unchecked in decision.unchecked
         ],
     )
 
@@ -54,14 +54,14 @@ def _refusal(reasons: RefusalReasons, row: int) -> NodeRefusal:
     why = reasons.reason(row)
     pools = [
         NodePool(
-            driver=each.driver,
-            storage_class=each.storage_class,
-            name=each.name,
-            capacity=each.capacity,
-            left=each.headroom,
-            largest=each.max_volume_size,
-            expired=each.expired,
+            driver=pool.driver,
+            storage_class=pool.storage_class,
+            name=pool.name,
+            capacity=pool.capacity,
+            left=pool.headroom,
+            largest=pool.max_volume_size,
+            expired=pool.expired,
         )
-        for each in reasons.accessible_pools(row)
+        for pool in reasons.accessible_pools(row)
     ]
     return NodeRefusal(code=why.code, message=why.message, volumes=list(why.volumes), exact=why.exact, pools=pools)

@@ -16,7 +16,7 @@ from tonnage.rpc.batching import packed_reports, pool_list_text
 from tonnage.rpc.messages import PoolListQuery, PoolListText, PoolView
 from tonnage.scheduler.reports import pool_figures
 from tonnage.scheduler.simulation import pool_views
-from tonnage.scheduler.simulation.pool_views import Picture
+from tonnage.scheduler.simulation.pool_views import PoolsSnapshot
 
 
 class PoolListTextCache:
@@ -25,17 +25,17 @@ class PoolListTextCache:
     def __init__(self) -> None:
         self._kept = {factors: _CachedText(factors) for factors in (False, True)}
 
-    def selected(self, picture: Picture, query: PoolListQuery, wanted: Request | None) -> list[PoolListText]:
-        """Return the pools that a query selects, by name, and that meet the requirements of ``wanted``, if given."""
-        all_of_them = query.name is None and wanted is None and not query.capabilities
+    def selected(self, snapshot: PoolsSnapshot, query: PoolListQuery, probe: Request | None) -> list[PoolListText]:
+        """Return the pools that a query selects, by name, and that meet the requirements of ``probe``, if given."""
+        all_of_them = query.name is None and probe is None and not query.capabilities
         if all_of_them and query.detail:
-            return self._kept[query.factors].parts(picture)
+            return self._kept[query.factors].parts(snapshot)
         if all_of_them:
-            found = [{"name": name} for name in sorted(picture.stats)]
+            bodies = [{"name": name} for name in sorted(snapshot.stats)]
         else:
-            pools = pool_views.asked_for(picture, query, wanted)
-            found = [_shown(pool, detail=query.detail, factors=query.factors) for pool in pools]
-        return [PoolListText(text=_text(found))] if found else []
+            pools = pool_views.selected(snapshot, query, probe)
+            bodies = [_shown(pool, detail=query.detail, factors=query.factors) for pool in pools]
+        return [PoolListText(text=_text(bodies))] if bodies else []
 
 
 class _CachedText:
@@ -45,66 +45,70 @@ class _CachedText:
         self._factors = factors
         self._last_heard = pool_views.last_heard if factors else pool_views.last_heard_as_in_cinder
         self._lock = threading.Lock()
-        self._picture: Picture | None = None
+        self._snapshot: PoolsSnapshot | None = None
         self._parts: list[tuple[str, list[str]]] = []
         self._texts: list[str] = []
 
-    def parts(self, picture: Picture) -> list[PoolListText]:
-        """Return the parts for a picture."""
+    def parts(self, snapshot: PoolsSnapshot) -> list[PoolListText]:
+        """Return the parts for a snapshot."""
         with self._lock:
-            before, self._picture = self._picture, None  # until all parts are written
-            same = before is not None and before.stats.keys() == picture.stats.keys()
-            if before is None or not same or before.heard.keys() != picture.heard.keys():
-                parts = itertools.groupby(sorted(picture.stats), functools.partial(pool_views.source, picture))
+            before, self._snapshot = self._snapshot, None  # until all parts are written
+            same = before is not None and before.stats.keys() == snapshot.stats.keys()
+            if before is None or not same or before.heard.keys() != snapshot.heard.keys():
+                parts = itertools.groupby(sorted(snapshot.stats), functools.partial(pool_views.source, snapshot))
                 self._parts = [(source, list(names)) for source, names in parts]
-                self._texts = [self._written(picture, *part) for part in self._parts]
+                self._texts = [self._written(snapshot, *part) for part in self._parts]
             else:
-                news = _news(before, picture)
-                for place, part in enumerate(self._parts):
+                news = _news(before, snapshot)
+                for index, part in enumerate(self._parts):
                     if backend_of(part[1][0]) in news:
-                        self._texts[place] = self._written(picture, *part)
-            self._picture = picture
+                        self._texts[index] = self._written(snapshot, *part)
+            self._snapshot = snapshot
             heard = {
-                source: pool_list_text.last_report_text(self._last_heard(picture, source)) for source, _ in self._parts
+                source: pool_list_text.last_report_text(self._last_heard(snapshot, source)) for source, _ in self._parts
             }
             spelled_parts = zip(self._parts, self._texts, strict=True)
             return [PoolListText(text=text, last_report=heard[source]) for (source, _), text in spelled_parts]
 
-    def _written(self, picture: Picture, source: str, names: Iterable[str]) -> str:
-        heard = self._last_heard(picture, source)
-        found = []
-        for pool in pool_views.shown(picture, names):
-            one = _shown(pool, detail=True, factors=self._factors)
-            found.append(one | {"capabilities": pool_list_text.with_gap(one["capabilities"], heard)})
-        return _text(found)
+    def _written(self, snapshot: PoolsSnapshot, source: str, names: Iterable[str]) -> str:
+        heard = self._last_heard(snapshot, source)
+        bodies = []
+        for pool in pool_views.shown(snapshot, names):
+            body = _shown(pool, detail=True, factors=self._factors)
+            bodies.append(body | {"capabilities": pool_list_text.with_gap(body["capabilities"], heard)})
+        return _text(bodies)
 
 
-def _news(before: Picture, now: Picture) -> Collection[str]:
-    """Return the backends whose pools are shown differently than before; both pictures have the same pools."""
+def _news(before: PoolsSnapshot, now: PoolsSnapshot) -> Collection[str]:
+    """Return the backends whose pools are shown differently than before; both snapshots have the same pools."""
     if (before.calculation, before.default_ratio) != (now.calculation, now.default_ratio):
         return set(map(backend_of, now.stats))
-    found = {name for name, stats in now.stats.items() if before.stats[name] is not stats}
-    found |= {name for name in before.found.keys() | now.found.keys() if before.found.get(name) != now.found.get(name)}
+    changed = {name for name, stats in now.stats.items() if before.stats[name] is not stats}
+    changed |= {
+        name
+        for name in before.findings.keys() | now.findings.keys()
+        if before.findings.get(name) != now.findings.get(name)
+    }
     if before.pools.names != now.pools.names:
         # The order of rows has changed, which is rare.
-        found.update(now.stats)
+        changed.update(now.stats)
     else:
         differ = np.flatnonzero(before.pools.differing(now.pools)).tolist()
-        found.update(now.pools.names[row] for row in differ)
+        changed.update(now.pools.names[row] for row in differ)
         if before.pools.zones != now.pools.zones:
             zones = zip(now.pools.names, before.pools.zones, now.pools.zones, strict=True)
-            found.update(name for name, old, new in zones if old != new)
-    return set(map(backend_of, found)) | (set(before.draining) ^ set(now.draining))
+            changed.update(name for name, old, new in zones if old != new)
+    return set(map(backend_of, changed)) | (set(before.draining) ^ set(now.draining))
 
 
 def _shown(pool: PoolView, *, detail: bool, factors: bool) -> dict[str, Any]:
     """Return a pool as :class:`tonnage.api.schemas.response_bodies.Pool` describes it."""
-    found: dict[str, Any] = {"name": pool.name}
+    body: dict[str, Any] = {"name": pool.name}
     if detail:
-        found["capabilities"] = pool.capabilities if factors else pool_views.as_in_cinder(pool.capabilities)
+        body["capabilities"] = pool.capabilities if factors else pool_views.as_in_cinder(pool.capabilities)
         if factors:
-            found["capacity_factors"] = pool.capacity_factors
-    return found
+            body["capacity_factors"] = pool.capacity_factors
+    return body
 
 
 def _text(pools: Sequence[dict[str, Any]]) -> str:

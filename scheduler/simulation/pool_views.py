@@ -53,13 +53,13 @@ _CAPABLE = FilterChain([CapabilitiesFilter(SimpleNamespace())])
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """All pools at one moment. ``heard`` has for each backend the time of its report and its age in seconds, and the
-    same of an earlier report for each pool whose figures are from that one.
+class PoolsSnapshot:
+    """All pools at one moment.
 
-    ``draining`` are the backends that volumes leave, ``calculation`` is the active one. ``found`` has the definitions
-    that the reports of each pool break, with the figures that show it. ``default_ratio`` counts where a pool reports no
-    ratio.
+    ``heard`` maps each backend to the time of its last report and the age of that report in seconds. A pool whose
+    figures are from an earlier report has an entry of its own. ``draining`` are the backends that volumes leave,
+    ``calculation`` is the active one. ``findings`` maps each pool to the definitions that its reports break, with the
+    figures that show it. ``default_ratio`` applies to pools that report no ratio.
     """
 
     pools: PoolTable
@@ -67,58 +67,62 @@ class Picture:
     stats: Mapping[str, PoolStats]
     heard: Mapping[str, tuple[datetime.datetime | None, float]]
     draining: Collection[str] = ()
-    found: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    findings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     default_ratio: float | str = arithmetic.DEFAULT_RATIO
 
 
-def picture(hosts: HostManager, now: float, found: Mapping[str, Mapping[str, str]]) -> Picture:
+def take_snapshot(hosts: HostManager, now: float, findings: Mapping[str, Mapping[str, str]]) -> PoolsSnapshot:
     """Return a copy of everything that views show at this moment."""
-    return Picture(
+    return PoolsSnapshot(
         pools=hosts.table.snapshot(),
         calculation=hosts.calculation,
         stats={name: entry.stats for name, entry in hosts.entries.items()},
-        heard={name: each for backend in hosts.backends() for name, each in _heard(backend, now)},
+        heard={name: last_report for backend in hosts.backends() for name, last_report in _heard(backend, now)},
         draining={backend.name for backend in hosts.backends() if backend.draining},
-        found=found,
+        findings=findings,
         default_ratio=hosts.default_ratio,
     )
 
 
-def asked_for(picture: Picture, query: PoolQuery, wanted: Request | None) -> list[PoolView]:
-    """Return the pools that a query selects, by name, and that meet the requirements of ``wanted``, if given."""
-    names: Sequence[str] = picture.pools.names if query.name is None else [query.name]
-    if wanted is not None:
-        capable = _CAPABLE.run(picture.pools, wanted).remaining.nonzero()[0].tolist()
-        names = sorted({picture.pools.names[index] for index in capable}.intersection(names))
-    found = shown(picture, names)
-    for pool in found:
-        pool.capabilities.update(last_heard(picture, source(picture, pool.name)))
-    return [pool for pool in found if not query.capabilities or matches(pool, query.capabilities)]
+def selected(snapshot: PoolsSnapshot, query: PoolQuery, probe: Request | None) -> list[PoolView]:
+    """Return the pools that a query selects, by name, and that meet the requirements of ``probe``, if given."""
+    names: Sequence[str] = snapshot.pools.names if query.name is None else [query.name]
+    if probe is not None:
+        capable = _CAPABLE.run(snapshot.pools, probe).remaining.nonzero()[0].tolist()
+        names = sorted({snapshot.pools.names[index] for index in capable}.intersection(names))
+    views = shown(snapshot, names)
+    for pool in views:
+        pool.capabilities.update(last_heard(snapshot, source(snapshot, pool.name)))
+    return [pool for pool in views if not query.capabilities or matches(pool, query.capabilities)]
 
 
-def shown(picture: Picture, names: Iterable[str]) -> list[PoolView]:
+def shown(snapshot: PoolsSnapshot, names: Iterable[str]) -> list[PoolView]:
     """Return the views of these pools, by name, without the times of their reports."""
-    known = [row for name in sorted(names) if name in picture.stats and (row := picture.pools.index(name)) is not None]
-    pools = picture.pools.take(np.array(known, dtype=np.intp))
-    rows = zip(pools.names, _capabilities(pools, picture), wire_factors(pools, picture.calculation), strict=True)
-    return [PoolView(name=name, capabilities=each, capacity_factors=factors) for name, each, factors in rows]
+    indexes = [
+        row for name in sorted(names) if name in snapshot.stats and (row := snapshot.pools.index(name)) is not None
+    ]
+    pools = snapshot.pools.take(np.array(indexes, dtype=np.intp))
+    rows = zip(pools.names, _capabilities(pools, snapshot), wire_factors(pools, snapshot.calculation), strict=True)
+    return [
+        PoolView(name=name, capabilities=capabilities, capacity_factors=factors) for name, capabilities, factors in rows
+    ]
 
 
-def source(picture: Picture, pool: str) -> str:
+def source(snapshot: PoolsSnapshot, pool: str) -> str:
     """Return the name that has the time of a pool's report: its backend's, or its own if it has kept figures."""
-    return pool if pool in picture.heard else backend_of(pool)
+    return pool if pool in snapshot.heard else backend_of(pool)
 
 
-def last_heard(picture: Picture, name: str) -> dict[str, Any]:
+def last_heard(snapshot: PoolsSnapshot, name: str) -> dict[str, Any]:
     """Return the time fields of the pools of one :func:`source`."""
-    moment, age = picture.heard.get(name, (None, 0.0))
+    moment, age = snapshot.heard.get(name, (None, 0.0))
     time = _spelled_time(moment)
     return {"updated": time, "timestamp": time, "figures_age_seconds": round(age, 1)}
 
 
-def last_heard_as_in_cinder(picture: Picture, name: str) -> dict[str, Any]:
+def last_heard_as_in_cinder(snapshot: PoolsSnapshot, name: str) -> dict[str, Any]:
     """Return the time fields of the pools of one :func:`source` that Cinder has too."""
-    return as_in_cinder(last_heard(picture, name))
+    return as_in_cinder(last_heard(snapshot, name))
 
 
 def as_in_cinder(capabilities: Mapping[str, Any]) -> dict[str, Any]:
@@ -126,20 +130,20 @@ def as_in_cinder(capabilities: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in capabilities.items() if key not in _OWN_CAPABILITIES}
 
 
-def matches(shown: PoolView, wanted: Mapping[str, str]) -> bool:
-    """Tell whether a pool has these capabilities."""
+def matches(view: PoolView, capabilities: Mapping[str, str]) -> bool:
+    """Return whether a pool has these capabilities."""
     return all(
-        key in shown.capabilities and str(shown.capabilities[key]).lower() == value.lower()
-        for key, value in wanted.items()
+        key in view.capabilities and str(view.capabilities[key]).lower() == value.lower()
+        for key, value in capabilities.items()
     )
 
 
-def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
+def _capabilities(pools: PoolTable, snapshot: PoolsSnapshot) -> list[dict[str, Any]]:
     """Return the capabilities and figures of each row, without its capacity factors."""
-    stats = [picture.stats[name] for name in pools.names]
+    stats = [snapshot.stats[name] for name in pools.names]
     backends = list(map(backend_of, pools.names))
     columns: dict[str, Sequence[Any]] = {
-        "pool_name": [one.name for one in stats],
+        "pool_name": [pool_stats.name for pool_stats in stats],
         "total_capacity_gb": units.column_to_wire(pools.total),
         "free_capacity_gb": units.column_to_wire(pools.free),
         "allocated_capacity_gb": list(map(int, pools.allocated.tolist())),
@@ -155,28 +159,28 @@ def _capabilities(pools: PoolTable, picture: Picture) -> list[dict[str, Any]]:
         "backend_state": ["up" if up else "down" for up in pools.up.tolist()],
     }
     rows = zip(*columns.values(), strict=True)
-    found = [
-        {**_DEFAULTS, **one.capabilities, **dict(zip(columns, row, strict=True))}
-        for one, row in zip(stats, rows, strict=True)
+    capabilities = [
+        {**_DEFAULTS, **pool_stats.capabilities, **dict(zip(columns, row, strict=True))}
+        for pool_stats, row in zip(stats, rows, strict=True)
     ]
     flags = pools.enabled.tolist(), pools.expired.tolist()
-    rows = zip(pools.names, found, stats, *flags, pools.ratio.tolist(), backends, strict=True)
-    for name, shown, one, enabled, expired, ratio, backend in rows:
+    rows = zip(pools.names, capabilities, stats, *flags, pools.ratio.tolist(), backends, strict=True)
+    for name, pool_capabilities, pool_stats, enabled, expired, ratio, backend in rows:
         if not enabled:
-            shown["disabled"] = True
+            pool_capabilities["disabled"] = True
         if expired:
-            shown["expired"] = True
-        if backend in picture.draining:
-            shown["draining"] = True
-        if one.storage_id is not None:
-            shown["storage_id"] = one.storage_id
-        if one.remarks:
-            shown["remarks"] = [remark.text for remark in one.remarks]
-        if (auto_ratio := over_subscription.describe_auto_ratio(one, ratio, picture.default_ratio)) is not None:
-            shown["max_over_subscription_ratio_inputs"] = _plain(auto_ratio)
-        if broken := picture.found.get(name):
-            shown["findings"] = [{"breach": breach, "text": text} for breach, text in broken.items()]
-    return found
+            pool_capabilities["expired"] = True
+        if backend in snapshot.draining:
+            pool_capabilities["draining"] = True
+        if pool_stats.storage_id is not None:
+            pool_capabilities["storage_id"] = pool_stats.storage_id
+        if pool_stats.remarks:
+            pool_capabilities["remarks"] = [remark.text for remark in pool_stats.remarks]
+        if (auto_ratio := over_subscription.describe_auto_ratio(pool_stats, ratio, snapshot.default_ratio)) is not None:
+            pool_capabilities["max_over_subscription_ratio_inputs"] = _plain(auto_ratio)
+        if broken := snapshot.findings.get(name):
+            pool_capabilities["findings"] = [{"breach": breach, "text": text} for breach, text in broken.items()]
+    return capabilities
 
 
 def _heard(backend: BackendEntry, now: float) -> Iterator[tuple[str, tuple[datetime.datetime | None, float]]]:

@@ -22,7 +22,7 @@ from tonnage.scheduler.simulation.simulator import DecisionSnapshots, Simulator,
 #: The number of runs.
 RUNS = 20
 
-#: Days of which the requests are repeated.
+#: Number of days whose requests are repeated.
 HISTORY = 60
 
 #: About the most volumes in a run; of more, several are asked for as one.
@@ -64,15 +64,15 @@ class RefusalForecaster:
         if not any(history):
             return
         self._due = self._clock() + INTERVAL
-        found = expect(self._asker, self._snapshots.take(), history, go_on)
-        if found is not None:
-            self._database.run(coming_refusals.store, found)
+        forecasts = expect(self._asker, self._snapshots.take(), history, go_on)
+        if forecasts is not None:
+            self._database.run(coming_refusals.store, forecasts)
 
 
 class _Refusal(NamedTuple):
-    """The first refusal of a type in a run: its place among the requests, the filter, and the reason in words."""
+    """The first refusal of a type in a run: its position among the requests, the filter, and the reason in words."""
 
-    place: int
+    position: int
     filter: str
     message: str
 
@@ -84,10 +84,10 @@ class _Tally:
         self.filters: Counter[str] = Counter()
         self.examples: dict[str, tuple[str, Sequence[WantedVolume]]] = {}
 
-    def add(self, refusal: _Refusal, wanted: Sequence[WantedVolume]) -> None:
+    def add(self, refusal: _Refusal, volumes: Sequence[WantedVolume]) -> None:
         """Add the first refusal in a run."""
         self.filters[refusal.filter] += 1
-        self.examples.setdefault(refusal.filter, (refusal.message, wanted[: refusal.place + 1]))
+        self.examples.setdefault(refusal.filter, (refusal.message, volumes[: refusal.position + 1]))
 
     def result(self, type_id: str, known_days: int) -> ComingRefusals:
         """Return the refusals to come."""
@@ -123,9 +123,9 @@ def expect(
         return [ComingRefusals(type_id=type_id, known_days=len(days)) for type_id in types]
     tallies = {type_id: _Tally() for type_id in types}
     for order in growth_paths.repeated_days(len(days), RUNS, DAYS).tolist():
-        wanted = _merged(list(_requests([days[number] for number in order])))
-        for type_id, refusal in _play(asker, snapshot, wanted).items():
-            tallies[type_id].add(refusal, wanted)
+        volumes = _merged(list(_requests([days[number] for number in order])))
+        for type_id, refusal in _play(asker, snapshot, volumes).items():
+            tallies[type_id].add(refusal, volumes)
         if not go_on():
             return None
     return [tally.result(type_id, len(days)) for type_id, tally in tallies.items()]
@@ -134,7 +134,7 @@ def expect(
 def _requests(days: Sequence[Mapping[str, TypeDay]]) -> Iterator[WantedVolume]:
     """Yield volumes of each type as large as its growth on some days, and at the end one more."""
     grown: Counter[str] = Counter()
-    asked: Counter[str] = Counter()
+    requested_gb: Counter[str] = Counter()
     sizes: dict[str, int] = {}
     for day in days:
         for type_id, volumes in sorted(day.items()):
@@ -142,48 +142,48 @@ def _requests(days: Sequence[Mapping[str, TypeDay]]) -> Iterator[WantedVolume]:
                 sizes[type_id] = max(1, round(volumes.created_gb / volumes.creates))
             grown[type_id] += volumes.grown_gb
             size = sizes.get(type_id)
-            while size is not None and asked[type_id] + size <= grown[type_id]:
-                asked[type_id] += size
+            while size is not None and requested_gb[type_id] + size <= grown[type_id]:
+                requested_gb[type_id] += size
                 yield WantedVolume(type_id, size)
     for type_id, size in sorted(sizes.items()):
         yield WantedVolume(type_id, size)
 
 
-def _merged(wanted: Sequence[WantedVolume]) -> Sequence[WantedVolume]:
-    """Return about :data:`_MOST` volumes: of more, several of a type are one, in the place of the last of them."""
-    together = -(-len(wanted) // _MOST)
+def _merged(volumes: Sequence[WantedVolume]) -> Sequence[WantedVolume]:
+    """Return about :data:`_MOST` volumes: if there are more, several of a type become one."""
+    together = -(-len(volumes) // _MOST)
     if together <= 1:
-        return wanted
+        return volumes
     waiting: dict[str, list[int]] = {}
     merged = []
-    for each in wanted:
-        sizes = waiting.setdefault(each.type_id, [])
-        sizes.append(each.size_gb)
+    for volume in volumes:
+        sizes = waiting.setdefault(volume.type_id, [])
+        sizes.append(volume.size_gb)
         if len(sizes) == together:
-            merged.append(WantedVolume(each.type_id, sum(sizes)))
+            merged.append(WantedVolume(volume.type_id, sum(sizes)))
             sizes.clear()
     return [*merged, *(WantedVolume(type_id, sum(sizes)) for type_id, sizes in waiting.items() if sizes)]
 
 
-def _play(asker: Simulator, snapshot: Snapshot, wanted: Sequence[WantedVolume]) -> dict[str, _Refusal]:
+def _play(asker: Simulator, snapshot: Snapshot, volumes: Sequence[WantedVolume]) -> dict[str, _Refusal]:
     """Return for each type that is refused its first refusal."""
-    if not wanted:
+    if not volumes:
         return {}
     # A request without a project is about the pools alone, and not about quotas.
     requests = [
         CreateVolume(
             request_id=f"coming-{number}",
             volume_id=str(uuid.UUID(int=number)),
-            size_gb=each.size_gb,
+            size_gb=volume.size_gb,
             project_id="",
-            volume_type=each.type_id or None,
+            volume_type=volume.type_id or None,
         )
-        for number, each in enumerate(wanted)
+        for number, volume in enumerate(volumes)
     ]
     refused: dict[str, _Refusal] = {}
     outlooks = asker.what_if(WhatIf(requests=[], detail=False), requests, snapshot)
-    for place, (each, outlook) in enumerate(zip(wanted, outlooks, strict=True)):
+    for position, (volume, outlook) in enumerate(zip(volumes, outlooks, strict=True)):
         [decided] = outlook.volumes
         if decided.refusal is not None:
-            refused.setdefault(each.type_id, _Refusal(place, decided.refusal.reason[0], decided.message))
+            refused.setdefault(volume.type_id, _Refusal(position, decided.refusal.reason[0], decided.message))
     return refused

@@ -30,7 +30,7 @@ class Replayed:
 
     @property
     def differs(self) -> bool:
-        """Whether another pool is chosen, or one instead of none."""
+        """Return whether the pools differ from the recorded ones."""
         return tuple(self.recorded.pools) != self.pools
 
 
@@ -43,7 +43,7 @@ class Replay:
         self._rules = Rules(filters, rules.weighers, rules.calculation)
         self._default_ratio = default_ratio
         self.broken: list[int] = []
-        #: Whether a weigher wants to know how many volumes there were, and the log does not say.
+        #: Whether a weigher reads the numbers of volumes and the log does not contain them.
         self.lacks_volumes = False
         self._forget()
 
@@ -52,7 +52,7 @@ class Replay:
         self._figures: dict[str, list[float | str | None]] = {}
         self._traits: dict[str, log_records.Traits] = {}
         self._changed: dict[str, None] = {}
-        self._known_rules: log_records.Rules | None = None
+        self._logged_rules: log_records.Rules | None = None
 
     def play(self, lines: Iterable[bytes]) -> Iterator[Replayed]:
         """Return each decision of a log.
@@ -70,7 +70,7 @@ class Replay:
                 self._forget()
                 continue
             if isinstance(line, Decided):
-                if self._known_rules is not None:
+                if self._logged_rules is not None:
                     yield self._decide(line)
             else:
                 self._take(line)
@@ -84,7 +84,7 @@ class Replay:
                 self._changed.pop(name, None)
                 self._figures.pop(name, None)
                 self._traits.pop(name, None)
-        elif self._known_rules is not None:
+        elif self._logged_rules is not None:
             if line.figures is not None:
                 self._figures[line.name] = line.figures
             if line.traits is not None:
@@ -94,10 +94,10 @@ class Replay:
     def _take_rules(self, line: log_records.Rules) -> None:
         if line.begins:
             self._forget()
-        elif self._known_rules is None:
+        elif self._logged_rules is None:
             # In the middle of a log whose beginning is not there.
             return
-        self._known_rules = line
+        self._logged_rules = line
         self.lacks_volumes |= self._rules.counts_volumes and not line.volumes
         self._changed = dict.fromkeys(self._figures)
 
@@ -106,10 +106,10 @@ class Replay:
         self._changed.clear()
         decider = Decider(self._pools, self._rules)
         if line.together:
-            found = decider.pack(line.members)
-            if isinstance(found, Refusal):
-                return Replayed(line, (), found.message)
-            return Replayed(line, tuple(each.pool for each in found), None)
+            result = decider.pack(line.members)
+            if isinstance(result, Refusal):
+                return Replayed(line, (), result.message)
+            return Replayed(line, tuple(placement.pool for placement in result), None)
         decision = decider.choose(line.requests[0], in_place=line.in_place)
         if isinstance(decision, Refusal):
             return Replayed(line, (), decision.message)
@@ -117,7 +117,7 @@ class Replay:
 
     def _pool(self, name: str) -> Pool:
         pool, reported = log_records.pool(name, self._figures[name], self._traits[name])
-        then = None if self._known_rules is None else self._known_rules.default_ratio
-        if reported is None and then != self._default_ratio:
+        logged_ratio = None if self._logged_rules is None else self._logged_rules.default_ratio
+        if reported is None and logged_ratio != self._default_ratio:
             return replace(pool, ratio=hypothetical_pools.ratio(pool, self._default_ratio))
         return pool

@@ -13,7 +13,7 @@ from tonnage.ledger.db.database import Database
 from tonnage.quotas import limits, reservations
 from tonnage.quotas import options as quota_options
 from tonnage.quotas.quota_check import Demand, QuotaBudget, ReservedQuota
-from tonnage.rpc.messages import Asked, MigrateVolume, Outlook, WhatIf
+from tonnage.rpc.messages import MigrateVolume, SimulatedRequest, SimulationResult, WhatIf
 from tonnage.scheduler.decisions import quota_demands, resolution
 from tonnage.scheduler.decisions.decider import Decider
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
@@ -46,21 +46,21 @@ class Snapshot:
         defaults = hypothetical_pools.Defaults(self.default_ratio, names, self.availability_zone)
         pools = self.pools.snapshot()
         hypothetical_pools.apply(pools, changes, defaults)
-        rules = self.rules.judged_by(changes.calculation or self.rules.calculation)
+        rules = self.rules.with_calculation(changes.calculation or self.rules.calculation)
         return replace(self, pools=pools, rules=rules)
 
     def auto_ratios(self) -> dict[str, over_subscription.AutoRatio]:
         """Return the derivation of each ``auto`` ratio, for the pools that still have that ratio."""
-        found = {}
+        ratios = {}
         for name, entry in self.entries.items():
             if (self.default_ratio if entry.stats.ratio is None else entry.stats.ratio) != over_subscription.AUTO:
                 continue
             index = self.pools.index(name)
             if index is not None and self.pools.ratio[index] == entry.ratio:
-                worked_out = over_subscription.describe_auto_ratio(entry.stats, entry.ratio, self.default_ratio)
-                if worked_out is not None:
-                    found[name] = worked_out
-        return found
+                auto_ratio = over_subscription.describe_auto_ratio(entry.stats, entry.ratio, self.default_ratio)
+                if auto_ratio is not None:
+                    ratios[name] = auto_ratio
+        return ratios
 
 
 class DecisionSnapshots:
@@ -88,26 +88,26 @@ class SimulatedRequests:
     lookup: Lookup
     demands: Sequence[Sequence[Demand]]
     held: ReservedQuota | None
-    apart: bool
+    independent: bool
 
     def decide(self, snapshot: Snapshot, *, detail: bool) -> list[list[Explanation]]:
-        """Return the explanations of each request. The placements stay in the snapshot, unless ``apart``."""
+        """Return the explanations of each request. Placements stay in the snapshot unless ``independent`` is true."""
         explainer = Explainer(detail=detail)
         budget = None if self.held is None else QuotaBudget(self.held)
-        decider = Decider(snapshot.pools, snapshot.rules, budget, explainer, counting=not self.apart)
+        decider = Decider(snapshot.pools, snapshot.rules, budget, explainer, counting=not self.independent)
         auto_ratios = snapshot.auto_ratios() if detail else {}
-        found = []
+        explanations = []
         for item, demands in zip(self.work, self.demands, strict=True):
             decided = decider.decide(item, self.lookup, demands)
             hints = {key: value for spec in decided.specs for key, value in spec.request.hints.items()}
             told = tuple(IgnoredHints(snapshot.rules.filters.filters).among(hints)) if hints else ()
-            found.append(
+            explanations.append(
                 [
-                    _with_ratios(replace(each, ignored_hints=told) if told else each, auto_ratios)
-                    for each in explainer.explanations(item, decided)
+                    _with_ratios(replace(explanation, ignored_hints=told) if told else explanation, auto_ratios)
+                    for explanation in explainer.explanations(item, decided)
                 ]
             )
-        return found
+        return explanations
 
 
 class Simulator:
@@ -117,7 +117,7 @@ class Simulator:
         self._database = database
         self._quotas = quotas or quota_options.Settings()
 
-    def what_if(self, question: WhatIf, work: Sequence[Work], snapshot: Snapshot) -> list[Outlook]:
+    def what_if(self, question: WhatIf, work: Sequence[Work], snapshot: Snapshot) -> list[SimulationResult]:
         """Return how each request would be decided, after those before it.
 
         ``work`` are the requests of the question. ``snapshot`` may be shared with other questions.
@@ -128,10 +128,13 @@ class Simulator:
         snapshot = replace(snapshot, pools=snapshot.pools.snapshot())
         requests = self._requests(question, work, snapshot)
         if question.changes == hypothetical_pools.NO_CHANGES:
-            return [Outlook(volumes=each) for each in requests.decide(snapshot, detail=question.detail)]
+            return [
+                SimulationResult(volumes=explanations)
+                for explanations in requests.decide(snapshot, detail=question.detail)
+            ]
         changed = requests.decide(snapshot.changed(question.changes), detail=question.detail)
         unchanged = requests.decide(snapshot, detail=False)
-        return [Outlook(volumes=then, unchanged=now) for then, now in zip(changed, unchanged, strict=True)]
+        return [SimulationResult(volumes=then, unchanged=now) for then, now in zip(changed, unchanged, strict=True)]
 
     def _requests(self, question: WhatIf, work: Sequence[Work], snapshot: Snapshot) -> SimulatedRequests:
         with self._database.reading() as session:
@@ -141,9 +144,11 @@ class Simulator:
             if limits.has_volume_limits(session, self._quotas.defaults):
                 # A question without a project is about the pools alone.
                 demands = [
-                    [each for each in quota_demands.of_request(item, lookup) if each.project_id] for item in work
+                    [demand for demand in quota_demands.of_request(item, lookup) if demand.project_id] for item in work
                 ]
-                held = reservations.preview(session, self._quotas, [each for some in demands for each in some])
+                held = reservations.preview(
+                    session, self._quotas, [demand for request_demands in demands for demand in request_demands]
+                )
             if snapshot.rules.counts_volumes:
                 set_volume_numbers(snapshot.pools, snapshot.entries, volumes.per_pool(session))
         return SimulatedRequests(work, lookup, demands, held, question.apart)
@@ -153,16 +158,16 @@ def requests_of(question: WhatIf) -> list[Work]:
     """Return the requests of a question. Raises :class:`~tonnage.capacity.errors.InvalidInput`."""
     if not 1 <= len(question.requests) <= MAX_REQUESTS:
         raise errors.InvalidInput(f"requests are {len(question.requests)}: a question takes 1 to {MAX_REQUESTS}")
-    return [_request_of(asked, place) for place, asked in enumerate(question.requests)]
+    return [_request_of(request, index) for index, request in enumerate(question.requests)]
 
 
-def _request_of(asked: Asked, place: int) -> Work:
-    all_kinds = (asked.create, asked.group, asked.extend, asked.migrate, asked.retype)
-    given = [each for each in all_kinds if each is not None]
-    if len(given) != 1:
-        raise errors.InvalidInput(f"requests[{place}] takes one of create, group, extend, migrate and retype")
-    [one] = given
-    return Move(one) if isinstance(one, MigrateVolume) else one
+def _request_of(request: SimulatedRequest, index: int) -> Work:
+    all_kinds = (request.create, request.group, request.extend, request.migrate, request.retype)
+    messages = [message for message in all_kinds if message is not None]
+    if len(messages) != 1:
+        raise errors.InvalidInput(f"requests[{index}] takes one of create, group, extend, migrate and retype")
+    [work] = messages
+    return Move(work) if isinstance(work, MigrateVolume) else work
 
 
 def _with_ratios(explanation: Explanation, auto_ratios: Mapping[str, over_subscription.AutoRatio]) -> Explanation:

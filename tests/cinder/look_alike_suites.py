@@ -105,7 +105,7 @@ class FakeLedgerHostManager(cinder_host_manager.LedgerHostManager):  # type: ign
         self.filter_classes, self.weight_classes = helpers.ALL_FILTER_CLASSES[:], helpers.ALL_WEIGHER_CLASSES[:]
         self.enabled_filters = self._choose_backend_filters(helpers.DEFAULT_SCHEDULER_FILTERS[:])
         ledger: Any = SimpleNamespace(pools=LedgerPools(self), refuse=lambda *refusal: None)
-        self.use(ledger, self.native)
+        self.connect(ledger, self.native)
 
 
 class FakeLedgerScheduler(cinder_driver.LedgerScheduler):

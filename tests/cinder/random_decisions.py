@@ -198,7 +198,7 @@ def compare(chance: random.Random, states: list[PoolLookAlike], columns: LookAli
     native = NativePlugins(names, ledger_options.NATIVE_WEIGHERS)
     chain, rest = native.split([*chosen, *others])
     pools = Pools(states, columns)
-    pools = pools.within(columns.left_by(chain, read_request(properties)))
+    pools = pools.within(columns.accepted_by(chain, read_request(properties)))
     kept = pools.kept(handler.get_filtered_objects(rest, list(pools), properties))
     try:
         ranking = native.rank(kept, weighers, properties) if len(kept) else ()

@@ -117,7 +117,7 @@ def test_a_backend_restarts_alone_when_its_section_changes(tonnage: Deployment) 
 def test_a_wrong_section_changes_nothing(tonnage: Deployment) -> None:
     before, text = epochs(tonnage), agent(tonnage).conf.read_text()
     for section, words in (
-        ({"volume_driver": "tape"}, ["volume_driver = tape: there is no such driver", "restart this process"]),
+        ({"volume_driver": "tape"}, ["volume_driver names 'tape', which is not installed", "restart this process"]),
         ({"volume_driver": "memory", "reserved_percentage": 200}, ["reserved_percentage = 200"]),
     ):
         agent(tonnage).conf.write_text(text)

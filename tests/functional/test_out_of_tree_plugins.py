@@ -260,6 +260,94 @@ def test_daemons_survive_faulty_plugins(site: pathlib.Path, tmp_path: pathlib.Pa
         wait_for(lambda: "findings" not in rest.pools()[pool], "the report has no findings")
 
 
+#: Plug-ins that define and call the former names of the contract only.
+FORMER = {
+    "filters": """
+from tonnage.capacity.decision import Rejection
+from tonnage.filters.availability_zone import AvailabilityZoneFilter
+class OddFilter(AvailabilityZoneFilter):
+    judges_kind = True
+    looks_at_figures = False
+    request_fields = ("size_gb",)
+    judged = False
+    def accepts(self, pools, request):
+        values = [capabilities.get("even_only") for capabilities in pools.capabilities]
+        odd = request.size_gb % 2 == 1
+        return super().accepts(pools, request) & [not (odd and value) for value in values]
+    def kept_by(self, request):
+        return (*super().kept_by(request), request.size_gb % 2)
+    def judged_by(self, calculation):
+        other = super().judged_by(calculation)
+        other.judged = True
+        return other
+    def reason(self, pool, request):
+        assert self.looks_at_figures is self.reads_figures is False
+        return Rejection("odd_size", f"takes even sizes only{', judged again' if self.judged else ''}")
+""",
+    "weighers": """
+from tonnage.weighers.base import Weigher
+class MediaWeigher(Weigher):
+    factor = 1.0
+    def judged_by(self, calculation):
+        other = super().judged_by(calculation)
+        other.factor = 7.0
+        return other
+    def weigh(self, pools, request):
+        return pools.free * self.factor
+""",
+    "drivers": """
+import contextlib
+from tonnage_example.sound import FolderDriver as Sound
+class FolderDriver(Sound):
+    name = "a name of its own"
+    def one_look(self):
+        return contextlib.nullcontext(enter_result=False)
+    def has_news(self):
+        return False
+    def create(self, volume):
+        self.admit_data(self.report()[0], volume, 0)
+        assert self.name == "a name of its own"
+        super().create(volume)
+""",
+}
+
+
+def test_plugins_with_the_former_names_of_the_contract_work(site: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    installed = tmp_path / "site"
+    shutil.copytree(site, installed)
+    package = installed / "tonnage_example"
+    shutil.rmtree(package / "__pycache__", ignore_errors=True)
+    (package / "drivers.py").rename(package / "sound.py")
+    for module, source in FORMER.items():
+        (package / f"{module}.py").write_text(source)
+    with Deployment(
+        Addresses(),
+        {"even": BACKENDS["even"]},
+        {"PYTHONPATH": str(installed)},
+        scheduler_default_filters="CapacityFilter, OddFilter",
+        scheduler_default_weighers="MediaWeigher",
+    ) as tonnage:
+        rest, pool = tonnage.start().rest, tonnage.pool("even")
+        volume = rest.wait_until_available(rest.create(2))
+        assert volume["os-vol-host-attr:host"] == pool
+        assert rest.refusal(3)["message"] == (
+            f"No pool for 3 GiB: 1 pool; OddFilter refused 1, nearest {pool} takes even sizes only"
+        )
+
+        def simulate(size: int, **changes: str) -> dict[str, Any]:
+            body = {"requests": [{"volume": {"size": size}}], "changes": changes, "detail": True}
+            answer = rest.request("POST", "scheduler-stats/what-if", body)
+            assert answer.status_code == 200, answer.text
+            [outlook] = answer.json()["outlooks"]
+            [explanation] = outlook["volumes"]
+            [verdict] = explanation["verdicts"]
+            return verdict
+
+        [weight], [changed] = (simulate(2, **changes)["weights"] for changes in ({}, {"calculation": "standard"}))
+        assert changed["raw"] == 7 * weight["raw"]
+        assert simulate(3, calculation="standard")["rejection"]["message"] == "takes even sizes only, judged again"
+
+
 @pytest.mark.parametrize(
     ("program", "name", "broken", "reason"),
     [

@@ -25,7 +25,7 @@ from tonnage.placement.client import PlacementUnavailable
 from tonnage.placement.project_usage import PlacementUsage
 from tonnage.quotas import limits
 from tonnage.quotas import options as quota_options
-from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
+from tonnage.quotas.limits import Holder, Item, LimitOwner, Resource, Scope
 from tonnage.quotas.options import Settings
 from tonnage.rpc.messages import Answer, MigrateVolume, MigrationPolicy, RetypeVolume
 from tonnage.scheduler.decisions.placement_requests import Move
@@ -67,7 +67,7 @@ class Cloud(World):
             self.limit(limit)
 
     def limit(self, gigabytes: int, user_id: str = "") -> None:
-        self.database.run(limits.put, Place(Holder.PROJECT, self.project, user_id), {GIGABYTES: gigabytes})
+        self.database.run(limits.put, LimitOwner(Holder.PROJECT, self.project, user_id), {GIGABYTES: gigabytes})
 
     def create_message(self, size: int) -> Any:
         return replace(super().create_message(size), project_id=self.project, user_id="u")
@@ -79,7 +79,7 @@ class Cloud(World):
         """Write all allocations to Placement."""
         self.writer.providers.reconcile()
         done = self.writer.write_all()
-        assert done.found == done.done
+        assert done.pending == done.done
 
     def read(self) -> int:
         """Read the usage as before a decision, and return the GiB of other consumers than the ledger's volumes."""
@@ -164,7 +164,7 @@ def test_allocations_follow_a_volume_through_all_operations(placement_server: Pl
         migration_policy=MigrationPolicy.NEVER,
     )
     cloud.place([retype])
-    assert cloud.writer.write_all().found == 0
+    assert cloud.writer.write_all().pending == 0
     unmanaged = cloud.made(3)
     cloud.write_allocations()
     assert cloud.server.usage(cloud.project) == {"VOLUME": (2, 11)}
@@ -272,7 +272,7 @@ def test_a_refused_allocation_does_not_affect_others(
     inventory = {"resource_provider_generation": generation, "inventories": {"DISK_GB": small}}
     cloud.server.put(f"/resource_providers/{cloud.server.provider(cloud.pool(0))}/inventories", inventory)
     done = cloud.writer.write_all()
-    assert (done.found, done.done) == (3, 2)
+    assert (done.pending, done.done) == (3, 2)
     assert f"The allocation of volume {first} is tried again later" in caplog.text
     assert cloud.server.holders(cloud.pool(0)) == {first: 5, **dict(zip(others, (1, 2), strict=True))}
     # The content of Placement is still known, and so is the usage.
@@ -333,7 +333,7 @@ def test_every_database_finds_the_allocations_to_write(database_url: str) -> Non
     def write(*volume_ids: str) -> dict[tuple[str, str], int]:
         plan = ledger.run(placement_allocations.plan, volume_ids, "round")
         ledger.run(placement_allocations.record_sent, plan, "round")
-        return {(each.volume_id, each.kind.value): each.size_gb for each in plan}
+        return {(each.volume_id, each.consumer_type.value): each.size_gb for each in plan}
 
     with ledger.reading() as session:
         now = placement_allocations.now(session)
@@ -345,8 +345,8 @@ def test_every_database_finds_the_allocations_to_write(database_url: str) -> Non
     with ledger.reading() as session:
         assert not placement_allocations.any_unsent(session, now)
         assert placement_allocations.sent_usage(session, "demo") == placement_allocations.SentUsage({"": 18}, False)
-        assert sum(pool.told_gb for pool in placement_allocations.pools(session)) == 18
-        assert [pool.allocated_gb - pool.told_gb for pool in placement_allocations.pools(session)] == [0, 0]
+        assert sum(pool.sent_gb for pool in placement_allocations.pools(session)) == 18
+        assert [pool.allocated_gb - pool.sent_gb for pool in placement_allocations.pools(session)] == [0, 0]
     # The allocations of an unfinished round are found again, and its end no longer counts.
     world.extend(ids[0], 20)
     plan = ledger.run(placement_allocations.plan, ids, "first")

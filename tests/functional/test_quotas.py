@@ -20,7 +20,7 @@ from tonnage.ledger.catalog import volume_types, volume_usage, volumes
 from tonnage.ledger.claims import bookings
 from tonnage.ledger.db import database
 from tonnage.quotas import limits, reservations, usage_audit
-from tonnage.quotas.limits import Holder, Item, Place, Resource, Scope
+from tonnage.quotas.limits import Holder, Item, LimitOwner, Resource, Scope
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import Answer, CreateVolume, ExtendVolume
 from tonnage.scheduler.manager import SchedulerManager
@@ -72,7 +72,7 @@ def collisions(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
 
 def limit(engine: sa.Engine, project: str, gigabytes: int, **more: int) -> None:
     values = {Item(Resource.GIGABYTES): gigabytes, **{Item(Resource(name)): value for name, value in more.items()}}
-    database.Database(engine).run(limits.put, Place(Holder.PROJECT, project), values)
+    database.Database(engine).run(limits.put, LimitOwner(Holder.PROJECT, project), values)
 
 
 def used(engine: sa.Engine, project: str) -> int:

@@ -43,8 +43,8 @@ MUTATIONS = (
     Mutation(
         "A volume without a row ends its claims",
         "cinder_adapter/scheduler/claim_ends.py",
-        "kept=False, deleted=True) for claim in mine",
-        "kept=True) for claim in mine",
+        "kept=False, deleted=True) for claim in volume_claims",
+        "kept=True) for claim in volume_claims",
         (guards.CLAIM_ENDS,),
     ),
     Mutation(

@@ -8,7 +8,7 @@ MUTATIONS = (
     Mutation(
         "A booking keeps the provisioned capacity of a pool within its limit.",
         "ledger/claims/bookings.py",
-        'promised + given("thin_sum") <= _POOL.thin_limit_gb + TOLERANCE_GB',
+        'promised + parameter("thin_sum") <= _POOL.thin_limit_gb + TOLERANCE_GB',
         "sa.true()",
         (guards.BOOKINGS,),
         quick=True,
@@ -16,14 +16,15 @@ MUTATIONS = (
     Mutation(
         "A booking keeps the sum of thick volumes within the free capacity.",
         "ledger/claims/bookings.py",
-        'given("thick_sum") <= left + TOLERANCE_GB',
+        'parameter("thick_sum") <= room + TOLERANCE_GB',
         "sa.true()",
         (guards.BOOKINGS,),
     ),
     Mutation(
         "A booking keeps a thin volume within the free capacity times the ratio.",
         "ledger/claims/bookings.py",
-        'fits = given("largest") <= (left - given("before")) * _POOL.ratio + TOLERANCE_GB\n            conditions',
+        'fits = parameter("largest") <= (room - parameter("before")) * _POOL.ratio + TOLERANCE_GB\n'
+        "            conditions",
         "fits = sa.true()\n            conditions",
         (guards.BOOKINGS,),
     ),
@@ -93,7 +94,7 @@ MUTATIONS = (
     Mutation(
         "A booking adds its claim to all other pools on the storage.",
         "ledger/claims/bookings.py",
-        "pool_counters.add_to_shared(session, terms.storage_id, terms.pool_id, terms.size, terms.physical)",
+        "pool_counters.add_to_shared(session, sums.storage_id, sums.pool_id, sums.size, sums.physical)",
         "pass",
         (guards.BOOKINGS,),
         quick=True,
@@ -101,21 +102,21 @@ MUTATIONS = (
     Mutation(
         "A booking counts the claims of its batch in other pools on the storage.",
         "ledger/claims/bookings.py",
-        "if mixed or shares:",
-        "if mixed:",
+        "if is_mixed or shares:",
+        "if is_mixed:",
         (guards.BOOKINGS,),
     ),
     Mutation(
         "A request has no effect long after it was sent.",
         "ledger/claims/request_keys.py",
-        "at < before and id not in known",
+        "at < before and id not in keys",
         "False",
         (guards.REDELIVERY,),
     ),
     Mutation(
         "A request that was answered in time gets its answer also later.",
         "ledger/claims/request_keys.py",
-        "at < before and id not in known",
+        "at < before and id not in keys",
         "at < before",
         (guards.REDELIVERY,),
     ),
@@ -171,14 +172,14 @@ MUTATIONS = (
     Mutation(
         "A refused delete has no later effect.",
         "ledger/claims/deletions.py",
-        "            known.setdefault(request_id, refused)\n",
+        "            keys_by_request.setdefault(request_id, refused)\n",
         "",
         (guards.REDELIVERY,),
     ),
     Mutation(
         "A repeated delete gets the first answer again.",
         "ledger/claims/deletions.py",
-        "                known[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)\n",
+        "                keys_by_request[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)\n",
         "",
         (guards.REDELIVERY,),
     ),
@@ -343,7 +344,7 @@ MUTATIONS = (
     Mutation(
         "A booking checks the pools of the volumes that its hints name.",
         "ledger/claims/clone_sources.py",
-        "if pools.get(other) != pool_id:",
+        "if pools.get(target) != pool_id:",
         "if False:",
         (guards.AFFINITY_ORDER,),
     ),
@@ -451,14 +452,15 @@ MUTATIONS = (
     Mutation(
         "An attempt claims once",
         "ledger/claims/observed_claims.py",
-        "by an earlier try of this transaction, whose commit got no answer\n        raise Repeated(asked.volume_id)\n",
-        "by an earlier try\n        asked = key(asked.volume_id, asked.verb, booking.id)\n",
+        "by an earlier try of this transaction, whose commit got no answer\n"
+        "        raise Repeated(request_key.volume_id)\n",
+        "by an earlier try\n        request_key = key(request_key.volume_id, request_key.verb, booking.id)\n",
         (guards.OBSERVED_CLAIMS,),
     ),
     Mutation(
         "A request that is delivered again is not refused after its claim",
         "ledger/claims/observed_claims.py",
-        "    elif known.answer != asked.answer:\n        raise Repeated(asked.volume_id)\n",
+        "    elif earlier_key.answer != request_key.answer:\n        raise Repeated(request_key.volume_id)\n",
         "",
         (guards.CINDER_LEDGER,),
     ),

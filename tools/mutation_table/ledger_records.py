@@ -8,8 +8,8 @@ MUTATIONS = (
     Mutation(
         "A scheduler starts only with the scheduling rules of the running schedulers.",
         "ledger/inventory/scheduling_rules.py",
-        "        if found := _compare(me, row.default_ratio, row.calculation, others[0].host):\n",
-        "        if found := _compare(me, me.default_ratio, me.calculation, others[0].host):\n",
+        "        if differences := _compare(me, row.default_ratio, row.calculation, other_schedulers[0].host):\n",
+        "        if differences := _compare(me, me.default_ratio, me.calculation, other_schedulers[0].host):\n",
         (guards.SCHEDULING_RULES,),
     ),
     Mutation(
@@ -51,29 +51,29 @@ MUTATIONS = (
     Mutation(
         "The ledger ignores a report of another epoch.",
         "ledger/inventory/reports.py",
-        "known = (epoch, seq, rules) == (report.epoch, report.base, report.rules)",
-        "known = (seq, rules) == (report.base, report.rules)",
+        "is_current = (epoch, seq, rules) == (report.epoch, report.base, report.rules)",
+        "is_current = (seq, rules) == (report.base, report.rules)",
         (guards.POOL_COUNTERS,),
     ),
     Mutation(
         "The ledger ignores a report with an older sequence number.",
         "ledger/inventory/reports.py",
-        "if known and seq < report.seq and covers <= report.covers:",
-        "if known and covers <= report.covers:",
+        "if is_current and seq < report.seq and covers <= report.covers:",
+        "if is_current and covers <= report.covers:",
         (guards.POOL_COUNTERS,),
     ),
     Mutation(
         "The ledger ignores a report that covers fewer ticks than the last one.",
         "ledger/inventory/reports.py",
-        "if known and seq < report.seq and covers <= report.covers:",
-        "if known and seq < report.seq:",
+        "if is_current and seq < report.seq and covers <= report.covers:",
+        "if is_current and seq < report.seq:",
         (guards.POOL_COUNTERS,),
     ),
     Mutation(
         "The ledger applies a report only if its diff is based on the last report.",
         "ledger/inventory/reports.py",
-        "known = (epoch, seq, rules) == (report.epoch, report.base, report.rules)",
-        "known = (epoch, rules) == (report.epoch, report.rules)",
+        "is_current = (epoch, seq, rules) == (report.epoch, report.base, report.rules)",
+        "is_current = (epoch, rules) == (report.epoch, report.rules)",
         (guards.POOL_COUNTERS,),
     ),
     Mutation(
@@ -156,8 +156,8 @@ MUTATIONS = (
     Mutation(
         "A report that answers no later probe sets no figures",
         "ledger/inventory/reports.py",
-        "if known and seq < report.seq and covers <= report.covers:",
-        "if known and covers <= report.covers:",
+        "if is_current and seq < report.seq and covers <= report.covers:",
+        "if is_current and covers <= report.covers:",
         (guards.PROBES,),
     ),
     Mutation(
@@ -191,8 +191,8 @@ MUTATIONS = (
     Mutation(
         "A transaction on a Galera cluster is committed only if the writer has not changed.",
         "ledger/db/galera.py",
-        "        if not found.rowcount:",
-        "        if not found:",
+        "        if not result.rowcount:",
+        "        if not result:",
         (guards.GALERA,),
     ),
     Mutation(

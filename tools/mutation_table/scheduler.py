@@ -15,22 +15,22 @@ MUTATIONS = (
     Mutation(
         "A booking requires the limits of its decision.",
         "scheduler/decisions/placer.py",
-        "            reservations.require_same_limits(session, self.quotas, held, wanted)\n",
+        "            reservations.require_same_limits(session, self.quotas, held, demands)\n",
         "            pass\n",
         (guards.LATE_LIMITS,),
     ),
     Mutation(
         "A scheduler locks and reads the changed pools after a failed booking.",
         "scheduler/decisions/placer.py",
-        "                contested |= changed_pools.pool_ids\n",
+        "                pools_to_lock |= changed_pools.pool_ids\n",
         "                pass\n",
         (guards.PLACER,),
     ),
     Mutation(
         "A scheduler checks the ledger before it refuses a request.",
         "scheduler/decisions/placer.py",
-        "_further(plan.doubtful, final)) and not self._is_alone(session):",
-        "_further(plan.doubtful, final)) and False:",
+        "_further(plan.stale_refusals, final)) and not self._is_alone(session):",
+        "_further(plan.stale_refusals, final)) and False:",
         (guards.TWO_SCHEDULERS,),
     ),
     Mutation(
@@ -64,15 +64,15 @@ MUTATIONS = (
     Mutation(
         "A refusal of a retype uses the figures in the ledger.",
         "scheduler/decisions/decider.py",
-        "            moved.doubtful = [*moved.doubtful, request]\n",
+        "            moved.stale_refusals = [*moved.stale_refusals, request]\n",
         "            pass\n",
         (guards.TWO_SCHEDULERS,),
     ),
     Mutation(
         "A scheduler looks up the key of each request.",
         "scheduler/decisions/placer.py",
-        "known = request_keys.find(session, keys_of(work))",
-        "known = {}",
+        "stored_keys = request_keys.find(session, keys_of(work))",
+        "stored_keys = {}",
         (guards.BOOKINGS,),
     ),
     Mutation(
@@ -99,8 +99,8 @@ MUTATIONS = (
     Mutation(
         "A volume without a pool waits for the volumes in its hints.",
         "scheduler/decisions/steps/affinity_hints.py",
-        "        if other is not None:\n            raise NotFirst",
-        "        if False:\n            raise NotFirst",
+        "        if predecessor is not None:\n            raise WaitsForVolume",
+        "        if False:\n            raise WaitsForVolume",
         (guards.AFFINITY_ORDER,),
     ),
     Mutation(
@@ -113,15 +113,15 @@ MUTATIONS = (
     Mutation(
         "A retried volume is refused only after the volumes in its hints have their pools.",
         "scheduler/decisions/decider.py",
-        "if isinstance(decision, Refusal) and spec.unsettled is not None:",
+        "if isinstance(decision, Refusal) and spec.waits_for is not None:",
         "if False:",
         (guards.AFFINITY_ORDER,),
     ),
     Mutation(
         "A volume does not wait for a volume that has no pool either.",
         "scheduler/decisions/steps/affinity_order.py",
-        "if each.status == _CREATING and each.pool_id is not None",
-        "if each.status == _CREATING",
+        "if target.status == _CREATING and target.pool_id is not None",
+        "if target.status == _CREATING",
         (guards.AFFINITY_ORDER,),
     ),
     Mutation(
@@ -135,8 +135,8 @@ MUTATIONS = (
     Mutation(
         "A group is placed completely or not at all.",
         "scheduler/decisions/decider.py",
-        "            doubtful: list[Request] = []\n",
-        "            doubtful: list[Request] = []\n"
+        "            stale_refusals: list[Request] = []\n",
+        "            stale_refusals: list[Request] = []\n"
         "            if isinstance(alone := self.choose(specs[0].request), Placement):\n"
         "                return RequestDecision(specs[:1], [alone])\n",
         (guards.GROUP_PACKING,),
@@ -151,7 +151,7 @@ MUTATIONS = (
     Mutation(
         "A check before a refusal reads the reports that other schedulers applied.",
         "scheduler/reports/cache_refresh.py",
-        "!= (known[row.id].epoch, known[row.id].seq):",
+        "!= (entries[row.id].epoch, entries[row.id].seq):",
         "!= (row.epoch, row.report_seq):",
         (guards.CAPACITY_RELEASED_BEFORE_BOOKING,),
     ),
@@ -165,7 +165,7 @@ MUTATIONS = (
     Mutation(
         "A refusal by a filter that uses figures uses the figures in the ledger.",
         "scheduler/reports/cache_refresh.py",
-        "filters.admitted(",
+        "filters.eligible(",
         "filters.candidates(",
         (guards.TWO_SCHEDULERS,),
     ),

@@ -10,7 +10,7 @@ from dataclasses import replace
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.filters import affinity
 from tonnage.ledger import models
-from tonnage.scheduler.decisions.request_spec import Lookup, NotFirst, RequestSpec, UnplacedVolume
+from tonnage.scheduler.decisions.request_spec import Lookup, RequestSpec, UnplacedVolume, WaitsForVolume
 
 
 class AffinityHints:
@@ -24,8 +24,8 @@ class AffinityHints:
     def refine(self, spec: RequestSpec, volume: UnplacedVolume, lookup: Lookup) -> RequestSpec:
         """Add the backends of the named volumes.
 
-        Raises :class:`~tonnage.scheduler.decisions.request_spec.NotFirst` for a volume that is tried again and has to
-        wait for one that its hints name.
+        Raises :class:`~tonnage.scheduler.decisions.request_spec.WaitsForVolume` for a volume that is tried again and
+        has to wait for a volume that its hints name.
         """
         same = affinity.hinted_volumes(volume.hints, affinity.SAME_HOST)
         different = affinity.hinted_volumes(volume.hints, affinity.DIFFERENT_HOST)
@@ -41,22 +41,22 @@ class AffinityHints:
 
     @staticmethod
     def _in_order(spec: RequestSpec, volume: models.Volume, lookup: Lookup) -> RequestSpec:
-        """Bind a volume that is tried again to the others that hints name, which may be tried again as well."""
+        """Bind a volume that is tried again to the volumes that its hints name, which may be tried again as well."""
         order = lookup.affinity_order
-        other = order.predecessor(volume)
-        if other is not None:
-            raise NotFirst(f"volume {volume.id} waits until volume {other} has a pool")
+        predecessor = order.predecessor(volume)
+        if predecessor is not None:
+            raise WaitsForVolume(f"volume {volume.id} waits until volume {predecessor} has a pool")
         if order.waiting_companions(volume):
             # They follow to the backend of this one.
             spec = replace(spec, request=replace(spec.request, same_backends=None))
-        return replace(spec, unsettled=order.unsettled(volume), hint_targets=order.hint_targets(volume))
+        return replace(spec, waits_for=order.waits_for(volume), hint_targets=order.hint_targets(volume))
 
 
 def _backends(volume_ids: Sequence[str], project_id: str, lookup: Lookup) -> frozenset[str]:
-    """Return the backends of volumes. For a project the volumes of others do not exist: it does not learn where."""
-    found = (lookup.volumes.get(volume_id) for volume_id in volume_ids)
+    """Return the backends of volumes. Volumes of other projects are left out: no project learns where they are."""
+    named_volumes = (lookup.volumes.get(volume_id) for volume_id in volume_ids)
     return frozenset(
         backend_of(volume.pool.name)
-        for volume in found
+        for volume in named_volumes
         if volume is not None and volume.pool is not None and volume.project_id == project_id
     )

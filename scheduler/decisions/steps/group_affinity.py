@@ -37,10 +37,10 @@ class GroupMembership:
         group = _group(volume.group_id or "", volume.project_id, lookup)
         if isinstance(volume, CreateVolume):
             type_id = spec.volume_type_id
-            if type_id is None or all(kind.id != type_id for kind in group.volume_types):
+            if type_id is None or all(volume_type.id != type_id for volume_type in group.volume_types):
                 raise errors.InvalidInput(
                     f"volume type is {volume.volume_type!r}: group {group.id} takes only volumes of type "
-                    f"{' or '.join(kind.name for kind in group.volume_types)}; name one of these types"
+                    f"{' or '.join(volume_type.name for volume_type in group.volume_types)}; name one of these types"
                 )
             zone = group.availability_zone or volume.availability_zone
             spec = replace(spec, request=replace(spec.request, availability_zone=zone))
@@ -64,7 +64,7 @@ class GroupAffinity:
         backends = self._suitable(group.asks) if backend is None else frozenset({backend})
         return replace(request, backends=backends)
 
-    def place(self, group: Group, pool: str) -> None:
+    def record_placement(self, group: Group, pool: str) -> None:
         """Note that a volume of a group goes to a pool."""
         self._placed[group.id] = backend_of(pool)
 
@@ -90,5 +90,5 @@ def _group(group_id: str, project_id: str, lookup: Lookup) -> GroupState:
 def _requirements(group: GroupState) -> Group:
     """Return the group with the requirements of its backend: those of its own type and of its volume types."""
     ask = Request("", 0, project_id=group.project_id, availability_zone=group.availability_zone)
-    of_types = [with_type(ask, kind) for kind in group.volume_types]
+    of_types = [with_type(ask, volume_type) for volume_type in group.volume_types]
     return Group(id=group.id, backend=group.backend, asks=(replace(ask, extra_specs=group.specs), *of_types))

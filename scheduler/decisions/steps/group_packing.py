@@ -17,7 +17,7 @@ from tonnage.capacity.decision import Placement, Refusal
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Provisioning, Request, judged_thin
-from tonnage.scheduler.decisions.pool_selection import Rules, provisioning_in, worded
+from tonnage.scheduler.decisions.pool_selection import Rules, provisioning_in, with_printable_figures
 from tonnage.scheduler.decisions.request_spec import Group
 
 #: How many volumes the search places, over all arrangements, before it ends. For each volume it examines every pool
@@ -62,10 +62,10 @@ class GroupPacking:
             if refusal is None:
                 return self._placements()
             if not all(self._alone(number) for number in in_order):
-                return worded(refusal)
+                return with_printable_figures(refusal)
             if self._tightly(by_size) or self._search(by_size):
                 return self._placements()
-            return worded(refusal)
+            return with_printable_figures(refusal)
         finally:
             self.undo()
 
@@ -75,13 +75,13 @@ class GroupPacking:
             index = self.rules.weighers.rank(self.pools, request, filters.candidates(self.pools, request))
             if index is None:
                 refusal = filters.refusal(self.pools, request, filters.run(self.pools, request))
-                place = f"volume {number + 1} of {len(self.members)}, all or none"
-                return replace(refusal, request=f"{refusal.request} ({place})")
+                position = f"volume {number + 1} of {len(self.members)}, all or none"
+                return replace(refusal, request=f"{refusal.request} ({position})")
             self.claim(number, index)
         return None
 
     def _alone(self, number: int) -> bool:
-        """Tell whether a member would fit if it were the only one."""
+        """Return whether a member would fit if it were the only one."""
         self.undo()
         return bool(self.rules.filters.candidates(self.pools, self.request(number)).any())
 

@@ -15,7 +15,7 @@ def members(item: CreateGroup, specs: Sequence[RequestSpec]) -> list[Member]:
     """Return the members of a request, with the indexes of other members that their hints name."""
     ids = [message.volume_id for message in item.volumes]
     same, different = (
-        bound_members(ids, {one.volume_id: affinity.hinted_volumes(one.hints, hint) for one in item.volumes})
+        bound_members(ids, {volume.volume_id: affinity.hinted_volumes(volume.hints, hint) for volume in item.volumes})
         for hint in (affinity.SAME_HOST, affinity.DIFFERENT_HOST)
     )
     mates = _mates([spec.group for spec in specs])
@@ -33,28 +33,29 @@ def members(item: CreateGroup, specs: Sequence[RequestSpec]) -> list[Member]:
 
 
 def bound_members(ids: Sequence[str], named: Mapping[str, Sequence[str]]) -> dict[int, frozenset[int]]:
-    """Return for the index of each member those of the members that it names, or that name it.
+    """Map the index of each member to the indexes of the members that it names or that name it.
 
     ``named`` maps each volume id to the volume ids in its hint.
     """
-    places = {volume_id: number for number, volume_id in enumerate(ids)}
-    found: dict[int, set[int]] = {number: set() for number in range(len(ids))}
-    for volume_id, others in named.items():
-        for other in others:
-            if other in places and other != volume_id:
-                found[places[volume_id]].add(places[other])
-                found[places[other]].add(places[volume_id])
-    return {number: frozenset(others) for number, others in found.items()}
+    numbers = {volume_id: number for number, volume_id in enumerate(ids)}
+    partners: dict[int, set[int]] = {number: set() for number in range(len(ids))}
+    for volume_id, hinted_ids in named.items():
+        for hinted_id in hinted_ids:
+            if hinted_id in numbers and hinted_id != volume_id:
+                partners[numbers[volume_id]].add(numbers[hinted_id])
+                partners[numbers[hinted_id]].add(numbers[volume_id])
+    return {number: frozenset(indexes) for number, indexes in partners.items()}
 
 
 def _mates(groups: Sequence[Group | None]) -> list[frozenset[int]]:
     """Return for each member the indexes of the others that are for the same group of the ledger."""
-    places: dict[str, set[int]] = {}
+    numbers_by_group: dict[str, set[int]] = {}
     for number, group in enumerate(groups):
         if group is not None:
-            places.setdefault(group.id, set()).add(number)
+            numbers_by_group.setdefault(group.id, set()).add(number)
     return [
-        frozenset() if group is None else frozenset(places[group.id] - {number}) for number, group in enumerate(groups)
+        frozenset() if group is None else frozenset(numbers_by_group[group.id] - {number})
+        for number, group in enumerate(groups)
     ]
 
 

@@ -11,7 +11,7 @@ class InstanceLocality:
     """Adds the host of the instance to the request."""
 
     def volume_ids(self, volume: UnplacedVolume) -> list[str]:
-        """Return no ids: an instance is no volume."""
+        """Return no ids: an instance is not a volume."""
         return []
 
     def refine(self, spec: RequestSpec, volume: UnplacedVolume, lookup: Lookup) -> RequestSpec:

@@ -35,14 +35,14 @@ def resolve_move(item: Move, lookup: Lookup) -> RequestSpec:
         raise errors.Conflict(f"volume {volume.id} is {volume.status}: only an available volume can be {action}")
     groups.require_free(volume, action)
     volume_type = volume.volume_type if item.volume_type is None else lookup.type(item.volume_type)
-    asked = with_type(request_of(volume, message.request_id), volume_type)
+    base_request = with_type(request_of(volume, message.request_id), volume_type)
     kept = None if volume.provisioning is None else Provisioning(volume.provisioning)
     to_pool = message.destination is not None and "#" in message.destination
     request = replace(
-        asked,
+        base_request,
         operation=Operation.MIGRATE,
         # Where the type says nothing, it stays as it is.
-        provisioning=asked.provisioning or kept,
+        provisioning=base_request.provisioning or kept,
         availability_zone=volume.requested_zone,
         # The other hints were about the place where it was made.
         hints={name: value for name, value in volume.hints.items() if name in _LASTING},
@@ -68,15 +68,15 @@ def in_place(spec: RequestSpec) -> Request:
     return replace(spec.request, size_gb=0, attempted=frozenset(), pool=pool, copies=False)
 
 
-def other_provisioning(request: Request, volume: models.Volume, would_be: Provisioning) -> Refusal:
+def other_provisioning(request: Request, volume: models.Volume, new_provisioning: Provisioning) -> Refusal:
     """Return the refusal of a retype in place that would make a thin volume thick, or a thick one thin."""
     pool = "" if volume.pool is None else volume.pool.name
-    why = Rejection("other_provisioning", f"would make it {would_be}; it is {volume.provisioning}")
+    why = Rejection("other_provisioning", f"would make it {new_provisioning}; it is {volume.provisioning}")
     return Refusal(request.describe(), 1, (FilterOutcome("retype", 1),), NearestMiss(pool, "retype", why), pool)
 
 
-def kept_apart(pools: PoolTable, request: Request, source: str) -> Request:
-    """Return the request of a volume that moves out of the pool ``source``, without that place under other names.
+def without_source(pools: PoolTable, request: Request, source: str) -> Request:
+    """Exclude the location of the pool ``source`` from the request of a move, also under other pool names.
 
     A copy there would be the volume itself.
     """

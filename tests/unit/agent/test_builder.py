@@ -51,7 +51,10 @@ def test_each_enabled_backend_is_built_from_its_section(tmp_path: pathlib.Path) 
         ("enabled_backends = a#b", r"enabled_backends: 'a#b' is no name"),
         ("enabled_backends = a, a\n[a]\nvolume_driver = memory", r"enabled_backends names 'a' twice"),
         ("enabled_backends = a", r"\[a\] sets no volume_driver"),
-        ("enabled_backends = a\n[a]\nvolume_driver = tape", r"\[a\] volume_driver = tape: there is no such driver"),
+        (
+            "enabled_backends = a\n[a]\nvolume_driver = tape",
+            r"\[a\] volume_driver names 'tape', which is not installed",
+        ),
         (
             "enabled_backends = a\n[a]\nvolume_driver = memory\nmax_over_subscription_ratio = 0.5",
             r"\[a\] max_over_subscription_ratio = 0\.5 in \S+/tonnage\.conf: .*0\.5",

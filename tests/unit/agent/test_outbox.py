@@ -39,7 +39,7 @@ def receiver() -> Receiver:
 
 @pytest.fixture
 def outbox(receiver: Receiver) -> Iterator[Outbox]:
-    outbox = Outbox("host@backend", receiver, BackOff(0.01, 0.05), patience=fakes.DEADLINE)
+    outbox = Outbox("host@backend", receiver, BackOff(0.01, 0.05), stale_after=fakes.DEADLINE)
     outbox.start()
     yield outbox
     receiver.gate.set()
@@ -141,7 +141,7 @@ def test_outcomes_of_a_past_epoch_are_not_sent(outbox: Outbox, receiver: Receive
 
 
 def test_a_call_without_an_answer_does_not_keep_later_outcomes(receiver: Receiver) -> None:
-    outbox = Outbox("host@backend", receiver, BackOff(0.01, 0.05), patience=0.05)
+    outbox = Outbox("host@backend", receiver, BackOff(0.01, 0.05), stale_after=0.05)
     outbox.start()
     receiver.gate.clear()
     for number in range(2):

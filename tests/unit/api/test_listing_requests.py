@@ -100,7 +100,7 @@ def test_an_unmanaged_volume_is_waited_for_until_a_report_contains_it(
 
 def test_a_backend_without_an_answer_is_named(world: World, agents: Any) -> None:
     agents.answer = False
-    stale = ListingRequests(world.database, agents, DOWN_TIME, patience=0.3).take()
+    stale = ListingRequests(world.database, agents, DOWN_TIME, timeout=0.3).take()
     assert stale.keys() == {BACKEND}
     assert stale[BACKEND].age is not None
     assert agents.asked == [[BACKEND]]

@@ -40,7 +40,7 @@ def test_an_exception_is_described_in_one_line(error: BaseException, words: str)
     ],
 )
 def test_a_value_is_described_by_its_type(value: object, words: str) -> None:
-    assert plugin_errors.kind(value) == words
+    assert plugin_errors.type_text(value) == words
 
 
 @given(st.text(st.characters(), max_size=2000), st.integers(1, 500))

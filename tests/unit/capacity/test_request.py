@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tonnage.capacity import errors
-from tonnage.capacity.request import Provisioning, Request, asked_provisioning, judged_thin
+from tonnage.capacity.request import Provisioning, Request, requested_provisioning, judged_thin
 
 THIN, THICK = Provisioning.THIN, Provisioning.THICK
 
@@ -41,13 +41,13 @@ def test_judged_thin(supports_thin: bool, supports_thick: bool, asked: Provision
         ({"a": "thin"}, None),
     ],
 )
-def test_asked_provisioning(specs: dict[str, str], asked: Provisioning | None) -> None:
-    assert asked_provisioning(specs) is asked
+def test_requested_provisioning(specs: dict[str, str], asked: Provisioning | None) -> None:
+    assert requested_provisioning(specs) is asked
 
 
 def test_an_unknown_provisioning_type_is_refused() -> None:
     with pytest.raises(errors.InvalidInput, match=r"provisioning:type is 'sparse'; it takes 'thin' or 'thick'"):
-        asked_provisioning({"provisioning:type": "sparse"})
+        requested_provisioning({"provisioning:type": "sparse"})
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from tonnage.capacity import errors
 from tonnage.cli.simulation import scheduler_query
-from tonnage.rpc.messages import Outlook
+from tonnage.rpc.messages import SimulationResult
 
 
 class Asked:
@@ -16,10 +16,12 @@ class Asked:
 
     def __init__(self) -> None:
         self.questions: list[dict[str, Any]] = []
-        self.outlooks: list[Outlook] = []
+        self.outlooks: list[SimulationResult] = []
         self.error: errors.TonnageError | None = None
 
-    def query(self, conf: object, question: dict[str, Any], target: scheduler_query.QueryTarget) -> list[Outlook]:
+    def query(
+        self, conf: object, question: dict[str, Any], target: scheduler_query.QueryTarget
+    ) -> list[SimulationResult]:
         """Answer a question."""
         self.questions.append(question)
         if self.error is not None:

@@ -51,8 +51,8 @@ def driver(kind: type[MemoryDriver], folder: Path, *lines: str) -> MemoryDriver:
 
 def shown(site: Site, pool: str = "pool1") -> tuple[float, str, str | None]:
     """Return the ratio in the answer of get_pools, its source and its formula."""
-    picture = pool_views.picture(site.hosts, site.now, {})
-    [found] = pool_views.asked_for(picture, PoolQuery(name=f"{world.BACKEND}#{pool}"), None)
+    picture = pool_views.take_snapshot(site.hosts, site.now, {})
+    [found] = pool_views.selected(picture, PoolQuery(name=f"{world.BACKEND}#{pool}"), None)
     capabilities = found.capabilities
     inputs = capabilities.get("max_over_subscription_ratio_inputs", {})
     return (

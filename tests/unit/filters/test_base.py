@@ -47,21 +47,21 @@ def test_a_verdict_is_true_or_false(verdict: Any) -> None:
         Rubbish(SimpleNamespace()).accepts(POOLS, REQUEST)
 
 
-def test_a_subclass_that_overrides_accepts_does_not_inherit_looks_at_figures() -> None:
+def test_a_subclass_that_overrides_accepts_does_not_inherit_reads_figures() -> None:
     class Other(SameBackendFilter):
         def accepts(self, pools: PoolTable, request: Request) -> Mask:
             return pools.free > 0
 
-    assert not SameBackendFilter.looks_at_figures
-    assert Other.looks_at_figures
+    assert not SameBackendFilter.reads_figures
+    assert Other.reads_figures
 
 
-def test_the_built_in_filters_that_look_at_figures() -> None:
+def test_the_built_in_filters_that_read_figures() -> None:
     shipped = {point.name: point.load() for point in metadata.entry_points(group="tonnage.filters")}
     # AvailabilityZoneFilter keeps the default value, which has no effect: its verdicts are always cached.
     expected = {"AvailabilityZoneFilter", "CapabilitiesFilter", "CapacityFilter"}
     expected |= {"DriverFilter", "FreeSpaceFilter", "JsonFilter"}
-    assert {name for name, plugin in shipped.items() if plugin.looks_at_figures} == expected
+    assert {name for name, plugin in shipped.items() if plugin.reads_figures} == expected
 
 
 def test_the_default_name_is_the_class_name() -> None:

@@ -43,7 +43,7 @@ class UncachedFilter(PoolFilter):
 class CachedNameFilter(PoolFilter):
     """A third-party filter with cached verdicts."""
 
-    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+    def cache_key(self, request: Request) -> tuple[Hashable, ...] | None:
         return (request.project_id,)
 
     def accepts_pool(self, pool: Pool, request: Request) -> bool:
@@ -206,8 +206,8 @@ class Decisions(RuleBasedStateMachine):
         assert found.tolist() == expected
         uses_figures = any(key.endswith("free_capacity_gb") for key in request.extra_specs)
         steady = dataclasses.replace(request, extra_specs={} if uses_figures else request.extra_specs)
-        admitted = [accepted(pool, steady, self.calculation, uncached=False, figures=False) for pool in pools]
-        assert self.filters.admitted(self.table, request).tolist() == admitted
+        eligible = [accepted(pool, steady, self.calculation, uncached=False, figures=False) for pool in pools]
+        assert self.filters.eligible(self.table, request).tolist() == eligible
         assert self.filters.run(self.table, request).remaining.tolist() == expected
         index = self.weighers.rank(self.table, request, found)
         order = self.weighers.order(PoolTable(pools), request, np.array(expected, dtype=np.bool_))
@@ -249,7 +249,7 @@ class CachedFilter(Filter):
         super().__init__(SimpleNamespace())
         self.asked: list[int] = []
 
-    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+    def cache_key(self, request: Request) -> tuple[Hashable, ...] | None:
         return (request.project_id,)
 
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
@@ -275,7 +275,7 @@ def test_verdicts_are_cached_until_a_trait_changes() -> None:
 
 def test_a_filter_is_called_only_for_requests_with_a_field_that_it_names() -> None:
     class Zones(CachedFilter):
-        request_fields = ("availability_zone", "same_backends")
+        trigger_fields = ("availability_zone", "same_backends")
 
     pools = PoolTable([Pool(name="h@b#p", total=1.0, free=1.0, availability_zone="p")])
     plugin = Zones()
@@ -290,7 +290,7 @@ def test_a_filter_is_called_only_for_requests_with_a_field_that_it_names() -> No
 
 def test_a_subclass_with_other_verdicts_is_called_for_every_request() -> None:
     class Zones(CachedFilter):
-        request_fields = ("availability_zone",)
+        trigger_fields = ("availability_zone",)
 
     class Others(Zones):
         def accepts(self, pools: PoolTable, request: Request) -> Mask:
@@ -310,7 +310,7 @@ def test_each_chain_has_its_own_cache() -> None:
     assert not FilterChain([Nothing()]).candidates(pools, request).any()
 
 
-@pytest.mark.parametrize("fault", ["accepts", "kept_by", "unhashable"])
+@pytest.mark.parametrize("fault", ["accepts", "cache_key", "unhashable"])
 def test_a_cached_filter_that_fails_refuses_every_pool_until_it_recovers(
     fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -318,8 +318,8 @@ def test_a_cached_filter_that_fails_refuses_every_pool_until_it_recovers(
         name = f"Broken{uuid.uuid4().hex}"
         broken = True
 
-        def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
-            if self.broken and fault == "kept_by":
+        def cache_key(self, request: Request) -> tuple[Hashable, ...] | None:
+            if self.broken and fault == "cache_key":
                 raise LookupError("no key")
             return ([],) if fault == "unhashable" else ()  # type: ignore[return-value]
 
@@ -333,7 +333,7 @@ def test_a_cached_filter_that_fails_refuses_every_pool_until_it_recovers(
     chain = FilterChain([CachedFilter(), plugin])
     for _ in range(2):
         assert not chain.candidates(pools, request).any()
-        assert chain.admitted(pools, request).all()
+        assert chain.eligible(pools, request).all()
     assert f"{plugin.name} refused 1" in chain.refusal(pools, request, chain.run(pools, request)).message
     assert [record.levelno for record in caplog.records if plugin.name in record.getMessage()] == [logging.ERROR]
     plugin.broken = False
@@ -349,7 +349,7 @@ def test_a_subclass_that_overrides_the_verdicts_is_asked_for_every_decision() ->
         """Overrides none of it."""
 
     class CachedAgain(Overriding):
-        def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+        def cache_key(self, request: Request) -> tuple[Hashable, ...] | None:
             return ()
 
     pools = PoolTable(Pool(name=f"h@b#{i}", total=1.0, free=float(i)) for i in range(4))

@@ -56,7 +56,7 @@ class Vector(Filter):
 class CachedVector(Vector):
     """A filter with cached verdicts."""
 
-    def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+    def cache_key(self, request: Request) -> tuple[Hashable, ...] | None:
         return ()
 
 
@@ -152,7 +152,7 @@ def test_an_invalid_cache_key_does_not_refuse_pools(answer: rubbish.Answer) -> N
         def accepts(self, pools: PoolTable, request: Request) -> Mask:
             return np.array([True, False, True])
 
-        def kept_by(self, request: Request) -> tuple[Hashable, ...] | None:
+        def cache_key(self, request: Request) -> tuple[Hashable, ...] | None:
             return self._answer()  # type: ignore[no-any-return]
 
     chain = FilterChain([Sound(answer)])

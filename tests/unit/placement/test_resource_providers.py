@@ -50,7 +50,7 @@ def pool(allocated: int = 0, told: int = 0, ratio: float = 2.0, **stats: Any) ->
 def test_the_inventory_follows_the_report(figures: PoolFigures, growth_gb: int, expected: Inventory) -> None:
     [found] = resource_providers.inventories([figures], {1: growth_gb})
     assert found == expected
-    needed = max(figures.allocated_gb, figures.told_gb + growth_gb)
+    needed = max(figures.allocated_gb, figures.sent_gb + growth_gb)
     assert (found.total - found.reserved) * found.allocation_ratio >= needed
 
 

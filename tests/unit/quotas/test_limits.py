@@ -4,12 +4,12 @@
 import pytest
 
 from tonnage.quotas import limits
-from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
+from tonnage.quotas.limits import Holder, Item, LimitOwner, Limits, Resource, Scope
 
 GIGABYTES = Item(Resource.GIGABYTES)
 OF_TYPE = Item(Resource.GIGABYTES, "t1")
-USER, PROJECT = Place(Holder.PROJECT, "p", "u"), Place(Holder.PROJECT, "p")
-CLASS = Place(Holder.CLASS, "default")
+USER, PROJECT = LimitOwner(Holder.PROJECT, "p", "u"), LimitOwner(Holder.PROJECT, "p")
+CLASS = LimitOwner(Holder.CLASS, "default")
 
 
 @pytest.mark.parametrize(
@@ -20,12 +20,12 @@ CLASS = Place(Holder.CLASS, "default")
         ({CLASS: 400, PROJECT: 70}, 70),
         ({CLASS: 400, PROJECT: 70, USER: 5}, 5),
         ({CLASS: 400, PROJECT: limits.UNLIMITED}, limits.UNLIMITED),
-        ({Place(Holder.PROJECT, "other"): 1, Place(Holder.CLASS, "other"): 1}, 1000),
+        ({LimitOwner(Holder.PROJECT, "other"): 1, LimitOwner(Holder.CLASS, "other"): 1}, 1000),
     ],
 )
-def test_the_most_specific_limit_applies(rows: dict[Place, int], expected: int) -> None:
+def test_the_most_specific_limit_applies(rows: dict[LimitOwner, int], expected: int) -> None:
     """Order: user in the project, project, quota class, option."""
-    found = Limits({Resource.GIGABYTES: 1000}, {place: {GIGABYTES: value} for place, value in rows.items()})
+    found = Limits({Resource.GIGABYTES: 1000}, {owner: {GIGABYTES: value} for owner, value in rows.items()})
     assert found.of_user("p", "u", GIGABYTES) == expected
 
 

@@ -7,10 +7,10 @@ import pytest
 
 from tonnage.capacity.decision import Excess
 from tonnage.quotas import quota_check
-from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
+from tonnage.quotas.limits import Holder, Item, LimitOwner, Limits, Resource, Scope
 from tonnage.quotas.quota_check import Demand, QuotaBudget, QuotaChanged, ReservedQuota, Usage
 
-PROJECT, USER = Place(Holder.PROJECT, "p"), Place(Holder.PROJECT, "p", "u")
+PROJECT, USER = LimitOwner(Holder.PROJECT, "p"), LimitOwner(Holder.PROJECT, "p", "u")
 VOLUMES, GIGABYTES = Item(Resource.VOLUMES), Item(Resource.GIGABYTES)
 FAST = Item(Resource.GIGABYTES, "t")
 
@@ -26,7 +26,7 @@ def demand(size: int, kind: str = "") -> Demand:
     )
 
 
-def budget_of(rows: dict[Place, dict[Item, int]], used: dict[Scope, Usage]) -> QuotaBudget:
+def budget_of(rows: dict[LimitOwner, dict[Item, int]], used: dict[Scope, Usage]) -> QuotaBudget:
     return QuotaBudget(ReservedQuota(Limits({}, rows), used))
 
 
@@ -89,7 +89,7 @@ def test_a_users_limit_and_the_projects_limit_both_apply() -> None:
         ({USER: {GIGABYTES: 5}}, {Scope("p", "u")}),
     ],
 )
-def test_only_limited_scopes_are_read(limited: dict[Place, dict[Item, int]], scopes: set[Scope]) -> None:
+def test_only_limited_scopes_are_read(limited: dict[LimitOwner, dict[Item, int]], scopes: set[Scope]) -> None:
     assert quota_check.limited_demands(Limits({}, limited), [demand(1, "t")]).keys() == scopes
 
 

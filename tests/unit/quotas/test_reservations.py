@@ -19,7 +19,7 @@ from tonnage.capacity import errors
 from tonnage.ledger.catalog import type_catalog, volume_types, volume_usage
 from tonnage.ledger.claims import deletions, operation_outcomes
 from tonnage.quotas import limits, options, reservations
-from tonnage.quotas.limits import Holder, Item, Limits, Place, Resource, Scope
+from tonnage.quotas.limits import Holder, Item, LimitOwner, Limits, Resource, Scope
 from tonnage.quotas.quota_check import Usage
 from tonnage.rpc.messages import (
     Answer,
@@ -34,13 +34,13 @@ from tonnage.rpc.messages import (
 from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.decisions.request_spec import Lookup
 
-PROJECT = Place(Holder.PROJECT, "demo")
-USER = Place(Holder.PROJECT, "demo", "u")
+PROJECT = LimitOwner(Holder.PROJECT, "demo")
+USER = LimitOwner(Holder.PROJECT, "demo", "u")
 VOLUMES, GIGABYTES = Item(Resource.VOLUMES), Item(Resource.GIGABYTES)
 
 
-def limit(world: World, place: Place, values: dict[Item, int]) -> None:
-    world.database.run(limits.put, place, values)
+def limit(world: World, owner: LimitOwner, values: dict[Item, int]) -> None:
+    world.database.run(limits.put, owner, values)
 
 
 def used(world: World) -> dict[Scope, Usage]:
@@ -68,7 +68,7 @@ class Game:
 
     world: World
     kinds: list[str]
-    limits: dict[Place, dict[Item, int]]
+    limits: dict[LimitOwner, dict[Item, int]]
 
     def judge(self, *demands: tuple[str, str, Usage, bool]) -> bool:
         """Return True if there is quota for all demands.
@@ -166,8 +166,8 @@ class Game:
             PROJECT: {VOLUMES: volumes, GIGABYTES: gigabytes, Item(Resource.GIGABYTES, self.kinds[0]): of_type},
             USER: {GIGABYTES: of_user},
         }
-        for place, values in self.limits.items():
-            limit(self.world, place, values)
+        for owner, values in self.limits.items():
+            limit(self.world, owner, values)
 
     def pick(self, number: int) -> Any:
         rows = self.world.rows(

@@ -20,7 +20,7 @@ def test_a_counter_behind_the_volumes_is_found_and_corrected() -> None:
     with world.engine.begin() as connection:
         connection.execute(sa.update(models.QuotaUsage).values(gigabytes=4))
     [found] = usage_audit.check(world.database).findings
-    assert (found.cause, found.drift, found.resource, found.counter, found.found) == (
+    assert (found.cause, found.drift, found.resource, found.counter, found.usage) == (
         Cause.BEHIND,
         True,
         "gigabytes",

@@ -58,7 +58,7 @@ def test_a_call_without_an_answer_is_sent_again() -> None:
         frozen = FrozenScheduler()
         server = transport.server(bus, transport.TOPIC_SCHEDULER, "frozen", frozen)
         server.start()
-        peer = transport.Peer(bus, transport.TOPIC_SCHEDULER, "scheduler", patience=0.5)
+        peer = transport.Peer(bus, transport.TOPIC_SCHEDULER, "scheduler", resend_after=0.5)
         try:
             with pytest.raises(errors.Unavailable, match="no scheduler answered get_pools within rpc_response_timeout"):
                 peer.call("get_pools", messages.PoolQuery(), object)
@@ -95,7 +95,7 @@ class Declining:
         self.calls = 0
         self._error, self._declined = error, declined
 
-    def admit(self) -> None:
+    def require_ready(self) -> None:
         self.calls += 1
         if self.calls <= self._declined:
             raise self._error

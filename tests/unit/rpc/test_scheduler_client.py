@@ -224,11 +224,13 @@ MORE: list[tuple[str, str, Any, Any]] = [
         "what_if",
         messages.WhatIf(
             requests=[
-                messages.Asked(create=CREATE),
-                messages.Asked(extend=messages.ExtendVolume(request_id="r", volume_id="v", new_size_gb=3)),
-                messages.Asked(group=messages.CreateGroup(request_id="r", volumes=[CREATE])),
-                messages.Asked(migrate=messages.MigrateVolume(request_id="r", volume_id="v")),
-                messages.Asked(retype=messages.RetypeVolume(request_id="r", volume_id="v", volume_type="gold")),
+                messages.SimulatedRequest(create=CREATE),
+                messages.SimulatedRequest(extend=messages.ExtendVolume(request_id="r", volume_id="v", new_size_gb=3)),
+                messages.SimulatedRequest(group=messages.CreateGroup(request_id="r", volumes=[CREATE])),
+                messages.SimulatedRequest(migrate=messages.MigrateVolume(request_id="r", volume_id="v")),
+                messages.SimulatedRequest(
+                    retype=messages.RetypeVolume(request_id="r", volume_id="v", volume_type="gold")
+                ),
             ],
             changes=Changes(
                 default_ratio="auto",
@@ -240,7 +242,7 @@ MORE: list[tuple[str, str, Any, Any]] = [
             detail=False,
         ),
         [
-            messages.Outlook(
+            messages.SimulationResult(
                 volumes=[Explanation("2 GiB", None, "no", (), ("A",), REFUSAL)],
                 unchanged=[Explanation("2 GiB", "h@b#p", "", ())],
             )
@@ -309,7 +311,7 @@ def test_threads_that_request_all_pools_share_a_call_and_other_queries_do_not_wa
     scheduler.answer = answer
     everything = messages.PoolListQuery(detail=True)
     batcher = client._all_pools[False]._batcher
-    batcher.patience = 600.0  # whoever waited for the others longer than that would go alone
+    batcher.stale_after = 600.0  # whoever waited for the others longer than that would go alone
     with futures.ThreadPoolExecutor(6) as threads:
         first = threads.submit(client.get_pool_list, everything)
         scheduler.seen.get(timeout=30)

@@ -82,7 +82,7 @@ def run_periodic_tasks(core: SchedulerManager, thread: DecisionThread) -> Callab
     """Return a function that has the thread keep house now."""
 
     def work(items: Sequence[None]) -> list[None]:
-        core.keep_house()
+        core.run_periodic_tasks()
         return [None] * len(items)
 
     return lambda: thread.call(work, None)

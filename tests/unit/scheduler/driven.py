@@ -180,4 +180,4 @@ class Site(world.World):
             self.now += 4.0
             if not self._asked:
                 break
-        return {name.rpartition("#")[2]: set(found) for name, found in self.audit.found.items()}
+        return {name.rpartition("#")[2]: set(found) for name, found in self.audit.findings.items()}

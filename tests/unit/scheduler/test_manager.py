@@ -20,10 +20,10 @@ from tonnage.ledger.inventory import heartbeats
 from tonnage.notifications import options
 from tonnage.notifications.announcer import Announcer, AnnouncerConfig
 from tonnage.quotas.options import Settings as Quotas
-from tonnage.rpc.messages import Asked, CreateVolume, ManageVolume, PoolQuery, WhatIf
+from tonnage.rpc.messages import CreateVolume, ManageVolume, PoolQuery, SimulatedRequest, WhatIf
 from tonnage.scheduler.composition import Integrations
 from tonnage.scheduler.manager import SchedulerManager
-from tonnage.scheduler.settings import Mutable, Settings
+from tonnage.scheduler.settings import ReloadableSettings, Settings
 from tonnage.weighers.chain import WeigherChain
 
 
@@ -71,16 +71,16 @@ def test_settings_change_as_a_whole_or_not_at_all(
     join()
     clock.step = 20.0  # the other one does not agree in time
     with pytest.raises(errors.ConfigurationError, match=r"is standard here and cinder on scheduler other, which is up"):
-        core.change(Mutable(nowhere, WeigherChain([]), Calculation.STANDARD, 20.0))
+        core.change(ReloadableSettings(nowhere, WeigherChain([]), Calculation.STANDARD, 20.0))
     clock.step = 0.0
     assert core.explain(message).pool is not None
     assert core.get_pools(PoolQuery())[0].capacity_factors == [factors]
     # What schedulers may differ in changes at once.
-    core.change(Mutable(nowhere, WeigherChain([]), Calculation.CINDER, 20.0))
+    core.change(ReloadableSettings(nowhere, WeigherChain([]), Calculation.CINDER, 20.0))
     refused = core.place(message)
     assert [outcome.filter for outcome in refused.refusal.outcomes] == ["BackendStateFilter", "Nowhere"]
     ledger.run(heartbeats.leave, heartbeats.SchedulerProcess(binary=heartbeats.SCHEDULER, host="other"))
-    core.change(Mutable(FilterChain([]), WeigherChain([]), Calculation.STANDARD, 20.0))
+    core.change(ReloadableSettings(FilterChain([]), WeigherChain([]), Calculation.STANDARD, 20.0))
     assert core.explain(message).pool is not None
     with ledger.reading() as session:
         assert [row.calculation for row in heartbeats.load(session) if row.host == "here"] == ["standard"]
@@ -100,7 +100,7 @@ class TestAnnouncements:
     ) -> None:
         announcer = integrations.announcer
         assert announcer is not None
-        mutable = Mutable(FilterChain([]), WeigherChain([]), Calculation.CINDER, 20.0, announcements(80.0))
+        mutable = ReloadableSettings(FilterChain([]), WeigherChain([]), Calculation.CINDER, 20.0, announcements(80.0))
         core.change(mutable)
         assert announcer.thresholds.percent == 80.0
         core.change(replace(mutable, announcements=None))
@@ -123,7 +123,7 @@ class TestUsageElsewhere:
     def test_it_is_read_before_anything_is_decided(self, core: SchedulerManager, elsewhere: Elsewhere) -> None:
         message = CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=1, project_id="p")
         core.explain(message)
-        core.what_if(WhatIf(requests=[Asked(create=message)]))
+        core.what_if(WhatIf(requests=[SimulatedRequest(create=message)]))
         core.handle_batch([message])
         manage = ManageVolume(
             request_id="m", volume_id=str(uuid.uuid4()), pool=f"{BACKEND}#none", reference="x", project_id="q"

@@ -104,16 +104,16 @@ def test_named_plugins_in_their_order_with_their_values(configure: Configure) ->
 def test_all_that_the_package_has_can_be_enabled_together(configure: Configure) -> None:
     names = {
         group: sorted(point.name for point in metadata.distribution("tonnage").entry_points if point.group == group)
-        for group in (plugins.FILTERS, plugins.WEIGHERS)
+        for group in (plugins.FILTERS.namespace, plugins.WEIGHERS.namespace)
     }
     conf = configure(f"""
         [DEFAULT]
-        scheduler_default_filters = {",".join(names[plugins.FILTERS])}
-        scheduler_default_weighers = {",".join(names[plugins.WEIGHERS])}
+        scheduler_default_filters = {",".join(names[plugins.FILTERS.namespace])}
+        scheduler_default_weighers = {",".join(names[plugins.WEIGHERS.namespace])}
     """)
     filters, weighers = plugins.load_filters(conf), plugins.load_weighers(conf)
-    assert [plugin.name for plugin in filters.filters] == names[plugins.FILTERS]
-    assert [plugin.name for plugin in weighers.weighers] == names[plugins.WEIGHERS]
+    assert [plugin.name for plugin in filters.filters] == names[plugins.FILTERS.namespace]
+    assert [plugin.name for plugin in weighers.weighers] == names[plugins.WEIGHERS.namespace]
     pools, request = PoolTable([Pool(name="h@b#1", total=10.0, free=10.0)]), Request("r", 1)
     result = filters.run(pools, request)
     assert result.failures == {}
@@ -147,7 +147,7 @@ def test_without_capacity_filter_a_full_pool_is_refused_as_the_ledger_would(conf
         "scheduler_default_filters does not name CapacityFilter"
     )
     assert chain.explain(pools, request, result)[0].filter == "LedgerFilter"
-    assert plugins.load_filters(conf).judged_by(Calculation.CINDER).filters[0].name == "LedgerFilter"
+    assert plugins.load_filters(conf).with_calculation(Calculation.CINDER).filters[0].name == "LedgerFilter"
 
 
 def test_none_at_all(configure: Configure) -> None:

@@ -38,11 +38,11 @@ def test_an_unread_function_is_logged_once_with_the_way_to_enable_it(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     unread = UnreadFunctions(world.hosts)
-    unread.look(*NEITHER)
+    unread.warn(*NEITHER)
     report(world, filter_function="volume.size < 5", goodness_function="50")
     caplog.clear()
     for _ in range(3):
-        unread.look(*NEITHER)
+        unread.warn(*NEITHER)
     assert [record.getMessage() for record in caplog.records] == [
         f"filter_function has no effect on backend {BACKEND}: DriverFilter is not among scheduler_default_filters; add "
         "it there, or remove the function from the backend's configuration",
@@ -50,9 +50,9 @@ def test_an_unread_function_is_logged_once_with_the_way_to_enable_it(
         "scheduler_default_weighers; add it there, or remove the function from the backend's configuration",
     ]
     report(world)
-    unread.look(*NEITHER)
+    unread.warn(*NEITHER)
     report(world, filter_function="volume.size < 6")
-    unread.look(*NEITHER)
+    unread.warn(*NEITHER)
     assert len(caplog.records) == 3, "it is back"
 
 
@@ -63,7 +63,7 @@ def test_functions_that_are_read_are_not_worth_a_word(
     report(world, filter_function="volume.size < 5", goodness_function="50")
     caplog.clear()
     weigher = GoodnessWeigher(SimpleNamespace(goodness_weight_multiplier=1.0))
-    UnreadFunctions(world.hosts).look(FilterChain([plugin(SimpleNamespace())]), WeigherChain([weigher]))
+    UnreadFunctions(world.hosts).warn(FilterChain([plugin(SimpleNamespace())]), WeigherChain([weigher]))
     assert caplog.records == []
 
 
@@ -72,6 +72,6 @@ def test_many_backends_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
         SimpleNamespace(name=f"h@b{n}", functions={"filter_function": {"p"}, "goodness_function": set()})
         for n in range(9)
     ]
-    UnreadFunctions(SimpleNamespace(backends=lambda: backends)).look(*NEITHER)  # type: ignore[arg-type]
+    UnreadFunctions(SimpleNamespace(backends=lambda: backends)).warn(*NEITHER)  # type: ignore[arg-type]
     [record] = caplog.records
     assert "on backend h@b0, h@b1, h@b2, h@b3, h@b4 and 4 more: " in record.getMessage()

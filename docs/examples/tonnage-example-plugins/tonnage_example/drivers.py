@@ -40,7 +40,7 @@ class FolderDriver(Driver):
         with self._lock:
             files = self._files().values()
         total = self.conf.folder_size_gb
-        used = sum(each.st_blocks * 512 for each in files) / GIB
+        used = sum(status.st_blocks * 512 for status in files) / GIB
         return [
             {
                 **capabilities(self.conf, self.backend),
@@ -48,7 +48,7 @@ class FolderDriver(Driver):
                 "total_capacity_gb": total,
                 # Rounded down, so that the pool never promises more than it has.
                 "free_capacity_gb": max(0.0, math.floor((total - used) * 100) / 100),
-                "provisioned_capacity_gb": round(sum(each.st_size for each in files) / GIB, 2),
+                "provisioned_capacity_gb": round(sum(status.st_size for status in files) / GIB, 2),
                 "thin_provisioning_support": True,
             }
         ]
@@ -74,8 +74,8 @@ class FolderDriver(Driver):
     def list_volumes(self):
         with self._lock:
             return [
-                StoredVolume(id=name, pool=self._pool, size_gb=each.st_size / GIB)
-                for name, each in self._files().items()
+                StoredVolume(id=name, pool=self._pool, size_gb=status.st_size / GIB)
+                for name, status in self._files().items()
             ]
 
     def _grow(self, volume, present, size_gb):
@@ -99,5 +99,5 @@ class FolderDriver(Driver):
         return path.stat().st_size // GIB if path.exists() else 0
 
     def _files(self):
-        status = {path.name: path.stat() for path in self._folder.iterdir()}
-        return {name: each for name, each in status.items() if each.st_size}
+        statuses = {path.name: path.stat() for path in self._folder.iterdir()}
+        return {name: status for name, status in statuses.items() if status.st_size}

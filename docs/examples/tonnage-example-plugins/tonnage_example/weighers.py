@@ -16,5 +16,5 @@ class MediaWeigher(PoolWeigher):
         return self.conf.media_weight_multiplier
 
     def weigh_pool(self, pool, request):
-        wanted = request.hints.get("media")
-        return 1.0 if wanted is not None and pool.capabilities.get("media") == wanted else 0.0
+        medium = request.hints.get("media")
+        return 1.0 if medium is not None and pool.capabilities.get("media") == medium else 0.0

@@ -5,7 +5,7 @@ import math
 
 from prometheus_client import parser
 
-from tonnage.api.monitoring.exposition import KeptTexts, Page, all_in_bytes, labels
+from tonnage.api.monitoring.exposition import LabelCache, Page, all_in_bytes, labels
 
 
 def test_a_parser_reads_the_page_as_it_was_written() -> None:
@@ -29,7 +29,7 @@ def test_labels_are_made_once_and_those_of_many_former_pools_are_forgotten() -> 
         made.append(name)
         return labels(pool=name)
 
-    kept = KeptTexts(make, 2)
+    kept = LabelCache(make, 2)
     for names in ("ab", "ab", "c", "abc"):
         assert kept.of(names) == [labels(pool=name) for name in names]
     assert "".join(made) == "abcabc"

@@ -267,7 +267,7 @@ class World:
         rows = [replace(row) for row in self.rows.values() if row.id in ids or row.group_id in ids]
         yield
         seen = claim_ends.judge(claims, rows, lease=0.0 if short else 1e9)
-        self.database.run(observed_claims.settle, seen.ends, seen.found)
+        self.database.run(observed_claims.settle, seen.ends, seen.unclaimed)
 
     def probe(self) -> None:
         with self.database.reading() as session:

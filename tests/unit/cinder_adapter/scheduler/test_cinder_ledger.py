@@ -147,7 +147,7 @@ def test_backends_that_are_up_are_probed_when_there_is_a_reason(ledger: Ledger, 
     prober = Prober(cinder, 0.0, lambda: up, sent.append)
     prober.probe()
     assert sent == []
-    prober.want(BACKEND)
+    prober.request(BACKEND)
     prober.probe()
     prober.probe()
     assert [probe.number for probe in sent] == [2]
@@ -166,7 +166,7 @@ def test_a_probe_that_cannot_be_sent_stays_wanted(cinder: CinderLedger) -> None:
             raise OSError("no bus")
 
     prober = Prober(cinder, 0.0, lambda: {BACKEND: ""}, send)
-    prober.want(BACKEND)
+    prober.request(BACKEND)
     prober.probe()
     prober.probe()
     prober.probe()

@@ -87,7 +87,7 @@ def test_the_row_of_a_migration_target_counts_instead_of_the_claim() -> None:
     target = Row(id="t", pool=B, status="creating", migration_status="target:v")
     found = claim_ends.judge(mine, [Row(migration_status="migrating"), target], LEASE)
     assert found.ends == [SeenEnd("migrate", True, kept=False)]
-    assert found.found == [SeenVolume(volume_id="t", pool=B, size_gb=3, ended=False)]
+    assert found.unclaimed == [SeenVolume(volume_id="t", pool=B, size_gb=3, ended=False)]
 
 
 def test_a_retype_holds_both_pools() -> None:
@@ -116,7 +116,7 @@ def test_a_row_that_is_larger_than_its_claims_is_found() -> None:
 def test_a_volume_that_has_become_smaller_is_claimed_anew() -> None:
     found = claim_ends.judge([claim(ended=True)], [Row(size_gb=2)], LEASE)
     assert found.ends == [SeenEnd("create", True, kept=False)]
-    assert [each.size_gb for each in found.found] == [2]
+    assert [each.size_gb for each in found.unclaimed] == [2]
 
 
 def test_a_volume_without_a_host_is_not_found() -> None:
@@ -144,7 +144,7 @@ def test_the_volumes_of_a_group_count_instead_of_its_claim() -> None:
     mine = [claim(GROUP, volume_id="g", size_gb=6, sent=False)]
     found = claim_ends.judge(mine, [member("v", A), member("w", A), Row(id="other")], LEASE)
     assert found.ends == [SeenEnd(GROUP, False, kept=False)]
-    assert [each.volume_id for each in found.found] == ["v", "w", "other"]
+    assert [each.volume_id for each in found.unclaimed] == ["v", "w", "other"]
 
 
 @pytest.mark.parametrize(("age", "given_up"), [(LEASE - 1, False), (LEASE, True)])

@@ -7,7 +7,7 @@ from tests.unit.cinder_adapter.watch.scenes import BACKEND, OTHER, POOL, command
 from tonnage.cinder_adapter.cinder_messages import Report, Verb
 from tonnage.cinder_adapter.cinder_rows import VolumeRow
 from tonnage.cinder_adapter.watch.allocated_drift import AllocatedDrift
-from tonnage.cinder_adapter.watch.findings import Finding, Kind
+from tonnage.cinder_adapter.watch.findings import Category, Finding
 from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
 
 POOLS = ("a", "z")
@@ -47,7 +47,7 @@ class Scene:
 def test_equal_sums_are_no_drift() -> None:
     scene = Scene(volume("v", 10, "available", 500))
     scene.report(10)
-    assert scene.compare() == ([], [(Kind.ALLOCATED_DRIFT.value, POOL, "allocated")])
+    assert scene.compare() == ([], [(Category.ALLOCATED_DRIFT.value, POOL, "allocated")])
     assert scene.compare() == ([], []), "each report is compared once"
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.unit.cinder_adapter.watch.scenes import POOL, command, report, rows, volume
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.cinder_adapter.cinder_messages import Command
-from tonnage.cinder_adapter.watch.findings import Finding, Kind
+from tonnage.cinder_adapter.watch.findings import Category, Finding
 from tonnage.cinder_adapter.watch.over_commitments import OverCommitments
 from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
 
@@ -59,8 +59,10 @@ def test_it_ends_when_the_pool_is_within_its_limit_again(scene: Scene) -> None:
 
 def test_one_of_an_earlier_shadow_goes_on_until_it_ends() -> None:
     numbers = {"held": 120.0, "limit": 100.0, "placed": 90.0, "before": 40.0}
-    earlier = Finding(kind=Kind.OVER_COMMITMENT, subject=POOL, code="limit", text="", numbers=numbers, volumes=("u",))
-    scene = Scene(120, [earlier, replace(earlier, kind=Kind.ALLOCATED_DRIFT)])
+    earlier = Finding(
+        category=Category.OVER_COMMITMENT, subject=POOL, code="limit", text="", numbers=numbers, volumes=("u",)
+    )
+    scene = Scene(120, [earlier, replace(earlier, category=Category.ALLOCATED_DRIFT)])
     scene.place(command("v", 10))
     scene.promised.apply_report(report(1010, 130), 10.0)
     [found], ended = scene.watched.check([POOL])

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.cinder_adapter.watch.scenes import BACKEND, POOL, report, rows, service, volume
 from tonnage.cinder_adapter.cinder_messages import Report
-from tonnage.cinder_adapter.watch.findings import Finding, Kind
+from tonnage.cinder_adapter.watch.findings import Category, Finding
 from tonnage.cinder_adapter.watch.promised_capacity import PromisedCapacity
 from tonnage.cinder_adapter.watch.report_audit import ReportAudit
 
@@ -49,7 +49,7 @@ def test_reports_in_cinders_way_have_no_findings(scene: Scene, stats: dict[str, 
 )
 def test_a_report_that_breaks_a_definition_is_a_finding(scene: Scene, stats: dict[str, Any], code: str) -> None:
     found = scene.look(report(1000, 0, **stats))
-    assert (Kind.WRONG_REPORT, POOL, code) in {(each.kind, each.subject, each.code) for each in found}
+    assert (Category.WRONG_REPORT, POOL, code) in {(each.category, each.subject, each.code) for each in found}
 
 
 def test_a_provisioned_capacity_below_the_volumes_is_a_finding(scene: Scene) -> None:
@@ -66,7 +66,7 @@ def test_a_volume_that_may_not_be_in_the_figures_yet_is_no_finding(scene: Scene)
 
 def test_a_mended_report_ends_its_findings(scene: Scene) -> None:
     open_keys = [each.key for each in scene.look(report(1000, 0, free_capacity_gb=200))]
-    elsewhere = (Kind.WRONG_REPORT.value, "other@b#p", "free_within_total")
+    elsewhere = (Category.WRONG_REPORT.value, "other@b#p", "free_within_total")
     for sent_at, wanted in ((1010, []), (1020, open_keys)):
         sent = report(sent_at, 0, free_capacity_gb=100 if wanted else 200)
         checked, _ = scene.promised.apply_report(sent, 0.0)
@@ -90,9 +90,9 @@ def test_a_volume_that_was_deleted_before_the_look_is_no_finding(scene: Scene) -
 def test_a_backend_that_is_up_and_silent_is_stale(scene: Scene) -> None:
     scene.look(report(1000, 0), 0.0)
     scene.promised.apply_rows(rows(1001, services=(service(),)))
-    assert scene.audit.silent(180.0) == ([], [(Kind.STALE_REPORT.value, BACKEND, "silent")])
+    assert scene.audit.silent(180.0) == ([], [(Category.STALE_REPORT.value, BACKEND, "silent")])
     [found], _ = scene.audit.silent(181.0)
-    assert (found.kind, found.subject, found.numbers) == (Kind.STALE_REPORT, BACKEND, {"seconds": 181})
+    assert (found.category, found.subject, found.numbers) == (Category.STALE_REPORT, BACKEND, {"seconds": 181})
 
 
 def test_a_backend_whose_service_is_down_is_not_stale(scene: Scene) -> None:

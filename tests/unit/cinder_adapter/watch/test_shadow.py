@@ -15,7 +15,7 @@ from tonnage.capacity import errors
 from tonnage.cinder_adapter.cinder_rows import Changes, ServiceRow
 from tonnage.cinder_adapter.watch import shadow as shadow_module
 from tonnage.cinder_adapter.watch.bus_tap import Delivery
-from tonnage.cinder_adapter.watch.findings import Cause, Finding, Gap, Kind
+from tonnage.cinder_adapter.watch.findings import Category, Cause, Finding, Gap
 from tonnage.cinder_adapter.watch.shadow import Observations, Results, Settings, Shadow
 from tonnage.cinder_adapter.watch.shadow_record import ShadowRecord
 from tonnage.cinder_adapter.watch.verdicts import Verdict
@@ -108,9 +108,9 @@ def test_the_messages_of_a_real_cinder_are_judged_and_recorded(own: database.Dat
     decisions = {each.verdict: each.decisions for each in record.totals()}
     assert decisions == {"agreed": 4, "not_judged": 1}
     assert [(each.verb, each.requests) for each in record.unjudged()] == [("create_snapshot", 1)]
-    for kind in (Kind.OVER_COMMITMENT, Kind.ALLOCATED_DRIFT, Kind.STALE_REPORT, Kind.WRONG_REPORT):
+    for kind in (Category.OVER_COMMITMENT, Category.ALLOCATED_DRIFT, Category.STALE_REPORT, Category.WRONG_REPORT):
         assert record.findings(kind) == []
-    [gap] = record.findings(Kind.GAP)
+    [gap] = record.findings(Category.GAP)
     assert gap["code"] == "start"
     assert gap["ended_at"] is not None
 
@@ -129,14 +129,14 @@ def test_a_database_that_is_away_is_one_gap_and_one_line(
 ) -> None:
     read = Rows(None)
     record = run(own, Tap([], [], recorded()), read)
-    assert {(gap["code"], gap["ended_at"]) for gap in record.findings(Kind.GAP)} == {
+    assert {(gap["code"], gap["ended_at"]) for gap in record.findings(Category.GAP)} == {
         ("start", None),
         ("database", None),
     }
     assert caplog.text.count("Cinder's database cannot be read: it is away") == 1
     assert {each.verdict for each in record.totals()} == {"not_judged"}
     read.changes = _real_rows()
-    assert all(gap["ended_at"] for gap in run(own, Tap([]), read).findings(Kind.GAP))
+    assert all(gap["ended_at"] for gap in run(own, Tap([]), read).findings(Category.GAP))
 
 
 def test_nothing_is_read_while_the_bus_is_away(own: database.Database) -> None:
@@ -144,7 +144,7 @@ def test_nothing_is_read_while_the_bus_is_away(own: database.Database) -> None:
     tap = Tap([], [])
     tap.is_connected = False
     record = run(own, tap, Rows(rows(1001)))
-    [gap] = record.findings(Kind.GAP)
+    [gap] = record.findings(Category.GAP)
     assert (gap["code"], gap["ended_at"]) == ("start", None)
     assert len(record.periods()) == 1
 
@@ -154,7 +154,7 @@ def test_a_gap_that_begins_and_ends_in_one_turn_has_ended(own: database.Database
     record, tap = ShadowRecord(own), Tap([Gap(Cause.START)], [])
     tap.shadow = Shadow(tap, Rows(_real_rows()), record, settings)  # type: ignore[arg-type]
     tap.shadow.run()
-    [gap] = record.findings(Kind.GAP)
+    [gap] = record.findings(Category.GAP)
     assert gap["ended_at"] is not None
 
 
@@ -162,8 +162,8 @@ def test_a_mended_report_ends_its_finding_in_the_same_run() -> None:
     seen = observations()
     seen.message(report(1010, -5), 1.0)
     seen.rows(rows(1011), 2.0, 2.0)
-    [broken] = seen.take_results().found.values()
-    assert broken.kind is Kind.WRONG_REPORT
+    [broken] = seen.take_results().findings.values()
+    assert broken.category is Category.WRONG_REPORT
     seen.message(report(1020, 0), 3.0)
     seen.rows(rows(1021), 4.0, 4.0)
     assert seen.take_results().ended == {broken.key}
@@ -244,25 +244,25 @@ def test_a_gap_makes_no_report_stale() -> None:
     seen = observations()
     seen.gap(Gap(Cause.CONNECTION), 10.0)
     seen.rows(rows(1002), 1000.0, 1000.0)
-    assert {each.kind for each in seen.take_results().found.values()} == {Kind.GAP}
+    assert {each.category for each in seen.take_results().findings.values()} == {Category.GAP}
     seen.rows(rows(1003), 2000.0, 2000.0)
-    assert {each.kind for each in seen.take_results().found.values()} == {Kind.STALE_REPORT}
+    assert {each.category for each in seen.take_results().findings.values()} == {Category.STALE_REPORT}
 
 
 def test_a_finding_that_returns_has_not_ended() -> None:
-    finding, gap = Finding(kind=Kind.GAP, subject="s", code="c", text=""), Results([], {}, set())
+    finding, gap = Finding(category=Category.GAP, subject="s", code="c", text=""), Results([], {}, set())
     gap.add([], [finding], [])
     gap.add([], [], [finding.key])
     assert gap.ended == {finding.key}
     gap.add([], [finding], [])
-    assert (gap.found, gap.ended) == ({finding.key: finding}, set())
+    assert (gap.findings, gap.ended) == ({finding.key: finding}, set())
 
 
 def test_a_gap_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     seen = Observations(SETTINGS)
     for _ in range(3):
         seen.gap(Gap(Cause.DATABASE), 1.0)
-    assert len(caplog.messages) == len(seen.take_results().found) == 1
+    assert len(caplog.messages) == len(seen.take_results().findings) == 1
 
 
 def test_the_period_of_a_shadow_lasts_until_its_end(own: database.Database) -> None:
@@ -289,5 +289,5 @@ def test_a_slow_look_makes_an_over_commitment_that_is_found() -> None:
     seen.message(report(1020, 110), 4.0)
     decided, found, _ = seen.take_results()
     assert [each.verdict for each in decided] == [Verdict.AGREED, Verdict.DOUBTFUL]
-    [over] = [each for each in found.values() if each.kind is Kind.OVER_COMMITMENT]
+    [over] = [each for each in found.values() if each.category is Category.OVER_COMMITMENT]
     assert (over.subject, over.volumes, over.numbers["held"]) == (POOL, ("v", "w"), 110)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from tests.servers import ledger_schema
 from tests.unit.cinder_adapter.watch.scenes import POOL
-from tonnage.cinder_adapter.watch.findings import Finding, Kind
+from tonnage.cinder_adapter.watch.findings import Category, Finding
 from tonnage.cinder_adapter.watch.shadow_record import ShadowRecord, Unjudged
 from tonnage.cinder_adapter.watch.verdicts import Decided, Verdict
 from tonnage.ledger import models
@@ -29,7 +29,12 @@ DECIDED = Decided(
     tonnage_seconds=0.001,
 )
 FINDING = Finding(
-    kind=Kind.OVER_COMMITMENT, subject=POOL, code="limit", text="holds 5 more", numbers={"held": 105.0}, volumes=("v",)
+    category=Category.OVER_COMMITMENT,
+    subject=POOL,
+    code="limit",
+    text="holds 5 more",
+    numbers={"held": 105.0},
+    volumes=("v",),
 )
 LONG_AGO = datetime.datetime.fromisoformat("2020-01-01")
 
@@ -76,20 +81,20 @@ def test_requests_that_are_not_judged_are_counted_by_reason(record: ShadowRecord
 def test_a_finding_is_one_row_until_it_ends(record: ShadowRecord) -> None:
     record.write([], [FINDING], [])
     record.write([], [dataclasses.replace(FINDING, text="holds 6 more")], [])
-    [row] = record.findings(Kind.OVER_COMMITMENT)
+    [row] = record.findings(Category.OVER_COMMITMENT)
     assert (row["text"], row["ended_at"], row["volumes"]) == ("holds 6 more", None, ["v"])
     record.write([], [], [FINDING.key])
     assert record.load_open() == []
     record.write([], [FINDING], [])
-    again, first = record.findings(Kind.OVER_COMMITMENT)
+    again, first = record.findings(Category.OVER_COMMITMENT)
     assert again["ended_at"] is None
     assert first["ended_at"] is not None
 
 
 def test_a_finding_that_opens_and_ends_in_one_turn_has_ended(record: ShadowRecord) -> None:
-    gap = Finding(kind=Kind.GAP, subject="watch", code="start", text="the watch began")
+    gap = Finding(category=Category.GAP, subject="watch", code="start", text="the watch began")
     record.write([], [gap], [gap.key])
-    [row] = record.findings(Kind.GAP)
+    [row] = record.findings(Category.GAP)
     assert row["ended_at"] is not None
     assert record.load_open() == []
 
@@ -99,7 +104,7 @@ def test_open_findings_are_known_after_a_restart(record: ShadowRecord, own: data
     again = ShadowRecord(own)
     assert again.load_open() == [FINDING]
     again.write([], [FINDING], [])
-    assert len(again.findings(Kind.OVER_COMMITMENT)) == 1
+    assert len(again.findings(Category.OVER_COMMITMENT)) == 1
 
 
 def test_each_run_of_a_shadow_is_a_period(record: ShadowRecord, own: database.Database) -> None:
@@ -139,17 +144,17 @@ def test_old_decisions_and_ended_findings_go(record: ShadowRecord, own: database
     record.write([DECIDED], [], [])
     record.prune(30)
     assert sum(each.decisions for each in record.totals()) == 1
-    assert len(record.findings(Kind.OVER_COMMITMENT)) == 1, "it is open"
+    assert len(record.findings(Category.OVER_COMMITMENT)) == 1, "it is open"
     record.write([], [], [FINDING.key])
     own.run(lambda session: session.execute(sa.update(models.CinderFinding).values(ended_at=LONG_AGO)))
     record.prune(30)
-    assert record.findings(Kind.OVER_COMMITMENT) == []
+    assert record.findings(Category.OVER_COMMITMENT) == []
 
 
 def test_a_period_has_its_decisions_and_the_findings_seen_in_it(record: ShadowRecord, own: database.Database) -> None:
     record.write([DECIDED], [FINDING], [])
     now = datetime.datetime.now(datetime.UTC).replace(tzinfo=None)
     hour = datetime.timedelta(hours=1)
-    assert len(record.totals(now - hour)) == len(record.findings(Kind.OVER_COMMITMENT, now - hour)) == 1
-    assert record.totals(now + hour) == record.findings(Kind.OVER_COMMITMENT, now + hour) == []
+    assert len(record.totals(now - hour)) == len(record.findings(Category.OVER_COMMITMENT, now - hour)) == 1
+    assert record.totals(now + hour) == record.findings(Category.OVER_COMMITMENT, now + hour) == []
     assert record.decisions(["agreed"], now + hour) == []

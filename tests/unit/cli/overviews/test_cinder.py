@@ -13,7 +13,7 @@ import pytest
 from tests.servers import ledger_schema
 from tests.unit.cinder_adapter.watch.test_shadow_record import DECIDED, FINDING
 from tonnage.capacity import errors
-from tonnage.cinder_adapter.watch.findings import Finding, Kind
+from tonnage.cinder_adapter.watch.findings import Category, Finding
 from tonnage.cinder_adapter.watch.shadow_record import ShadowRecord
 from tonnage.cinder_adapter.watch.verdicts import Verdict
 from tonnage.cli import tonnage
@@ -53,14 +53,14 @@ def test_without_a_record_there_is_an_error(record: ShadowRecord, run: Run) -> N
 
 
 def test_a_watch_without_decisions_is_no_finding(record: ShadowRecord, run: Run) -> None:
-    record.write([], [Finding(kind=Kind.GAP, subject="watch", code="start", text="the watch began")], [])
+    record.write([], [Finding(category=Category.GAP, subject="watch", code="start", text="the watch began")], [])
     status, shown = run("cinder")
     assert status == 0
     assert "Over-commitments that Cinder made: none" in shown
 
 
 def test_agreed_decisions_and_gaps_are_no_finding(record: ShadowRecord, run: Run) -> None:
-    record.write([DECIDED], [Finding(kind=Kind.GAP, subject="watch", code="start", text="the watch began")], [])
+    record.write([DECIDED], [Finding(category=Category.GAP, subject="watch", code="start", text="the watch began")], [])
     status, shown = run("cinder -f json")
     found = json.loads(shown)
     assert (status, found["decisions"], found["over_commitments_number"]) == (0, 1, 0)

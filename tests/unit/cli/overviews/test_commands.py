@@ -24,7 +24,7 @@ from tonnage.ledger.db import database
 from tonnage.ledger.inventory import probes
 from tonnage.rpc import cinder_explanations
 from tonnage.rpc.cinder_explanations import PartialExplanation
-from tonnage.rpc.messages import Outlook
+from tonnage.rpc.messages import SimulationResult
 
 
 class Ledger:
@@ -243,7 +243,7 @@ def explanation(chosen: str, other: str) -> Explanation:
 def test_why_shows_the_request_the_claims_and_the_same_decision_now(ledger: Ledger, asked: Asked) -> None:
     [made] = ledger.world.create(4)
     other = next(pool for pool in (f"{BACKEND}#p0", f"{BACKEND}#p1") if pool != made.pool)
-    asked.outlooks = [Outlook(volumes=[explanation(made.pool, other)])]
+    asked.outlooks = [SimulationResult(volumes=[explanation(made.pool, other)])]
     shown = ledger.json(f"why {made.volume_id}")
     assert asked.questions == [{"requests": [{"volume": {"size": 4}}], "detail": True}]
     assert (shown["pool"], shown["size_bytes"], shown["pool_now"]) == (made.pool, gib(4), made.pool)
@@ -257,7 +257,7 @@ def test_why_shows_the_request_the_claims_and_the_same_decision_now(ledger: Ledg
 
 
 def test_why_shows_a_refused_request_and_asks_it_again(ledger: Ledger, asked: Asked) -> None:
-    asked.outlooks = [Outlook(volumes=[Explanation("60 GiB", None, "No pool for 60 GiB", ())])]
+    asked.outlooks = [SimulationResult(volumes=[Explanation("60 GiB", None, "No pool for 60 GiB", ())])]
     [answer] = ledger.world.create(60)
     [row] = ledger.json("refusals")
     for name in (row["request_id"], answer.volume_id):

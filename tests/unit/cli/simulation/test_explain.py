@@ -16,7 +16,7 @@ from tonnage.capacity.explanation import Explanation, PoolVerdict, Weight
 from tonnage.cli import setup, tonnage
 from tonnage.cli.commands import subcommands
 from tonnage.cli.simulation import simulation_arguments
-from tonnage.rpc.messages import MigrationPolicy, Outlook
+from tonnage.rpc.messages import MigrationPolicy, SimulationResult
 
 
 def run(*arguments: str) -> int:
@@ -129,7 +129,7 @@ def test_one_suitable_node_of_several_is_enough(asked: Asked, capsys: pytest.Cap
     refused = Explanation("6 GiB", None, "No pool for 6 GiB (volume 2 of 2, all or none): 1 pool", ())
     ignored = ("the hint node_name has no effect",)
     placed = [Explanation("6 GiB", pool, "", (), ignored_hints=ignored) for pool in ("h@b#p", "h@b#q")]
-    asked.outlooks = [Outlook(volumes=[refused]), Outlook(volumes=placed)]
+    asked.outlooks = [SimulationResult(volumes=[refused]), SimulationResult(volumes=placed)]
     wanted = ["explain", "6", "--count", "2", "--hint", "storage_class=fast"]
     assert run(*wanted, "--node", "n1", "--node", "n2:zone=z2,rack=3") == 0
     shown = capsys.readouterr().out
@@ -156,7 +156,7 @@ def test_a_failed_weigher_is_distinguished_from_a_weight_of_zero(
     weights = (Weight("CapacityWeigher", 0.0, 0.0, 1.0), Weight("OddWeigher", 0.0, 0.0, 0.0, "ValueError: boom"))
     verdicts = tuple(PoolVerdict(pool, weights=weights, total_weight=0.0) for pool in ("h@b#p", "h@b#q"))
     explanation = Explanation("1 GiB", "h@b#p", "1 GiB goes to h@b#p", verdicts)
-    asked.outlooks = [Outlook(volumes=[explanation])]
+    asked.outlooks = [SimulationResult(volumes=[explanation])]
     assert run("explain", "1") == 0
     printed = capsys.readouterr().out
     assert (printed.count("| 0 -> 0.000 x 1 "), printed.count("| failed ")) == (2, 2)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tonnage.drivers.lvm import volume_group
-from tonnage.drivers.lvm.volume_group import Kind, LogicalVolume, VolumeGroup
+from tonnage.drivers.lvm.volume_group import Category, LogicalVolume, VolumeGroup
 
 _GIB = 1 << 30
 
@@ -57,20 +57,20 @@ def _group(*volumes: dict[str, str], **fields: str) -> VolumeGroup:
 @pytest.mark.parametrize(
     ("layout", "role", "kind"),
     [
-        ("linear", "public", Kind.THICK),
-        ("striped", "public,origin,thickorigin", Kind.THICK),
-        ("raid,raid1", "public", Kind.THICK),
-        ("linear", "public,snapshot,thicksnapshot", Kind.SNAPSHOT),
-        ("thin,sparse", "public", Kind.THIN),
-        ("thin,sparse", "public,origin,thinorigin,multithinorigin", Kind.THIN),
-        ("thin,sparse", "public,snapshot,thinsnapshot", Kind.SNAPSHOT),
-        ("thin,pool", "private", Kind.THIN_POOL),
-        ("cache,pool", "private", Kind.OTHER),
-        ("linear", "private,pool,spare", Kind.OTHER),
+        ("linear", "public", Category.THICK),
+        ("striped", "public,origin,thickorigin", Category.THICK),
+        ("raid,raid1", "public", Category.THICK),
+        ("linear", "public,snapshot,thicksnapshot", Category.SNAPSHOT),
+        ("thin,sparse", "public", Category.THIN),
+        ("thin,sparse", "public,origin,thinorigin,multithinorigin", Category.THIN),
+        ("thin,sparse", "public,snapshot,thinsnapshot", Category.SNAPSHOT),
+        ("thin,pool", "private", Category.THIN_POOL),
+        ("cache,pool", "private", Category.OTHER),
+        ("linear", "private,pool,spare", Category.OTHER),
     ],
 )
-def test_kinds_of_logical_volumes(layout: str, role: str, kind: Kind) -> None:
-    assert _group(_volume(lv_layout=layout, lv_role=role)).volumes["a"].kind is kind
+def test_kinds_of_logical_volumes(layout: str, role: str, kind: Category) -> None:
+    assert _group(_volume(lv_layout=layout, lv_role=role)).volumes["a"].category is kind
 
 
 def test_volumes_and_their_sizes_inside_and_outside_of_a_pool() -> None:
@@ -182,7 +182,7 @@ def test_problems_of_a_group(attributes: str, problem: str) -> None:
     ],
 )
 def test_states_of_logical_volumes(fields: dict[str, str], expected: dict[str, Any]) -> None:
-    plain = LogicalVolume(name="a", size=_GIB, kind=Kind.THICK)
+    plain = LogicalVolume(name="a", size=_GIB, category=Category.THICK)
     found = _group(_volume(**fields)).volumes["a"]
     assert {name: getattr(found, name) for name in LogicalVolume.__slots__} == {
         name: expected.get(name, getattr(plain, name)) for name in LogicalVolume.__slots__

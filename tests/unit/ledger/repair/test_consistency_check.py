@@ -95,7 +95,7 @@ def test_wrong_counters_are_found_and_repaired(
     assert {(one.where, one.subject, one.before_gb, one.after_gb) for one in done.changes} == {
         (one.where, one.subject, one.before_gb, one.after_gb) for one in planned.changes
     }
-    assert done.left.drift == []
+    assert done.final_check.drift == []
     lines = [record.getMessage() for record in caplog.records if record.name == "tonnage.ledger.repair.repairs"]
     assert len(lines) == len(done.changes), "a line for each change"
     if any(cause in ("counter", "shared_counter") for cause, *_ in findings):
@@ -122,7 +122,7 @@ def test_drift_that_needs_a_decision_is_found_and_left(
     before = [world.rows(f"SELECT * FROM {table} ORDER BY id") for table in ("pools", "claims", "volumes")]
     done = repairs.repair(world.database)
     assert done.changes == []
-    assert summaries(done.left.drift) == expected(findings, volume_id)
+    assert summaries(done.final_check.drift) == expected(findings, volume_id)
     assert [world.rows(f"SELECT * FROM {table} ORDER BY id") for table in ("pools", "claims", "volumes")] == before
 
 
@@ -131,7 +131,7 @@ def test_a_volume_without_claims_is_found(world: World) -> None:
     execute(world, "DELETE FROM claims")
     drift = summaries(consistency_check.check(world.database).drift)
     assert ("unclaimed_volume", POOL, volume_id) in drift
-    assert summaries(repairs.repair(world.database).left.drift) == [("unclaimed_volume", POOL, volume_id)]
+    assert summaries(repairs.repair(world.database).final_check.drift) == [("unclaimed_volume", POOL, volume_id)]
 
 
 def test_shared_counters_are_repaired(world: World) -> None:
@@ -183,7 +183,7 @@ def test_discrepancies_of_listings_are_found(world: World) -> None:
     assert ("orphan", POOL, "of-others") in summaries(list(found.findings))
     left = repairs.repair(world.database)
     assert left.changes == []
-    assert len(left.left.drift) == 3
+    assert len(left.final_check.drift) == 3
     world.delete(gone)
     world.settle()
     assert ("lost", POOL, gone) not in summaries(consistency_check.check(world.database).drift), (
@@ -202,7 +202,7 @@ def test_a_leaked_claim_is_dropped_once_a_listing_lacks_its_copy(world: World) -
         ("counter", "allocated_capacity_gb"),
         ("backend_counter", "allocated_capacity_gb"),
     }
-    assert done.left.drift == []
+    assert done.final_check.drift == []
     assert world.rows("SELECT allocated_capacity_gb FROM pools") == [(0,)]
 
 
@@ -213,7 +213,7 @@ def test_a_size_that_the_storage_contradicts_is_not_repaired(world: World) -> No
     execute(world, "UPDATE volumes SET size_gb = 9")
     done = repairs.repair(world.database)
     assert done.changes == []
-    assert sorted(cause for cause, *_ in summaries(done.left.drift)) == ["size", "volume_size"]
+    assert sorted(cause for cause, *_ in summaries(done.final_check.drift)) == ["size", "volume_size"]
 
 
 def test_a_check_can_be_limited_to_a_pool_or_a_backend(world: World) -> None:
@@ -253,7 +253,7 @@ def test_a_volume_in_another_pool_is_adopted_there(world: World) -> None:
     assert (finding.cause.value, finding.subject, finding.mended) == ("misplaced", volume_id, True)
     done = repairs.repair(world.database)
     assert ("misplaced", volume_id) in {(one.cause.value, one.subject) for one in done.changes}
-    assert done.left.drift == []
+    assert done.final_check.drift == []
     assert repairs.repair(world.database).changes == []
     world.report()
     record_listing(world)
@@ -273,7 +273,7 @@ def test_a_volume_in_another_pool_and_of_another_size_is_left(world: World) -> N
     volume_id = misplaced_volume(world, size_gb=4)
     done = repairs.repair(world.database)
     assert done.changes == []
-    assert summaries(done.left.drift) == [("misplaced", done.left.drift[0].where, volume_id)]
+    assert summaries(done.final_check.drift) == [("misplaced", done.final_check.drift[0].where, volume_id)]
 
 
 def test_a_volume_of_a_group_on_another_backend_is_left(world: World) -> None:

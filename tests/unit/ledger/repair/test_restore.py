@@ -182,7 +182,7 @@ def test_a_purge_of_an_orphan_is_ordered_anew_by_an_operator(world: World) -> No
 def test_drains_stop(world: World) -> None:
     world.database.run(backends.set_state, BACKEND, enabled=False, draining=True, reason="maintenance")
     [one] = restore.interrupt(world.database, DOWN_TIME)
-    assert (one.place, one.operation) == (BACKEND, "drain")
+    assert (one.target, one.operation) == (BACKEND, "drain")
     assert restore.interrupt(world.database, DOWN_TIME) == []
     assert world.rows("SELECT enabled, draining FROM backends") == [(0, 0)]
 

@@ -18,14 +18,14 @@ TIMEOUT = 30
 class Server:
     """The receiver of calls: each call waits until the test ends it."""
 
-    def __init__(self, max_in_flight: int = 1, max_batch: int = 64, patience: float = TIMEOUT) -> None:
+    def __init__(self, max_in_flight: int = 1, max_batch: int = 64, stale_after: float = TIMEOUT) -> None:
         self.calls: list[list[int]] = []
         self.gates: list[threading.Event] = []
         self.failures: dict[int, BaseException] = {}
         self.in_flight = self.most_in_flight = 0
         self._lock = threading.Lock()
         self.batcher: CallBatcher[int, str] = CallBatcher(
-            self._send, max_in_flight=max_in_flight, max_batch=max_batch, patience=patience
+            self._send, max_in_flight=max_in_flight, max_batch=max_batch, stale_after=stale_after
         )
         self.pool = futures.ThreadPoolExecutor(100)
 
@@ -131,7 +131,7 @@ def test_too_few_answers_are_an_error() -> None:
 
 
 def test_a_call_that_does_not_end_delays_others_only_for_a_moment() -> None:
-    server = Server(patience=0.1)
+    server = Server(stale_after=0.1)
     stuck = server.ask(0)
     eventually(lambda: server.calls)
     asked = [server.ask(number) for number in (1, 2, 3)]
@@ -146,12 +146,12 @@ def test_a_call_that_does_not_end_delays_others_only_for_a_moment() -> None:
 
 
 def test_while_calls_do_not_end_others_are_sent_at_once_and_in_batches() -> None:
-    server = Server(patience=0.1)
+    server = Server(stale_after=0.1)
     stuck = [server.ask(0)]
     eventually(lambda: server.calls)
     stuck.append(server.ask(1))
     eventually(lambda: len(server.calls) == 2)
-    server.batcher.patience = TIMEOUT
+    server.batcher.stale_after = TIMEOUT
     server.batcher.in_flight = dict.fromkeys(server.batcher.in_flight, time.monotonic() - TIMEOUT)
     asked = [server.ask(2)]
     eventually(lambda: len(server.calls) == 3)
@@ -181,7 +181,7 @@ def test_a_thousand_items_of_many_threads_are_each_sent_once_and_answered() -> N
             in_flight[0] -= 1
         return [f"answer {each}" for each in items]
 
-    batcher: CallBatcher[int, str] = CallBatcher(send, max_in_flight=3, max_batch=8, patience=TIMEOUT)
+    batcher: CallBatcher[int, str] = CallBatcher(send, max_in_flight=3, max_batch=8, stale_after=TIMEOUT)
     with futures.ThreadPoolExecutor(32) as pool:
         found = list(pool.map(batcher.call, range(1000)))
     assert found == [f"answer {number}" for number in range(1000)]

@@ -54,11 +54,11 @@ def membership(world: World, host: str, ratio: float, calculation: Calculation) 
 class Scheduler:
     """A world's scheduler with what it takes to go over to other rules."""
 
-    def __init__(self, world: World, host: str, patience: float) -> None:
+    def __init__(self, world: World, host: str, timeout: float) -> None:
         self.world = world
         self.membership = membership(world, host, 20.0, CINDER)
         world.hosts.apply_rules(20.0, CINDER, self.membership.generation)
-        self.rules_agreement = RulesAgreement(world.database, world.cache_refresh, self.membership, patience=patience)
+        self.rules_agreement = RulesAgreement(world.database, world.cache_refresh, self.membership, timeout=timeout)
         world.rules = RulesInForce(Rules(self._filters(CINDER), WeigherChain([]), CINDER))
         world.placer = Placer(
             world.database,
@@ -113,7 +113,7 @@ def world(engine: sa.Engine) -> World:
 
 @pytest.fixture
 def one(world: World) -> Scheduler:
-    return Scheduler(world, "one", patience=120.0)
+    return Scheduler(world, "one", timeout=120.0)
 
 
 @pytest.fixture
@@ -121,10 +121,10 @@ def two(world: World, one: Scheduler) -> Scheduler:
     return another(world, "two")
 
 
-def another(world: World, host: str, patience: float = 120.0) -> Scheduler:
+def another(world: World, host: str, timeout: float = 120.0) -> Scheduler:
     other = World(world.pools, engine=world.engine)
     other.agent = world.agent
-    return Scheduler(other, host, patience)
+    return Scheduler(other, host, timeout)
 
 
 def asleep(scheduler: Scheduler) -> None:
@@ -179,7 +179,7 @@ def test_a_change_to_auto_computes_ratios_from_the_last_report(one: Scheduler) -
 
 def test_rules_do_not_change_while_another_scheduler_applies_the_old_ones(one: Scheduler, two: Scheduler) -> None:
     before = limits(one.world)
-    hasty = RulesAgreement(one.world.database, one.world.cache_refresh, one.membership, patience=0.3)
+    hasty = RulesAgreement(one.world.database, one.world.cache_refresh, one.membership, timeout=0.3)
     with pytest.raises(
         errors.ConfigurationError,
         match=r"option max_over_subscription_ratio is 3.0 here and 20.0 on scheduler two, which is up; it has to be "

@@ -385,9 +385,9 @@ def test_a_pool_that_leaves_its_storage_is_counted_separately(engine: sa.Engine)
     assert sorted(row[1:] for row in shared()) == [(0, 0), (3, 3)]
 
 
-def deferred(world: World, *reports: BackendReport, patience: float = 10.0) -> DeferredReports:
+def deferred(world: World, *reports: BackendReport, timeout: float = 10.0) -> DeferredReports:
     """Return these reports deferred by a scheduler, as they came one second after another."""
-    found = DeferredReports(world.report_handler, patience)
+    found = DeferredReports(world.report_handler, timeout)
     before = world.now
     for number, report in enumerate(reports):
         world.now = before + number
@@ -400,7 +400,7 @@ def test_a_report_that_waited_too_long_is_applied_out_of_turn(one: World, two: W
     one.create(5)
     one.agent.work()
     report = one.agent.look()
-    waiting = deferred(two, report, patience=2.0)
+    waiting = deferred(two, report, timeout=2.0)
     two.now = 1.0
     waiting.run()
     assert provisioned(one) == 0
@@ -436,7 +436,7 @@ def test_the_wait_of_a_deferred_report_begins_at_the_last_progress(one: World, t
     one.create(5)
     one.agent.work()
     reports = [one.agent.look(), one.agent.look()]
-    waiting = deferred(two, *reports, patience=10.0)
+    waiting = deferred(two, *reports, timeout=10.0)
     one.deliver(reports[0])
     two.now = 10.5
     waiting.run()
@@ -448,7 +448,7 @@ def test_the_wait_of_a_deferred_report_begins_at_the_last_progress(one: World, t
 
 def test_the_newest_deferred_report_is_applied_in_any_order_of_arrival(one: World, two: World) -> None:
     reports = [one.agent.look(), one.agent.look(), one.agent.look()]
-    waiting = deferred(two, reports[1], reports[2], reports[0], patience=0.0)
+    waiting = deferred(two, reports[1], reports[2], reports[0], timeout=0.0)
     two.now = 3.0
     waiting.run()
     assert one.rows("SELECT report_seq FROM backends") == [(reports[2].seq,)]
@@ -498,7 +498,7 @@ def test_only_pools_that_were_written_are_read_again(engine: sa.Engine, monkeypa
 def test_a_report_that_cannot_be_written_now_stays_deferred(one: World, two: World) -> None:
     one.create(5)
     one.agent.work()
-    waiting = deferred(two, one.agent.look(), patience=0.0)
+    waiting = deferred(two, one.agent.look(), timeout=0.0)
     away = errors.Unavailable("the database does not answer")
 
     def refuse(connection: object) -> None:
@@ -517,7 +517,7 @@ def test_a_malformed_report_does_not_block_deferred_ones(
     one: World, two: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     report = one.agent.look()
-    waiting = deferred(two, patience=0.0)
+    waiting = deferred(two, timeout=0.0)
     waiting.put([replace(PackedReport.of(report), pools="rubbish")])
     waiting.run()
     assert two.hosts.backend(BACKEND).seq < report.seq  # type: ignore[union-attr]

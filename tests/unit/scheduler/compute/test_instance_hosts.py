@@ -20,7 +20,7 @@ from tonnage.filters.chain import FilterChain
 from tonnage.filters.instance_locality import InstanceLocalityFilter
 from tonnage.ledger import models
 from tonnage.ledger.db import database
-from tonnage.rpc.messages import Asked, CreateGroup, CreateVolume, WhatIf
+from tonnage.rpc.messages import CreateGroup, CreateVolume, SimulatedRequest, WhatIf
 from tonnage.scheduler.compute import instance_hosts
 from tonnage.scheduler.compute.instance_hosts import InstanceHosts
 from tonnage.scheduler.decisions.placement_requests import LocalVolume, Move, Retry
@@ -101,7 +101,7 @@ def test_all_that_decide_or_ask_are_told(local: SchedulerManager, nova: Compute)
     assert local.explain(create(HERE)).pool == POOL
     assert local.explain(create(ELSEWHERE)).pool is None
     both = CreateGroup(request_id="h", volumes=[create(HERE), create(ELSEWHERE)])
-    [outlook] = local.what_if(WhatIf(requests=[Asked(group=both)]))
+    [outlook] = local.what_if(WhatIf(requests=[SimulatedRequest(group=both)]))
     assert outlook.volumes[0].pool is None
     # Each is asked about anew, and once for all that came together.
     assert sorted(nova.asked) == sorted([HERE, HERE, ELSEWHERE, HERE, ELSEWHERE, HERE, ELSEWHERE])
@@ -217,7 +217,7 @@ def test_a_volume_that_waits_for_nova_is_not_asked_about_once_more(nova: Any, le
 
 def test_a_located_message_is_the_message_with_more() -> None:
     message = create(HERE, other="hint")
-    located = instance_hosts._told(message, {instance_hosts._Wanted("p", HERE): Locality("host")})
+    located = instance_hosts._with_locality(message, {instance_hosts._ProjectInstance("p", HERE): Locality("host")})
     assert isinstance(located, LocalVolume)
     assert (located.volume_id, located.hints, located.locality) == (message.volume_id, message.hints, Locality("host"))
 

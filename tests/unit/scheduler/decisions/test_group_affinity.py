@@ -18,7 +18,7 @@ from tonnage.filters.chain import FilterChain
 from tonnage.ledger.catalog import group_types, groups, volume_types
 from tonnage.ledger.claims import group_backends
 from tonnage.ledger.inventory import backends
-from tonnage.rpc.messages import Asked, CreateGroup, MigrateVolume, RetypeVolume, WhatIf
+from tonnage.rpc.messages import CreateGroup, MigrateVolume, RetypeVolume, SimulatedRequest, WhatIf
 from tonnage.scheduler.decisions.placement_requests import Move
 from tonnage.scheduler.decisions.request_spec import Group
 from tonnage.scheduler.decisions.steps.group_affinity import GroupAffinity
@@ -74,7 +74,7 @@ def test_the_first_member_chooses_the_backend_of_its_group(world: World) -> None
     assert refused.refusal.message.startswith("No pool for 9 GiB: 2 pools; CapacityFilter refused 2, nearest c@x#")
     assert refused.refusal.pool == "c@x"
     assert where(place(world, 9, volume_type=kind)) == ["a@x"], "without the group there is room"
-    asked = WhatIf(requests=[Asked(create=world.create_message(1, **fields)) for _ in range(2)])
+    asked = WhatIf(requests=[SimulatedRequest(create=world.create_message(1, **fields)) for _ in range(2)])
     assert [outlook.volumes[0].pool for outlook in world.schedulers[1].core.what_if(asked)] == ["c@x#2"] * 2
 
 
@@ -174,5 +174,5 @@ def test_the_backend_of_a_group_must_suit_all_its_types() -> None:
     assert not filters.candidates(table, nowhere).any()
     refusal = filters.refusal(table, nowhere, filters.run(table, nowhere))
     assert refusal.message == "No pool for 1 GiB: a backend for all types of its group is not reported at present"
-    affinity.place(Group(id="g", backend=None, asks=()), "c@x#hdd")
+    affinity.record_placement(Group(id="g", backend=None, asks=()), "c@x#hdd")
     assert confined(*asks).backends == {"c@x"}

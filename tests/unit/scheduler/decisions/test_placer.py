@@ -185,7 +185,7 @@ def test_a_volume_that_another_scheduler_has_just_placed_is_not_given_up(monkeyp
 
     ledgers.change_after_look_up(monkeypatch, overtake)
     [result] = world.place([Retry(volume)])
-    assert isinstance(result, request_spec.NotNow)
+    assert isinstance(result, request_spec.RetryLater)
     assert world.rows("SELECT status, pool_id FROM volumes") == [("creating", None)]
     assert world.rows("SELECT COUNT(*) FROM messages") == [(0,)]
 

@@ -24,7 +24,6 @@ from tonnage.ledger import models
 from tonnage.ledger.db import database
 from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import (
-    Asked,
     BackendReport,
     CreateGroup,
     CreateVolume,
@@ -32,6 +31,7 @@ from tonnage.rpc.messages import (
     MigrateVolume,
     Outcome,
     PoolQuery,
+    SimulatedRequest,
     WhatIf,
 )
 from tonnage.scheduler.decisions.placement_requests import Move
@@ -201,9 +201,9 @@ def test_volumes_of_a_pod_are_fitted_together(world: World) -> None:
 
 
 def test_nodes_with_room_for_several_volumes_are_found(world: World) -> None:
-    def pod(node: str, *sizes: int) -> Asked:
+    def pod(node: str, *sizes: int) -> SimulatedRequest:
         volumes = [message(size, node_name=node, storage_class="fast") for size in sizes]
-        return Asked(group=CreateGroup(request_id=str(uuid.uuid4()), volumes=volumes))
+        return SimulatedRequest(group=CreateGroup(request_id=str(uuid.uuid4()), volumes=volumes))
 
     asked = [pod(node, 6, 6) for node in ("n1", "n2", "n3", "n2")]
     for detail in (False, True):
@@ -211,7 +211,7 @@ def test_nodes_with_room_for_several_volumes_are_found(world: World) -> None:
         assert [[each.pool for each in volumes] for volumes in found] == [[None], ["n2@pmem#p"] * 2] * 2
         assert "nearest n1@pmem#p has headroom 4.00 GiB" in found[0][0].message
         assert "nearest n3@pmem#p has headroom 5.00 GiB" in found[2][0].message
-    alone = [Asked(create=message(15, node_name="n2", storage_class="fast"))] * 2
+    alone = [SimulatedRequest(create=message(15, node_name="n2", storage_class="fast"))] * 2
     assert [each.volumes[0].pool for each in world.core.what_if(WhatIf(requests=alone, apart=True))] == [
         "n2@pmem#p"
     ] * 2
@@ -307,6 +307,10 @@ def test_an_ignored_hint_is_reported(world: World, caplog: pytest.LogCaptureFixt
     group = CreateGroup(request_id=str(uuid.uuid4()), volumes=[message(1, **wanted)])
     world.core.place(group)
     assert caplog.text.count(words) == caplog.text.count("has no effect") == 1
-    asked = [Asked(create=message(1, **wanted)), Asked(create=message(1, node_name="n1")), Asked(group=group)]
+    asked = [
+        SimulatedRequest(create=message(1, **wanted)),
+        SimulatedRequest(create=message(1, node_name="n1")),
+        SimulatedRequest(group=group),
+    ]
     found = [outlook.volumes[0].ignored_hints for outlook in world.core.what_if(WhatIf(requests=asked))]
     assert found == [(words,), (), (words,)]

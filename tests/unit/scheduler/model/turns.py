@@ -42,11 +42,11 @@ class Turns(DecisionThread):
         self.jobs: list[_Job] = []
         self.busy = False
 
-    def start(self, housekeeping: Callable[[], None] | None = None) -> None: ...
+    def start(self, periodic_tasks: Callable[[], None] | None = None) -> None: ...
 
     def stop(self) -> None: ...
 
-    def submit(self, handler: Any, item: Any, patience: float = math.inf) -> Any:
+    def submit(self, handler: Any, item: Any, timeout: float = math.inf) -> Any:
         job = _Job(handler, item, Later(self.turn))
         self.jobs.append(job)
         return job.future

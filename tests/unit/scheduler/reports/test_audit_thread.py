@@ -342,7 +342,7 @@ def test_a_new_finding_is_checked_again_soon() -> None:
         mock.create_autospec(CommandSender, instance=True),
     )
     mine = AuditThread(driver_audit, agents, lambda: now)
-    for outcome, asked in ((Compared.ONCE, [mock.call(BACKEND)]), (Compared.DONE, [])):
+    for outcome, asked in ((Compared.NEEDS_SECOND_LISTING, [mock.call(BACKEND)]), (Compared.DONE, [])):
         driver_audit.compare.return_value = outcome
         agents.list_now.reset_mock()
         mine.listing(1, Listing(backend=BACKEND, epoch=1, tick=2, volumes=[]))
@@ -402,7 +402,7 @@ def test_a_listing_that_takes_long_is_not_asked_for_back_to_back() -> None:
     assert asked == [0, 8, 19, 36, 65, 95, 148], "from then on half a minute, a minute and so on are sooner"
     asked.clear()
     driver_audit.doubtful.return_value = {}
-    driver_audit.compare.return_value = Compared.ONCE
+    driver_audit.compare.return_value = Compared.NEEDS_SECOND_LISTING
     came = now
     mine.listing(1, Listing(backend=BACKEND, epoch=1, tick=2, volumes=[]))
     for second in range(100):
@@ -426,7 +426,7 @@ def test_findings_are_read_again_once_they_have_changed() -> None:
             loads.append(list(loaded))
             driver_audit.refresh()
         assert len(loaded) == 1
-        return driver_audit.found
+        return driver_audit.findings
 
     first, second = ("p", "one"), ("p", "two")
     assert settled() == {}

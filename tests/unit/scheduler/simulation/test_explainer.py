@@ -112,8 +112,8 @@ def test_another_calculation() -> None:
         [Pool(name="h@b#p", total=100.0, free=10.0, provisioned=0.0, ratio=2.0, thin=True, reserved_percentage=0.0)]
     )
     cinder = rules()
-    assert cinder.judged_by(Calculation.CINDER) is cinder
-    standard = cinder.judged_by(Calculation.STANDARD)
+    assert cinder.with_calculation(Calculation.CINDER) is cinder
+    standard = cinder.with_calculation(Calculation.STANDARD)
     assert Simulation(pools.snapshot(), cinder).play(one(50), detail=True)[0].pool is None
     explanation = Simulation(pools.snapshot(), standard).play(one(50), detail=True)[0]
     assert (explanation.pool, explanation.verdicts[0].headroom) == ("h@b#p", 200.0)

@@ -46,14 +46,14 @@ class Scene:
     calculation: Calculation = Calculation.CINDER
     default_ratio: float | str = 20.0
 
-    def picture(self) -> pool_views.Picture:
-        return pool_views.Picture(
+    def picture(self) -> pool_views.PoolsSnapshot:
+        return pool_views.PoolsSnapshot(
             pools=self.table.snapshot(),
             calculation=self.calculation,
             stats=dict(self.stats),
             heard=dict(self.heard),
             draining=set(self.draining),
-            found=dict(self.found),
+            findings=dict(self.found),
             default_ratio=self.default_ratio,
         )
 
@@ -82,8 +82,8 @@ def read(answer: list[PoolListText]) -> Any:
     return json.loads(b"[%s]" % b",".join(PoolListReader().parts(spelled(answer))))
 
 
-def as_shown(picture: pool_views.Picture, query: PoolQuery, *, factors: bool) -> Any:
-    pools = msgspec.to_builtins(pool_views.asked_for(picture, query, None))
+def as_shown(picture: pool_views.PoolsSnapshot, query: PoolQuery, *, factors: bool) -> Any:
+    pools = msgspec.to_builtins(pool_views.selected(picture, query, None))
     if factors:
         return pools
     return [{"name": pool["name"], "capabilities": pool_views.as_in_cinder(pool["capabilities"])} for pool in pools]

@@ -7,7 +7,7 @@ from tests.unit.scheduler.model.storage import Storage, StoragePool
 from tests.unit.scheduler.model.world import World
 from tonnage.capacity.explanation import Explanation
 from tonnage.ledger.catalog import volume_types
-from tonnage.rpc.messages import Answer, Asked, MigrateVolume, MigrationPolicy, RetypeVolume, WhatIf
+from tonnage.rpc.messages import Answer, MigrateVolume, MigrationPolicy, RetypeVolume, SimulatedRequest, WhatIf
 from tonnage.scheduler.decisions.placement_requests import Move, Work
 
 TYPES = {
@@ -44,7 +44,7 @@ def volume(world: World) -> str:
     return str(answer.volume_id)
 
 
-def asked(world: World, question: Asked, detail: bool = True) -> Explanation:
+def asked(world: World, question: SimulatedRequest, detail: bool = True) -> Explanation:
     [outlook] = world.schedulers[0].core.what_if(WhatIf(requests=[question], detail=detail))
     [explanation] = outlook.volumes
     return explanation
@@ -67,11 +67,11 @@ def test_a_migration(world: World, volume: str) -> None:
     places = {"small@b": None, "small@b#p": None, "both@b#p": None, "thick@b": "thick@b#p", None: "thick@b#p"}
     for number, (destination, pool) in enumerate(places.items()):
         message = MigrateVolume(request_id=f"r{number}", volume_id=volume, destination=destination)
-        explanation = asked(world, Asked(migrate=message))
+        explanation = asked(world, SimulatedRequest(migrate=message))
         assert explanation.pool == pool
         verdicts = {each.pool: each.filter for each in explanation.verdicts}
         assert verdicts == {name: refused for name, refused in refusals.items() if (destination or name) in name}
-        short = asked(world, Asked(migrate=message), detail=False)
+        short = asked(world, SimulatedRequest(migrate=message), detail=False)
         assert short.message.startswith("5 GiB" if pool else "No pool for 5")
         if pool is None or destination is None:
             answer = done(world, Move(message))
@@ -88,20 +88,20 @@ def test_a_migration(world: World, volume: str) -> None:
 def test_another_type(world: World, volume: str, kind: str, policy: str, pool: str) -> None:
     for number, (wanted, may) in enumerate([("missing", "on-demand"), ("missing", "never"), ("thick", "never")]):
         refused = retype(volume, wanted, may, f"refused-{number}")
-        explanation = asked(world, Asked(retype=refused))
+        explanation = asked(world, SimulatedRequest(retype=refused))
         assert explanation.pool is None
         # All pools are looked at if it may go there, else that of the volume alone.
         assert len(explanation.verdicts) == (3 if may == "on-demand" else 1)
         assert explanation.refusal == done(world, refused).refusal
     message = retype(volume, kind, policy, "r")
-    explanation = asked(world, Asked(retype=message))
+    explanation = asked(world, SimulatedRequest(retype=message))
     assert explanation.pool == pool
     if pool == "both@b#p":
         assert explanation.message == f"5 GiB thin '{kind}' stays in both@b#p"
     else:
         assert explanation.message.startswith("Cannot stay where it is: No pool for a volume")
         assert ". To move it: 5 GiB" in explanation.message
-    short = asked(world, Asked(retype=message), detail=False)
+    short = asked(world, SimulatedRequest(retype=message), detail=False)
     assert (short.pool, short.message) == (explanation.pool, explanation.message.partition(", the best of")[0])
     answer = done(world, message)
     assert (answer.pool, answer.refusal) == (explanation.pool, None)
@@ -111,7 +111,7 @@ def test_each_move_sees_what_those_before_it_took(world: World, volume: str) -> 
     [other] = world.place(world.schedulers[0], world.create_message(20, volume_type="any"))
     world.settle()
     moves = [
-        Asked(migrate=MigrateVolume(request_id=f"r{each}", volume_id=each, destination="thick@b"))
+        SimulatedRequest(migrate=MigrateVolume(request_id=f"r{each}", volume_id=each, destination="thick@b"))
         for each in (volume, other.volume_id, other.volume_id)
     ]
     outlooks = world.schedulers[0].core.what_if(WhatIf(requests=moves))

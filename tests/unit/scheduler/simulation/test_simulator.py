@@ -14,8 +14,8 @@ from tonnage.capacity.pools.hypothetical_pools import Changes
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.quotas import limits
-from tonnage.quotas.limits import Holder, Item, Place, Resource
-from tonnage.rpc.messages import Asked, CreateGroup, CreateVolume, ExtendVolume, PoolQuery, WhatIf
+from tonnage.quotas.limits import Holder, Item, LimitOwner, Resource
+from tonnage.rpc.messages import CreateGroup, CreateVolume, ExtendVolume, PoolQuery, SimulatedRequest, WhatIf
 from tonnage.scheduler.manager import SchedulerManager
 
 
@@ -32,8 +32,8 @@ def create(size: int) -> CreateVolume:
     return CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=size, project_id="p")
 
 
-def asked(size: int) -> Asked:
-    return Asked(create=create(size))
+def asked(size: int) -> SimulatedRequest:
+    return SimulatedRequest(create=create(size))
 
 
 def test_a_question_has_no_effect_and_sees_what_was_asked_before(judged: SchedulerManager) -> None:
@@ -48,9 +48,9 @@ def test_a_question_has_no_effect_and_sees_what_was_asked_before(judged: Schedul
 
 
 def test_quotas_are_asked_first_and_each_request_sees_what_those_before_it_took(judged: SchedulerManager) -> None:
-    place = Place(Holder.PROJECT, "p")
-    judged.database.run(limits.put, place, {Item(Resource.GIGABYTES): 8})
-    group = Asked(group=CreateGroup(request_id="g", volumes=[create(1), create(2)]))
+    owner = LimitOwner(Holder.PROJECT, "p")
+    judged.database.run(limits.put, owner, {Item(Resource.GIGABYTES): 8})
+    group = SimulatedRequest(group=CreateGroup(request_id="g", volumes=[create(1), create(2)]))
     question = WhatIf(requests=[asked(5), asked(4), group, asked(1)], changes=Changes(reserved_percentage=50))
     outlooks = judged.what_if(question)
     for played in ([each.volumes[0] for each in outlooks], [each.unchanged[0] for each in outlooks]):
@@ -80,11 +80,16 @@ def test_what_if_says_what_would_be_and_what_is(judged: SchedulerManager) -> Non
     ("requests", "said"),
     [
         ([], "requests are 0: a question takes 1 to 1000"),
-        ([Asked()], "requests[0] takes one of create, group, extend, migrate and retype"),
-        ([asked(1), Asked(group=CreateGroup(request_id="r", volumes=[]))], "a group takes at least one volume"),
+        ([SimulatedRequest()], "requests[0] takes one of create, group, extend, migrate and retype"),
+        (
+            [asked(1), SimulatedRequest(group=CreateGroup(request_id="r", volumes=[]))],
+            "a group takes at least one volume",
+        ),
     ],
 )
-def test_a_question_that_asks_for_nothing(judged: SchedulerManager, requests: list[Asked], said: str) -> None:
+def test_a_question_that_asks_for_nothing(
+    judged: SchedulerManager, requests: list[SimulatedRequest], said: str
+) -> None:
     with pytest.raises(errors.InvalidInput) as caught:
         judged.what_if(WhatIf(requests=requests))
     assert said in caught.value.message
@@ -93,4 +98,4 @@ def test_a_question_that_asks_for_nothing(judged: SchedulerManager, requests: li
 def test_the_growth_of_a_volume_that_is_not_there(judged: SchedulerManager) -> None:
     extend = ExtendVolume(request_id="r", volume_id=str(uuid.uuid4()), new_size_gb=5)
     with pytest.raises(errors.NotFound):
-        judged.what_if(WhatIf(requests=[Asked(extend=extend)]))
+        judged.what_if(WhatIf(requests=[SimulatedRequest(extend=extend)]))
