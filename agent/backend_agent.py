@@ -25,7 +25,7 @@ from tonnage.capacity import errors, plugin_errors
 from tonnage.drivers.base import Driver
 from tonnage.rpc import messages
 from tonnage.rpc import transport as rpc
-from tonnage.rpc.scheduler_client import SchedulerClient
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 
 LOG = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ LOG = logging.getLogger(__name__)
 
 
 class StampSource(Protocol):
-    """The part of :class:`~tonnage.rpc.scheduler_client.SchedulerClient` that gives stamps."""
+    """The part of :class:`~tonnage.rpc.clients.scheduler_client.SchedulerClient` that gives stamps."""
 
     def stamps(self, query: messages.StampQuery) -> Mapping[str, int]: ...
 

@@ -8,19 +8,18 @@ from oslo_config import cfg
 
 from tonnage.api.auth import authentication, noauth_identity
 from tonnage.api.auth.enforcement import Policy
+from tonnage.api.context import views
+from tonnage.api.context.listing_requests import ListingRequests
+from tonnage.api.context.resource_context import ResourceContext
+from tonnage.api.context.volume_requests import RequestReader
 from tonnage.api.http import faults, microversions, middleware
+from tonnage.api.http.annotations import Route
 from tonnage.api.http.body import BodyReader
 from tonnage.api.http.http_request import Request, WsgiApp
 from tonnage.api.http.list_query import Paginator
-from tonnage.api.listing_requests import ListingRequests
 from tonnage.api.monitoring import request_metrics
-from tonnage.api.openapi.annotations import Route
-from tonnage.api.page import capacity_overview, history_resources, ledger_resources, overview_resources, static_files
-from tonnage.api.page.shared_results import LIFETIMES, Lifetimes
-from tonnage.api.resource_context import ResourceContext
 from tonnage.api.resources import (
     backend_capabilities,
-    csi_capacity,
     discovery,
     extensions,
     groups,
@@ -35,13 +34,15 @@ from tonnage.api.resources import (
     volume_actions,
     volumes,
 )
-from tonnage.api.schemas import views
-from tonnage.api.volume_requests import RequestReader
-from tonnage.k8s.fit.node_queries import NodeQueries
+from tonnage.extensions.history import history_resources
+from tonnage.extensions.kubernetes.api import csi_capacity
+from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
+from tonnage.extensions.page import capacity_overview, ledger_resources, overview_resources, static_files
+from tonnage.extensions.page.shared_results import LIFETIMES, Lifetimes
+from tonnage.extensions.placement import factory as placement
 from tonnage.ledger.db.database import Database
-from tonnage.placement import factory as placement
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import BackendState
-from tonnage.rpc.scheduler_client import SchedulerClient
 
 #: Some clients add the project to the path, others do not.
 _PREFIXES = ("/v3", "/v3/{url_project}")

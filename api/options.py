@@ -4,7 +4,7 @@
 from oslo_config import cfg
 
 from tonnage.api.http import middleware
-from tonnage.k8s import options as k8s_options
+from tonnage.extensions.kubernetes import options as k8s_options
 from tonnage.ledger.inventory import service_options
 from tonnage.metrics import options as metrics_options
 from tonnage.quotas import options as quota_options

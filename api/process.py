@@ -3,16 +3,16 @@
 
 from oslo_config import cfg
 
-from tonnage.api import extender
 from tonnage.api.app import build
 from tonnage.api.auth import authentication
 from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.http.server import Server
 from tonnage.api.monitoring import server as monitoring
+from tonnage.extensions.kubernetes.extender import extender_server as extender
 from tonnage.ledger.db import database as ledger_database
 from tonnage.ledger.db import schema
 from tonnage.rpc import transport as rpc_transport
-from tonnage.rpc.scheduler_client import SchedulerClient
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 
 
 class ApiProcess:

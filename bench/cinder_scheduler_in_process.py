@@ -31,14 +31,14 @@ from cinder.db import migration  # noqa: E402
 from cinder.scheduler import filter_scheduler  # noqa: E402
 from oslo_utils import timeutils  # noqa: E402
 
-from tonnage.cinder_adapter.pools.native_plugins import NativePlugins  # noqa: E402
-from tonnage.cinder_adapter.scheduler import (  # noqa: E402
+from tonnage.extensions.cinder.pools.native_plugins import NativePlugins  # noqa: E402
+from tonnage.extensions.cinder.scheduler import (  # noqa: E402
     cinder_driver,
     cinder_manager,
     ledger_options,
     reported_figures,
 )
-from tonnage.cinder_adapter.scheduler.cinder_ledger import connect  # noqa: E402
+from tonnage.extensions.cinder.scheduler.cinder_ledger import connect  # noqa: E402
 from tonnage.ledger.db import database, schema  # noqa: E402
 
 CONF = cinder_manager.CONF

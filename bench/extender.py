@@ -51,8 +51,8 @@ from tests import servers
 from tests.servers import base, ledger_schema
 from tests.servers.kube_api import KubeApi
 from tonnage.capacity import type_conversion
-from tonnage.k8s.capacity import driver_rows
-from tonnage.k8s.capacity.patches import DriverPatch
+from tonnage.extensions.kubernetes.capacity import driver_rows
+from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
 from tonnage.ledger.db import database
 
 COMMANDS = pathlib.Path(sys.executable).parent

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.capacity.forecast import growth, growth_paths
+from tonnage.extensions.history.forecast import growth, growth_paths
 
 Floats = npt.NDArray[np.float64]
 

@@ -29,12 +29,12 @@ import sqlalchemy as sa
 from tonnage_in_process import Whole
 
 from tonnage.api.monitoring.ledger_page import LedgerPage
+from tonnage.extensions.history import last_forecasts
+from tonnage.extensions.history.daily_forecasts import Forecaster
+from tonnage.extensions.history.history_thread import Forecasts, HistoryThread
+from tonnage.extensions.history.history_writer import DAY, HistoryWriter
+from tonnage.extensions.history.refusal_forecasts import RefusalForecaster
 from tonnage.ledger import models
-from tonnage.ledger.history import last_forecasts
-from tonnage.ledger.history.daily_forecasts import Forecaster
-from tonnage.ledger.history.history_writer import DAY, HistoryWriter
-from tonnage.scheduler.reports.history_thread import Forecasts, HistoryThread
-from tonnage.scheduler.simulation.refusal_forecasts import RefusalForecaster
 
 _DAYS = 121
 _SCRAPES_EVERY = 15.0

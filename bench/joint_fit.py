@@ -28,13 +28,14 @@ import numpy as np
 
 from tonnage.capacity import type_conversion
 from tonnage.capacity.topology.node_selectors import NodeSelector
-from tonnage.k8s.capacity import pool_columns
-from tonnage.k8s.capacity.driver_storage import Driver, Pool, Storage
-from tonnage.k8s.capacity.node_accessibility import AccessibilityCache
-from tonnage.k8s.cluster.nodes import Node, Nodes
-from tonnage.k8s.fit import node_decision
-from tonnage.k8s.fit.node_decision import Decision, Volume
-from tonnage.k8s.fit.refusal_reasons import RefusalReasons
+from tonnage.extensions.kubernetes.capacity import pool_columns
+from tonnage.extensions.kubernetes.capacity.driver_storage import Driver, Pool, Storage
+from tonnage.extensions.kubernetes.capacity.node_accessibility import AccessibilityCache
+from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
+from tonnage.extensions.kubernetes.cluster.volumes import Volume
+from tonnage.extensions.kubernetes.fit import node_decision
+from tonnage.extensions.kubernetes.fit.node_decision import Decision
+from tonnage.extensions.kubernetes.fit.refusal_reasons import RefusalReasons
 
 GI = 2**30
 HOST = "kubernetes.io/hostname"

@@ -32,10 +32,10 @@ from tests.servers import ledger_schema
 from tonnage.api.monitoring.cached_page import CachedPage
 from tonnage.api.monitoring.ledger_page import LedgerPage
 from tonnage.api.monitoring.openstack_page import OpenStackPage
-from tonnage.capacity.forecast.time_to_full import BOUNDS
+from tonnage.extensions.history import history_writer
+from tonnage.extensions.history.forecast.time_to_full import BOUNDS
 from tonnage.ledger import models
 from tonnage.ledger.db import database
-from tonnage.ledger.history import history_writer
 
 _ROUNDS = 3
 

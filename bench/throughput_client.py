@@ -19,8 +19,8 @@ from tonnage.api import options as api_options
 from tonnage.cli import setup
 from tonnage.ledger.db import database
 from tonnage.rpc import options, transport
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import CreateVolume, PoolQuery
-from tonnage.rpc.scheduler_client import SchedulerClient
 
 #: The client sends requests in the same way as the REST API, and so needs its options.
 _OPTIONS = [options.register, api_options.register, database.register]

@@ -28,10 +28,10 @@ from oslo_messaging import conffixture
 from oslo_serialization import jsonutils
 from sqlalchemy import event
 
+from tonnage.capacity.pool_stats import StatsColumns
 from tonnage.capacity.pools.pool import pool_name
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports import validation
-from tonnage.capacity.reports.pool_stats import StatsColumns
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
@@ -39,14 +39,14 @@ from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db import database
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import serialization, transport
-from tonnage.rpc.batching.packed_reports import PackedReport
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import BackendReport, CreateVolume, Hello, PoolQuery
-from tonnage.rpc.scheduler_client import SchedulerClient
-from tonnage.scheduler import plugins, settings
-from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
-from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.rpc.packed_reports import PackedReport
+from tonnage.scheduler.configuration import plugins, settings
+from tonnage.scheduler.configuration.builtin_filters import BackendStateFilter
 from tonnage.scheduler.endpoints import SchedulerEndpoint
 from tonnage.scheduler.manager import SchedulerManager
+from tonnage.scheduler.requests.pool_selection import Rules
 
 #: Number of requests that the whole scheduler gets together: the default size of a batch.
 _TOGETHER = 64

@@ -5,7 +5,7 @@ import math
 from dataclasses import dataclass
 
 from tonnage.capacity import arithmetic, units
-from tonnage.capacity.reports.pool_stats import PoolStats
+from tonnage.capacity.pool_stats import PoolStats
 
 #: The value of ``max_over_subscription_ratio`` for a ratio that is computed from the figures.
 AUTO = "auto"

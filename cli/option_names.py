@@ -17,7 +17,7 @@ LIBRARIES = (
     "tonnage.keystone",
     "tonnage.middleware",
     "tonnage.nova",
-    "tonnage.placement",
+    "tonnage.extensions.placement",
 )
 
 DEFAULT = "DEFAULT"

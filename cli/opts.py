@@ -5,17 +5,17 @@ from oslo_config import cfg
 
 from tonnage.agent import options as agent_options
 from tonnage.api import options as api_options
-from tonnage.cinder_adapter.watch import shadow_options
 from tonnage.drivers import loader
-from tonnage.k8s.capacity import publisher_options
+from tonnage.extensions.announcements import options as notification_options
+from tonnage.extensions.cinder.watch import shadow_options
+from tonnage.extensions.compute import nova
+from tonnage.extensions.kubernetes.publication import publisher_options
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory import service_options
-from tonnage.notifications import options as notification_options
 from tonnage.quotas import options as quota_options
 from tonnage.rpc import options as rpc_options
-from tonnage.scheduler import options as scheduler_options
-from tonnage.scheduler import plugins
-from tonnage.scheduler.compute import nova
+from tonnage.scheduler.configuration import options as scheduler_options
+from tonnage.scheduler.configuration import plugins
 
 
 def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:

@@ -47,12 +47,12 @@ def api() -> object:
 
 def cinder_scheduler() -> object:
     """Start ``tonnage-cinder-scheduler``."""
-    return run("tonnage.cli.daemons.cinder_scheduler")
+    return run("tonnage.extensions.cinder.daemons.cinder_scheduler")
 
 
 def cinder_shadow() -> object:
     """Start ``tonnage-cinder-shadow``."""
-    return run("tonnage.cli.daemons.cinder_shadow")
+    return run("tonnage.extensions.cinder.daemons.cinder_shadow")
 
 
 def manage() -> object:
@@ -62,7 +62,7 @@ def manage() -> object:
 
 def publisher() -> object:
     """Start ``tonnage-publisher``."""
-    return run("tonnage.cli.daemons.publisher")
+    return run("tonnage.extensions.kubernetes.daemons.publisher")
 
 
 def scheduler() -> object:

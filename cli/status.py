@@ -12,7 +12,8 @@ from tonnage.capacity import errors, plugin_errors
 from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db import database, durability, schema
-from tonnage.ledger.inventory import backends, heartbeats, service_options
+from tonnage.ledger.inventory import backends, service_options
+from tonnage.ledger.locks import heartbeats
 from tonnage.ledger.repair import consistency_check
 from tonnage.rpc import options as rpc_options
 

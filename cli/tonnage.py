@@ -10,7 +10,7 @@ from tonnage.cli.commands.subcommands import LazyCommand
 #: Modules with the options of commands that read the ledger, and of commands that ask a scheduler. The address of the
 #: database may contain ``$state_path``, which is one of the first.
 _LEDGER = ("tonnage.rpc.options", "tonnage.ledger.db.database", "tonnage.ledger.inventory.service_options")
-_SCHEDULER = ("tonnage.rpc.options", "tonnage.api.options", "tonnage.scheduler.settings")
+_SCHEDULER = ("tonnage.rpc.options", "tonnage.api.options", "tonnage.scheduler.configuration.settings")
 _BOTH = (*_SCHEDULER, *_LEDGER[1:])
 
 _OVERVIEWS = "tonnage.cli.overviews"
@@ -24,12 +24,22 @@ COMMANDS = (
     LazyCommand("claims", "show the operations under way", f"{_OVERVIEWS}.volumes:add_claims", _LEDGER),
     LazyCommand("refusals", "show the refused requests", f"{_OVERVIEWS}.refused_requests:add_arguments", _LEDGER),
     LazyCommand("why", "tell why a volume is where it is", f"{_OVERVIEWS}.placement_reasons:add_arguments", _BOTH),
-    LazyCommand("forecast", "show when pools will be full", f"{_OVERVIEWS}.forecasts:add_arguments", _LEDGER),
+    LazyCommand(
+        "forecast",
+        "show when pools will be full",
+        "tonnage.extensions.history.forecast_commands:add_arguments",
+        _LEDGER,
+    ),
     LazyCommand("drift", "show where the ledger is wrong, and why", f"{_OVERVIEWS}.drift:add_arguments", _LEDGER),
     LazyCommand(
         "top", "show the fullest pools, operations and refusals, live", f"{_OVERVIEWS}.top:add_arguments", _LEDGER
     ),
-    LazyCommand("cinder", "show how Cinder's schedulers decide", f"{_OVERVIEWS}.cinder:add_arguments", _LEDGER),
+    LazyCommand(
+        "cinder",
+        "show how Cinder's schedulers decide",
+        "tonnage.extensions.cinder.commands.cinder:add_arguments",
+        _LEDGER,
+    ),
     LazyCommand("explain", "tell how a request would be decided now", f"{_SIMULATION}:add_explain", _SCHEDULER),
     LazyCommand("what-if", "tell the decisions if things were different", f"{_SIMULATION}:add_what_if", _SCHEDULER),
     LazyCommand("replay", "decide recorded requests again", f"{_SIMULATION}:add_replay", _SCHEDULER),

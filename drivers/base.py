@@ -16,8 +16,8 @@ from typing import Any, ClassVar
 
 from tonnage.capacity import arithmetic, errors
 from tonnage.capacity.over_subscription import AUTO
+from tonnage.capacity.pool_stats import PoolStats
 from tonnage.capacity.pools.pool_table import Pool
-from tonnage.capacity.reports.pool_stats import PoolStats
 from tonnage.capacity.reports.validation import validate
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB

@@ -11,7 +11,7 @@ import numpy as np
 from tonnage.capacity import storage_protocols, units
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.expressions.attributes import FLAGS, REPORTED_FIGURES
-from tonnage.capacity.expressions.capability_values import MISSING, reported
+from tonnage.capacity.pools.capability_values import MISSING, reported
 from tonnage.capacity.pools.pool import short_name
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request

@@ -10,7 +10,7 @@ from oslo_config import cfg
 from tonnage.capacity import arithmetic, units
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.elementwise import Floats
-from tonnage.capacity.expressions.capability_values import MISSING
+from tonnage.capacity.pools.capability_values import MISSING
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Operation, Request, judged_thin
 from tonnage.filters.base import Filter, Mask

@@ -13,7 +13,7 @@ import numpy as np
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.expressions import attributes
 from tonnage.capacity.expressions.attributes import Rows
-from tonnage.capacity.expressions.capability_values import MISSING
+from tonnage.capacity.pools.capability_values import MISSING
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters.base import Filter, Mask

@@ -6,7 +6,7 @@ from collections.abc import Collection, Hashable
 import numpy as np
 
 from tonnage.capacity.decision import Rejection
-from tonnage.capacity.expressions.capability_values import MISSING
+from tonnage.capacity.pools.capability_values import MISSING
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.filters.base import Filter, Mask

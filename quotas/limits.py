@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger import models
-from tonnage.ledger.catalog import volume_usage
+from tonnage.ledger.locks import volume_usage
 
 #: No limit.
 UNLIMITED = -1

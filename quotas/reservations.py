@@ -7,7 +7,7 @@ or not at all, and ends with it.
 Usage counters are rows that a booking updates, so that it need not count all volumes of a project. A counter is never
 below the real usage: each booking in a limited scope is added in the transaction that books it, and nothing is
 subtracted when a volume ends. So a demand that fits by the counter really fits. A demand that does not fit is checked
-against the volumes (:mod:`tonnage.ledger.catalog.volume_usage`) before it is refused.
+against the volumes (:mod:`tonnage.ledger.locks.volume_usage`) before it is refused.
 
 Counters are locked in the order of their keys, before all other rows that a booking locks.
 """
@@ -21,8 +21,8 @@ from sqlalchemy import orm
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
 from tonnage.ledger import models
-from tonnage.ledger.catalog import volume_usage
 from tonnage.ledger.db import dialects
+from tonnage.ledger.locks import volume_usage
 from tonnage.quotas import limits, quota_check
 from tonnage.quotas.external_usage import NO_EXTERNAL_USAGE
 from tonnage.quotas.limits import Limits, Resource, Scope

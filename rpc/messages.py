@@ -477,7 +477,7 @@ class PoolListQuery(PoolQuery):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolListText:
-    """Pools as JSON of the REST API, see :mod:`tonnage.rpc.batching.pool_list_text`."""
+    """Pools as JSON of the REST API, see :mod:`tonnage.rpc.clients.pool_list_text`."""
 
     text: str
     last_report: str = ""

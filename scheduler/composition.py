@@ -5,41 +5,41 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tonnage.extensions.announcements.announcer import Announcer
+from tonnage.extensions.announcements.capacity_alerts import CapacityAlerts
+from tonnage.extensions.compute.instance_hosts import InstanceHosts
+from tonnage.extensions.compute.nova import Nova
+from tonnage.extensions.history.daily_forecasts import Forecaster
+from tonnage.extensions.history.history_thread import HistoryThread
+from tonnage.extensions.history.history_writer import HistoryWriter
+from tonnage.extensions.history.refusal_forecasts import RefusalForecaster
+from tonnage.extensions.replay.decision_log import DecisionLog, LogFile
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.history.daily_forecasts import Forecaster
-from tonnage.ledger.history.history_writer import HistoryWriter
-from tonnage.notifications.announcer import Announcer
-from tonnage.rpc.batching.command_sender import AgentMessages
-from tonnage.scheduler.claims.dispatcher import Dispatcher
-from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
-from tonnage.scheduler.claims.periodic_tasks import BackendMonitor, PeriodicTasks, Purge
-from tonnage.scheduler.claims.sweep import ClaimRecovery, Sweep, SweepTimer
-from tonnage.scheduler.claims.volume_operations import VolumeOperations
+from tonnage.rpc.clients.command_sender import AgentMessages
+from tonnage.scheduler.agents.deferred_reports import DeferredReports
+from tonnage.scheduler.agents.outcome_handler import OutcomeHandler
+from tonnage.scheduler.agents.registration import Registration
+from tonnage.scheduler.agents.report_handler import ReportHandler
+from tonnage.scheduler.cache.cache_refresh import CacheRefresh
+from tonnage.scheduler.cache.host_manager import HostManager
+from tonnage.scheduler.cluster.dispatcher import Dispatcher
 from tonnage.scheduler.cluster.membership import Membership
 from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
-from tonnage.scheduler.compute.instance_hosts import InstanceHosts
-from tonnage.scheduler.compute.nova import Nova
-from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
+from tonnage.scheduler.configuration.builtin_filters import BackendStateFilter
+from tonnage.scheduler.configuration.settings import Settings
 from tonnage.scheduler.decisions.decision_metrics import MeteredPlacer
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
-from tonnage.scheduler.decisions.placement_requests import Move, Retry
 from tonnage.scheduler.decisions.placer import Placer
-from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.decisions.rules_in_force import RulesInForce
-from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.reports.audit_thread import AuditThread
-from tonnage.scheduler.reports.cache_refresh import CacheRefresh
-from tonnage.scheduler.reports.capacity_alerts import CapacityAlerts
-from tonnage.scheduler.reports.deferred_reports import DeferredReports
-from tonnage.scheduler.reports.driver_audit import DriverAudit
-from tonnage.scheduler.reports.history_thread import HistoryThread
-from tonnage.scheduler.reports.registration import Registration
-from tonnage.scheduler.reports.report_handler import ReportHandler
-from tonnage.scheduler.settings import Settings
-from tonnage.scheduler.simulation.decision_log import DecisionLog, LogFile
-from tonnage.scheduler.simulation.refusal_forecasts import RefusalForecaster
+from tonnage.scheduler.observers.audit_thread import AuditThread
+from tonnage.scheduler.observers.driver_audit import DriverAudit
+from tonnage.scheduler.periodic.periodic_tasks import BackendMonitor, PeriodicTasks, Purge
+from tonnage.scheduler.periodic.sweep import ClaimRecovery, Sweep, SweepTimer
+from tonnage.scheduler.requests.placement_requests import Move, Retry
+from tonnage.scheduler.requests.pool_selection import Rules
 from tonnage.scheduler.simulation.simulator import DecisionSnapshots, Simulator
+from tonnage.scheduler.volume_operations import VolumeOperations
 
 Clock = Callable[[], float]
 

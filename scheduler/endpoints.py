@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler's RPC methods.
 
-Each takes one argument, ``message``; :mod:`tonnage.rpc.messages` and :mod:`tonnage.rpc.node_fit_messages` have the
-types.
+Each takes one argument, ``message``; :mod:`tonnage.rpc.messages` and
+:mod:`tonnage.extensions.kubernetes.fit.node_fit_messages` have the types.
 
 =================  ==================  ======================================================================
 method             message -> answer   meaning
@@ -41,9 +41,8 @@ fit_nodes          FitQuery ->         the nodes of a cluster with room for volu
 
 from typing import Any, TypeVar
 
-from tonnage.rpc import serialization
-from tonnage.rpc.batching import request_batch
-from tonnage.rpc.batching.packed_reports import PackedReport
+from tonnage.extensions.kubernetes.fit.node_fit_messages import FitQuery
+from tonnage.rpc import request_batch, serialization
 from tonnage.rpc.messages import (
     CreateGroup,
     CreateVolume,
@@ -61,10 +60,10 @@ from tonnage.rpc.messages import (
     UnmanageVolume,
     WhatIf,
 )
-from tonnage.rpc.node_fit_messages import FitQuery
-from tonnage.scheduler import request_validation
-from tonnage.scheduler.decisions.placement_requests import Move
+from tonnage.rpc.packed_reports import PackedReport
 from tonnage.scheduler.manager import SchedulerManager
+from tonnage.scheduler.requests import request_validation
+from tonnage.scheduler.requests.placement_requests import Move
 
 RequestT = TypeVar("RequestT", bound=request_validation.IdentifiedRequest)
 

@@ -14,14 +14,14 @@ from typing import Any, TypeAlias
 from tonnage.capacity import errors
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.request import Request
-from tonnage.ledger.catalog import volume_usage
+from tonnage.extensions.kubernetes.fit.node_fit import NodeFit
+from tonnage.extensions.kubernetes.fit.node_fit_messages import FitAnswer, FitQuery
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.inventory import backends, heartbeats, reports
+from tonnage.ledger.inventory import backends, reports
+from tonnage.ledger.locks import heartbeats, volume_usage
 from tonnage.metrics import instruments
 from tonnage.quotas.external_usage import NO_EXTERNAL_USAGE
-from tonnage.rpc.batching.command_sender import AgentMessages
-from tonnage.rpc.batching.packed_reports import PackedReport
-from tonnage.rpc.batching.request_batch import BatchedRequest
+from tonnage.rpc.clients.command_sender import AgentMessages
 from tonnage.rpc.messages import (
     CreateGroup,
     CreateVolume,
@@ -46,18 +46,19 @@ from tonnage.rpc.messages import (
     Welcome,
     WhatIf,
 )
-from tonnage.rpc.node_fit_messages import FitAnswer, FitQuery
-from tonnage.scheduler.claims.dispatcher import Dispatcher
+from tonnage.rpc.packed_reports import PackedReport
+from tonnage.rpc.request_batch import BatchedRequest
+from tonnage.scheduler.cluster.dispatcher import Dispatcher
 from tonnage.scheduler.composition import Clock, DecisionParts, Foundation, Integrations, ReportParts
-from tonnage.scheduler.decisions import decision_metrics, quota_demands, resolution
+from tonnage.scheduler.configuration.settings import ReloadableSettings, Settings
+from tonnage.scheduler.configuration.unread_functions import UnreadFunctions
+from tonnage.scheduler.decisions import decision_metrics, resolution
 from tonnage.scheduler.decisions.decision_thread import LONGEST_WAIT, DecisionThread
-from tonnage.scheduler.decisions.placement_requests import Move
-from tonnage.scheduler.decisions.pool_selection import Rules
-from tonnage.scheduler.settings import ReloadableSettings, Settings
+from tonnage.scheduler.requests import quota_demands
+from tonnage.scheduler.requests.placement_requests import Move
+from tonnage.scheduler.requests.pool_selection import Rules
 from tonnage.scheduler.simulation import pool_views, simulator
-from tonnage.scheduler.simulation.node_fit import NodeFit
 from tonnage.scheduler.simulation.pool_view_text import PoolListTextCache
-from tonnage.scheduler.unread_functions import UnreadFunctions
 
 LOG = logging.getLogger(__name__)
 

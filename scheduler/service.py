@@ -6,19 +6,19 @@ from dataclasses import replace
 
 from oslo_config import cfg
 
+from tonnage.extensions.announcements import announcer
+from tonnage.extensions.compute import nova
+from tonnage.extensions.placement import factory as placement
+from tonnage.extensions.replay.decision_log import LogFile
 from tonnage.ledger.db import schema
 from tonnage.ledger.db.database import Database
-from tonnage.notifications import announcer
-from tonnage.placement import factory as placement
 from tonnage.rpc import transport as rpc_transport
-from tonnage.rpc.batching.command_sender import AgentClient, CommandSender
-from tonnage.scheduler import settings
+from tonnage.rpc.clients.command_sender import AgentClient, CommandSender
 from tonnage.scheduler.composition import Integrations
-from tonnage.scheduler.compute import nova
-from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.configuration import settings
 from tonnage.scheduler.endpoints import SchedulerEndpoint
 from tonnage.scheduler.manager import SchedulerManager
-from tonnage.scheduler.simulation.decision_log import LogFile
+from tonnage.scheduler.requests.pool_selection import Rules
 
 LOG = logging.getLogger(__name__)
 

@@ -130,6 +130,28 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
     return []
 
 
+def _room_of(module: str) -> str:
+    """Return the room of a module; each extension is a room of its own."""
+    parts = module.split(".")
+    return ".".join(parts[1:3] if parts[1] == "extensions" else parts[1:2])
+
+
+def folder_graphs(modules: Sequence[Module]) -> dict[str, dict[str, set[str]]]:
+    """Return, for each room, the folders of the room that each of its folders imports."""
+    folders = {module.name: str(module.path.parent) for module in modules}
+    graphs: dict[str, dict[str, set[str]]] = collections.defaultdict(lambda: collections.defaultdict(set))
+    for importer, imported_modules in import_graph(modules).items():
+        for imported in imported_modules:
+            if _room_of(importer) == _room_of(imported) and folders[importer] != folders[imported]:
+                graphs[_room_of(importer)][folders[importer]].add(folders[imported])
+    return graphs
+
+
+def folder_circles(modules: Sequence[Module]) -> list[list[str]]:
+    """Return one circle of folders for each room that has any."""
+    return [path for graph in folder_graphs(modules).values() if (path := circle(graph))]
+
+
 def arrows_up(graph: Mapping[str, set[str]]) -> list[str]:
     """Return the imports that lead from a lower room to a higher one, by the layers of import-linter."""
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
@@ -224,6 +246,7 @@ def static_figures() -> dict[str, Any]:
         "modules in a folder, at most": max(folders.values()),
         "folders with more than 15 modules": sorted(name for name, number in folders.items() if number > 15),
         "import circle": circle(graph),
+        "circles of folders": folder_circles(modules),
         "arrows up": arrows_up(graph),
         "module names in more than one room": len(shared_names(modules)),
         "docstrings with 'what', percent": round(100 * what / docstrings, 1),

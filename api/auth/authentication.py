@@ -14,11 +14,11 @@ import falcon
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
-from tonnage.api.auth import enforcement, request_context
 from tonnage.api.auth.http_basic import HttpBasic
 from tonnage.api.auth.keystone import Keystone
+from tonnage.api.http import faults, request_context
+from tonnage.api.http.annotations import PublicResource
 from tonnage.api.http.http_request import Request
-from tonnage.api.openapi.annotations import PublicResource
 from tonnage.capacity import errors
 
 #: Returns the context of a request, given the project in its URL (None if the URL has none).
@@ -54,10 +54,10 @@ def local_noauth(listens_on: str) -> Authenticator:
     """
 
     def authenticate(req: Request, project_id: str | None) -> RequestContext:
-        """Raise :class:`~tonnage.api.auth.enforcement.Forbidden` for a request that was sent to another name."""
+        """Raise :class:`~tonnage.api.http.faults.Forbidden` for a request that was sent to another name."""
         host = req.env.get("HTTP_HOST")
         if host is not None and not _is_of_this_machine(host, listens_on):
-            raise enforcement.Forbidden(
+            raise faults.Forbidden(
                 f"This was sent to {host[:_SHOWN]!r}. Everybody here is an administrator (auth_strategy = noauth), so "
                 "only requests to localhost or 127.0.0.1 are accepted, which pages of other sites cannot send: send "
                 "it there, or set noauth_on_any_address = true."
@@ -70,7 +70,7 @@ def local_noauth(listens_on: str) -> Authenticator:
 class Authentication:
     """Middleware that authenticates a request before its resource is called.
 
-    A resource marked with :class:`~tonnage.api.openapi.annotations.PublicResource` needs no authentication.
+    A resource marked with :class:`~tonnage.api.http.annotations.PublicResource` needs no authentication.
 
     Requests with effects from pages of other origins are refused. Browsers add the origin of the page to such a
     request, and may add stored credentials; other clients send no origin. ``allowed_origins`` are the origins that
@@ -82,13 +82,13 @@ class Authentication:
         self._allowed_origins = allowed_origins
 
     def process_request(self, req: Request, resp: falcon.Response) -> None:
-        """Raise :class:`~tonnage.api.auth.enforcement.Forbidden` for a request from another origin."""
+        """Raise :class:`~tonnage.api.http.faults.Forbidden` for a request from another origin."""
         origin, allowed = req.get_header("Origin"), self._allowed_origins
         if origin is None or req.method in _SAFE or origin in allowed or "*" in allowed:
             return
         # Without the scheme: a proxy may end TLS.
         if parse.urlsplit(origin).netloc.lower() != (req.get_header("Host") or "").lower():
-            raise enforcement.Forbidden(
+            raise faults.Forbidden(
                 f"A page of {origin[:_SHOWN]!r} has sent this: changes are accepted from programs, and from pages of "
                 "the origins in [cors] allowed_origin."
             )

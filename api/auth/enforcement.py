@@ -9,13 +9,10 @@ from oslo_context.context import RequestContext
 from oslo_policy import policy
 
 from tonnage.api.auth import policies
+from tonnage.api.http import faults
 from tonnage.capacity import errors
 
 LOG = logging.getLogger(__name__)
-
-
-class Forbidden(errors.TonnageError):
-    """The policy rules do not allow the call."""
 
 
 #: Errors that oslo.policy raises for policy files that it cannot read, or that do not map names to rules.
@@ -83,12 +80,12 @@ class Policy:
         self._logged_error = ""
 
     def require(self, identity: RequestContext, rule: str, project_id: str | None = None) -> None:
-        """Raise :class:`Forbidden` unless the rule allows the call.
+        """Raise :class:`~tonnage.api.http.faults.Forbidden` unless the rule allows the call.
 
         ``project_id`` is the owner of the object; without it, the user's own project.
         """
         if not self.allows(identity, rule, project_id):
-            raise Forbidden(f"Policy doesn't allow {rule} to be performed.")
+            raise faults.Forbidden(f"Policy doesn't allow {rule} to be performed.")
 
     def allows(self, identity: RequestContext, rule: str, project_id: str | None = None) -> bool:
         """Return whether the rule allows the call. No rule allows a call without a project.
@@ -109,12 +106,12 @@ class Policy:
     def visible_project(self, identity: RequestContext) -> str | None:
         """Return the project whose objects the user can see, None for all projects.
 
-        Raises :class:`Forbidden` for a user without a project.
+        Raises :class:`~tonnage.api.http.faults.Forbidden` for a user without a project.
         """
         if self.allows(identity, policies.IS_ADMIN):
             return None
         if identity.project_id is None:
-            raise Forbidden("This request needs a project: get a token for one.")
+            raise faults.Forbidden("This request needs a project: get a token for one.")
         return identity.project_id
 
     def _reload_files(self) -> None:

@@ -13,7 +13,7 @@ from oslo_config import cfg
 from oslo_context.context import RequestContext
 from oslo_middleware import basic_auth, exceptions
 
-from tonnage.api.auth import request_context
+from tonnage.api.http import request_context
 from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
 
@@ -65,7 +65,7 @@ class HttpBasic:
     def __call__(self, req: Request, project_id: str | None) -> RequestContext:
         """Return the context of the authenticated user.
 
-        Raises :class:`~tonnage.api.auth.request_context.Unauthenticated` if the file has no such user and password, and
+        Raises :class:`~tonnage.api.http.request_context.Unauthenticated` if the file has no such user and password, and
         falcon's error if too many others wait for a check.
         """
         try:

@@ -15,7 +15,7 @@ from keystonemiddleware import auth_token
 from oslo_config import cfg
 from oslo_context.context import RequestContext
 
-from tonnage.api.auth import request_context
+from tonnage.api.http import request_context
 from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
 
@@ -55,7 +55,7 @@ class Keystone:
     def __call__(self, req: Request, project_id: str | None) -> RequestContext:
         """Return the context of the token's user and project.
 
-        Raises :class:`~tonnage.api.auth.request_context.Unauthenticated` without a valid token,
+        Raises :class:`~tonnage.api.http.request_context.Unauthenticated` without a valid token,
         :class:`~tonnage.capacity.errors.InvalidInput` if the project in the URL is not the token's, and
         :class:`~tonnage.capacity.errors.Unavailable` while Keystone does not answer.
         """

@@ -14,8 +14,7 @@ import falcon
 import msgspec
 from msgspec import Struct
 
-from tonnage.api.auth import request_context
-from tonnage.api.http import list_query
+from tonnage.api.http import list_query, request_context
 from tonnage.api.http.body import BodyReader
 from tonnage.api.http.faults import App
 from tonnage.api.http.http_request import Request

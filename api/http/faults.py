@@ -8,10 +8,10 @@ from typing import Any, TypeAlias
 import falcon
 import msgspec
 
-from tonnage.api.auth import enforcement, request_context
+from tonnage.api.http import request_context
 from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
-from tonnage.k8s.capacity import driver_rows
+from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.ledger.catalog import qos_specs, type_access, type_catalog
 from tonnage.ledger.db.db_errors import log_level
 
@@ -33,6 +33,10 @@ _NAMES = {
 }
 
 
+class Forbidden(errors.TonnageError):
+    """The policy rules do not allow the call."""
+
+
 class NotSupported(errors.TonnageError):
     """A request for a feature of Cinder that Tonnage does not have."""
 
@@ -49,7 +53,7 @@ _STATUSES: Mapping[type[errors.TonnageError], int] = {
     errors.OverQuota: 413,
     errors.Unavailable: 503,
     NotSupported: 501,
-    enforcement.Forbidden: 403,
+    Forbidden: 403,
     request_context.Unauthenticated: 401,
 }
 

@@ -8,9 +8,8 @@ from urllib import parse
 
 from msgspec import UNSET, UnsetType
 
-from tonnage.api.http import booleans
 from tonnage.api.http.http_request import Request
-from tonnage.api.schemas import response_bodies
+from tonnage.api.schemas import booleans, response_bodies
 from tonnage.capacity import errors
 from tonnage.ledger.db import paging
 

@@ -12,15 +12,16 @@ from typing import NamedTuple
 
 from tonnage.api.monitoring.cached_page import CachedPage
 from tonnage.api.monitoring.exposition import LabelCache, Page, all_in_bytes, gib_in_bytes, labels, timestamp
-from tonnage.capacity.forecast.time_to_full import BOUNDS
 from tonnage.capacity.reports.audit_rules import Breach
+from tonnage.extensions.history import coming_refusals, last_forecasts
+from tonnage.extensions.history.coming_refusals import StoredRefusals
+from tonnage.extensions.history.forecast.time_to_full import BOUNDS
+from tonnage.extensions.history.last_forecasts import SoonFull
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.history import coming_refusals, last_forecasts
-from tonnage.ledger.history.coming_refusals import StoredRefusals
-from tonnage.ledger.history.last_forecasts import SoonFull
-from tonnage.ledger.inventory import capacity_figures, heartbeats, listings
+from tonnage.ledger.inventory import capacity_figures, listings
 from tonnage.ledger.inventory.capacity_figures import BackendSums, Counts, PoolFigures
-from tonnage.ledger.inventory.heartbeats import ServiceRow
+from tonnage.ledger.locks import heartbeats
+from tonnage.ledger.locks.heartbeats import ServiceRow
 from tonnage.rpc.messages import Verb
 
 _DAY_SECONDS = 86400.0

@@ -12,11 +12,11 @@ from sqlalchemy import orm
 from tonnage.api.monitoring.cached_page import CachedPage
 from tonnage.api.monitoring.exposition import Page, labels, number_or_nan
 from tonnage.api.schemas.service_bodies import CINDER_NAMES
-from tonnage.ledger.catalog import volume_usage
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.inventory import capacity_figures, heartbeats
+from tonnage.ledger.inventory import capacity_figures
 from tonnage.ledger.inventory.capacity_figures import PoolFigures, ReportedNames
-from tonnage.ledger.inventory.heartbeats import ServiceRow
+from tonnage.ledger.locks import heartbeats, volume_usage
+from tonnage.ledger.locks.heartbeats import ServiceRow
 from tonnage.quotas import limits
 from tonnage.quotas.limits import Item, Resource
 

@@ -11,7 +11,7 @@ import msgspec
 
 from tonnage.api.auth import policies
 from tonnage.api.http import faults, microversions
-from tonnage.api.openapi.annotations import Operation, PublicResource, Route, operation_of
+from tonnage.api.http.annotations import Operation, PublicResource, Route, operation_of
 from tonnage.api.schemas import response_bodies
 
 Json = dict[str, Any]

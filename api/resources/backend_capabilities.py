@@ -8,13 +8,12 @@ import falcon
 import msgspec
 
 from tonnage.api.auth import policies
+from tonnage.api.context.resource_context import ResourceContext
+from tonnage.api.http.annotations import operation
 from tonnage.api.http.http_request import Request
-from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import service_bodies
 from tonnage.api.schemas.service_bodies import Capabilities, Property
-from tonnage.capacity import request, type_conversion
-from tonnage.capacity.reports import pool_stats
+from tonnage.capacity import pool_stats, request, type_conversion
 from tonnage.ledger.inventory import backends
 
 

@@ -8,9 +8,9 @@ from typing import Any
 import falcon
 
 from tonnage.api.http import microversions
+from tonnage.api.http.annotations import PublicResource, Route, operation
 from tonnage.api.http.http_request import Request
 from tonnage.api.openapi import document as openapi_document
-from tonnage.api.openapi.annotations import PublicResource, Route, operation
 from tonnage.api.schemas import response_bodies
 
 #: The time of the newest microversion.

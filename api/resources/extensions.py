@@ -11,11 +11,11 @@ from typing import Any
 import falcon
 
 from tonnage.api.auth import policies
+from tonnage.api.context.resource_context import ResourceContext
 from tonnage.api.http import faults, list_query, microversions
+from tonnage.api.http.annotations import operation
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
-from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import response_bodies
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import groups, user_messages, volume_types, volumes

@@ -8,19 +8,19 @@ import falcon
 from oslo_context.context import RequestContext
 
 from tonnage.api.auth import policies
+from tonnage.api.context import views
+from tonnage.api.context.resource_context import ResourceContext
+from tonnage.api.context.volume_requests import RequestReader
 from tonnage.api.http import faults, list_query, microversions
+from tonnage.api.http.annotations import operation
 from tonnage.api.http.body import convert, only_key
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
-from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import group_bodies as bodies
-from tonnage.api.schemas import views
-from tonnage.api.volume_requests import RequestReader
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import group_types, groups
 from tonnage.ledger.claims import group_backends
-from tonnage.ledger.inventory import heartbeats
+from tonnage.ledger.locks import heartbeats
 from tonnage.quotas import group_limit as quota
 from tonnage.quotas.options import Settings
 from tonnage.rpc.messages import DeleteVolume

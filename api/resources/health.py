@@ -6,12 +6,12 @@ import os
 
 import falcon
 
+from tonnage.api.context.resource_context import ResourceContext
+from tonnage.api.http.annotations import PublicResource, operation
 from tonnage.api.http.http_request import Request
-from tonnage.api.openapi.annotations import PublicResource, operation
-from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import response_bodies
 from tonnage.capacity import errors
-from tonnage.ledger.inventory import heartbeats
+from tonnage.ledger.locks import heartbeats
 
 LOG = logging.getLogger(__name__)
 

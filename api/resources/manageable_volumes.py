@@ -8,20 +8,19 @@ from typing import Any
 import falcon
 import msgspec
 
-from tonnage.api import host_references
 from tonnage.api.auth import policies
+from tonnage.api.context import host_references, views
+from tonnage.api.context.listing_requests import ListingRequests
+from tonnage.api.context.resource_context import ResourceContext
+from tonnage.api.context.volume_requests import RequestReader
 from tonnage.api.http import list_query
+from tonnage.api.http.annotations import operation
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
-from tonnage.api.listing_requests import ListingRequests
-from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import ResourceContext
-from tonnage.api.schemas import response_bodies, views, volume_bodies
-from tonnage.api.volume_requests import RequestReader
+from tonnage.api.schemas import response_bodies, volume_bodies
 from tonnage.capacity import errors, type_conversion
-from tonnage.ledger.catalog import volumes
-from tonnage.ledger.claims import managed_volumes
-from tonnage.ledger.claims.managed_volumes import Manageable
+from tonnage.ledger.catalog import managed_volumes, volumes
+from tonnage.ledger.catalog.managed_volumes import Manageable
 from tonnage.rpc.messages import ManageVolume, PoolQuery
 
 _SORT_KEYS: Mapping[str, Callable[[Manageable], Any]] = {

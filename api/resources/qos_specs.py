@@ -7,12 +7,13 @@ from typing import Any
 import falcon
 
 from tonnage.api.auth import policies
+from tonnage.api.context import views
+from tonnage.api.context.resource_context import ResourceContext
 from tonnage.api.http import list_query
+from tonnage.api.http.annotations import operation
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
-from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import ResourceContext
-from tonnage.api.schemas import type_bodies, views
+from tonnage.api.schemas import type_bodies
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import qos_specs
 

@@ -8,15 +8,16 @@ from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
 from tonnage.api.auth import policies
+from tonnage.api.context.resource_context import ResourceContext
 from tonnage.api.http import list_query
+from tonnage.api.http.annotations import operation
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
-from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas.quota_bodies import Absolute, LimitUsage, QuotaClassSet, QuotaSet, SetClassQuotas, SetQuotas
 from tonnage.api.schemas.quota_bodies import Limits as LimitsBody
 from tonnage.capacity import errors
-from tonnage.ledger.catalog import groups, volume_types, volume_usage
+from tonnage.ledger.catalog import groups, volume_types
+from tonnage.ledger.locks import volume_usage
 from tonnage.quotas import limits
 from tonnage.quotas.limits import Holder, Item, LimitOwner, Limits, Resource, Scope
 from tonnage.quotas.options import Settings

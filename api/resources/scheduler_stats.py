@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import falcon
 
 from tonnage.api.auth import policies
+from tonnage.api.context import views
+from tonnage.api.context.resource_context import ResourceContext
+from tonnage.api.context.volume_requests import RequestReader
 from tonnage.api.http import list_query, microversions
+from tonnage.api.http.annotations import operation
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
-from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import ResourceContext
-from tonnage.api.schemas import response_bodies, simulation_bodies, views
-from tonnage.api.volume_requests import RequestReader
+from tonnage.api.schemas import response_bodies, simulation_bodies
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import refusals, volume_decisions
 from tonnage.rpc.messages import PoolListQuery, PoolQuery, WhatIf

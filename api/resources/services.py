@@ -7,15 +7,16 @@ import falcon
 from msgspec import UNSET
 
 from tonnage.api.auth import policies
+from tonnage.api.context import views
+from tonnage.api.context.resource_context import ResourceContext
 from tonnage.api.http import faults, microversions
+from tonnage.api.http.annotations import operation
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
-from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import ResourceContext
-from tonnage.api.schemas import service_bodies, views
+from tonnage.api.schemas import service_bodies
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import volumes
-from tonnage.ledger.inventory import heartbeats
+from tonnage.ledger.locks import heartbeats
 from tonnage.rpc.messages import BackendState, SetBackendState
 
 _CHANGE = Annotated[service_bodies.ServiceChange, service_bodies.SERVICE_NAMED]

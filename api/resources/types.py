@@ -8,13 +8,14 @@ import falcon
 from msgspec import UNSET, UnsetType
 
 from tonnage.api.auth import policies
-from tonnage.api.http import booleans, faults, fields, list_query, microversions
+from tonnage.api.context import views
+from tonnage.api.context.resource_context import ResourceContext
+from tonnage.api.http import faults, list_query, microversions
+from tonnage.api.http.annotations import operation
 from tonnage.api.http.body import convert, only_key
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
-from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import ResourceContext
-from tonnage.api.schemas import group_bodies, type_bodies, views
+from tonnage.api.schemas import booleans, fields, group_bodies, type_bodies
 from tonnage.api.schemas.response_bodies import Link
 from tonnage.capacity import errors
 from tonnage.ledger import models

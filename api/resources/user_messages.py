@@ -4,11 +4,12 @@
 import falcon
 
 from tonnage.api.auth import policies
+from tonnage.api.context import views
+from tonnage.api.context.resource_context import ResourceContext
+from tonnage.api.http.annotations import operation
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
-from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import ResourceContext
-from tonnage.api.schemas import response_bodies, views
+from tonnage.api.schemas import response_bodies
 from tonnage.ledger.catalog import user_messages
 
 _QUERY = Query(sort_keys=user_messages.SORT_KEYS, filters=user_messages.FILTERS)

@@ -6,14 +6,14 @@ from typing import Any
 
 import falcon
 
-from tonnage.api import host_references
 from tonnage.api.auth import policies
+from tonnage.api.context import host_references
+from tonnage.api.context.resource_context import ResourceContext
+from tonnage.api.context.volume_requests import RequestReader
 from tonnage.api.http import body, faults
+from tonnage.api.http.annotations import operation
 from tonnage.api.http.http_request import Request
-from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import ResourceContext
 from tonnage.api.schemas import volume_bodies
-from tonnage.api.volume_requests import RequestReader
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, volumes

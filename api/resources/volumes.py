@@ -8,18 +8,19 @@ import falcon
 from msgspec import UNSET, UnsetType
 
 from tonnage.api.auth import policies
+from tonnage.api.context import views
+from tonnage.api.context.resource_context import ResourceContext
+from tonnage.api.context.volume_requests import IDEMPOTENCY_KEY, RequestReader
 from tonnage.api.http import list_query, microversions
+from tonnage.api.http.annotations import operation
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
-from tonnage.api.openapi.annotations import operation
-from tonnage.api.resource_context import ResourceContext
-from tonnage.api.schemas import response_bodies, views, volume_bodies
-from tonnage.api.volume_requests import IDEMPOTENCY_KEY, RequestReader
+from tonnage.api.schemas import response_bodies, volume_bodies
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, volumes
 from tonnage.ledger.db import filter_values
-from tonnage.rpc.batching.call_batcher import CallBatcher
+from tonnage.rpc.clients.call_batcher import CallBatcher
 from tonnage.rpc.messages import CreateGroup, DeleteVolume
 
 _PATTERNS = {"metadata": filter_values.PATTERN}

@@ -6,7 +6,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from tonnage.api.http.fields import (
+from tonnage.api.schemas.fields import (
     AnyArguments,
     Flag,
     Key,

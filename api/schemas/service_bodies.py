@@ -7,9 +7,9 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from tonnage.api.http.fields import NOT_BLANK, Key, Text, at_least_one_of, json_schema
+from tonnage.api.schemas.fields import NOT_BLANK, Key, Text, at_least_one_of, json_schema
 from tonnage.capacity import errors
-from tonnage.ledger.inventory import heartbeats
+from tonnage.ledger.locks import heartbeats
 
 #: The binaries by their names in Cinder.
 SERVICE_NAMES = {"cinder-volume": heartbeats.AGENT, "cinder-scheduler": heartbeats.SCHEDULER}

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import Meta, Struct
 
-from tonnage.api.http.fields import Key, Size, json_schema
+from tonnage.api.schemas.fields import Key, Size, json_schema
 from tonnage.api.schemas.volume_bodies import CreateVolume, CreateVolumes, Migrate, Retype
 from tonnage.capacity.arithmetic import Calculation
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from tonnage.api.http.fields import Flag, Key, Name, SpecKey, Specs, Text, at_least_one_of, json_schema, parse_flag
+from tonnage.api.schemas.fields import Flag, Key, Name, SpecKey, Specs, Text, at_least_one_of, json_schema, parse_flag
 from tonnage.api.schemas.response_bodies import Link
 from tonnage.ledger.catalog.qos_specs import Consumer
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from tonnage.api.http import booleans
-from tonnage.api.http.fields import (
+from tonnage.api.schemas import booleans
+from tonnage.api.schemas.fields import (
     EMPTY_VALUES,
     MAX_LENGTH,
     AnyArguments,

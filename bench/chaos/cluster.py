@@ -23,8 +23,8 @@ from tests.unit.rpc import bus
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import database, schema
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import PoolQuery
-from tonnage.rpc.scheduler_client import SchedulerClient
 
 _PROGRAMS = pathlib.Path(sys.executable).parent
 _LAUNCHER = pathlib.Path(__file__).with_name("launcher.py")

@@ -204,7 +204,7 @@ def main() -> None:
     from tonnage.capacity import errors
     from tonnage.cli.daemons import agent
     from tonnage.drivers.memory.driver import MemoryDriver
-    from tonnage.rpc.scheduler_client import SchedulerClient
+    from tonnage.rpc.clients.scheduler_client import SchedulerClient
 
     trouble_reports(SchedulerClient)
     trouble_outcomes(SchedulerClient, errors.Unavailable)

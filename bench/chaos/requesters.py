@@ -15,7 +15,7 @@ from typing import Any
 from chaos.plan import THIN, Plan, PlannedRequest
 from tonnage.capacity import errors
 from tonnage.rpc import messages
-from tonnage.rpc.scheduler_client import SchedulerClient
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 
 PLACED = "placed"
 REFUSED = "refused"

@@ -13,16 +13,17 @@ from cinder_comparison.cases import FOREIGN, INSTANCES, VOLUMES, Case, CaseReque
 from tonnage.capacity import arithmetic, errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.over_subscription import AUTO
+from tonnage.capacity.pool_stats import BadField
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.reports import validation
-from tonnage.capacity.reports.pool_stats import BadField
 from tonnage.capacity.request import Locality, Operation, Request, judged_thin
 from tonnage.filters.base import Filter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
 from tonnage.ledger.catalog.volume_types import TypeSpecs
 from tonnage.rpc.messages import CreateVolume
-from tonnage.scheduler.decisions import request_spec, resolution
+from tonnage.scheduler.decisions import resolution
+from tonnage.scheduler.requests import request_spec
 from tonnage.weighers.base import Weigher
 from tonnage.weighers.chain import WeigherChain
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tonnage.capacity import arithmetic, elementwise, units
-from tonnage.capacity.expressions.capability_values import MISSING, reported
+from tonnage.capacity.pools.capability_values import MISSING, reported
 from tonnage.capacity.pools.pool import short_name
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request

@@ -11,8 +11,8 @@ import numpy.typing as npt
 from tonnage.capacity import storage_protocols
 from tonnage.capacity.expressions import attributes, parser
 from tonnage.capacity.expressions.attributes import Rows
-from tonnage.capacity.expressions.capability_values import MISSING
 from tonnage.capacity.expressions.parser import Expression, ExpressionError, Name, Value
+from tonnage.capacity.pools.capability_values import MISSING
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
 

@@ -33,7 +33,7 @@ from typing import TypeAlias, cast
 import lark
 
 from tonnage.capacity import errors
-from tonnage.capacity.expressions.capability_values import MISSING
+from tonnage.capacity.pools.capability_values import MISSING
 
 #: The longest expression, in characters, and the largest nesting depth of its operators.
 MAX_LENGTH = 2048

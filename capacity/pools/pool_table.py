@@ -10,8 +10,8 @@ from typing import Any, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from tonnage.capacity.expressions.capability_values import Values, reader, same
 from tonnage.capacity.pools import columns as layout
+from tonnage.capacity.pools.capability_values import Values, reader, same
 from tonnage.capacity.pools.columns import POSITION, Columns, Rows
 from tonnage.capacity.pools.derived_columns import ChangedRows, Column, Derived
 from tonnage.capacity.pools.pool import Pool

@@ -18,8 +18,8 @@ from oslo_utils import strutils
 
 from tonnage.capacity import units
 from tonnage.capacity.over_subscription import AUTO, MAX_RATIO
+from tonnage.capacity.pool_stats import ALLOCATED, FIGURES, SHOWN, BadField, PoolStats, Remark, is_name
 from tonnage.capacity.reports import backend_stats
-from tonnage.capacity.reports.pool_stats import ALLOCATED, FIGURES, SHOWN, BadField, PoolStats, Remark, is_name
 
 #: The types of capabilities whose equal values are identical. Pools that report only such values share one mapping.
 _COMPARABLE = frozenset({str, bool, int})

@@ -9,9 +9,9 @@ from oslo_config import cfg
 
 from tonnage.capacity import errors
 from tonnage.cli.commands import ledger_access, subcommands, tables
-from tonnage.placement import factory, options
-from tonnage.placement.allocation_writer import AllocationWriter, WriteProgress
-from tonnage.placement.client import PlacementRefused
+from tonnage.extensions.placement import factory, options
+from tonnage.extensions.placement.allocation_writer import AllocationWriter, WriteProgress
+from tonnage.extensions.placement.client import PlacementRefused
 
 #: Volumes between two progress messages.
 _PROGRESS_STEP = 1000

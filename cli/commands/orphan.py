@@ -8,13 +8,13 @@ from typing import Any
 
 from oslo_config import cfg
 
-from tonnage.api.listing_requests import ListingRequests
+from tonnage.api.context.listing_requests import ListingRequests
 from tonnage.cli.commands import ledger_access, subcommands, tables
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory import listings
 from tonnage.ledger.repair import orphans
 from tonnage.rpc import transport as rpc_transport
-from tonnage.rpc.scheduler_client import SchedulerClient
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 
 
 def register(subparsers: Any) -> None:

@@ -14,11 +14,11 @@ from oslo_config import cfg
 
 from tonnage.cli.commands import ledger_access, subcommands, tables
 from tonnage.cli.commands.ledger import DRIFT, MENDED
+from tonnage.extensions.placement import allocation_check, factory
+from tonnage.extensions.placement import options as placement_options
+from tonnage.extensions.placement.client import PlacementClient
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db.database import Database
-from tonnage.placement import allocation_check, factory
-from tonnage.placement import options as placement_options
-from tonnage.placement.client import PlacementClient
 from tonnage.quotas import usage_audit
 
 _STATUSES = (

@@ -18,7 +18,7 @@ from tonnage.cli.daemons.scheduler_reload import ConfigReloader
 from tonnage.ledger.db import database, durability, schema
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
-from tonnage.scheduler import settings
+from tonnage.scheduler.configuration import settings
 from tonnage.scheduler.service import SchedulerService
 
 PROG = "tonnage-scheduler"

@@ -9,7 +9,7 @@ from oslo_config import cfg
 
 from tonnage.cli import output
 from tonnage.cli.daemons import reload
-from tonnage.scheduler import settings
+from tonnage.scheduler.configuration import settings
 from tonnage.scheduler.service import SchedulerService
 
 LOG = logging.getLogger(__name__)

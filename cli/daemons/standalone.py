@@ -14,7 +14,6 @@ from types import FrameType
 from oslo_config import cfg
 
 from tonnage.agent import options as agent_options
-from tonnage.api import extender as extender_app
 from tonnage.api import options as api_options
 from tonnage.api.app import build
 from tonnage.api.auth import authentication
@@ -27,11 +26,12 @@ from tonnage.cli.daemons.backend_changes import BackendConfiguration
 from tonnage.cli.daemons.backend_threads import BackendThreads
 from tonnage.cli.daemons.reload import attempt, confirm
 from tonnage.cli.daemons.scheduler_reload import ConfigReloader
+from tonnage.extensions.kubernetes.extender import extender_server as extender_app
 from tonnage.ledger.db import database, durability
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
-from tonnage.rpc.scheduler_client import SchedulerClient
-from tonnage.scheduler import settings as scheduler_settings
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
+from tonnage.scheduler.configuration import settings as scheduler_settings
 from tonnage.scheduler.service import SchedulerService
 
 LOG = logging.getLogger(__name__)

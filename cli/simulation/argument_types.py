@@ -16,7 +16,7 @@ from tonnage.capacity import errors
 
 def size(text: str) -> int:
     """Parse a size in whole GiB."""
-    from tonnage.api.http import fields
+    from tonnage.api.schemas import fields
 
     return int(_read(fields.Size.parse, text))
 

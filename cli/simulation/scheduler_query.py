@@ -19,16 +19,16 @@ from typing import Any
 import oslo_messaging
 from oslo_config import cfg
 
-from tonnage.api import volume_requests
-from tonnage.api.http import body, fields
-from tonnage.api.schemas import simulation_bodies, volume_bodies
+from tonnage.api.context import volume_requests
+from tonnage.api.http import body
+from tonnage.api.schemas import fields, simulation_bodies, volume_bodies
 from tonnage.capacity import errors, type_conversion
 from tonnage.capacity.pools.hypothetical_pools import Changes
 from tonnage.cli.simulation import credentials
 from tonnage.cli.simulation.simulation_arguments import PROJECT
 from tonnage.rpc import transport as rpc_transport
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import CreateGroup, CreateVolume, SimulatedRequest, SimulationResult, WhatIf
-from tonnage.rpc.scheduler_client import SchedulerClient
 
 #: Prefixes of the URLs of message buses within a process, which other processes cannot reach.
 _IN_PROCESS = ("kombu+memory:", "fake:")

@@ -71,7 +71,7 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="most rows of the table, 0: all (default: 100)",
     )
-    parser.set_defaults(run="tonnage.cli.simulation.log_replay:replay")
+    parser.set_defaults(run="tonnage.extensions.replay.replay_command:replay")
 
 
 def _add_request(parser: argparse.ArgumentParser) -> None:

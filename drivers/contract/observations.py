@@ -7,8 +7,8 @@ import math
 from typing import Any
 
 from tonnage.capacity import arithmetic
+from tonnage.capacity.pool_stats import PoolStats
 from tonnage.capacity.pools.pool_table import Pool
-from tonnage.capacity.reports.pool_stats import PoolStats
 from tonnage.capacity.reports.validation import validate
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers.base import Driver, StoredVolume, Terms, Volume

@@ -13,9 +13,10 @@ from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import refusals
 from tonnage.ledger.catalog.refusals import RecordedRefusal, RefusalFilter
-from tonnage.ledger.claims import bookings, pool_counters
 from tonnage.ledger.inventory import volume_figures
 from tonnage.ledger.inventory.volume_figures import ClaimFigures
+from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.models import claim_verbs
 
 #: Most refusals of one volume.
 _MOST_REFUSALS = 100
@@ -25,8 +26,8 @@ _MOST_IDS = 10
 
 #: The effect of a claim in the volume's pool, by its verb.
 _DONE = {
-    bookings.CREATE: "placed here by request {0.request_id}",
-    bookings.MIGRATE: "moved here by request {0.request_id}",
+    claim_verbs.CREATE: "placed here by request {0.request_id}",
+    claim_verbs.MIGRATE: "moved here by request {0.request_id}",
     "manage": "managed here by request {0.request_id}, without a decision",
 }
 

@@ -11,8 +11,8 @@ from sqlalchemy import orm
 from tonnage.capacity import errors, request
 from tonnage.ledger import models
 from tonnage.ledger.catalog.type_catalog import TypeCatalog
-from tonnage.ledger.claims import pool_counters
 from tonnage.ledger.db import dialects, filter_values
+from tonnage.ledger.locks import pool_counters
 
 #: Keys that filter a list of volume types. The value of ``extra_specs`` has the format of
 #: :mod:`tonnage.ledger.db.filter_values`.

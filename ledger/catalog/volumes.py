@@ -15,8 +15,10 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import models
-from tonnage.ledger.claims import bookings, pool_counters
+from tonnage.ledger.claims import bookings
 from tonnage.ledger.db import filter_values, paging
+from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.models import claim_verbs
 
 SORT_KEYS: paging.SortKeys = {
     "id": lambda volume: volume.id,
@@ -283,7 +285,7 @@ def _require_no_pending_operation(session: orm.Session, volume: models.Volume) -
     """Raise :class:`~tonnage.capacity.errors.Conflict` while an operation on the volume is pending."""
     claim = models.Claim
     pending = sa.exists().where(
-        claim.volume_id == volume.id, claim.state == pool_counters.PENDING, claim.verb != bookings.PURGE
+        claim.volume_id == volume.id, claim.state == pool_counters.PENDING, claim.verb != claim_verbs.PURGE
     )
     if session.scalar(sa.select(pending)):
         raise errors.Conflict(

@@ -13,16 +13,10 @@ from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import TOLERANCE_GB, Calculation
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import models
-from tonnage.ledger.claims import clone_sources, group_backends, pool_counters, request_keys
-from tonnage.ledger.inventory import scheduling_rules
-
-CREATE = "create"
-EXTEND = "extend"
-MIGRATE = "migrate"
-MANAGE = "manage"
-DELETE = "delete"
-PURGE = "purge"
-
+from tonnage.ledger.claims import clone_sources, group_backends, request_keys
+from tonnage.ledger.inventory import backends
+from tonnage.ledger.locks import pool_counters, scheduling_rules
+from tonnage.ledger.models import claim_verbs
 
 _INSERT_VOLUME = sa.insert(models.table(models.Volume))
 _INSERT_CLAIM = sa.insert(models.table(models.Claim))
@@ -70,15 +64,6 @@ class NewVolume(Protocol):
     def group_id(self) -> str | None: ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceVolume:
-    """The source of a clone or a migration, and its pool."""
-
-    volume_id: str
-    pool_name: str
-    size_gb: int
-
-
 @dataclass(frozen=True, slots=True)
 class SeenVolume:
     """An existing volume as the decision read it: its quota and its pool were decided from these values."""
@@ -116,7 +101,7 @@ class Booking:
     requested_zone: str | None = None
     storage_id: str | None = None
     sharing: Sequence[int] = ()
-    source: SourceVolume | None = None
+    source: backends.SourceVolume | None = None
     source_pool_id: int | None = None
     clone_of: str | None = None
     volume_type_id: str | None = None
@@ -142,7 +127,7 @@ def book(
     decision. ``hint_targets`` maps the id of each volume that an affinity hint names to its pool in the decision, None
     for a volume without a pool. ``also_changed`` are further volumes that the transaction changes.
 
-    Raises :class:`~tonnage.ledger.inventory.scheduling_rules.RulesChanged` if the rules have changed since,
+    Raises :class:`~tonnage.ledger.locks.scheduling_rules.RulesChanged` if the rules have changed since,
     :class:`PoolsChanged` if a pool no longer has room for its claims, and :class:`~tonnage.capacity.errors.Conflict` if
     a volume has left the state that the decision read. The caller must then roll the transaction back.
     """
@@ -161,7 +146,7 @@ def book(
         changed = {booking.volume_id for booking in bookings if booking.volume is None}
         clone_sources.lock(session, sources, hint_targets, also_changed, changed)
     _write_volumes(session, bookings, seen_volumes)
-    if extended := [booking.volume_id for booking in bookings if booking.verb == EXTEND]:
+    if extended := [booking.volume_id for booking in bookings if booking.verb == claim_verbs.EXTEND]:
         clone_sources.require_not_cloning(session, extended)
     insert_claims(session, bookings)
     return pool_counters.read(session, touched)
@@ -181,7 +166,7 @@ def take(
 
     The ratio limits the thin claims; with ``all_bounded`` it limits the thick ones too.
 
-    Raises :class:`~tonnage.ledger.inventory.scheduling_rules.RulesChanged` and :class:`PoolsChanged` as :func:`book`.
+    Raises :class:`~tonnage.ledger.locks.scheduling_rules.RulesChanged` and :class:`PoolsChanged` as :func:`book`.
     """
     by_pool: dict[int, list[Booking]] = {}
     by_backend: dict[int, int] = {}
@@ -315,7 +300,7 @@ def _claim_sums(bookings: Sequence[Booking], all_bounded: bool) -> _ClaimSums:
         "thick_sum": float(thick_sum),
         "before": float(before),
         "largest": float(most),
-        "moved": sum(booking.size_gb for booking in bookings if booking.verb == MIGRATE),
+        "moved": sum(booking.size_gb for booking in bookings if booking.verb == claim_verbs.MIGRATE),
     }
     return _ClaimSums(first.pool_id, first.storage_id, size, physical, largest, parameters)
 
@@ -423,7 +408,7 @@ def _write_volumes(session: orm.Session, bookings: Sequence[Booking], seen_volum
 
 
 def _change(booking: Booking, seen_volumes: Mapping[str, SeenVolume]) -> dict[str, Any]:
-    if booking.verb == CREATE:
+    if booking.verb == claim_verbs.CREATE:
         return {
             "of_volume": booking.volume_id,
             "to_pool": booking.pool_id,
@@ -436,7 +421,7 @@ def _change(booking: Booking, seen_volumes: Mapping[str, SeenVolume]) -> dict[st
         "size_seen": before.size_gb,
         "type_seen": before.volume_type_id or "",
     }
-    if booking.verb == MIGRATE:
+    if booking.verb == claim_verbs.MIGRATE:
         return as_seen | {
             "from_pool": booking.source_pool_id,
             "meanwhile": "maintenance" if booking.volume_type_id is None else "retyping",
@@ -452,14 +437,14 @@ _AS_SEEN = (
 
 #: The update of an existing volume's row for each verb, with the state that the row must be in.
 _CHANGE = {
-    CREATE: sa.update(models.table(models.Volume))
+    claim_verbs.CREATE: sa.update(models.table(models.Volume))
     .where(_VOLUME.id == sa.bindparam("of_volume"), _VOLUME.status == "creating", _VOLUME.pool_id.is_(None))
     .values(
         pool_id=sa.bindparam("to_pool"),
         provisioning=sa.bindparam("made"),
         availability_zone=sa.bindparam("in_zone"),
     ),
-    EXTEND: sa.update(models.table(models.Volume))
+    claim_verbs.EXTEND: sa.update(models.table(models.Volume))
     .where(
         _VOLUME.id == sa.bindparam("of_volume"),
         _VOLUME.status == "available",
@@ -467,7 +452,7 @@ _CHANGE = {
         *_AS_SEEN,
     )
     .values(status="extending"),
-    MIGRATE: sa.update(models.table(models.Volume))
+    claim_verbs.MIGRATE: sa.update(models.table(models.Volume))
     .where(
         _VOLUME.id == sa.bindparam("of_volume"),
         _VOLUME.status == "available",

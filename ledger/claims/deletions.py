@@ -11,9 +11,11 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import models
-from tonnage.ledger.claims import bookings, operation_outcomes, pool_counters, request_keys
+from tonnage.ledger.claims import operation_outcomes, request_keys
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory import listings
+from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.models import claim_verbs
 
 #: States in which a volume may be deleted.
 DELETABLE = ("available", "error", "error_deleting", "error_extending", "error_managing")
@@ -60,16 +62,16 @@ def begin(session: orm.Session, orders: Sequence[Order]) -> list[Deletion | erro
         volume_id, request_id = order.volume_id, order.request_id
         try:
             if request_id in keys_by_request:
-                keys_by_request[request_id].require(volume_id, bookings.DELETE)
+                keys_by_request[request_id].require(volume_id, claim_verbs.DELETE)
                 results.append(Deletion(None))
             else:
                 results.append(_begin_one(session, volumes, locked.backends, volume_id, request_id))
-                keys_by_request[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)
+                keys_by_request[request_id] = request_keys.Key(request_id, volume_id, claim_verbs.DELETE)
         except (errors.NotFound, errors.Unavailable) as error:
             results.append(error)
         except request_keys.STORED_ERRORS as error:
             results.append(error)
-            refused = request_keys.Key.of_error(request_id, volume_id, bookings.DELETE, error)
+            refused = request_keys.Key.of_error(request_id, volume_id, claim_verbs.DELETE, error)
             keys_by_request.setdefault(request_id, refused)
     request_keys.insert(
         session, [key for request_id, key in keys_by_request.items() if request_id not in answered_before]
@@ -177,7 +179,7 @@ def _begin_one(
         volume_id=volume.id,
         backend_id=pools[volume.pool_id],
         pool_id=volume.pool_id,
-        verb=bookings.DELETE,
+        verb=claim_verbs.DELETE,
         state=pool_counters.PENDING,
         size_gb=0,
         physical_gb=0,

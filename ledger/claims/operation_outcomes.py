@@ -15,18 +15,19 @@ from sqlalchemy import orm
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import MAX_SIZE_GB
 from tonnage.ledger import models
-from tonnage.ledger.catalog import volume_usage
-from tonnage.ledger.claims import bookings, pool_counters, settlement
+from tonnage.ledger.claims import settlement
 from tonnage.ledger.claims.settlement import EndedOperation, Result, Settlement
+from tonnage.ledger.locks import pool_counters, volume_usage
+from tonnage.ledger.models import claim_verbs
 
 #: States of a volume that is being migrated or retyped.
 MOVING = ("maintenance", "retyping")
 
 #: The state of a volume during an operation, and while the outcome of that operation is unknown.
 _UNKNOWN = {
-    bookings.CREATE: ("creating", "error"),
-    bookings.EXTEND: ("extending", "error_extending"),
-    bookings.DELETE: ("deleting", "error_deleting"),
+    claim_verbs.CREATE: ("creating", "error"),
+    claim_verbs.EXTEND: ("extending", "error_extending"),
+    claim_verbs.DELETE: ("deleting", "error_deleting"),
 }
 
 #: A tick behind all others of an epoch.
@@ -81,7 +82,7 @@ def interrupt(session: orm.Session, volume_ids: Collection[str], reason: str) ->
     """
     claim = models.Claim
     rows = session.execute(sa.select(claim.id, claim.pool_id, claim.verb).where(claim.volume_id.in_(volume_ids))).all()
-    if any(row.verb == bookings.MANAGE for row in rows):
+    if any(row.verb == claim_verbs.MANAGE for row in rows):
         volume_usage.mark_owners_for_recount(session, volume_ids)
     work = settlement.lock(session, {row.pool_id for row in rows}, volume_ids, [row.id for row in rows], 0)
     for open_claim in work.claims.values():
@@ -91,15 +92,15 @@ def interrupt(session: orm.Session, volume_ids: Collection[str], reason: str) ->
             ok=False,
             epoch=work.locked.epochs[open_claim.backend_id],
             tick=_END_OF_EPOCH,
-            size_gb=open_claim.target_size_gb if open_claim.verb == bookings.EXTEND else 0,
+            size_gb=open_claim.target_size_gb if open_claim.verb == claim_verbs.EXTEND else 0,
             message=reason,
         )
         if open_claim.state == pool_counters.PENDING:
-            if open_claim.verb == bookings.PURGE:
+            if open_claim.verb == claim_verbs.PURGE:
                 session.delete(open_claim)
-            elif open_claim.verb == bookings.CREATE:
+            elif open_claim.verb == claim_verbs.CREATE:
                 work.confirm(open_claim, ending)
-                if volume is not None and volume.status in _UNKNOWN[bookings.CREATE]:
+                if volume is not None and volume.status in _UNKNOWN[claim_verbs.CREATE]:
                     _fail(session, volume, "error", "create", reason)
             else:
                 _APPLY[open_claim.verb](work, open_claim, volume, ending)
@@ -161,9 +162,9 @@ def _abandon(work: Settlement, claim: models.Claim) -> None:
     reason = f"{pool.name} stayed away"
     if volume is None:
         return
-    if claim.verb == bookings.CREATE and volume.status == "creating":
+    if claim.verb == claim_verbs.CREATE and volume.status == "creating":
         _place_again(work, claim, volume, reason)
-    elif claim.verb == bookings.MIGRATE and volume.status in MOVING:
+    elif claim.verb == claim_verbs.MIGRATE and volume.status in MOVING:
         _stay(work, claim, volume, reason)
     else:
         return
@@ -173,7 +174,7 @@ def _abandon(work: Settlement, claim: models.Claim) -> None:
 
 def _created(work: Settlement, claim: models.Claim, volume: models.Volume | None, ending: EndedOperation) -> None:
     # A volume that is being deleted meanwhile stays so.
-    waits = volume if volume is not None and volume.status in _UNKNOWN[bookings.CREATE] else None
+    waits = volume if volume is not None and volume.status in _UNKNOWN[claim_verbs.CREATE] else None
     if ending.ok:
         work.confirm(claim, ending)
         if waits is not None:
@@ -213,7 +214,7 @@ def _extended(work: Settlement, claim: models.Claim, volume: models.Volume | Non
     if volume is None:
         return
     volume.size_gb = max(volume.size_gb, claim.target_size_gb if ending.ok else min(reached, claim.target_size_gb))
-    if volume.status not in _UNKNOWN[bookings.EXTEND]:
+    if volume.status not in _UNKNOWN[claim_verbs.EXTEND]:
         return  # it is being deleted
     if ending.ok:
         volume.status = "available"
@@ -333,10 +334,10 @@ def _stay(work: Settlement, claim: models.Claim, volume: models.Volume, message:
 
 
 _APPLY: dict[str, Callable[[Settlement, models.Claim, models.Volume | None, EndedOperation], None]] = {
-    bookings.CREATE: _created,
-    bookings.EXTEND: _extended,
-    bookings.MIGRATE: _migrated,
-    bookings.MANAGE: _managed,
-    bookings.DELETE: _deleted,
-    bookings.PURGE: _purged,
+    claim_verbs.CREATE: _created,
+    claim_verbs.EXTEND: _extended,
+    claim_verbs.MIGRATE: _migrated,
+    claim_verbs.MANAGE: _managed,
+    claim_verbs.DELETE: _deleted,
+    claim_verbs.PURGE: _purged,
 }

@@ -16,10 +16,10 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger import models
-from tonnage.ledger.catalog import volume_usage
-from tonnage.ledger.claims import bookings, pool_counters
 from tonnage.ledger.db import database
-from tonnage.ledger.inventory import listings, scheduling_rules
+from tonnage.ledger.inventory import listings
+from tonnage.ledger.locks import pool_counters, scheduling_rules, volume_usage
+from tonnage.ledger.models import claim_verbs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,10 +79,12 @@ def begin(session: orm.Session, claim_ids: Collection[str], max_attempts: int) -
         return None
     ids, pools = {row.id for row in pending}, {row.pool_id for row in pending}
     # Verbs that end all claims of their volume in any pool, or leave a copy behind that has to be purged.
-    removing = {row.volume_id for row in pending if row.verb not in (bookings.CREATE, bookings.EXTEND, bookings.MANAGE)}
+    removing = {
+        row.volume_id for row in pending if row.verb not in (claim_verbs.CREATE, claim_verbs.EXTEND, claim_verbs.MANAGE)
+    }
     if removing:
         pools |= set(session.scalars(sa.select(models.Claim.pool_id).where(models.Claim.volume_id.in_(removing))))
-    if managed := {row.volume_id for row in pending if row.verb == bookings.MANAGE}:
+    if managed := {row.volume_id for row in pending if row.verb == claim_verbs.MANAGE}:
         volume_usage.mark_owners_for_recount(session, managed)
     return lock(session, pools, {row.volume_id for row in pending}, ids, max_attempts)
 
@@ -168,7 +170,7 @@ class Settlement:
         """
         if claim.state in pool_counters.LIVE:
             size = claim.size_gb
-            is_move = not deleted and (claim.verb == bookings.MIGRATE or claim.state == pool_counters.CONFIRMED)
+            is_move = not deleted and (claim.verb == claim_verbs.MIGRATE or claim.state == pool_counters.CONFIRMED)
             self.add_allocated(claim.pool_id, -size, deleted=size if deleted else 0, moved=-size if is_move else 0)
         claim.state = pool_counters.RELEASED
         verified_clean = ending.clean and not ending.ok
@@ -226,7 +228,7 @@ class Settlement:
             )
         )
         for other_claim in other_claims:
-            self.release(other_claim, ending, deleted=claim.verb == bookings.DELETE)
+            self.release(other_claim, ending, deleted=claim.verb == claim_verbs.DELETE)
 
     def finish(self) -> Result:
         """Write the counters and return the result."""
@@ -252,7 +254,7 @@ def purge(claim: models.Claim, pool_id: int, backend_id: int) -> models.Claim:
         volume_id=claim.volume_id,
         backend_id=backend_id,
         pool_id=pool_id,
-        verb=bookings.PURGE,
+        verb=claim_verbs.PURGE,
         state=pool_counters.PENDING,
         size_gb=0,
         physical_gb=0,

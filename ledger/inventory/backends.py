@@ -10,11 +10,11 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+from tonnage.extensions.history import history_writer
 from tonnage.ledger import models
-from tonnage.ledger.claims import bookings, pool_counters
 from tonnage.ledger.db import dialects
-from tonnage.ledger.history import history_writer
-from tonnage.ledger.inventory import ledger_identity, scheduling_rules
+from tonnage.ledger.locks import ledger_identity, pool_counters, scheduling_rules
+from tonnage.ledger.models import claim_verbs
 
 #: Time for which a pool is kept that its backend does not report any more.
 POOL_KEPT = datetime.timedelta(days=30)
@@ -25,6 +25,15 @@ _AFTER_FAILURE = datetime.timedelta(minutes=10)
 #: The time at which the driver began to collect a pool's figures, if these are not from the last report; null if they
 #: are. For queries that join pools with their backends.
 FIGURES_KEPT_SINCE = sa.case((models.Pool.unheard_at == models.Backend.last_report_at, models.Pool.figures_at))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceVolume:
+    """The source of a clone or a migration, and its pool."""
+
+    volume_id: str
+    pool_name: str
+    size_gb: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +122,7 @@ class PendingClaim:
     target_size_gb: int
     provisioning: str
     request_id: str
-    source: bookings.SourceVolume | None = None
+    source: SourceVolume | None = None
     reference: str | None = None
     age: float = 0.0
 
@@ -285,10 +294,10 @@ def load_pending(
     ]
 
 
-def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, bookings.SourceVolume]:
+def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, SourceVolume]:
     """Return the sources of claims by claim id: the old copy for a migration, the source volume for a clone."""
     volume, pool = models.Volume, models.Pool
-    sources: dict[str, bookings.SourceVolume] = {}
+    sources: dict[str, SourceVolume] = {}
     moves = {claim.id: claim for claim in claims if claim.source_pool_id is not None}
     if not moves:
         return sources
@@ -301,16 +310,14 @@ def _sources(session: orm.Session, claims: Sequence[models.Claim]) -> dict[str, 
         original, original.id == volume.source_volume_id
     )
     cloned: dict[str, tuple[str | None, int | None]] = {}
-    for ids in dialects.in_chunks({claim.volume_id for claim in moves.values() if claim.verb == bookings.CREATE}):
+    for ids in dialects.in_chunks({claim.volume_id for claim in moves.values() if claim.verb == claim_verbs.CREATE}):
         cloned.update((row[0], (row[1], row[2])) for row in session.execute(clones.where(volume.id.in_(ids))))
     for claim in moves.values():
         volume_id, size = cloned.get(claim.volume_id, (claim.volume_id, claim.target_size_gb))
         # The source volume may have been deleted or unmanaged meanwhile; the claim has the size that is to be copied.
         size = size or claim.physical_gb or claim.target_size_gb
         pool_name = names.get(claim.source_pool_id or 0, "a pool that is gone")
-        sources[claim.id] = bookings.SourceVolume(
-            volume_id=volume_id or claim.volume_id, pool_name=pool_name, size_gb=size
-        )
+        sources[claim.id] = SourceVolume(volume_id=volume_id or claim.volume_id, pool_name=pool_name, size_gb=size)
     return sources
 
 

@@ -20,9 +20,9 @@ from sqlalchemy import orm
 
 from tonnage.capacity.pools.pool import short_name
 from tonnage.ledger import models
-from tonnage.ledger.claims import pool_counters
 from tonnage.ledger.db import dialects
 from tonnage.ledger.db.database import StaleRead, storable_text
+from tonnage.ledger.locks import pool_counters
 
 #: On the storage, and unknown to the ledger.
 ORPHAN = "orphan"

@@ -11,9 +11,8 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger import models
-from tonnage.ledger.claims import pool_counters
 from tonnage.ledger.db import dialects
-from tonnage.ledger.inventory import scheduling_rules
+from tonnage.ledger.locks import pool_counters, scheduling_rules
 
 
 class PoolFigures(NamedTuple):

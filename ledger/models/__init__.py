@@ -5,13 +5,13 @@ Sizes and capacities are GiB: whole numbers for the ledger's own counts, two dec
 UTC, by the database's clock. An operator may read all tables with plain SQL; only Tonnage may write them.
 """
 
-from tonnage.ledger.models.announcements import Announcement, AnnouncementLease
+from tonnage.extensions.announcements.tables import Announcement, AnnouncementLease
+from tonnage.extensions.cinder.ledger.tables import CinderDecision, CinderFinding
+from tonnage.extensions.history.tables import ComingRefusals, HistoryTurn, PoolForecast, PoolHistory, TypeHistory
+from tonnage.extensions.kubernetes.ledger.tables import CsiClaim, CsiDriver, CsiPool, CsiStorage
 from tonnage.ledger.models.backends import Backend, Discrepancy, Finding, Pool, Storage
 from tonnage.ledger.models.base import LONGEST_ID, Base, Json, Timestamp, Uuid, age, silence, table, utcnow
-from tonnage.ledger.models.cinder_watch import CinderDecision, CinderFinding
-from tonnage.ledger.models.cluster_storage import CsiClaim, CsiDriver, CsiPool, CsiStorage
 from tonnage.ledger.models.groups import Group, GroupType, GroupVolumeType
-from tonnage.ledger.models.history import ComingRefusals, HistoryTurn, PoolForecast, PoolHistory, TypeHistory
 from tonnage.ledger.models.quota_limits import Allocation, QuotaLimit, QuotaUsage
 from tonnage.ledger.models.refusals import Refusal
 from tonnage.ledger.models.schedulers import LedgerIdentity, Rules, Service, WriterSlot

@@ -18,8 +18,8 @@ class Backend(Base):
     ``listing_tick`` are those of the last listing that was recorded: older listings are ignored.
 
     An ``observed`` backend has no agent: its volumes are those of another system, see
-    :mod:`tonnage.ledger.claims.observed_claims`. ``last_probe`` is the number of the last probe for it, allocated at
-    ``probed_at``.
+    :mod:`tonnage.extensions.cinder.ledger.observed_claims`. ``last_probe`` is the number of the last probe for it,
+    allocated at ``probed_at``.
     """
 
     __tablename__ = "backends"

@@ -8,10 +8,12 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+from tonnage.extensions.history import history_writer
 from tonnage.ledger import models
-from tonnage.ledger.claims import bookings, operation_outcomes, pool_counters
-from tonnage.ledger.history import history_writer
+from tonnage.ledger.claims import operation_outcomes
 from tonnage.ledger.inventory import backends
+from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.models import claim_verbs
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +67,7 @@ def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed
         )
     # Volumes that were migrating to this backend stay in their source pools.
     moving = sa.select(claim.volume_id).where(
-        claim.backend_id == row.id, claim.verb == bookings.MIGRATE, claim.state == pool_counters.PENDING
+        claim.backend_id == row.id, claim.verb == claim_verbs.MIGRATE, claim.state == pool_counters.PENDING
     )
     for migrating_volume in session.scalars(
         sa.select(volume)

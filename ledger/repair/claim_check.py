@@ -11,14 +11,15 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger import models
-from tonnage.ledger.claims import bookings, pool_counters
 from tonnage.ledger.db import dialects
 from tonnage.ledger.inventory import listings
+from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.models import claim_verbs
 
 #: Verbs whose claims count capacity for a volume.
-_COUNTING = (bookings.CREATE, bookings.EXTEND, bookings.MIGRATE, bookings.MANAGE)
+_COUNTING = (claim_verbs.CREATE, claim_verbs.EXTEND, claim_verbs.MIGRATE, claim_verbs.MANAGE)
 #: Verbs that end all claims of a volume in a pool.
-_ENDING = (bookings.DELETE, bookings.PURGE)
+_ENDING = (claim_verbs.DELETE, claim_verbs.PURGE)
 #: States of a volume that is being migrated or retyped.
 _MOVING = ("maintenance", "retyping")
 
@@ -117,15 +118,15 @@ def odd_volumes(session: orm.Session, volume_ids: Collection[str] | None = None)
         # A volume's row has a new size once the agent has confirmed it; a new volume has its size from the start.
         total(
             claim.size_gb,
-            sa.or_(claim.state == pool_counters.CONFIRMED, sa.and_(pending, claim.verb == bookings.CREATE)),
+            sa.or_(claim.state == pool_counters.CONFIRMED, sa.and_(pending, claim.verb == claim_verbs.CREATE)),
         ).label("claimed"),
         total(1, claim.state.in_(pool_counters.LIVE), claim.verb.in_(_COUNTING)).label("live"),
         total(1, pending).label("pending"),
-        total(1, pending, claim.verb.in_((bookings.CREATE, bookings.MANAGE))).label("making"),
-        total(1, pending, claim.verb == bookings.MANAGE).label("managing"),
-        total(1, pending, claim.verb == bookings.EXTEND).label("growing"),
-        total(1, pending, claim.verb == bookings.DELETE).label("leaving"),
-        total(1, pending, claim.verb == bookings.PURGE).label("purging"),
+        total(1, pending, claim.verb.in_((claim_verbs.CREATE, claim_verbs.MANAGE))).label("making"),
+        total(1, pending, claim.verb == claim_verbs.MANAGE).label("managing"),
+        total(1, pending, claim.verb == claim_verbs.EXTEND).label("growing"),
+        total(1, pending, claim.verb == claim_verbs.DELETE).label("leaving"),
+        total(1, pending, claim.verb == claim_verbs.PURGE).label("purging"),
     ).group_by(claim.volume_id, claim.pool_id)
     if volume_ids is not None:
         of_volume = of_volume.where(claim.volume_id.in_(volume_ids))
@@ -134,7 +135,7 @@ def odd_volumes(session: orm.Session, volume_ids: Collection[str] | None = None)
     def count(name: str) -> sa.ColumnElement[Any]:
         return sa.func.coalesce(sums.c[name], 0)
 
-    moving = sa.exists().where(claim.volume_id == volume.id, pending, claim.verb == bookings.MIGRATE)
+    moving = sa.exists().where(claim.volume_id == volume.id, pending, claim.verb == claim_verbs.MIGRATE)
     in_pool = volume.pool_id.is_not(None)
     unexplained = sa.case(
         (sa.and_(volume.status == "available", volume.pool_id.is_(None)), "is in no pool"),
@@ -198,7 +199,7 @@ def leaks(session: orm.Session, pool_ids: Collection[int] | None = None) -> Iter
     )
     # A pending migration makes a copy in the target pool, which is not the volume's pool yet, and never is if the
     # volume's migration was called off.
-    moving = sa.and_(claim.verb == bookings.MIGRATE, claim.state == pool_counters.PENDING)
+    moving = sa.and_(claim.verb == claim_verbs.MIGRATE, claim.state == pool_counters.PENDING)
     statement = (
         sa.select(claim, volume.id, volume.pool_id)
         .outerjoin(volume, volume.id == claim.volume_id)
@@ -252,7 +253,7 @@ def named(session: orm.Session, locations: Collection[listings.Location]) -> set
     if locations:
         being_managed = session.execute(
             sa.select(claim.pool_id, claim.reference).where(
-                claim.state == pool_counters.PENDING, claim.verb == bookings.MANAGE, claim.reference.is_not(None)
+                claim.state == pool_counters.PENDING, claim.verb == claim_verbs.MANAGE, claim.reference.is_not(None)
             )
         )
         named_locations.update((row[0], str(row[1])) for row in being_managed)

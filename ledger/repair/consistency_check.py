@@ -14,9 +14,9 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import models
-from tonnage.ledger.claims import pool_counters
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import listings
+from tonnage.ledger.locks import pool_counters
 from tonnage.ledger.repair import claim_check, counter_check, orphans
 
 #: Precision of reported figures, in GiB.

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger import models
-from tonnage.ledger.claims import pool_counters
+from tonnage.ledger.locks import pool_counters
 
 ALLOCATED = "allocated_capacity_gb"
 IN_FLIGHT = "in_flight_gb"

@@ -11,7 +11,7 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db import database, dialects, schema
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.inventory import heartbeats, ledger_identity
+from tonnage.ledger.locks import heartbeats, ledger_identity
 
 #: All tables but the one that describes the servers of the database.
 _TABLES = [table for table in models.Base.metadata.sorted_tables if table is not models.table(models.WriterSlot)]

@@ -12,8 +12,9 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.ledger import models
-from tonnage.ledger.claims import bookings, pool_counters
 from tonnage.ledger.inventory import listings
+from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.models import claim_verbs
 from tonnage.ledger.repair import claim_check
 
 #: A few orphans on empty storage are remains of failures.
@@ -142,7 +143,7 @@ def purge(session: orm.Session, pool_name: str, name: str, *, force: bool = Fals
         volume_id=name,
         backend_id=locked.backends[pool_id],
         pool_id=pool_id,
-        verb=bookings.PURGE,
+        verb=claim_verbs.PURGE,
         state=pool_counters.PENDING,
         size_gb=0,
         physical_gb=0,

@@ -16,10 +16,9 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger import models
-from tonnage.ledger.catalog import volume_usage
-from tonnage.ledger.claims import pool_counters
 from tonnage.ledger.db.database import Database, StaleRead
 from tonnage.ledger.inventory import listings
+from tonnage.ledger.locks import pool_counters, volume_usage
 from tonnage.ledger.repair import claim_check, consistency_check, counter_check
 
 LOG = logging.getLogger(__name__)

@@ -12,10 +12,11 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.ledger import models
-from tonnage.ledger.claims import operation_outcomes, pool_counters
+from tonnage.ledger.claims import operation_outcomes
 from tonnage.ledger.db import dialects
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.inventory import backends, heartbeats
+from tonnage.ledger.inventory import backends
+from tonnage.ledger.locks import heartbeats, pool_counters
 
 _REASON = (
     "the ledger was restored from a backup that was made during an operation on this volume; how that ended is not "

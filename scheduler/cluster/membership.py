@@ -14,9 +14,9 @@ from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool import stable_hash
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.inventory import heartbeats, scheduling_rules
-from tonnage.scheduler import options
-from tonnage.scheduler.settings import Settings
+from tonnage.ledger.locks import heartbeats, scheduling_rules
+from tonnage.scheduler.configuration import options
+from tonnage.scheduler.configuration.settings import Settings
 
 LOG = logging.getLogger(__name__)
 

@@ -20,13 +20,13 @@ from sqlalchemy import orm
 
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.ledger.claims import pool_counters
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
-from tonnage.ledger.inventory import backends, pool_limits, scheduling_rules
+from tonnage.ledger.inventory import backends, pool_limits
 from tonnage.ledger.inventory.backends import PoolRow
+from tonnage.ledger.locks import pool_counters, scheduling_rules
+from tonnage.scheduler.cache.cache_refresh import CacheRefresh
 from tonnage.scheduler.cluster.membership import Membership
-from tonnage.scheduler.reports.cache_refresh import CacheRefresh
 
 LOG = logging.getLogger(__name__)
 

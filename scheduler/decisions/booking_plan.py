@@ -16,11 +16,11 @@ from tonnage.ledger.claims.request_keys import STORED_ERRORS, Key
 from tonnage.quotas.quota_check import QuotaBudget
 from tonnage.rpc import serialization
 from tonnage.rpc.messages import Answer, CreateGroup, CreateVolume, GroupAnswer
+from tonnage.scheduler.cache.host_manager import HostManager
 from tonnage.scheduler.decisions.decider import RequestDecision
-from tonnage.scheduler.decisions.placement_requests import Move, Retry, Work, key_of
-from tonnage.scheduler.decisions.pool_selection import physical_gb
-from tonnage.scheduler.decisions.request_spec import RequestSpec, RetryLater
-from tonnage.scheduler.host_manager import HostManager
+from tonnage.scheduler.requests.placement_requests import Move, Retry, Work, key_of
+from tonnage.scheduler.requests.pool_selection import physical_gb
+from tonnage.scheduler.requests.request_spec import RequestSpec, RetryLater
 
 
 @dataclass(slots=True)

@@ -15,13 +15,13 @@ from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Operation, Request
 from tonnage.quotas.quota_check import Demand, QuotaBudget
 from tonnage.rpc.messages import CreateGroup, MigrationPolicy, RetypeVolume
-from tonnage.scheduler.decisions.placement_requests import Work
-from tonnage.scheduler.decisions.pool_selection import Rules, physical_gb
-from tonnage.scheduler.decisions.request_spec import Lookup, RequestSpec, RetryLater
 from tonnage.scheduler.decisions.resolution import resolve
-from tonnage.scheduler.decisions.steps import group_requests, moves
-from tonnage.scheduler.decisions.steps.group_affinity import GroupAffinity
-from tonnage.scheduler.decisions.steps.group_packing import GroupPacking, Member
+from tonnage.scheduler.requests.placement_requests import Work
+from tonnage.scheduler.requests.pool_selection import Rules, physical_gb
+from tonnage.scheduler.requests.request_spec import Lookup, RequestSpec, RetryLater
+from tonnage.scheduler.steps import group_requests, moves
+from tonnage.scheduler.steps.group_affinity import GroupAffinity
+from tonnage.scheduler.steps.group_packing import GroupPacking, Member
 
 
 class DecisionObserver(Protocol):
@@ -77,7 +77,7 @@ class Decider:
 
         ``demands`` is its share of the quotas, which are compared first. Raises the errors of
         :func:`tonnage.scheduler.decisions.resolution.resolve`, and
-        :class:`~tonnage.scheduler.decisions.request_spec.RetryLater` for a refusal that is not final yet.
+        :class:`~tonnage.scheduler.requests.request_spec.RetryLater` for a refusal that is not final yet.
         """
         specs = resolve(item, lookup)
         excess = None if self.budget is None else self.budget.excess(demands)

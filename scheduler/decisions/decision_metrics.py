@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from tonnage.capacity import errors
 from tonnage.metrics import instruments
 from tonnage.rpc.messages import Answer, DeleteVolume, GroupAnswer
-from tonnage.scheduler.decisions.placement_requests import Work, key_of
 from tonnage.scheduler.decisions.placer import Placer
+from tonnage.scheduler.requests.placement_requests import Work, key_of
 
 
 class MeteredPlacer(Placer):

@@ -22,24 +22,27 @@ from tonnage.capacity import errors
 from tonnage.capacity.decision import Refusal
 from tonnage.capacity.request import Request
 from tonnage.ledger.catalog import refusals, volumes
-from tonnage.ledger.claims import bookings, operation_outcomes, pool_counters, request_keys
-from tonnage.ledger.claims.pool_counters import Counters
+from tonnage.ledger.claims import bookings, operation_outcomes, request_keys
 from tonnage.ledger.claims.request_keys import Key
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
-from tonnage.ledger.inventory import scheduling_rules
+from tonnage.ledger.locks import pool_counters, scheduling_rules
+from tonnage.ledger.locks.pool_counters import Counters
 from tonnage.metrics import instruments
 from tonnage.quotas import limits, reservations
 from tonnage.quotas import options as quota_options
 from tonnage.quotas.quota_check import QuotaBudget, QuotaChanged, ReservedQuota
 from tonnage.rpc.messages import Answer, GroupAnswer
-from tonnage.scheduler.claims.dispatcher import Dispatcher
+from tonnage.scheduler.cache.cache_refresh import CacheRefresh
+from tonnage.scheduler.cluster.dispatcher import Dispatcher
 from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
-from tonnage.scheduler.decisions import quota_demands, resolution
+from tonnage.scheduler.decisions import resolution
 from tonnage.scheduler.decisions.booking_plan import BookingPlan
 from tonnage.scheduler.decisions.decider import Decider
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
-from tonnage.scheduler.decisions.placement_requests import (
+from tonnage.scheduler.decisions.rules_in_force import RulesInForce
+from tonnage.scheduler.requests import quota_demands
+from tonnage.scheduler.requests.placement_requests import (
     Retry,
     Work,
     by_volume,
@@ -47,10 +50,8 @@ from tonnage.scheduler.decisions.placement_requests import (
     key_of,
     keys_of,
 )
-from tonnage.scheduler.decisions.pool_selection import set_volume_numbers
-from tonnage.scheduler.decisions.request_spec import Lookup, WaitsForVolume
-from tonnage.scheduler.decisions.rules_in_force import RulesInForce
-from tonnage.scheduler.reports.cache_refresh import CacheRefresh
+from tonnage.scheduler.requests.pool_selection import set_volume_numbers
+from tonnage.scheduler.requests.request_spec import Lookup, WaitsForVolume
 
 LOG = logging.getLogger(__name__)
 

@@ -16,13 +16,14 @@ from tonnage.capacity import errors, units
 from tonnage.capacity.request import Operation, Provisioning, Request
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types
-from tonnage.ledger.claims import clone_sources, group_backends, pool_counters
+from tonnage.ledger.claims import clone_sources, group_backends
 from tonnage.ledger.db import dialects
 from tonnage.ledger.inventory import listings
+from tonnage.ledger.locks import pool_counters
 from tonnage.rpc.messages import CreateGroup, CreateVolume, ExtendVolume, RetypeVolume
-from tonnage.scheduler import request_validation
-from tonnage.scheduler.decisions.placement_requests import Move, Retry, Single, Work
-from tonnage.scheduler.decisions.request_spec import (
+from tonnage.scheduler.requests import request_validation
+from tonnage.scheduler.requests.placement_requests import Move, Retry, Single, Work
+from tonnage.scheduler.requests.request_spec import (
     Lookup,
     RequestSpec,
     RequestStep,
@@ -31,11 +32,11 @@ from tonnage.scheduler.decisions.request_spec import (
     request_of,
     with_type,
 )
-from tonnage.scheduler.decisions.steps import moves
-from tonnage.scheduler.decisions.steps.affinity_hints import AffinityHints
-from tonnage.scheduler.decisions.steps.clone_source import CloneSource
-from tonnage.scheduler.decisions.steps.group_affinity import GroupMembership
-from tonnage.scheduler.decisions.steps.locality import InstanceLocality
+from tonnage.scheduler.steps import moves
+from tonnage.scheduler.steps.affinity_hints import AffinityHints
+from tonnage.scheduler.steps.clone_source import CloneSource
+from tonnage.scheduler.steps.group_affinity import GroupMembership
+from tonnage.scheduler.steps.locality import InstanceLocality
 
 #: The steps in the order in which they are taken.
 STEPS: tuple[tuple[str, RequestStep], ...] = (
@@ -211,7 +212,7 @@ def resolve_extend(message: ExtendVolume, lookup: Lookup) -> RequestSpec:
 def resolve_retry(item: Retry, lookup: Lookup) -> RequestSpec:
     """Resolve the rest of a request after a pool has failed it.
 
-    Raises :class:`~tonnage.scheduler.decisions.request_spec.RetryLater` if the volume no longer waits for a pool, and
+    Raises :class:`~tonnage.scheduler.requests.request_spec.RetryLater` if the volume no longer waits for a pool, and
     the errors of the steps that apply.
     """
     volume = lookup.volumes.get(item.volume_id)

@@ -2,9 +2,9 @@
 """The rules that decide at present, and everything that follows a change of them. Belongs to the decision thread."""
 
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.scheduler.decisions.pool_selection import Rules
-from tonnage.scheduler.ignored_hints import IgnoredHints
-from tonnage.scheduler.simulation.decision_log import DecisionLog
+from tonnage.extensions.replay.decision_log import DecisionLog
+from tonnage.scheduler.requests.ignored_hints import IgnoredHints
+from tonnage.scheduler.requests.pool_selection import Rules
 
 
 class RulesInForce:

@@ -10,9 +10,9 @@ from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.rpc.messages import RetypeVolume
 from tonnage.scheduler.decisions.decider import RequestDecision
-from tonnage.scheduler.decisions.placement_requests import Work
-from tonnage.scheduler.decisions.pool_selection import Rules
-from tonnage.scheduler.decisions.steps.group_packing import GroupPacking
+from tonnage.scheduler.requests.placement_requests import Work
+from tonnage.scheduler.requests.pool_selection import Rules
+from tonnage.scheduler.steps.group_packing import GroupPacking
 
 
 class Explainer:

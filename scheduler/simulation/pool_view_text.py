@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cache of the pool list as text of the REST API, see :mod:`tonnage.rpc.batching.pool_list_text`."""
+"""The cache of the pool list as text of the REST API, see :mod:`tonnage.rpc.clients.pool_list_text`."""
 
 import functools
 import itertools
@@ -12,9 +12,10 @@ import numpy as np
 
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.request import Request
-from tonnage.rpc.batching import packed_reports, pool_list_text
+from tonnage.rpc import packed_reports
+from tonnage.rpc.clients import pool_list_text
 from tonnage.rpc.messages import PoolListQuery, PoolListText, PoolView
-from tonnage.scheduler.reports import pool_figures
+from tonnage.scheduler.cache import pool_figures
 from tonnage.scheduler.simulation import pool_views
 from tonnage.scheduler.simulation.pool_views import PoolsSnapshot
 

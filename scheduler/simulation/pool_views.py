@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from tonnage.capacity import arithmetic, over_subscription, units
-from tonnage.capacity.capacity_factors import wire_factors
 from tonnage.capacity.over_subscription import AUTO
+from tonnage.capacity.pool_stats import PoolStats
+from tonnage.capacity.pools.capacity_factors import wire_factors
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
-from tonnage.capacity.reports.pool_stats import PoolStats
 from tonnage.capacity.request import Request
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.rpc.messages import PoolQuery, PoolView
-from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.reports.backend_state import BackendEntry
+from tonnage.scheduler.cache.backend_state import BackendEntry
+from tonnage.scheduler.cache.host_manager import HostManager
 
 #: The values of the spec's capability keys that a driver does not report.
 _DEFAULTS: Mapping[str, Any] = {

@@ -14,16 +14,17 @@ from tonnage.quotas import limits, reservations
 from tonnage.quotas import options as quota_options
 from tonnage.quotas.quota_check import Demand, QuotaBudget, ReservedQuota
 from tonnage.rpc.messages import MigrateVolume, SimulatedRequest, SimulationResult, WhatIf
-from tonnage.scheduler.decisions import quota_demands, resolution
+from tonnage.scheduler.cache.backend_state import PoolEntry
+from tonnage.scheduler.cache.host_manager import HostManager
+from tonnage.scheduler.decisions import resolution
 from tonnage.scheduler.decisions.decider import Decider
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
-from tonnage.scheduler.decisions.placement_requests import Move, Work, by_volume
-from tonnage.scheduler.decisions.pool_selection import Rules, set_volume_numbers
-from tonnage.scheduler.decisions.request_spec import Lookup
 from tonnage.scheduler.decisions.rules_in_force import RulesInForce
-from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.ignored_hints import IgnoredHints
-from tonnage.scheduler.reports.backend_state import PoolEntry
+from tonnage.scheduler.requests import quota_demands
+from tonnage.scheduler.requests.ignored_hints import IgnoredHints
+from tonnage.scheduler.requests.placement_requests import Move, Work, by_volume
+from tonnage.scheduler.requests.pool_selection import Rules, set_volume_numbers
+from tonnage.scheduler.requests.request_spec import Lookup
 from tonnage.scheduler.simulation.explainer import Explainer
 
 #: The largest number of requests in one question.

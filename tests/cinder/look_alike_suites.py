@@ -12,17 +12,17 @@ from typing import Any
 from cinder.scheduler import host_manager
 from cinder.tests.unit.scheduler import fakes, helpers
 
-from tonnage.cinder_adapter.pools.look_alikes import PoolLookAlike, look_alike
-from tonnage.cinder_adapter.pools.native_plugins import NativePlugins
-from tonnage.cinder_adapter.scheduler import (
+from tonnage.extensions.cinder.pools.look_alikes import PoolLookAlike, look_alike
+from tonnage.extensions.cinder.pools.native_plugins import NativePlugins
+from tonnage.extensions.cinder.scheduler import (
     backend_states,
     cinder_driver,
     cinder_host_manager,
     ledger_options,
     reported_figures,
 )
-from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.inventory.backends import PoolRow
+from tonnage.ledger.locks.pool_counters import Counters
 
 SUITES = {
     "filter_scheduler": ["test_filter_scheduler"],

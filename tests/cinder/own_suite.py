@@ -37,7 +37,7 @@ def manager(scheduler: str, _folder: pathlib.Path) -> list[Any]:
     os.environ["OS_CINDER_DISABLE_EVENTLET_PATCHING"] = "1"
     module = importlib.import_module("cinder.tests.unit.scheduler.test_scheduler")
     if scheduler == "tonnage":
-        ours = importlib.import_module("tonnage.cinder_adapter.scheduler.cinder_manager")
+        ours = importlib.import_module("tonnage.extensions.cinder.scheduler.cinder_manager")
         for each in list(vars(module).values()):
             if hasattr(each, "manager_cls"):
                 each.manager_cls = ours.LedgerSchedulerManager
@@ -83,8 +83,7 @@ class _WithFile:
 
 def _use_ledgers(base: Any, folder: pathlib.Path) -> None:
     """Let the scheduler of each functional test be Tonnage's, with an empty ledger."""
-    from tonnage.cinder_adapter.scheduler import cinder_manager  # noqa: F401  (registers options)
-    from tonnage.cli.daemons import cinder_scheduler
+    from tonnage.extensions.cinder.daemons import cinder_scheduler
     from tonnage.ledger.db import database, schema
 
     template = folder / "template.sqlite"

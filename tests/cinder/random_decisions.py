@@ -24,12 +24,12 @@ from cinder.scheduler.filters import availability_zone_filter, capabilities_filt
 from cinder.scheduler.weights import capacity  # noqa: E402
 from oslo_config import cfg  # noqa: E402
 
-from tonnage.cinder_adapter.pools.filter_requests import read_request  # noqa: E402
-from tonnage.cinder_adapter.pools.known_pools import Pools  # noqa: E402
-from tonnage.cinder_adapter.pools.look_alike_columns import LookAlikeColumns  # noqa: E402
-from tonnage.cinder_adapter.pools.look_alikes import PoolLookAlike  # noqa: E402
-from tonnage.cinder_adapter.pools.native_plugins import NativePlugins  # noqa: E402
-from tonnage.cinder_adapter.scheduler import ledger_options  # noqa: E402
+from tonnage.extensions.cinder.pools.filter_requests import read_request  # noqa: E402
+from tonnage.extensions.cinder.pools.known_pools import Pools  # noqa: E402
+from tonnage.extensions.cinder.pools.look_alike_columns import LookAlikeColumns  # noqa: E402
+from tonnage.extensions.cinder.pools.look_alikes import PoolLookAlike  # noqa: E402
+from tonnage.extensions.cinder.pools.native_plugins import NativePlugins  # noqa: E402
+from tonnage.extensions.cinder.scheduler import ledger_options  # noqa: E402
 
 CONF = cfg.CONF  # noqa: TID251  (Cinder knows no other)
 

@@ -10,7 +10,7 @@ import pytest
 from tests.cinder import sites
 from tests.servers import MariaDB, RabbitMQ, Shape
 from tests.servers.cinder import HOME
-from tonnage.cinder_adapter.scheduler import ledger_options
+from tonnage.extensions.cinder.scheduler import ledger_options
 
 _PROGRAM = pathlib.Path(__file__).with_name("random_decisions.py")
 

@@ -7,7 +7,7 @@ from tests.cinder import sites
 from tests.cinder.sites import Site
 from tests.servers import MariaDB, RabbitMQ, Shape
 from tests.servers.base import wait_for
-from tonnage.cli.daemons.cinder_scheduler import OPTIONS
+from tonnage.extensions.cinder.daemons.cinder_scheduler import OPTIONS
 
 POOL = "real@b1#a"
 

@@ -18,7 +18,7 @@ from tests.servers.glance import Glance
 from tests.servers.keystone import Keystone
 from tests.tempest import workspace
 from tests.tempest.workspace import Workspace
-from tonnage.cinder_adapter.scheduler import ledger_options
+from tonnage.extensions.cinder.scheduler import ledger_options
 
 #: The tests that run.
 SELECTED = os.environ.get("TONNAGE_TEMPEST", r"^(tempest\.api\.volume|cinder_tempest_plugin\.(api|scenario))")

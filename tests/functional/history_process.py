@@ -13,8 +13,8 @@ import time
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+from tonnage.extensions.history.history_writer import INTERVAL, HistoryWriter
 from tonnage.ledger.db import database
-from tonnage.ledger.history.history_writer import INTERVAL, HistoryWriter
 
 START = datetime.datetime.fromisoformat("2026-03-01 00:05:00")
 

@@ -18,14 +18,14 @@ from tests.unit.rpc import bus as memory_bus
 from tonnage.api import app
 from tonnage.api.auth import authentication
 from tonnage.api.http.server import ApiServer
-from tonnage.api.page.shared_results import LIFETIMES, Lifetimes
+from tonnage.extensions.history import coming_refusals, history_writer
+from tonnage.extensions.history.coming_refusals import ComingRefusals, WantedVolume
+from tonnage.extensions.history.daily_forecasts import Forecaster
+from tonnage.extensions.page.shared_results import LIFETIMES, Lifetimes
 from tonnage.ledger import models
 from tonnage.ledger.db import database
-from tonnage.ledger.history import coming_refusals, history_writer
-from tonnage.ledger.history.coming_refusals import ComingRefusals, WantedVolume
-from tonnage.ledger.history.daily_forecasts import Forecaster
-from tonnage.ledger.inventory import heartbeats
-from tonnage.rpc.scheduler_client import SchedulerClient
+from tonnage.ledger.locks import heartbeats
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 
 REPORT = {
     "total_capacity_gb": 1000.0,

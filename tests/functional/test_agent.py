@@ -19,7 +19,7 @@ from tests.unit.agent import fakes
 from tests.unit.agent.fakes import command, eventually
 from tests.unit.rpc import bus as message_bus
 from tonnage.rpc import messages, transport
-from tonnage.rpc.batching.command_sender import AgentClient
+from tonnage.rpc.clients.command_sender import AgentClient
 
 START = [sys.executable, "-c", "from tonnage.cli.daemons.agent import main; main()"]
 

@@ -28,16 +28,15 @@ from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Provisioning
+from tonnage.extensions.announcements import announcer, notification_outbox, options, payloads
+from tonnage.extensions.announcements import bus as bus_room
+from tonnage.extensions.announcements.sender import NotificationSender
+from tonnage.extensions.announcements.threshold_crossings import Reason
+from tonnage.extensions.announcements.usage_sender import UsageReport
 from tonnage.ledger import models
-from tonnage.ledger.catalog import notification_outbox
 from tonnage.ledger.db import database
-from tonnage.notifications import announcer, options, payloads
-from tonnage.notifications import bus as bus_room
-from tonnage.notifications.sender import NotificationSender
-from tonnage.notifications.threshold_crossings import Reason
-from tonnage.notifications.usage_sender import UsageReport
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import Hello
-from tonnage.rpc.scheduler_client import SchedulerClient
 
 # kombu leaves the socket of a connection that broke to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")

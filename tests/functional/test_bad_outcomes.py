@@ -11,11 +11,12 @@ import sqlalchemy as sa
 from tests.servers import ledger_schema
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity.request import Provisioning
-from tonnage.ledger.claims import managed_volumes, operation_outcomes
+from tonnage.ledger.catalog import managed_volumes
+from tonnage.ledger.claims import operation_outcomes
 from tonnage.ledger.claims.settlement import EndedOperation, Settlement
 from tonnage.ledger.db import database
 from tonnage.rpc.messages import Outcome
-from tonnage.scheduler.decisions.placement_requests import Retry
+from tonnage.scheduler.requests.placement_requests import Retry
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from kombu.connection import Connection
 
 from tests.servers import RabbitMQ
 from tests.servers.base import wait_for
-from tonnage.cinder_adapter.watch.bus_tap import BusTap, Delivery
-from tonnage.cinder_adapter.watch.findings import Cause, Gap
+from tonnage.extensions.cinder.watch.bus_tap import BusTap, Delivery
+from tonnage.extensions.cinder.watch.findings import Cause, Gap
 
 _MIB = 2**20
 

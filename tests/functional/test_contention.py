@@ -20,14 +20,15 @@ from tests.servers.base import wait_for
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import group_types, groups, volume_types
-from tonnage.ledger.claims import bookings, operation_outcomes, pool_counters
+from tonnage.ledger.claims import bookings, operation_outcomes
 from tonnage.ledger.claims.settlement import EndedOperation
 from tonnage.ledger.db import database
+from tonnage.ledger.locks import pool_counters
 from tonnage.quotas import group_limit as group_quota
 from tonnage.quotas.limits import Resource
 from tonnage.quotas.options import Settings as Quotas
-from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import CreateVolume, ExtendVolume, PoolQuery
+from tonnage.rpc.packed_reports import PackedReport
 from tonnage.scheduler.manager import SchedulerManager
 
 BACKENDS, CAPACITY = 20, 40

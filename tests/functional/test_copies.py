@@ -15,8 +15,8 @@ from tests.functional.deployment import GIB, Addresses, Deployment
 from tests.servers.base import wait_for
 from tests.servers.postgresql import PostgreSQL
 from tests.servers.rabbitmq import RabbitMQ
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import ManageVolume, MigrateVolume
-from tonnage.rpc.scheduler_client import SchedulerClient
 
 BACKENDS: dict[str, dict[str, Any]] = {
     "one": {"filesystem_size_limit_gb": 6, "max_over_subscription_ratio": 2.0},

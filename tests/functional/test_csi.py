@@ -19,7 +19,7 @@ from tests.unit.drivers import configured
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers import loader
 from tonnage.drivers.base import Volume
-from tonnage.k8s.capacity import agent_import
+from tonnage.extensions.kubernetes.publication import agent_import
 from tonnage.ledger.db import database
 
 _ZONE = "topology.csi.test/zone"

@@ -19,9 +19,9 @@ from tests.functional.conftest import Deploy
 from tests.functional.deployment import Deployment
 from tests.servers import ledger_schema
 from tests.servers.base import wait_for
+from tonnage.extensions.history.history_writer import DAY, HOUR, INTERVAL
 from tonnage.ledger import models
 from tonnage.ledger.db import database
-from tonnage.ledger.history.history_writer import DAY, HOUR, INTERVAL
 
 #: So many that a sample has several transactions.
 POOLS = 3000

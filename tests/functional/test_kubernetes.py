@@ -16,7 +16,7 @@ import requests
 from tests.functional.deployment import Deployment, standalone, thin_and_thick
 from tests.servers.base import free_port, wait_for
 from tests.servers.kube_api import KubeApi
-from tonnage.k8s.capacity import agent_import
+from tonnage.extensions.kubernetes.publication import agent_import
 from tonnage.ledger.db import database
 
 PMEM, DISK, AGENTS = "pmem.example.com", "disk.example.com", "agents.example.com"

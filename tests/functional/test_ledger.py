@@ -22,10 +22,11 @@ from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types
-from tonnage.ledger.claims import operation_outcomes, pool_counters, request_keys
+from tonnage.ledger.claims import operation_outcomes, request_keys
 from tonnage.ledger.claims.settlement import EndedOperation
 from tonnage.ledger.db import database, dialects, schema
 from tonnage.ledger.inventory import backends
+from tonnage.ledger.locks import pool_counters
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.scheduler.decisions import resolution
 

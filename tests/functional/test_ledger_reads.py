@@ -17,7 +17,8 @@ from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal, Rejec
 from tonnage.ledger import models
 from tonnage.ledger.catalog import refusals, type_access, type_catalog, user_messages, volume_types, volumes
 from tonnage.ledger.db import database, paging
-from tonnage.ledger.inventory import capacity_figures, heartbeats
+from tonnage.ledger.inventory import capacity_figures
+from tonnage.ledger.locks import heartbeats
 
 THREADS = 8
 

@@ -12,8 +12,8 @@ import pytest
 
 from tests.functional.conftest import Deploy, on_one_database
 from tests.functional.deployment import GIB, Deployment, run_concurrently
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import CreateVolume
-from tonnage.rpc.scheduler_client import SchedulerClient
 
 THREADS = 64
 BACKENDS: dict[str, dict[str, Any]] = {

@@ -20,11 +20,11 @@ from tests.functional.deployment import Deployment
 from tests.servers import base, prometheus
 from tests.servers.base import wait_for
 from tests.servers.prometheus import Prometheus
-from tonnage.capacity.forecast.time_to_full import BOUNDS
+from tonnage.extensions.history import coming_refusals, history_writer
+from tonnage.extensions.history.coming_refusals import ComingRefusals
+from tonnage.extensions.history.forecast.time_to_full import BOUNDS
 from tonnage.ledger import models
 from tonnage.ledger.db import database
-from tonnage.ledger.history import coming_refusals, history_writer
-from tonnage.ledger.history.coming_refusals import ComingRefusals
 
 ETC = pathlib.Path(__file__).parents[2] / "etc"
 BOARD, RULES = ETC / "grafana" / "tonnage.json", ETC / "prometheus" / "tonnage.rules.yml"

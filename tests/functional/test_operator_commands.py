@@ -18,7 +18,7 @@ from tonnage.capacity.reports import audit_rules
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import models
 from tonnage.ledger.db import database
-from tonnage.ledger.inventory import heartbeats
+from tonnage.ledger.locks import heartbeats
 from tonnage.rpc.messages import AuditSnapshot
 
 Run = Callable[..., CommandResult]

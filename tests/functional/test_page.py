@@ -23,13 +23,13 @@ from tests.functional.deployment import Deployment, run_process, run_program, st
 from tests.functional.page_server import COMING, PageServer, page_server
 from tests.servers.base import wait_for
 from tests.unit.ledger import faults
-from tonnage.api.auth import request_context
+from tonnage.api.http import request_context
 from tonnage.api.http.http_request import Request
-from tonnage.api.page.shared_results import Lifetimes
 from tonnage.capacity import errors
+from tonnage.extensions.history import history_writer
+from tonnage.extensions.page.shared_results import Lifetimes
 from tonnage.ledger import models
 from tonnage.ledger.db import database
-from tonnage.ledger.history import history_writer
 
 browser = browser_module.browser
 

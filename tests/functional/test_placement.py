@@ -16,19 +16,19 @@ from tests.servers import base, ledger_schema, openstack
 from tests.servers.placement import Placement
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.cli import manage
-from tonnage.ledger.catalog import placement_allocations, volume_types
+from tonnage.extensions.placement import allocation_check, options, placement_allocations
+from tonnage.extensions.placement.allocation_writer import AllocationWriter
+from tonnage.extensions.placement.client import PlacementUnavailable
+from tonnage.extensions.placement.project_usage import PlacementUsage
+from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.claims import deletions
 from tonnage.ledger.db import database, schema
-from tonnage.placement import allocation_check, options
-from tonnage.placement.allocation_writer import AllocationWriter
-from tonnage.placement.client import PlacementUnavailable
-from tonnage.placement.project_usage import PlacementUsage
 from tonnage.quotas import limits
 from tonnage.quotas import options as quota_options
 from tonnage.quotas.limits import Holder, Item, LimitOwner, Resource, Scope
 from tonnage.quotas.options import Settings
 from tonnage.rpc.messages import Answer, MigrateVolume, MigrationPolicy, RetypeVolume
-from tonnage.scheduler.decisions.placement_requests import Move
+from tonnage.scheduler.requests.placement_requests import Move
 
 GIGABYTES = Item(Resource.GIGABYTES)
 

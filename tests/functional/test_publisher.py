@@ -14,8 +14,8 @@ from tests.servers import ledger_schema
 from tests.servers.base import wait_for
 from tests.servers.kube_api import KubeApi
 from tonnage.capacity import type_conversion
-from tonnage.k8s.capacity import driver_rows
-from tonnage.k8s.capacity.patches import DriverPatch
+from tonnage.extensions.kubernetes.capacity import driver_rows
+from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
 from tonnage.ledger.db import database
 
 NAME = "disk.example.com"

@@ -16,9 +16,10 @@ from tests.servers import fixtures, ledger_schema
 from tests.unit.quotas.test_reservations import Game
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.ledger import models
-from tonnage.ledger.catalog import volume_types, volume_usage, volumes
+from tonnage.ledger.catalog import volume_types, volumes
 from tonnage.ledger.claims import bookings
 from tonnage.ledger.db import database
+from tonnage.ledger.locks import volume_usage
 from tonnage.quotas import limits, reservations, usage_audit
 from tonnage.quotas.limits import Holder, Item, LimitOwner, Resource, Scope
 from tonnage.quotas.options import Settings as Quotas

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from tests.functional.conftest import Deploy, on_one_database
 from tests.functional.deployment import Deployment, Process, run_concurrently
 from tests.servers.base import wait_for
-from tests.unit.notifications.conftest import web_server
+from tests.unit.extensions.announcements.conftest import web_server
 
 #: All pools have the default ratio, so the largest pool always has the most virtual free capacity.
 BACKENDS: dict[str, dict[str, Any]] = {

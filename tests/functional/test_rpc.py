@@ -16,9 +16,9 @@ from tests.unit.agent.fakes import command
 from tests.unit.rpc import bus as message_bus
 from tonnage.capacity import errors
 from tonnage.rpc import messages, serialization, transport
-from tonnage.rpc.batching import request_batch as batches
-from tonnage.rpc.batching.command_sender import AgentClient, CommandSender
-from tonnage.rpc.scheduler_client import SchedulerClient
+from tonnage.rpc import request_batch as batches
+from tonnage.rpc.clients.command_sender import AgentClient, CommandSender
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 
 # kombu leaves the socket of a connection that broke to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")

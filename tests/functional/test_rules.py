@@ -14,7 +14,8 @@ from tests.servers import ledger_schema
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.ledger.claims import bookings
 from tonnage.ledger.db import database
-from tonnage.ledger.inventory import heartbeats, reports, scheduling_rules
+from tonnage.ledger.inventory import reports
+from tonnage.ledger.locks import heartbeats, scheduling_rules
 from tonnage.rpc.messages import Answer
 
 

@@ -4,7 +4,7 @@
 from kubernetes import client
 
 from tests.kubernetes.cluster import CLASS, DRIVER, HOSTNAME, NAMESPACE, SELECTED_NODE, Cluster
-from tonnage.k8s.capacity import quantities
+from tonnage.extensions.kubernetes.cluster import quantities
 
 _CONFLICT = 409
 

@@ -13,14 +13,14 @@ from tests.kubernetes.cluster import CLASS, DRIVER, NAMESPACE, SELECTED_NODE, Cl
 from tests.kubernetes.servers import ApiServer
 from tests.servers import base
 from tonnage.capacity import type_conversion
-from tonnage.k8s.capacity import driver_rows
-from tonnage.k8s.capacity.patches import DriverPatch
-from tonnage.k8s.cluster import cluster_reader
-from tonnage.k8s.cluster.nodes import Node, Nodes
-from tonnage.k8s.fit import capacity_claims
-from tonnage.k8s.fit.node_decision import Volume
-from tonnage.k8s.fit.node_queries import NodeQueries
-from tonnage.k8s.fit.pod_claim_tasks import PodClaimTasks
+from tonnage.extensions.kubernetes.capacity import driver_rows
+from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
+from tonnage.extensions.kubernetes.cluster import cluster_reader
+from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
+from tonnage.extensions.kubernetes.cluster.volumes import Volume
+from tonnage.extensions.kubernetes.fit import capacity_claims
+from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
+from tonnage.extensions.kubernetes.fit.pod_claim_tasks import PodClaimTasks
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 

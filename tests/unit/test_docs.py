@@ -21,7 +21,7 @@ from tonnage.capacity.request import Request
 from tonnage.drivers import loader
 from tonnage.ledger.db import database, schema
 from tonnage.rpc import options as rpc_options
-from tonnage.scheduler import settings
+from tonnage.scheduler.configuration import settings
 from tonnage.weighers.chain import WeigherChain
 
 ROOT = pathlib.Path(__file__).parents[2]

@@ -51,14 +51,14 @@ MUTATIONS = (
     ),
     Mutation(
         "A booking requires an enabled backend without a drain.",
-        "ledger/claims/pool_counters.py",
+        "ledger/locks/pool_counters.py",
         "    models.Backend.enabled.is_(True),\n    models.Backend.draining.is_(False),\n",
         "",
         (guards.BOOKINGS,),
     ),
     Mutation(
         "A booking requires the current scheduling rules.",
-        "ledger/claims/pool_counters.py",
+        "ledger/locks/pool_counters.py",
         '    models.Backend.rules_generation == sa.bindparam("rules"),\n',
         '    models.Backend.rules_generation >= sa.bindparam("rules") - 99,\n',
         (guards.RULES_AGREEMENT,),
@@ -79,7 +79,7 @@ MUTATIONS = (
     ),
     Mutation(
         "Nothing that locks pools takes effect in a ledger whose copy is used.",
-        "ledger/claims/pool_counters.py",
+        "ledger/locks/pool_counters.py",
         "            raise ledger_identity.moved(session)\n",
         "            pass\n",
         (guards.DATABASE_COPY,),
@@ -179,7 +179,7 @@ MUTATIONS = (
     Mutation(
         "A repeated delete gets the first answer again.",
         "ledger/claims/deletions.py",
-        "                keys_by_request[request_id] = request_keys.Key(request_id, volume_id, bookings.DELETE)\n",
+        "                keys_by_request[request_id] = request_keys.Key(request_id, volume_id, claim_verbs.DELETE)\n",
         "",
         (guards.REDELIVERY,),
     ),
@@ -199,14 +199,14 @@ MUTATIONS = (
     ),
     Mutation(
         "Transactions lock rows in one order.",
-        "ledger/claims/pool_counters.py",
+        "ledger/locks/pool_counters.py",
         "for key, size in sorted(added.items()) if size]",
         "for key, size in added.items() if size]",
         (guards.LAST_GIB,),
     ),
     Mutation(
         "The ledger sums the in-flight capacity in a separate statement after the locks.",
-        "ledger/claims/pool_counters.py",
+        "ledger/locks/pool_counters.py",
         "_LOCK_BACKENDS, _LOCK_POOLS = _READ_BACKENDS.with_for_update(), _READ_POOLS.with_for_update()",
         "_LOCK_BACKENDS, _LOCK_POOLS = _READ_BACKENDS, _READ_POOLS",
         (guards.IN_FLIGHT_SUMS,),
@@ -315,7 +315,7 @@ MUTATIONS = (
     ),
     Mutation(
         "An abandoned claim stays counted.",
-        "ledger/claims/pool_counters.py",
+        "ledger/locks/pool_counters.py",
         "LIVE = (PENDING, CONFIRMED, ABANDONED)",
         "LIVE = (PENDING, CONFIRMED)",
         (guards.POOL_COUNTERS,),
@@ -350,7 +350,7 @@ MUTATIONS = (
     ),
     Mutation(
         "Stamps decide which claims the figures of another backend contain.",
-        "ledger/claims/pool_counters.py",
+        "ledger/locks/pool_counters.py",
         "return claim.end_stamp is not None and bool(claim.end_stamp <= coverage.covers_stamp)",
         "return True",
         (guards.POOL_COUNTERS,),
@@ -365,14 +365,14 @@ MUTATIONS = (
     ),
     Mutation(
         "A released claim counts in other pools on the storage until their reports contain it.",
-        "ledger/claims/pool_counters.py",
+        "ledger/locks/pool_counters.py",
         "        for claim in claims:\n            self._sizes",
         "        for claim in (each for each in claims if each.state in LIVE):\n            self._sizes",
         (guards.POOL_COUNTERS,),
     ),
     Mutation(
         "The ledger keeps no claims for pools that are no longer reported.",
-        "ledger/claims/pool_counters.py",
+        "ledger/locks/pool_counters.py",
         "reported = {row.id: coverages[row.id] for row in pools if row.present}",
         "reported = {row.id: coverages[row.id] for row in pools}",
         (guards.POOL_COUNTERS,),
@@ -386,7 +386,7 @@ MUTATIONS = (
     ),
     Mutation(
         "A pool counts the external volumes of other pools on the storage.",
-        "ledger/claims/pool_counters.py",
+        "ledger/locks/pool_counters.py",
         "int(row.allocated_capacity_gb) + math.ceil(row.external_gb)",
         "int(row.allocated_capacity_gb)",
         (guards.POOL_COUNTERS,),
@@ -400,7 +400,7 @@ MUTATIONS = (
     ),
     Mutation(
         "An end has the number of the last probe that was allocated before",
-        "ledger/claims/observed_claims.py",
+        "extensions/cinder/ledger/observed_claims.py",
         "    last = _last_probes(session, work.locked.epochs.keys())\n",
         "    last = dict.fromkeys(work.locked.epochs, 0)\n",
         (
@@ -410,7 +410,7 @@ MUTATIONS = (
     ),
     Mutation(
         "A report contains only claims with a lower number",
-        "ledger/claims/observed_claims.py",
+        "extensions/cinder/ledger/observed_claims.py",
         "    return {row[0]: int(row[1]) for row in rows}\n",
         "    return {row[0]: int(row[1]) - 1 for row in rows}\n",
         (
@@ -420,14 +420,14 @@ MUTATIONS = (
     ),
     Mutation(
         "A claim that was sent stays in flight after its end",
-        "ledger/claims/observed_claims.py",
+        "extensions/cinder/ledger/observed_claims.py",
         "kept=False, clean=not row.sent)",
         "kept=False, clean=True)",
         (guards.OBSERVED_CLAIMS,),
     ),
     Mutation(
         "A claim takes effect only if its pool admits it",
-        "ledger/claims/observed_claims.py",
+        "extensions/cinder/ledger/observed_claims.py",
         "    bookings.take(session, [booking], Calculation.STANDARD, generation, all_bounded=True)\n",
         "    bookings.pool_counters.lock(session, [booking.pool_id])\n",
         (
@@ -437,21 +437,21 @@ MUTATIONS = (
     ),
     Mutation(
         "A ledger whose copy is used takes no claim",
-        "ledger/claims/observed_claims.py",
+        "extensions/cinder/ledger/observed_claims.py",
         "    generation = scheduling_rules.read_generation(session)\n",
         "    generation = 0\n",
         (guards.OBSERVED_CLAIMS,),
     ),
     Mutation(
         "Thick volumes of another system are within the limit for all",
-        "ledger/claims/observed_claims.py",
+        "extensions/cinder/ledger/observed_claims.py",
         "generation, all_bounded=True)",
         "generation)",
         (guards.OBSERVED_CLAIMS,),
     ),
     Mutation(
         "An attempt claims once",
-        "ledger/claims/observed_claims.py",
+        "extensions/cinder/ledger/observed_claims.py",
         "by an earlier try of this transaction, whose commit got no answer\n"
         "        raise Repeated(request_key.volume_id)\n",
         "by an earlier try\n        request_key = key(request_key.volume_id, request_key.verb, booking.id)\n",
@@ -459,42 +459,42 @@ MUTATIONS = (
     ),
     Mutation(
         "A request that is delivered again is not refused after its claim",
-        "ledger/claims/observed_claims.py",
+        "extensions/cinder/ledger/observed_claims.py",
         "    elif earlier_key.answer != request_key.answer:\n        raise Repeated(request_key.volume_id)\n",
         "",
         (guards.CINDER_LEDGER,),
     ),
     Mutation(
         "A claim that was given up is not sent",
-        "ledger/claims/observed_claims.py",
+        "extensions/cinder/ledger/observed_claims.py",
         "_CLAIM.state == pool_counters.PENDING, _CLAIM.sent.is_(False))",
         "_CLAIM.sent.is_(False))",
         (guards.OBSERVED_CLAIMS,),
     ),
     Mutation(
         "A claim that was sent since its row was read does not end",
-        "ledger/claims/observed_claims.py",
+        "extensions/cinder/ledger/observed_claims.py",
         "row is None or row.sent != end.sent or row.state",
         "row is None or row.state",
         (guards.OBSERVED_CLAIMS,),
     ),
     Mutation(
         "A claim that was sent is not dropped",
-        "ledger/claims/observed_claims.py",
+        "extensions/cinder/ledger/observed_claims.py",
         "        if not claim.sent and claim.state == pool_counters.PENDING:\n",
         "        if claim.state == pool_counters.PENDING:\n",
         (guards.OBSERVED_CLAIMS,),
     ),
     Mutation(
         "A volume that others make stays in flight until it is there",
-        "ledger/claims/observed_claims.py",
+        "extensions/cinder/ledger/observed_claims.py",
         "    if volume.ended:\n",
         "    if True:\n",
         (guards.OBSERVED_CLAIMS,),
     ),
     Mutation(
         "A volume is adopted with the capacity that its claims lack",
-        "ledger/claims/observed_claims.py",
+        "extensions/cinder/ledger/observed_claims.py",
         "volume.size_gb - counted.get((volume.volume_id, pool_id), 0)",
         "volume.size_gb",
         (guards.OBSERVED_CLAIMS,),

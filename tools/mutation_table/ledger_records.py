@@ -7,14 +7,14 @@ from mutation_table.mutation import Mutation
 MUTATIONS = (
     Mutation(
         "A scheduler starts only with the scheduling rules of the running schedulers.",
-        "ledger/inventory/scheduling_rules.py",
+        "ledger/locks/scheduling_rules.py",
         "        if differences := _compare(me, row.default_ratio, row.calculation, other_schedulers[0].host):\n",
         "        if differences := _compare(me, me.default_ratio, me.calculation, other_schedulers[0].host):\n",
         (guards.SCHEDULING_RULES,),
     ),
     Mutation(
         "No generation of a scheduler is that of a ledger whose copy is used.",
-        "ledger/inventory/ledger_identity.py",
+        "ledger/locks/ledger_identity.py",
         "-1 - generation})",
         "generation})",
         (guards.DATABASE_COPY,),
@@ -148,7 +148,7 @@ MUTATIONS = (
     ),
     Mutation(
         "A probe has a number that no other has",
-        "ledger/inventory/probes.py",
+        "extensions/cinder/ledger/probes.py",
         ".values(last_probe=backend.last_probe + 1, probed_at=now)",
         ".values(probed_at=now)",
         (guards.PROBES,),
@@ -162,14 +162,14 @@ MUTATIONS = (
     ),
     Mutation(
         "A number that was never allocated sets no figures",
-        "ledger/inventory/probes.py",
+        "extensions/cinder/ledger/probes.py",
         "if row is None or report.probe.number > row.last_probe:",
         "if row is None:",
         (guards.PROBES,),
     ),
     Mutation(
         "A lagging storage needs one more probe",
-        "ledger/inventory/probes.py",
+        "extensions/cinder/ledger/probes.py",
         "covers=max(0, report.probe.number - report.lag),",
         "covers=report.probe.number,",
         (guards.PROBES,),

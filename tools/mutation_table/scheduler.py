@@ -7,7 +7,7 @@ from mutation_table.mutation import Mutation
 MUTATIONS = (
     Mutation(
         "A claim for a thick volume takes its full size of free capacity.",
-        "scheduler/decisions/pool_selection.py",
+        "scheduler/requests/pool_selection.py",
         "return request.size_gb if placement.provisioning is Provisioning.THICK else min(request.size_gb, copied_gb)",
         "return min(request.size_gb, copied_gb)",
         (guards.BOOKINGS,),
@@ -91,21 +91,21 @@ MUTATIONS = (
     ),
     Mutation(
         "A volume does not migrate to a pool that still holds a copy of it.",
-        "scheduler/decisions/steps/moves.py",
+        "scheduler/steps/moves.py",
         "attempted=lookup.copies.get(volume.id, frozenset()) | {volume.pool.name},",
         "attempted=frozenset([volume.pool.name]),",
         (guards.REQUEST_SPEC,),
     ),
     Mutation(
         "A volume without a pool waits for the volumes in its hints.",
-        "scheduler/decisions/steps/affinity_hints.py",
+        "scheduler/steps/affinity_hints.py",
         "        if predecessor is not None:\n            raise WaitsForVolume",
         "        if False:\n            raise WaitsForVolume",
         (guards.AFFINITY_ORDER,),
     ),
     Mutation(
         "Of volumes whose hints name each other, one is placed first.",
-        "scheduler/decisions/steps/affinity_hints.py",
+        "scheduler/steps/affinity_hints.py",
         "        if order.waiting_companions(volume):\n",
         "        if False:\n",
         (guards.AFFINITY_ORDER,),
@@ -119,14 +119,14 @@ MUTATIONS = (
     ),
     Mutation(
         "A volume does not wait for a volume that has no pool either.",
-        "scheduler/decisions/steps/affinity_order.py",
+        "scheduler/requests/affinity_order.py",
         "if target.status == _CREATING and target.pool_id is not None",
         "if target.status == _CREATING",
         (guards.AFFINITY_ORDER,),
     ),
     Mutation(
         "The volumes of a group are fitted together.",
-        "scheduler/decisions/steps/group_packing.py",
+        "scheduler/steps/group_packing.py",
         "        self.pools.claim(index, size, physical)\n        self._count(index, 1)\n"
         "        self._placed[number] = (index, size, physical)",
         "        self._placed[number] = (index, 0.0, 0.0)",
@@ -143,35 +143,35 @@ MUTATIONS = (
     ),
     Mutation(
         "A group that does not fit in its order is tried in other arrangements.",
-        "scheduler/decisions/steps/group_packing.py",
+        "scheduler/steps/group_packing.py",
         "if self._tightly(by_size) or self._search(by_size):",
         "if False:",
         (guards.GROUP_PACKING,),
     ),
     Mutation(
         "A check before a refusal reads the reports that other schedulers applied.",
-        "scheduler/reports/cache_refresh.py",
+        "scheduler/cache/cache_refresh.py",
         "!= (entries[row.id].epoch, entries[row.id].seq):",
         "!= (row.epoch, row.report_seq):",
         (guards.CAPACITY_RELEASED_BEFORE_BOOKING,),
     ),
     Mutation(
         "A check before a refusal reads the current counters of the pools.",
-        "scheduler/reports/cache_refresh.py",
+        "scheduler/cache/cache_refresh.py",
         "        pools = [pool for pool in map(self.hosts.table.get, names) if pool]\n",
         "        pools = []\n",
         (guards.CAPACITY_RELEASED_BEFORE_BOOKING,),
     ),
     Mutation(
         "A refusal by a filter that uses figures uses the figures in the ledger.",
-        "scheduler/reports/cache_refresh.py",
+        "scheduler/cache/cache_refresh.py",
         "filters.eligible(",
         "filters.candidates(",
         (guards.TWO_SCHEDULERS,),
     ),
     Mutation(
         "A check before a refusal reads the counters before the figures.",
-        "scheduler/reports/cache_refresh.py",
+        "scheduler/cache/cache_refresh.py",
         "        return self.refresh(session) or changed\n",
         "        changed |= self.refresh(session)\n"
         "        self.refresh_counters(session, ids)\n"
@@ -180,21 +180,21 @@ MUTATIONS = (
     ),
     Mutation(
         "A scheduler reads all counters when it becomes the only one.",
-        "scheduler/claims/sweep.py",
+        "scheduler/periodic/sweep.py",
         "everything=not was_alone",
         "everything=False",
         (guards.PERIODIC_TASKS,),
     ),
     Mutation(
         "A refused unmanage has no later effect.",
-        "scheduler/claims/volume_operations.py",
+        "scheduler/volume_operations.py",
         "                self._database.run(request_keys.insert, [refused])",
         "                self._database.run(request_keys.insert, [])",
         (guards.REDELIVERY,),
     ),
     Mutation(
         "A scheduler repeats a command without an outcome after its lease.",
-        "scheduler/claims/dispatcher.py",
+        "scheduler/cluster/dispatcher.py",
         "if sent is None or now - sent >= self._lease:",
         "if sent is None:",
         (guards.DISPATCHER,),

@@ -28,7 +28,7 @@ from tests.servers.base import wait_for
 from tests.unit.rpc import bus
 from tonnage.ledger.db import database
 from tonnage.rpc import transport
-from tonnage.rpc.scheduler_client import SchedulerClient
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 
 _GIB = 2**30
 _WATCHER = pathlib.Path(base.__file__).with_name("watcher.py")

@@ -31,7 +31,7 @@ _MODULES = (
     "tonnage.cli.status",
     "tonnage.cli.tonnage",
     "tonnage.cli.simulation.explain",
-    "tonnage.cli.simulation.log_replay",
+    "tonnage.extensions.replay.replay_command",
     "tonnage.drivers.filesystem.driver",
     "kombu.transport.memory",
     "kombu.transport.pyamqp",

@@ -13,8 +13,8 @@ from tests.unit.scheduler import managers
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.ledger.db import database, db_errors
 from tonnage.quotas.options import Settings as Quotas
-from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import BackendReport, Command, Hello, Outcome, PoolQuery
+from tonnage.rpc.packed_reports import PackedReport
 from tonnage.scheduler.manager import SchedulerManager
 
 

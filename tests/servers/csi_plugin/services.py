@@ -9,7 +9,7 @@ from grpc import StatusCode
 
 from tests.servers.csi_plugin.volumes import Kept, Refused, Settings, Storage, copies
 from tonnage.drivers.csi import csi_pb2
-from tonnage.k8s.capacity import quantities
+from tonnage.extensions.kubernetes.cluster import quantities
 
 _LONGEST_NAME = 128
 

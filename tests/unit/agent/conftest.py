@@ -14,7 +14,7 @@ from tonnage.agent.backend_agent import BackendAgent
 from tonnage.agent.backoff import BackOff
 from tonnage.agent.options import Settings
 from tonnage.rpc import transport
-from tonnage.rpc.batching.command_sender import AgentClient
+from tonnage.rpc.clients.command_sender import AgentClient
 
 
 @pytest.fixture(autouse=True)

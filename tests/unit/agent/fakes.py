@@ -12,7 +12,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers.base import Driver, Source, StoredVolume, Volume
 from tonnage.rpc import messages, serialization
-from tonnage.rpc.batching.packed_reports import PackedReport
+from tonnage.rpc.packed_reports import PackedReport
 
 DEADLINE = 60.0
 

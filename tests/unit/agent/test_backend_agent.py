@@ -16,7 +16,7 @@ from tonnage.agent.backend_agent import BackendAgent
 from tonnage.agent.backoff import gap_after
 from tonnage.capacity import errors
 from tonnage.rpc import messages, serialization, transport
-from tonnage.rpc.batching.command_sender import AgentClient
+from tonnage.rpc.clients.command_sender import AgentClient
 from tonnage.rpc.messages import Verb
 from tonnage.rpc.transport import Peer, Transport
 

@@ -11,7 +11,7 @@ from tonnage.agent import builder, options
 from tonnage.agent.lock import BackendLock
 from tonnage.capacity import errors
 from tonnage.rpc import options as rpc_options
-from tonnage.scheduler import options as scheduler_options
+from tonnage.scheduler.configuration import options as scheduler_options
 
 
 def configured(tmp_path: pathlib.Path, text: str) -> cfg.ConfigOpts:

@@ -17,10 +17,11 @@ from tests.servers import ledger_schema
 from tests.unit.api.conformance import Conformance
 from tests.unit.scheduler import managers
 from tonnage.api import app, options
-from tonnage.api.auth import authentication, request_context
-from tonnage.api.page.shared_results import LIFETIMES, Lifetimes
-from tonnage.api.resource_context import ResourceContext
+from tonnage.api.auth import authentication
+from tonnage.api.context.resource_context import ResourceContext
+from tonnage.api.http import request_context
 from tonnage.api.resources.discovery import OpenApi
+from tonnage.extensions.page.shared_results import LIFETIMES, Lifetimes
 from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
@@ -28,10 +29,10 @@ from tonnage.filters.capacity import CapacityFilter
 from tonnage.ledger.db import database
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import serialization, transport
-from tonnage.rpc.batching.command_sender import AgentClient, CommandSender
-from tonnage.rpc.bus_health import BusHealth
+from tonnage.rpc.clients.bus_health import BusHealth
+from tonnage.rpc.clients.command_sender import AgentClient, CommandSender
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, ListedVolume, Listing, Outcome, Verb
-from tonnage.rpc.scheduler_client import SchedulerClient
 from tonnage.scheduler.endpoints import SchedulerEndpoint
 
 BACKEND = "box@disk"

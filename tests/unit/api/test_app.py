@@ -20,7 +20,7 @@ from tonnage.api import app
 from tonnage.api.auth import authentication, policies
 from tonnage.capacity import errors
 from tonnage.ledger.db import database
-from tonnage.rpc.scheduler_client import SchedulerClient
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 
 
 @pytest.mark.parametrize(("path", "status"), [("/", 300), ("/v3", 200), ("/v3/", 200)])

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tonnage.capacity import errors
-from tonnage.capacity.request import Provisioning, Request, requested_provisioning, judged_thin
+from tonnage.capacity.request import Provisioning, Request, judged_thin, requested_provisioning
 
 THIN, THICK = Provisioning.THIN, Provisioning.THICK
 

@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.api.schemas import overview_bodies as bodies
 from tonnage.cli import openstack_client
-from tonnage.cli.overviews import forecasts
+from tonnage.extensions.history import forecast_commands as forecasts
 
 FORECAST = bodies.PoolForecast(
     pool="h@b#p",

@@ -12,7 +12,7 @@ from tonnage.agent import options as agent_options
 from tonnage.cli import option_names, opts, unknown_options
 from tonnage.ledger.db import database
 from tonnage.rpc import options as rpc_options
-from tonnage.scheduler import settings
+from tonnage.scheduler.configuration import settings
 
 ROOT = pathlib.Path(__file__).parents[3]
 

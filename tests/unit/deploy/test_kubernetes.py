@@ -16,7 +16,7 @@ from tests.kubernetes import manifests
 from tests.kubernetes.manifests import FOLDER
 from tonnage.api import options as api_options
 from tonnage.cli import unknown_options
-from tonnage.k8s.capacity import publisher_options
+from tonnage.extensions.kubernetes.publication import publisher_options
 from tonnage.ledger.db import database
 from tonnage.rpc import options as rpc_options
 

@@ -18,7 +18,7 @@ from tests.unit.capacity import strategies
 from tests.unit.capacity.pools.test_pool_table import NAMES
 from tonnage.capacity import arithmetic
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.expressions.capability_values import MISSING
+from tonnage.capacity.pools.capability_values import MISSING
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Provisioning, Request, judged_thin
 from tonnage.filters import extra_specs
@@ -28,7 +28,7 @@ from tonnage.filters.base import Filter, Mask, PoolFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
-from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
+from tonnage.scheduler.configuration.builtin_filters import BackendStateFilter
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
 

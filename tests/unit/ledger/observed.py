@@ -8,11 +8,13 @@ import sqlalchemy as sa
 
 from tests.unit.scheduler.ledgers import in_memory
 from tonnage.capacity.request import Provisioning
+from tonnage.extensions.cinder.ledger import observed_claims, probes
+from tonnage.extensions.cinder.ledger.observed_claims import OpenClaim, SeenEnd, SeenVolume
 from tonnage.ledger import models
-from tonnage.ledger.claims import bookings, observed_claims
-from tonnage.ledger.claims.observed_claims import OpenClaim, SeenEnd, SeenVolume
+from tonnage.ledger.claims import bookings
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.inventory import probes, reports
+from tonnage.ledger.inventory import reports
+from tonnage.ledger.models import claim_verbs
 
 BACKEND = "real@b1"
 POOL = f"{BACKEND}#a"
@@ -71,7 +73,7 @@ class Ledger:
         return probe.number
 
     def book(
-        self, size: int, volume_id: str | None = None, occasion: str = "1", verb: str = bookings.CREATE
+        self, size: int, volume_id: str | None = None, occasion: str = "1", verb: str = claim_verbs.CREATE
     ) -> bookings.Booking:
         """Book a claim that is not sent."""
         with self.database.reading() as session:

@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from sqlalchemy import orm
 from sqlalchemy.orm import attributes
 
-from tests.unit.ledger.claims import test_managed_volumes
+from tests.unit.ledger.catalog import test_managed_volumes
 from tests.unit.scheduler import ledgers
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.capacity import errors
-from tonnage.ledger.catalog import type_catalog, volume_types, volume_usage
+from tonnage.ledger.catalog import type_catalog, volume_types
 from tonnage.ledger.claims import deletions, operation_outcomes
+from tonnage.ledger.locks import volume_usage
 from tonnage.quotas import limits, options, reservations
 from tonnage.quotas.limits import Holder, Item, LimitOwner, Limits, Resource, Scope
 from tonnage.quotas.quota_check import Usage
@@ -31,8 +32,8 @@ from tonnage.rpc.messages import (
     MigrationPolicy,
     RetypeVolume,
 )
-from tonnage.scheduler.decisions.placement_requests import Move
-from tonnage.scheduler.decisions.request_spec import Lookup
+from tonnage.scheduler.requests.placement_requests import Move
+from tonnage.scheduler.requests.request_spec import Lookup
 
 PROJECT = LimitOwner(Holder.PROJECT, "demo")
 USER = LimitOwner(Holder.PROJECT, "demo", "u")

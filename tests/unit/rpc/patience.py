@@ -3,7 +3,7 @@
 
 import pytest
 
-from tonnage.rpc import scheduler_client
+from tonnage.rpc.clients import scheduler_client
 
 
 def with_schedulers(patched: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.rpc import bus as memory_bus
 from tonnage.capacity import errors
 from tonnage.rpc import messages, transport
-from tonnage.rpc.scheduler_client import SchedulerClient
+from tonnage.rpc.clients.scheduler_client import SchedulerClient
 
 
 def test_a_timeout_names_the_method_and_the_seconds() -> None:

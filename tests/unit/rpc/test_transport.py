@@ -9,7 +9,7 @@ from oslo_messaging._drivers import impl_rabbit
 
 from tonnage.capacity import errors
 from tonnage.rpc import options, transport
-from tonnage.rpc.batching.command_sender import AgentClient
+from tonnage.rpc.clients.command_sender import AgentClient
 
 
 @pytest.mark.parametrize(

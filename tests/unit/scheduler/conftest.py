@@ -10,13 +10,13 @@ from tests.servers import ledger_schema
 from tests.unit.scheduler import managers
 from tests.unit.scheduler.world import BACKEND, Agent, StoragePool
 from tonnage.ledger.db import database
-from tonnage.ledger.inventory import heartbeats
-from tonnage.rpc.batching.packed_reports import PackedReport
+from tonnage.ledger.locks import heartbeats
 from tonnage.rpc.messages import Hello
+from tonnage.rpc.packed_reports import PackedReport
 from tonnage.scheduler.composition import Integrations
+from tonnage.scheduler.configuration.settings import Settings
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
 from tonnage.scheduler.manager import SchedulerManager
-from tonnage.scheduler.settings import Settings
 
 
 class Clock:

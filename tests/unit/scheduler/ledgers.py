@@ -13,7 +13,7 @@ from sqlalchemy import orm
 from tests.servers import ledger_schema
 from tonnage.ledger.db import database
 from tonnage.scheduler.decisions import resolution
-from tonnage.scheduler.decisions.request_spec import Lookup
+from tonnage.scheduler.requests.request_spec import Lookup
 
 
 def in_memory(owner: object) -> sa.Engine:

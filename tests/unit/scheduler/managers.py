@@ -8,9 +8,9 @@ from typing import Any
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db.database import Database
-from tonnage.scheduler.decisions.pool_selection import Rules
+from tonnage.scheduler.configuration.settings import Settings
 from tonnage.scheduler.manager import SchedulerManager
-from tonnage.scheduler.settings import Settings
+from tonnage.scheduler.requests.pool_selection import Rules
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
 

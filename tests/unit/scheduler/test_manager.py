@@ -13,17 +13,17 @@ from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool_table import Pool
 from tonnage.capacity.request import Request
+from tonnage.extensions.announcements import options
+from tonnage.extensions.announcements.announcer import Announcer, AnnouncerConfig
 from tonnage.filters.base import PoolFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db import database
-from tonnage.ledger.inventory import heartbeats
-from tonnage.notifications import options
-from tonnage.notifications.announcer import Announcer, AnnouncerConfig
+from tonnage.ledger.locks import heartbeats
 from tonnage.quotas.options import Settings as Quotas
 from tonnage.rpc.messages import CreateVolume, ManageVolume, PoolQuery, SimulatedRequest, WhatIf
 from tonnage.scheduler.composition import Integrations
+from tonnage.scheduler.configuration.settings import ReloadableSettings, Settings
 from tonnage.scheduler.manager import SchedulerManager
-from tonnage.scheduler.settings import ReloadableSettings, Settings
 from tonnage.weighers.chain import WeigherChain
 
 

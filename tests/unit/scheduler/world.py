@@ -35,19 +35,19 @@ from tonnage.rpc.messages import (
     Outcome,
     Verb,
 )
-from tonnage.scheduler.claims.dispatcher import Dispatcher
-from tonnage.scheduler.claims.outcome_handler import OutcomeHandler
-from tonnage.scheduler.decisions.builtin_filters import BackendStateFilter
-from tonnage.scheduler.decisions.placement_requests import Move, Retry, Work
+from tonnage.scheduler.agents.outcome_handler import OutcomeHandler
+from tonnage.scheduler.agents.registration import Registration
+from tonnage.scheduler.agents.report_handler import ReportHandler
+from tonnage.scheduler.cache.cache_refresh import CacheRefresh
+from tonnage.scheduler.cache.host_manager import HostManager
+from tonnage.scheduler.cluster.dispatcher import Dispatcher
+from tonnage.scheduler.configuration.builtin_filters import BackendStateFilter
 from tonnage.scheduler.decisions.placer import Placer
-from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.decisions.rules_in_force import RulesInForce
-from tonnage.scheduler.host_manager import HostManager
-from tonnage.scheduler.reports.audit_thread import AuditThread
-from tonnage.scheduler.reports.cache_refresh import CacheRefresh
-from tonnage.scheduler.reports.driver_audit import DriverAudit
-from tonnage.scheduler.reports.registration import Registration
-from tonnage.scheduler.reports.report_handler import ReportHandler
+from tonnage.scheduler.observers.audit_thread import AuditThread
+from tonnage.scheduler.observers.driver_audit import DriverAudit
+from tonnage.scheduler.requests.placement_requests import Move, Retry, Work
+from tonnage.scheduler.requests.pool_selection import Rules
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
 

@@ -6,8 +6,8 @@ import pytest
 from falcon import testing
 
 from tests.unit.api.cluster import Client
-from tonnage.api.auth import enforcement
 from tonnage.api.auth.authentication import Authentication, noauth
+from tonnage.api.http import faults
 from tonnage.api.http.http_request import Request
 
 HORIZON = "https://horizon.example"
@@ -37,7 +37,7 @@ def test_origins_that_cors_allows_are_served() -> None:
         application: falcon.App[Request, falcon.Response] = falcon.App(
             request_type=Request, middleware=[Authentication(noauth, allowed)]
         )
-        application.add_error_handler(enforcement.Forbidden, _forbid)
+        application.add_error_handler(faults.Forbidden, _forbid)
         return testing.TestClient(application).simulate_post("/", headers={"Origin": HORIZON}).status_code
 
     assert ask(["https://other.example"]) == 403

@@ -12,7 +12,8 @@ import pytest
 
 from tests.unit.api.cluster import Client, Cluster, configuration
 from tonnage.api import app
-from tonnage.api.auth import authentication, request_context
+from tonnage.api.auth import authentication
+from tonnage.api.http import request_context
 from tonnage.api.http.server import ApiServer
 from tonnage.capacity import errors
 from tonnage.cli.simulation import scheduler_query

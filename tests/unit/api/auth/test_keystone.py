@@ -7,8 +7,9 @@ import pytest
 
 from tests.unit.api.cluster import Client, Cluster, configuration
 from tonnage.api import app
-from tonnage.api.auth import authentication, request_context
+from tonnage.api.auth import authentication
 from tonnage.api.auth.keystone import Keystone, list_library_opts
+from tonnage.api.http import request_context
 from tonnage.capacity import errors
 
 #: No server listens on this address.

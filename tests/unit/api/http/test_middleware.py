@@ -8,7 +8,8 @@ import webob
 
 from tests.unit.api.cluster import Client, Cluster, configuration
 from tonnage.api import app
-from tonnage.api.auth import authentication, request_context
+from tonnage.api.auth import authentication
+from tonnage.api.http import request_context
 from tonnage.capacity import errors
 
 PAGE = "https://horizon.example.com"

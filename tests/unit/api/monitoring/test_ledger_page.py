@@ -13,10 +13,10 @@ from sqlalchemy import orm
 
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.api.monitoring.ledger_page import LedgerPage
-from tonnage.k8s.fit import capacity_claims
+from tonnage.extensions.history import coming_refusals, history_writer
+from tonnage.extensions.history.coming_refusals import ComingRefusals
+from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.ledger import models
-from tonnage.ledger.history import coming_refusals, history_writer
-from tonnage.ledger.history.coming_refusals import ComingRefusals
 
 GIB = 2**30
 

@@ -12,11 +12,11 @@ import pytest
 from tests.unit.api.cluster import configuration
 from tonnage.api import app
 from tonnage.api.auth import policies
+from tonnage.api.context.resource_context import ResourceContext
+from tonnage.api.http.annotations import Route
 from tonnage.api.openapi import document as openapi_document
-from tonnage.api.openapi.annotations import Route
-from tonnage.api.resource_context import ResourceContext
-from tonnage.capacity import capacity_factors
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.pools import capacity_factors
 from tonnage.capacity.pools.pool_table import Pool
 
 DOCS = pathlib.Path(__file__).parents[4] / "docs"

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tonnage.capacity.expressions import parser
-from tonnage.capacity.expressions.capability_values import MISSING
 from tonnage.capacity.expressions.parser import Expression, ExpressionError, Value
+from tonnage.capacity.pools.capability_values import MISSING
 
 VALUES: dict[str, Any] = {
     "stats.free": 40,

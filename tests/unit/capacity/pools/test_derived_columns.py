@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from tests.unit.capacity.pools.test_pool_table import NAMES, NEW_POOLS
-from tonnage.capacity.expressions.capability_values import MISSING
 from tonnage.capacity.pools import derived_columns
+from tonnage.capacity.pools.capability_values import MISSING
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
 
 VALUES = st.sampled_from([0, 1, True, False, 1.0, "1", "x", None, [1], [True], {"deeper": 1}, {"deeper": [1.0]}])

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.unit.capacity.strategies import PROPERTY
 from tonnage.capacity import units
+from tonnage.capacity.pool_stats import PoolStats
 from tonnage.capacity.reports import validation
-from tonnage.capacity.reports.pool_stats import PoolStats
 
 GOOD: dict[str, Any] = {
     "pool_name": "gold",

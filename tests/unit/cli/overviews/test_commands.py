@@ -18,10 +18,10 @@ from tonnage.capacity.decision import Refusal, Rejection
 from tonnage.capacity.explanation import Explanation, FilterVerdict, PoolVerdict
 from tonnage.cli import setup, tonnage
 from tonnage.cli.simulation import scheduler_query
+from tonnage.extensions.cinder.ledger import probes
 from tonnage.ledger import models
 from tonnage.ledger.catalog import refusals
 from tonnage.ledger.db import database
-from tonnage.ledger.inventory import probes
 from tonnage.rpc import cinder_explanations
 from tonnage.rpc.cinder_explanations import PartialExplanation
 from tonnage.rpc.messages import SimulationResult

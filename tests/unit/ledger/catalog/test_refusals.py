@@ -14,7 +14,7 @@ from tonnage.ledger import models
 from tonnage.ledger.catalog import refusals
 from tonnage.ledger.catalog.refusals import RecordedRefusal, RefusalFilter, RefusedRequest
 from tonnage.rpc.messages import CreateGroup, CreateVolume, ExtendVolume, MigrateVolume
-from tonnage.scheduler.decisions.placement_requests import Move
+from tonnage.scheduler.requests.placement_requests import Move
 
 POOL = f"{BACKEND}#p0"
 

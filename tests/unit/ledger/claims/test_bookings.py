@@ -12,6 +12,7 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
 from tonnage.ledger import models
 from tonnage.ledger.claims import bookings
+from tonnage.ledger.models import claim_verbs
 from tonnage.rpc.messages import Answer, BackendState, CreateGroup, SetBackendState
 
 
@@ -177,7 +178,7 @@ def test_external_capacity_counts_without_reported_provisioned_capacity() -> Non
     assert place(world, scheduler, 30) == ["host0@b#p"]
 
 
-@pytest.mark.parametrize("verb", [bookings.MIGRATE, bookings.EXTEND])
+@pytest.mark.parametrize("verb", [claim_verbs.MIGRATE, claim_verbs.EXTEND])
 def test_a_volume_that_was_moved_meanwhile_is_not_moved_or_extended(verb: str) -> None:
     world = World({f"host{n}@b#p": StoragePool(Storage(None, 40), 1.0, thin=True, thick=False) for n in range(3)})
     world.settle()
@@ -198,9 +199,9 @@ def test_a_volume_that_was_moved_meanwhile_is_not_moved_or_extended(verb: str) -
         generation=generation,
         size_gb=5,
         physical_gb=5,
-        target_size_gb=10 if verb == bookings.EXTEND else 5,
+        target_size_gb=10 if verb == claim_verbs.EXTEND else 5,
         provisioning=Provisioning.THIN,
-        source_pool_id=99 if verb == bookings.MIGRATE else None,
+        source_pool_id=99 if verb == claim_verbs.MIGRATE else None,
     )
     seen = {made.volume_id: bookings.SeenVolume(5, None)}
     with pytest.raises(errors.Conflict, match="changed by another request"):

@@ -9,10 +9,11 @@ import pytest
 from sqlalchemy import orm
 
 from tests.servers import ledger_schema
-from tonnage.ledger.claims import bookings, request_keys
+from tonnage.ledger.claims import request_keys
 from tonnage.ledger.db import database
+from tonnage.ledger.models import claim_verbs
 
-KEY = request_keys.Key("request", "volume", bookings.CREATE, {"claim_id": "first"})
+KEY = request_keys.Key("request", "volume", claim_verbs.CREATE, {"claim_id": "first"})
 LATER = replace(KEY, answer={"claim_id": "second"})
 
 

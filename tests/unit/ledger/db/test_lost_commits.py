@@ -14,9 +14,9 @@ from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import group_types, groups, qos_specs, type_access, type_catalog, volume_types
 from tonnage.ledger.claims import operation_outcomes
-from tonnage.ledger.claims.pool_counters import Counters
 from tonnage.ledger.claims.settlement import EndedOperation
 from tonnage.ledger.db import database
+from tonnage.ledger.locks.pool_counters import Counters
 
 
 @pytest.fixture

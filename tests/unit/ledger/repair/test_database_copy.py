@@ -16,9 +16,8 @@ from tests.unit.scheduler.model.world import World
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import database
-from tonnage.ledger.inventory import scheduling_rules
+from tonnage.ledger.locks import scheduling_rules
 from tonnage.ledger.repair import consistency_check, database_copy
-from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import (
     Answer,
     BackendState,
@@ -33,7 +32,8 @@ from tonnage.rpc.messages import (
     StampQuery,
     UnmanageVolume,
 )
-from tonnage.scheduler.decisions.placement_requests import Move
+from tonnage.rpc.packed_reports import PackedReport
+from tonnage.scheduler.requests.placement_requests import Move
 
 BACKEND = "host0@b"
 POOL = f"{BACKEND}#p"

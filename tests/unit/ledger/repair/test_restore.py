@@ -9,11 +9,12 @@ import pytest
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
-from tonnage.ledger.claims import bookings
-from tonnage.ledger.inventory import backends, heartbeats
+from tonnage.ledger.inventory import backends
+from tonnage.ledger.locks import heartbeats
+from tonnage.ledger.models import claim_verbs
 from tonnage.ledger.repair import consistency_check, orphans, repairs, restore
 from tonnage.rpc.messages import Answer, MigrateVolume, Verb
-from tonnage.scheduler.decisions.placement_requests import Move, Retry
+from tonnage.scheduler.requests.placement_requests import Move, Retry
 
 DOWN_TIME = 60.0
 
@@ -78,7 +79,7 @@ def test_a_volume_whose_create_was_pending_stays_where_it_was_made(world: World)
     [name] = copies(world, volume_id)
     interrupted = restored(world)
     assert copies(world, volume_id) == [name]
-    assert interrupted == {(volume_id, bookings.CREATE)}
+    assert interrupted == {(volume_id, claim_verbs.CREATE)}
     assert (pool_of(world, volume_id), status(world, volume_id)) == (name, "error")
     assert consistency_check.check(world.database).drift == []
 
@@ -104,7 +105,7 @@ def test_a_volume_whose_migration_was_pending_is_found(world: World, ended: bool
     place = target if ended else source
     interrupted = restored(world)
     assert copies(world, volume_id) == [place]
-    assert interrupted == {(volume_id, bookings.MIGRATE)}
+    assert interrupted == {(volume_id, claim_verbs.MIGRATE)}
     repairs.repair(world.database)
     assert (pool_of(world, volume_id), status(world, volume_id)) == (place, "available")
     assert consistency_check.check(world.database).drift == []
@@ -119,7 +120,7 @@ def test_a_volume_that_has_returned_to_its_old_pool_is_adopted_there(world: Worl
     world.pools[source].volumes[volume_id] = world.pools[target].volumes.pop(volume_id)
     interrupted = restored(world)
     assert copies(world, volume_id) == [source]
-    assert interrupted == {(volume_id, bookings.PURGE), (volume_id, "copy")}
+    assert interrupted == {(volume_id, claim_verbs.PURGE), (volume_id, "copy")}
     repairs.repair(world.database)
     assert pool_of(world, volume_id) == source
     assert consistency_check.check(world.database).drift == []
@@ -161,7 +162,7 @@ def test_deletes_and_extends_that_were_pending_are_not_repeated(world: World) ->
     world.extend(extended, 5)
     interrupted = restored(world)
     assert copies(world, deleted)
-    assert interrupted == {(deleted, bookings.DELETE), (extended, bookings.EXTEND)}
+    assert interrupted == {(deleted, claim_verbs.DELETE), (extended, claim_verbs.EXTEND)}
     assert (status(world, deleted), status(world, extended)) == ("error_deleting", "error_extending")
     # The larger size counts until the volume is unmanaged and managed again.
     [finding] = consistency_check.check(world.database).drift
@@ -174,7 +175,7 @@ def test_a_purge_of_an_orphan_is_ordered_anew_by_an_operator(world: World) -> No
     world.database.run(orphans.purge, f"{BACKEND}#p0", "of-others")
     interrupted = restored(world)
     assert copies(world, "of-others") == ["p0"]
-    assert interrupted == {("of-others", bookings.PURGE)}
+    assert interrupted == {("of-others", claim_verbs.PURGE)}
     with world.database.reading() as session:
         assert [one.name for one in orphans.load(session)] == ["of-others"]
 

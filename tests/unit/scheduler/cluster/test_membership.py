@@ -8,9 +8,9 @@ import sqlalchemy as sa
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import database
-from tonnage.ledger.inventory import heartbeats
+from tonnage.ledger.locks import heartbeats
 from tonnage.scheduler.cluster.membership import Membership
-from tonnage.scheduler.settings import Settings
+from tonnage.scheduler.configuration.settings import Settings
 
 BACKEND = "host@backend"
 

@@ -18,14 +18,15 @@ from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger import models
 from tonnage.ledger.db import database
-from tonnage.ledger.inventory import backends, heartbeats
+from tonnage.ledger.inventory import backends
+from tonnage.ledger.locks import heartbeats
 from tonnage.rpc.messages import Answer
 from tonnage.scheduler.cluster.membership import Membership
 from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
+from tonnage.scheduler.configuration.settings import Settings
 from tonnage.scheduler.decisions.placer import Placer
-from tonnage.scheduler.decisions.pool_selection import Rules
 from tonnage.scheduler.decisions.rules_in_force import RulesInForce
-from tonnage.scheduler.settings import Settings
+from tonnage.scheduler.requests.pool_selection import Rules
 from tonnage.weighers.chain import WeigherChain
 
 POOL = f"{BACKEND}#p0"

@@ -25,10 +25,10 @@ from tonnage.ledger.catalog import group_types, groups, volume_types
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory import backends
 from tonnage.ledger.repair import backend_removal
-from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import Answer, BackendReport, CreateGroup, GroupAnswer, MigrationPolicy, RetypeVolume
-from tonnage.scheduler.decisions.pool_selection import Rules
-from tonnage.scheduler.reports.deferred_reports import DeferredReports
+from tonnage.rpc.packed_reports import PackedReport
+from tonnage.scheduler.agents.deferred_reports import DeferredReports
+from tonnage.scheduler.requests.pool_selection import Rules
 
 POOL = f"{BACKEND}#p0"
 

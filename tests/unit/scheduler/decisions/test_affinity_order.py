@@ -15,8 +15,8 @@ from tests.unit.scheduler.model.world import World
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.ledger import models
 from tonnage.rpc.messages import Command, CreateGroup, GroupAnswer, Outcome
-from tonnage.scheduler.decisions.placement_requests import Retry
-from tonnage.scheduler.decisions.request_spec import Lookup
+from tonnage.scheduler.requests.placement_requests import Retry
+from tonnage.scheduler.requests.request_spec import Lookup
 
 #: By volume, the places of those that it names.
 Names = Sequence[Sequence[int]]

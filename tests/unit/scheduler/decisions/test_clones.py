@@ -13,8 +13,8 @@ from tests.unit.scheduler.model.storage import Fate, Storage, StoragePool
 from tests.unit.scheduler.model.world import World
 from tonnage.capacity import errors
 from tonnage.rpc.messages import Answer, ExtendVolume, MigrateVolume, UnmanageVolume
-from tonnage.scheduler.decisions.placement_requests import Move
-from tonnage.scheduler.decisions.request_spec import Lookup
+from tonnage.scheduler.requests.placement_requests import Move
+from tonnage.scheduler.requests.request_spec import Lookup
 
 
 def world_of(*pools: str) -> World:

@@ -19,9 +19,9 @@ from tonnage.ledger.catalog import group_types, groups, volume_types
 from tonnage.ledger.claims import group_backends
 from tonnage.ledger.inventory import backends
 from tonnage.rpc.messages import CreateGroup, MigrateVolume, RetypeVolume, SimulatedRequest, WhatIf
-from tonnage.scheduler.decisions.placement_requests import Move
-from tonnage.scheduler.decisions.request_spec import Group
-from tonnage.scheduler.decisions.steps.group_affinity import GroupAffinity
+from tonnage.scheduler.requests.placement_requests import Move
+from tonnage.scheduler.requests.request_spec import Group
+from tonnage.scheduler.steps.group_affinity import GroupAffinity
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tests.unit.scheduler.model.world import World
 from tonnage.capacity import errors
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.rpc.messages import CreateGroup, CreateVolume, GroupAnswer
-from tonnage.scheduler.decisions.steps import group_packing, group_requests
+from tonnage.scheduler.steps import group_packing, group_requests
 
 
 def world_of(*free: int, storage: Storage | None = None) -> World:

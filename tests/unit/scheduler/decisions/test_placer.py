@@ -12,8 +12,8 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types
 from tonnage.rpc.messages import Answer, CreateGroup, ExtendVolume
-from tonnage.scheduler.decisions import request_spec
-from tonnage.scheduler.decisions.placement_requests import Retry
+from tonnage.scheduler.requests import request_spec
+from tonnage.scheduler.requests.placement_requests import Retry
 
 
 def thin_world(total: int = 20, ratio: float = 2.0, pools: int = 1) -> World:

@@ -27,8 +27,8 @@ from tonnage.rpc.messages import (
     RetypeVolume,
     UnmanageVolume,
 )
-from tonnage.scheduler.decisions.placement_requests import Move
-from tonnage.scheduler.decisions.request_spec import Lookup
+from tonnage.scheduler.requests.placement_requests import Move
+from tonnage.scheduler.requests.request_spec import Lookup
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from tonnage.filters.storage_class import StorageClassFilter
 from tonnage.filters.topology import TopologyFilter
 from tonnage.ledger import models
 from tonnage.ledger.db import database
-from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import (
     BackendReport,
     CreateGroup,
@@ -34,9 +33,10 @@ from tonnage.rpc.messages import (
     SimulatedRequest,
     WhatIf,
 )
-from tonnage.scheduler.decisions.placement_requests import Move
+from tonnage.rpc.packed_reports import PackedReport
+from tonnage.scheduler.configuration.settings import Settings
 from tonnage.scheduler.manager import SchedulerManager
-from tonnage.scheduler.settings import Settings
+from tonnage.scheduler.requests.placement_requests import Move
 
 #: What the agents' pools have, by backend: local storage on three nodes, and an array for nodes of one zone.
 POOLS: dict[str, dict[str, Any]] = {

@@ -40,7 +40,7 @@ from tonnage.rpc.messages import (
     SetBackendState,
     UnmanageVolume,
 )
-from tonnage.scheduler.decisions.placement_requests import Move
+from tonnage.scheduler.requests.placement_requests import Move
 
 #: Volume types, with what they ask for.
 TYPES = {

@@ -15,9 +15,9 @@ from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.ledger.db.database import Database
-from tonnage.rpc.batching.command_sender import AgentMessages
-from tonnage.scheduler.claims.periodic_tasks import BackendMonitor
-from tonnage.scheduler.claims.sweep import Sweep
+from tonnage.rpc.clients.command_sender import AgentMessages
+from tonnage.scheduler.periodic.periodic_tasks import BackendMonitor
+from tonnage.scheduler.periodic.sweep import Sweep
 
 LEASE = 60.0
 DOWN_TIME = 60.0

@@ -16,8 +16,8 @@ from tests.unit.scheduler.model.scheduler import Interruptions, Scheduler
 from tests.unit.scheduler.model.storage import Fate, ModelDriver, StoragePool
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool import backend_of, short_name
-from tonnage.rpc.batching.packed_reports import PackedReport
 from tonnage.rpc.messages import BackendReport, Command, CreateVolume, Listing, Outcome, SharedStorages, StampQuery
+from tonnage.rpc.packed_reports import PackedReport
 
 #: Columns that hold times of the database's clock, which cannot be turned.
 _TIMES = (

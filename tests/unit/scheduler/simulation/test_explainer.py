@@ -18,9 +18,9 @@ from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.rpc.messages import CreateGroup, CreateVolume, GroupAnswer
 from tonnage.scheduler.decisions.decider import Decider
-from tonnage.scheduler.decisions.placement_requests import Work
-from tonnage.scheduler.decisions.pool_selection import Rules
-from tonnage.scheduler.decisions.request_spec import Lookup
+from tonnage.scheduler.requests.placement_requests import Work
+from tonnage.scheduler.requests.pool_selection import Rules
+from tonnage.scheduler.requests.request_spec import Lookup
 from tonnage.scheduler.simulation.explainer import Explainer
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain

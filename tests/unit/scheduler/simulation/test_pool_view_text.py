@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.pool_stats import PoolStats
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
-from tonnage.capacity.reports.pool_stats import PoolStats
 from tonnage.rpc import serialization
-from tonnage.rpc.batching.pool_list_text import PoolListReader
+from tonnage.rpc.clients.pool_list_text import PoolListReader
 from tonnage.rpc.messages import PoolListQuery, PoolListText, PoolQuery
 from tonnage.scheduler.simulation import pool_views
 from tonnage.scheduler.simulation.pool_view_text import PoolListTextCache

@@ -8,7 +8,7 @@ from tests.unit.scheduler.model.world import World
 from tonnage.capacity.explanation import Explanation
 from tonnage.ledger.catalog import volume_types
 from tonnage.rpc.messages import Answer, MigrateVolume, MigrationPolicy, RetypeVolume, SimulatedRequest, WhatIf
-from tonnage.scheduler.decisions.placement_requests import Move, Work
+from tonnage.scheduler.requests.placement_requests import Move, Work
 
 TYPES = {
     "any": {},

@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ledger's pools in the memory of a scheduler of Cinder, brought up to the ledger by its changes."""
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from tonnage.capacity import errors
+from tonnage.ledger.db.database import Database
+from tonnage.ledger.inventory.backends import BackendRow, PoolMark, PoolRow
+from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.locks.pool_counters import Counters
+from tonnage.scheduler.cache.cache_refresh import BackendRefresh
+
+LOG = logging.getLogger(__name__)
+
+
+class LedgerPools:
+    """All reported pools, with the figures of the last probe and the capacity in flight. For any thread.
+
+    Methods that read the ledger raise :class:`~tonnage.capacity.errors.Unavailable` while its database is away.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._cache = _PoolRows()
+        self._refresh = BackendRefresh(self._cache, time.monotonic)
+        #: The allocated capacity of each backend, by id, at the last turn.
+        self._allocated: Mapping[int, int] = {}
+        #: The pools with claims that were noted since then.
+        self._noted: list[int] = []
+        # Only one thread reads at a time, so that the last rows are applied last.
+        self._reading = threading.Lock()
+
+    @property
+    def rows(self) -> Mapping[str, PoolRow]:
+        """The pools by name."""
+        return self._cache.rows
+
+    def changes(self, version: int) -> tuple[int, Collection[str] | None]:
+        """Return the present version, and the names of the pools that have changed since an earlier one.
+
+        The names are None if they are no longer known: any pool may have changed.
+        """
+        return self._cache.changes(version)
+
+    def refresh(self, pool_ids: Collection[int] | None = None) -> None:
+        """Apply all reports that the ledger has, and the claims on these pools, or on all."""
+        with self._reading, self._database.reading(patient=False) as session:
+            self._refresh.refresh_counters(session, self._cache.ids() if pool_ids is None else pool_ids)
+            self._refresh.refresh(session)
+
+    def refresh_changed(self) -> None:
+        """Apply all reports, and the claims on backends whose allocated capacity has changed.
+
+        If claims on a backend balance, the next report shows them. Problems are logged, and the next turn tries again.
+        """
+        with _logged(), self._reading, self._database.reading(patient=False) as session:
+            allocated = pool_counters.allocated_on_backends(session)
+            changed = {id for id, size in allocated.items() if self._allocated.get(id) != size}
+            noted = [self._noted.pop() for _ in range(len(self._noted))]
+            self._refresh.refresh_counters(session, {*noted, *self._cache.ids(changed)})
+            self._allocated = allocated
+            self._refresh.refresh(session)
+
+    def note_claim(self, pool_id: int, size_gb: int, physical_gb: int) -> None:
+        """Show a claim that was just booked to the next decision. The next refresh reads the counters of its pool."""
+        with _logged():
+            for counters in self._cache.counters([pool_id]).values():
+                increased = replace(
+                    counters,
+                    allocated=counters.allocated + size_gb,
+                    in_flight=counters.in_flight + size_gb,
+                    in_flight_physical=counters.in_flight_physical + physical_gb,
+                )
+                self._cache.set_counters({pool_id: increased})
+        self._noted.append(pool_id)
+
+
+class _PoolRows:
+    """The cache behind :class:`LedgerPools`."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, PoolRow] = {}
+        self._names: dict[int, str] = {}
+        self._backends: dict[str, BackendRow] = {}
+        #: The names of changed pools, one for each change, after those that were dropped.
+        self._changes: list[str] = []
+        self._dropped = 0
+        self._lock = threading.Lock()
+
+    def changes(self, version: int) -> tuple[int, set[str] | None]:
+        with self._lock:
+            names = None if version < self._dropped else set(self._changes[version - self._dropped :])
+            return self._dropped + len(self._changes), names
+
+    def ids(self, backend_ids: Collection[int] | None = None) -> list[int]:
+        return [row.id for row in self.rows.values() if backend_ids is None or row.backend_id in backend_ids]
+
+    def is_outdated(self, row: BackendRow) -> bool:
+        cached = self._backends.get(row.name)
+        return cached is None or _state(cached) != _state(row)
+
+    def has_figures(self, mark: PoolMark, row: BackendRow) -> bool:
+        cached, pool = self._backends.get(row.name), self.rows.get(mark.name)
+        if cached is None or pool is None or (cached.id, pool.id) != (row.id, mark.id):
+            return False
+        return mark.is_unchanged(pool.generation, (cached.epoch, cached.report_covers))
+
+    def apply_silence(self, row: BackendRow, now: float) -> bool:
+        return False  # Cinder's services tell whether a backend is up
+
+    def apply_rows(
+        self, row: BackendRow, marks: Iterable[PoolMark], rows: Iterable[PoolRow], now: float, absence: float = 0.0
+    ) -> None:
+        loaded = {pool.name: pool for pool in rows}
+        same = [mark for mark in marks if mark.name not in loaded and self.has_figures(mark, row)]
+        kept = loaded.keys() | {mark.name for mark in same}
+        self._forget([pool.name for pool in self.rows.values() if pool.backend_id == row.id and pool.name not in kept])
+        self._backends[row.name] = row
+        self.rows.update(loaded)
+        self._names.update((pool.id, pool.name) for pool in loaded.values())
+        self._note(loaded)
+        self.set_counters({mark.id: mark.counters for mark in same})
+
+    def forget_missing(self, rows: Iterable[BackendRow]) -> bool:
+        there = {row.name: row.id for row in rows}
+        missing = {backend.id: name for name, backend in self._backends.items() if there.get(name) != backend.id}
+        for name in missing.values():
+            del self._backends[name]
+        self._forget([pool.name for pool in self.rows.values() if pool.backend_id in missing])
+        return bool(missing)
+
+    def counters(self, pool_ids: Collection[int]) -> dict[int, Counters]:
+        return {id: self.rows[self._names[id]].counters for id in pool_ids if id in self._names}
+
+    def set_counters(self, counters: Mapping[int, Counters]) -> None:
+        changed = []
+        for pool_id, value in counters.items():
+            name = self._names.get(pool_id)
+            if name is not None and self.rows[name].counters != value:
+                self.rows[name] = replace(self.rows[name], counters=value)
+                changed.append(name)
+        self._note(changed)
+
+    def _forget(self, names: Collection[str]) -> None:
+        for name in names:
+            del self._names[self.rows.pop(name).id]
+        self._note(names)
+
+    def _note(self, names: Collection[str]) -> None:
+        with self._lock:
+            self._changes.extend(names)
+            if len(self._changes) > 2 * len(self.rows) + 1024:
+                self._dropped += len(self._changes)
+                self._changes.clear()
+
+
+def _state(row: BackendRow) -> tuple[object, ...]:
+    """Return the part of a backend's row that changes when the figures of its pools may have."""
+    return row.id, row.epoch, row.report_seq, row.enabled, row.draining, row.availability_zone
+
+
+@contextlib.contextmanager
+def _logged() -> Iterator[None]:
+    """Log problems, which the next refresh may not have."""
+    try:
+        yield
+    except errors.Unavailable as error:
+        LOG.warning("The figures of pools could not be brought up to the ledger: %s", error)
+    except Exception:
+        LOG.exception("The figures of pools could not be brought up to the ledger")

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Cinder's scheduler manager with the ledger: reports that answer probes, and the threads that probe and poll."""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from cinder import context as cinder_context
+from cinder.scheduler import manager
+from oslo_config import cfg
+
+from tonnage.capacity import errors
+from tonnage.extensions.cinder.ledger.probes import Probe
+from tonnage.extensions.cinder.pools.native_plugins import NativePlugins
+from tonnage.extensions.cinder.scheduler import cinder_ledger, ledger_options, recorded_requests, reported_figures
+from tonnage.extensions.cinder.scheduler.cinder_driver import LedgerScheduler, NoEffect
+from tonnage.extensions.cinder.scheduler.cinder_ledger import CinderLedger
+from tonnage.extensions.cinder.scheduler.prober import Prober
+from tonnage.extensions.cinder.scheduler.row_poll import RowPoll
+from tonnage.extensions.cinder.scheduler.volume_rows import VolumeRows
+from tonnage.extensions.cinder.scheduler.waiting_requests import WaitingRequests
+from tonnage.rpc import cinder_explanations, serialization, transport
+from tonnage.rpc.cinder_explanations import PartialExplanation, Question
+
+LOG = logging.getLogger(__name__)
+
+CONF = cfg.CONF  # noqa: TID251  (Cinder's way)
+ledger_options.register(CONF)
+
+#: Seconds between two looks at the ledger for backends that need a probe.
+_PROBE_TURN = 1.0
+
+#: Seconds between two looks at the ledger for reports, and for claims of other schedulers.
+_POOLS_TURN = 1.0
+
+
+class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
+    """Cinder's manager. All RPC, heartbeats, user messages and quotas are Cinder's own."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._ledger: CinderLedger | None = None
+        self._prober: Prober | None = None
+        self._ended = threading.Event()
+        #: The last report of each backend that answered a probe.
+        self._probed: dict[str, Mapping[str, Any]] = {}
+        self.additional_endpoints.append(
+            serialization.Guarded(_Explanations(self.driver), cinder_explanations.SERVER, transport.VERSION)
+        )
+
+    def init_host(self, *args: Any, **kwargs: Any) -> None:
+        """Connect to the ledger, adopt all volumes and start the threads, in the process that serves."""
+        _require_driver(self.driver)
+        self._ledger = _connect()
+        LOG.info("Requests are decided by the ledger at %s", self._ledger.database.engine.url.render_as_string())
+        self.driver.connect(
+            self._ledger,
+            NativePlugins(CONF.tonnage.native_filters, CONF.tonnage.native_weighers),
+            stock_if_away=CONF.tonnage.without_ledger == ledger_options.STOCK,
+            timeout=CONF.tonnage.refusal_patience,
+        )
+        waiting = WaitingRequests(CONF.tonnage.undecided_after)
+        rows = RowPoll(self._ledger, VolumeRows(), waiting, CONF.tonnage.full_poll_interval)
+        rows.poll()
+        self._ledger.pools.refresh_changed()
+        self._prober = Prober(self._ledger, CONF.tonnage.probe_interval, self._backends_up, self._send)
+        _run("tonnage-poll", rows.poll, CONF.tonnage.poll_interval, self._ended)
+        _run("tonnage-pools", self._ledger.pools.refresh_changed, _POOLS_TURN, self._ended)
+        _run("tonnage-probe", self._prober.probe, _PROBE_TURN, self._ended)
+        super().init_host(*args, **kwargs)
+
+    def is_working(self) -> bool:
+        """Return whether requests can be decided. While they cannot, Cinder shows this scheduler as down."""
+        refuses = CONF.tonnage.without_ledger == ledger_options.REFUSE
+        is_away = self._ledger is not None and self._ledger.database.away
+        return bool(super().is_working()) and not (refuses and is_away)
+
+    def update_service_capabilities(
+        self,
+        context: Any,
+        service_name: str | None = None,
+        host: str | None = None,
+        capabilities: Any = None,
+        cluster_name: str | None = None,
+        timestamp: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        super().update_service_capabilities(
+            context, service_name, host, capabilities, cluster_name, timestamp, **kwargs
+        )
+        ledger = self._ledger
+        if service_name != "volume" or not capabilities or host is None or ledger is None:
+            return
+        try:
+            self._report(ledger, context.request_id, host, cluster_name, capabilities)
+        except errors.TonnageError as error:
+            LOG.warning("The report of %s could not be applied: %s", cluster_name or host, error)
+
+    def extend_volume(self, context: Any, *args: Any, **kwargs: Any) -> None:
+        with _quietly():
+            super().extend_volume(context, *args, **kwargs)
+
+    def migrate_volume(self, context: Any, *args: Any, **kwargs: Any) -> None:
+        with _quietly():
+            super().migrate_volume(context, *args, **kwargs)
+
+    def retype(self, context: Any, *args: Any, **kwargs: Any) -> None:
+        with _quietly():
+            super().retype(context, *args, **kwargs)
+
+    def create_snapshot(self, ctxt: Any, *args: Any, **kwargs: Any) -> None:
+        with _quietly():
+            super().create_snapshot(ctxt, *args, **kwargs)
+
+    def validate_host_capacity(self, context: Any, *args: Any, **kwargs: Any) -> bool:
+        fits = False
+        with _quietly():
+            fits = bool(super().validate_host_capacity(context, *args, **kwargs))
+        return fits
+
+    def _report(
+        self, ledger: CinderLedger, request_id: str, host: str, cluster: str | None, capabilities: Mapping[str, Any]
+    ) -> None:
+        backend = cluster or host
+        probe = cinder_ledger.answered(backend, request_id)
+        if probe is None:
+            ledger.observe(backend)
+            self._look_for_changes(backend, capabilities)
+            return
+        states = reported_figures.pool_states(host, cluster, capabilities)
+        usable, unusable = reported_figures.of_states(states, bounded=self.driver.host_manager.bounded)
+        if unusable:
+            LOG.warning("Backend %s reports unusable figures of pools %s", backend, ", ".join(sorted(unusable)))
+        self._probed[backend] = capabilities
+        if ledger.report(probe, usable, unusable):
+            LOG.debug("Report %d of %s is applied", probe.number, backend)
+        ledger.pools.refresh(())
+
+    def _look_for_changes(self, backend: str, capabilities: Mapping[str, Any]) -> None:
+        """Let a backend be probed if its figures have changed. Only the answer of a probe sets figures."""
+        previous = self._probed.get(backend)
+        if self._prober is not None and (previous is None or reported_figures.differ(previous, capabilities)):
+            self._prober.request(backend)
+
+    def _backends_up(self) -> Mapping[str, str]:
+        backends: Mapping[str, str] = self.driver.host_manager.backends_up(cinder_context.get_admin_context())
+        return backends
+
+    def _send(self, probe: Probe) -> None:
+        """Ask one cinder-volume of a backend for a report that repeats the request id."""
+        context = cinder_context.get_admin_context()
+        context.request_id = cinder_ledger.token(probe)
+        self.volume_api._get_cctxt(probe.backend).cast(context, "publish_service_capabilities")
+
+
+class _Explanations:
+    """The RPC methods of Tonnage beside Cinder's own."""
+
+    def __init__(self, driver: LedgerScheduler) -> None:
+        self._driver = driver
+
+    def explain(self, _context: Any, message: Any) -> PartialExplanation:
+        """Return how a recorded request would be decided now."""
+        question = serialization.unpack(message, Question)
+        return self._driver.explain(recorded_requests.read(question.request), question.most)
+
+
+def _require_driver(driver: Any) -> None:
+    """End this process with one line in the log if Cinder has another scheduler driver."""
+    if not isinstance(driver, LedgerScheduler):
+        LOG.critical(
+            "Option [DEFAULT] scheduler_driver is %s; with scheduler_manager = %s it has to be %s",
+            CONF.scheduler_driver,
+            CONF.scheduler_manager,
+            f"{LedgerScheduler.__module__}.{LedgerScheduler.__qualname__}",
+        )
+        raise SystemExit(1)
+
+
+def _connect() -> CinderLedger:
+    """Return the ledger, or end this process with one line in the log. Cinder's service starts another process.
+
+    As none of them sends heartbeats, Cinder shows the scheduler as down.
+    """
+    try:
+        return cinder_ledger.connect(CONF.tonnage)
+    except errors.ConfigurationError as error:
+        problem = str(error)
+    # Outside of the handler, or the log line has the text twice.
+    LOG.critical(
+        "The scheduler has no ledger, and tries again: %s. After a change of cinder.conf restart this service", problem
+    )
+    raise SystemExit(1)
+
+
+@contextlib.contextmanager
+def _quietly() -> Iterator[None]:
+    """Let a message end that must have no effect."""
+    try:
+        yield
+    except NoEffect as reason:
+        LOG.warning("%s", reason)
+
+
+def _run(name: str, work: Callable[[], None], interval: float, ended: threading.Event) -> None:
+    """Run work in a thread of its own, again and again."""
+
+    def loop() -> None:
+        while not ended.wait(interval):
+            work()
+
+    threading.Thread(target=loop, name=name, daemon=True).start()

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A reader of a cluster's pods, claims, storage classes and nodes, with the official client."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from tonnage import installation
+from tonnage.capacity import errors
+from tonnage.extensions.kubernetes.cluster import objects
+from tonnage.extensions.kubernetes.cluster.objects import (
+    SNAPSHOT_GROUP,
+    NodeList,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    Pod,
+    StorageClass,
+    VolumeSnapshot,
+)
+from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterUnavailable
+
+T = TypeVar("T")
+
+#: Seconds to wait for the API server's answer. kube-scheduler waits for an extender for five.
+TIMEOUT = 2.0
+
+
+class ClusterReader:
+    """Reads from the API server in a kubeconfig file, or of the cluster that this pod runs in. Thread-safe.
+
+    It waits ``timeout`` seconds for an answer, and caches storage classes and the labels of nodes for ``cache_time``
+    seconds.
+    """
+
+    def __init__(self, kubeconfig: str | None, timeout: float = TIMEOUT, cache_time: float = 30.0) -> None:
+        """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable configuration."""
+        try:
+            from kubernetes import client
+
+            from tonnage.extensions.kubernetes.cluster import api_connection
+        except ImportError as error:
+            raise errors.ConfigurationError(
+                f"option [kubernetes] extender needs the client of Kubernetes ({error}); install it with: "
+                f"{installation.install_command('kubernetes')}"
+            ) from error
+        self.api = api_connection.connect(kubeconfig)
+        self._core, self._storage = client.CoreV1Api(self.api), client.StorageV1Api(self.api)
+        self._custom = client.CustomObjectsApi(self.api)
+        self._api_exception: type[Exception] = client.ApiException
+        self._timeout, self._cache_time = timeout, cache_time
+        self._cache: dict[str, tuple[float, Any]] = {}
+        self._lock = threading.Lock()
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod, None if there is none.
+
+        Raises :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
+        """
+        return self._read(Pod, self._core.read_namespaced_pod, name=name, namespace=namespace)
+
+    def persistent_volume_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
+        """Return a persistent volume claim, None if there is none.
+
+        Raises :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
+        """
+        return self._read(
+            PersistentVolumeClaim, self._core.read_namespaced_persistent_volume_claim, name=name, namespace=namespace
+        )
+
+    def persistent_volume(self, name: str) -> PersistentVolume | None:
+        """Return a persistent volume, None if there is none.
+
+        Raises :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
+        """
+        return self._read(PersistentVolume, self._core.read_persistent_volume, name=name)
+
+    def volume_snapshot(self, namespace: str, name: str) -> VolumeSnapshot | None:
+        """Return a volume snapshot, None if there is none, or no snapshots at all in this cluster.
+
+        Raises :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
+        """
+        return self._read(
+            VolumeSnapshot,
+            self._custom.get_namespaced_custom_object,
+            group=SNAPSHOT_GROUP,
+            version="v1",
+            namespace=namespace,
+            plural="volumesnapshots",
+            name=name,
+        )
+
+    def storage_class(self, name: str) -> StorageClass | None:
+        """Return a storage class, None if there is none.
+
+        Raises :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
+        """
+        storage_class: StorageClass | None = self._cached(
+            f"class {name}", lambda: self._read(StorageClass, self._storage.read_storage_class, name=name)
+        )
+        return storage_class
+
+    def node_labels(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of the named nodes that exist.
+
+        Raises :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
+        """
+        requested_names = set(names)
+        labels_by_node = self.all_node_labels()
+        if not requested_names <= labels_by_node.keys():
+            # A node has joined since the list was cached.
+            labels_by_node = self._cached("nodes", self._read_node_labels, refresh=True)
+        return {name: labels_by_node[name] for name in requested_names & labels_by_node.keys()}
+
+    def all_node_labels(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of all nodes, by name.
+
+        Raises :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
+        """
+        return self._cached("nodes", self._read_node_labels)
+
+    def _read_node_labels(self) -> dict[str, dict[str, str]]:
+        # With resource version 0 the API server answers from its cache.
+        accepted = {"Accept": objects.NAMES_AND_LABELS}
+        node_list = self._read(NodeList, self._core.list_node, resource_version="0", _headers=accepted)
+        nodes = (node_list and node_list.items) or []
+        return {node.metadata.name: node.metadata.labels or {} for node in nodes}
+
+    def _cached(self, key: str, read: Callable[[], T], refresh: bool = False) -> T:
+        now = time.monotonic()
+        with self._lock:
+            read_at, value = self._cache.get(key, (0.0, None))
+        if value is None or refresh or now - read_at > self._cache_time:
+            value = read()
+            with self._lock:
+                self._cache[key] = now, value
+        result: T = value
+        return result
+
+    def _read(self, object_type: type[T], call: Callable[..., Any], **arguments: Any) -> T | None:
+        try:
+            answer = call(**arguments, _preload_content=False, _request_timeout=self._timeout)
+        except self._api_exception as error:
+            if getattr(error, "status", None) == 404:
+                return None
+            reason = getattr(error, "reason", None) or error
+            raise ClusterUnavailable(
+                f"the API server of Kubernetes refused a look at a {object_type.__name__}: {reason}"
+            ) from error
+        except Exception as error:  # the client does not wrap the errors of its libraries
+            raise ClusterUnavailable(f"the API server of Kubernetes does not answer: {error}") from error
+        try:
+            return objects.decode(answer.data, object_type)
+        except errors.InvalidInput as error:
+            raise ClusterUnavailable(f"the API server of Kubernetes sent no valid {error.message}") from error

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage-publisher``: imports the capacity that agents publish for clusters, and publishes capacity to a cluster."""
+
+import contextlib
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from cotyledon import types
+from oslo_config import cfg
+
+from tonnage import installation
+from tonnage.agent.backoff import FailureLog
+from tonnage.capacity import errors
+from tonnage.cli import setup, tls_verification, unknown_options
+from tonnage.cli.daemons import workers
+from tonnage.extensions.kubernetes.publication import agent_import, publisher_options
+from tonnage.ledger.db import database, schema
+from tonnage.rpc import options as rpc_options
+
+LOG = logging.getLogger(__name__)
+
+PROG = "tonnage-publisher"
+
+
+class PublisherWorker(workers.Worker):
+    """The worker process that imports and publishes capacity."""
+
+    prog = PROG
+
+    def __init__(self, worker_id: types.WorkerId, conf: cfg.ConfigOpts) -> None:
+        super().__init__(worker_id)
+        self._conf = conf
+        self._ending = threading.Event()
+
+    def serve(self) -> None:
+        """Import and publish periodically until :meth:`end` is called. Published objects stay."""
+        options, failure_log = self._conf.kubernetes, FailureLog(LOG)
+        with contextlib.ExitStack() as cleanup:
+            ledger = database.connect(self._conf)
+            cleanup.callback(ledger.close)
+            publish = _publisher(options, ledger, cleanup) if options.publisher_namespace else None
+            importer = agent_import.AgentImporter(ledger, options.publisher_lifetime)
+            self.started = True
+            _write_state(options.publisher_state_file, "No round has ended yet")
+            while not self._ending.is_set():
+                state = "ok"
+                try:
+                    if imported := importer.import_reports():
+                        LOG.info("Took over %d pool(s) of agents", imported)
+                    if publish is not None:
+                        done = publish()
+                        if done:
+                            LOG.info("CSIStorageCapacity in namespace %s: %s", options.publisher_namespace, done)
+                        if done.failed:
+                            state = f"{done.failed} CSIStorageCapacity object(s) cannot be written; the log names them"
+                except errors.TonnageError as error:
+                    state = f"Figures are not exchanged: {error.message}"
+                    failure_log.failed(state)
+                else:
+                    failure_log.recovered("Figures are exchanged again")
+                _write_state(options.publisher_state_file, state)
+                self._ending.wait(options.publisher_interval)
+
+    def end(self) -> None:
+        self._ending.set()
+
+
+def _write_state(path: str | None, state: str) -> None:
+    """Replace the content of the state file, if there is one. Raises ConfigurationError if it cannot be written."""
+    if not path:
+        return
+    new = f"{path}.new"
+    try:
+        with open(new, "w", encoding="utf-8") as file:
+            file.write(f"{state}\n")
+        os.replace(new, path)
+    except OSError as error:
+        raise errors.ConfigurationError(
+            f"option [kubernetes] publisher_state_file = {path}: {error.strerror}; name a file in a folder that "
+            f"{PROG} may write to"
+        ) from error
+
+
+def _publisher(options: Any, ledger: database.Database, cleanup: contextlib.ExitStack) -> Callable[[], Any]:
+    """Return a function that publishes capacity. Raises ConfigurationError for unusable options."""
+    try:
+        from tonnage.extensions.kubernetes.cluster import api_connection
+        from tonnage.extensions.kubernetes.publication import capacity_publisher
+    except ImportError as error:
+        raise errors.ConfigurationError(
+            f"option [kubernetes] publisher_namespace needs the client of Kubernetes ({error}); install it with: "
+            f"{installation.install_command('kubernetes')}"
+        ) from error
+    api = cleanup.enter_context(api_connection.connect(options.kubeconfig))
+    return capacity_publisher.Publisher(ledger, api, options.publisher_namespace).publish
+
+
+@setup.clean_exit(PROG)
+def main() -> None:
+    """Run the publisher until SIGTERM or Ctrl-C."""
+    conf, argv = cfg.CONF, sys.argv[1:]
+    setup.configure(conf, argv, PROG, [rpc_options.register, publisher_options.register, database.register])
+    unknown_options.warn(conf)
+    tls_verification.warn(conf)
+    with contextlib.ExitStack() as cleanup:
+        ledger = database.connect(conf)
+        cleanup.callback(ledger.close)
+        schema.require_current(ledger.engine)
+        if conf.kubernetes.publisher_namespace:
+            # Errors in the configuration are reported before a worker starts.
+            _publisher(conf.kubernetes, ledger, cleanup)
+    workers.run(conf, PROG, workers.WorkerPlan([workers.WorkerSpec(PROG, PublisherWorker, (conf,))]))

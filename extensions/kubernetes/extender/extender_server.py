@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The kube-scheduler extender over HTTP: a WSGI application with a listener of its own.
+
+It has no users. kube-scheduler reaches the listener over loopback or with a client certificate.
+"""
+
+import abc
+import logging
+import os
+import ssl
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import falcon
+import msgspec
+from oslo_config import cfg
+
+from tonnage.api.auth import authentication
+from tonnage.api.http import middleware
+from tonnage.api.http.body import has_nul
+from tonnage.api.http.http_request import WsgiApp
+from tonnage.api.http.server import Listener, Server
+from tonnage.api.http.wsgi_server import ServerLimits
+from tonnage.capacity import errors
+from tonnage.extensions.kubernetes.cluster import cluster_reader
+from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
+from tonnage.extensions.kubernetes.fit import scoring_shape
+from tonnage.extensions.kubernetes.fit.extender_protocol import Extender, FilterResult
+from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
+from tonnage.ledger.db.database import Database
+from tonnage.metrics import instruments
+
+LOG = logging.getLogger(__name__)
+
+_TLS_OPTIONS = ("extender_cert_file", "extender_key_file", "extender_ca_file")
+_THREADS = 16
+
+#: Seconds for which a server that stops waits for the end of its start.
+_WARMING_SECONDS = 10.0
+
+#: Paths for probes. kubelet has no client certificate.
+_HEALTHZ, _READYZ = "/healthz", "/readyz"
+
+
+class _VerbResource(abc.ABC):
+    """A path that accepts POST. kube-scheduler reads the body only with status 200."""
+
+    #: The name of the requests in metrics.
+    verb: str
+
+    def __init__(self, extender: Extender, limit: middleware.BodyLimit) -> None:
+        self._extender, self._limit = extender, limit
+
+    @abc.abstractmethod
+    def _answer(self, body: bytes) -> Any:
+        """Return the response to a request body, for JSON."""
+
+    def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
+        with instruments.EXTENDER_DURATION.labels(self.verb).time():
+            resp.data = msgspec.json.encode(self._answer(self._read(req)))
+        resp.content_type = falcon.MEDIA_JSON
+
+    def _read(self, req: falcon.Request) -> bytes:
+        chunked = "chunked" in (req.get_header("Transfer-Encoding") or "").lower()
+        stream = req.stream if req.content_length is None and chunked else req.bounded_stream
+        raw = self._limit.read(stream)
+        if has_nul(raw):
+            raise errors.InvalidInput("text cannot contain the character NUL")
+        return raw
+
+
+class _Filter(_VerbResource):
+    """``/k8s/filter``."""
+
+    verb = "filter"
+
+    def _answer(self, body: bytes) -> Any:
+        return self._extender.filter(body)
+
+
+class _Prioritize(_VerbResource):
+    """``/k8s/prioritize``."""
+
+    verb = "prioritize"
+
+    def _answer(self, body: bytes) -> Any:
+        return self._extender.prioritize(body)
+
+
+class _Healthz:
+    """``/healthz``: 200 while the process answers."""
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Answer. A failure means that the process has to be started again."""
+        resp.set_header("Cache-Control", "no-store")
+        resp.content_type = falcon.MEDIA_TEXT
+        resp.text = "ok"
+
+
+class _Readyz:
+    """``/readyz``: 200 while pods can be judged, otherwise 503 with the parts that do not answer."""
+
+    def __init__(self, extender: Extender) -> None:
+        self._extender = extender
+
+    def on_get(self, req: falcon.Request, resp: falcon.Response) -> None:
+        """Check that the ledger and the API server of the cluster answer."""
+        problems = self._extender.problems()
+        resp.status = falcon.HTTP_503 if problems else falcon.HTTP_200
+        resp.set_header("Cache-Control", "no-store")
+        resp.content_type = falcon.MEDIA_TEXT
+        resp.text = "; ".join(problems) or "ok"
+
+
+def application(extender: Extender, limit: middleware.BodyLimit) -> "falcon.App[falcon.Request, falcon.Response]":
+    """Return the WSGI application."""
+    app: falcon.App[falcon.Request, falcon.Response] = falcon.App(middleware=[middleware.RequestLimits(limit)])
+    app.add_route(_HEALTHZ, _Healthz())
+    app.add_route(_READYZ, _Readyz(extender))
+    app.add_route("/k8s/filter", _Filter(extender, limit))
+    app.add_route("/k8s/prioritize", _Prioritize(extender, limit))
+    app.add_error_handler(Exception, _on_unexpected_error)
+    app.add_error_handler(falcon.HTTPError, _on_http_error)
+    app.add_error_handler(errors.InvalidInput, _on_invalid_body)
+    return app
+
+
+class PodClaimTasks(Protocol):
+    """The background tasks for the claims of pods."""
+
+    def start(self) -> None:
+        """Start the tasks."""
+
+    def stop(self) -> None:
+        """Stop the tasks, if they were started."""
+
+
+class ExtenderServer(Server):
+    """The server of the extender, with the background tasks for claims if it claims capacity.
+
+    ``warm_up`` is called on a thread of its own when the server starts.
+    """
+
+    def __init__(
+        self,
+        options: Any,
+        application: WsgiApp,
+        limits: ServerLimits,
+        tls: ssl.SSLContext | None,
+        claim_tasks: PodClaimTasks | None,
+        warm_up: Callable[[], None],
+    ) -> None:
+        listener = Listener(
+            name="extender",
+            host=options.extender_listen,
+            port=options.extender_listen_port,
+            options=("[kubernetes] extender_listen", "extender_listen_port"),
+        )
+        super().__init__(listener, application, limits, tls)
+        self._claim_tasks = claim_tasks
+        self._warming = threading.Thread(target=warm_up, name="extender warm-up", daemon=True)
+
+    def start(self) -> None:
+        """Serve on threads. Raises as :meth:`listen`, which it calls if that was not done."""
+        self._warming.start()
+        super().start()
+        if self._claim_tasks is not None:
+            self._claim_tasks.start()
+
+    def stop(self) -> None:
+        """Accept no more requests, finish the accepted ones, and stop the background tasks."""
+        super().stop()
+        if self._claim_tasks is not None:
+            self._claim_tasks.stop()
+        if self._warming.is_alive():
+            self._warming.join(_WARMING_SECONDS)
+
+
+def build(conf: cfg.ConfigOpts, database: Database, timeout: float = cluster_reader.TIMEOUT) -> Server | None:
+    """Return a server of the extender, None if it is disabled. It waits ``timeout`` seconds for Kubernetes.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable configuration.
+    """
+    options = conf.kubernetes
+    if not options.extender:
+        return None
+    files = [getattr(options, name) for name in _TLS_OPTIONS]
+    if any(files) and not all(files):
+        missing = [name for name, value in zip(_TLS_OPTIONS, files, strict=True) if not value]
+        raise errors.ConfigurationError(
+            f"option [kubernetes] {missing[0]} is not set: TLS takes {', '.join(_TLS_OPTIONS)}"
+        )
+    if not any(files) and not authentication.is_loopback(options.extender_listen):
+        raise errors.ConfigurationError(
+            f"[kubernetes] extender_listen = {options.extender_listen} may be reached from other machines: "
+            f"listen on 127.0.0.1, or set {', '.join(_TLS_OPTIONS)} so that only kube-scheduler is let in"
+        )
+    lease = options.extender_lease if options.extender_reserves else None
+    cluster = ClusterReader(options.kubeconfig, timeout)
+    extender = Extender(NodeQueries(database, _scoring_shape(options)), cluster, lease)
+    limit = middleware.BodyLimit(options.extender_max_request_body_size, "extender_max_request_body_size")
+    return ExtenderServer(
+        options,
+        application(extender, limit),
+        ServerLimits(
+            threads=_THREADS,
+            client_timeout=conf.client_socket_timeout,
+            stop_timeout=conf.osapi_volume_stop_timeout,
+            max_body_size=limit.size,
+            anonymous_paths=frozenset({_HEALTHZ, _READYZ}) if all(files) else None,
+        ),
+        _mutual_tls(*files) if all(files) else None,
+        None if lease is None else _pod_claim_tasks(database, cluster, lease),
+        extender.warm_up,
+    )
+
+
+def _scoring_shape(options: Any) -> scoring_shape.ScoringShape:
+    try:
+        return scoring_shape.parse(options.extender_scoring_shape)
+    except ValueError as error:
+        raise errors.ConfigurationError(
+            f"[kubernetes] extender_scoring_shape = {options.extender_scoring_shape}: {error}; name spread, pack or "
+            "points such as 0:10, 80:5, 100:0"
+        ) from error
+
+
+def _pod_claim_tasks(database: Database, cluster: ClusterReader, lease: float) -> PodClaimTasks:
+    # The module needs the Kubernetes client, an optional dependency.
+    from tonnage.extensions.kubernetes.fit import pod_claim_tasks
+
+    return pod_claim_tasks.PodClaimTasks(database, cluster, lease)
+
+
+def _mutual_tls(cert: str, key: str, authority: str) -> ssl.SSLContext:
+    """Return a TLS context that accepts client certificates of one authority only. The parameters are PEM files.
+
+    The server refuses clients without a certificate, except on the paths for probes.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for files that cannot be used.
+    """
+    for name, path in zip(_TLS_OPTIONS, (cert, key, authority), strict=True):
+        if not os.access(path, os.R_OK):
+            raise errors.ConfigurationError(f"option [kubernetes] {name} = {path}: this file cannot be read")
+    try:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority)
+        context.load_cert_chain(cert, key)
+    except ssl.SSLError as error:
+        raise errors.ConfigurationError(
+            f"options [kubernetes] {', '.join(_TLS_OPTIONS)} cannot be used: {error}"
+        ) from error
+    context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def _on_invalid_body(req: falcon.Request, resp: falcon.Response, error: errors.InvalidInput, params: Any) -> None:
+    resp.status = falcon.HTTP_400
+    _write(resp, error.message)
+
+
+def _on_http_error(req: falcon.Request, resp: falcon.Response, error: falcon.HTTPError, params: Any) -> None:
+    resp.status = error.status
+    resp.set_headers(error.headers or {})
+    _write(resp, error.description or error.title or "")
+
+
+def _on_unexpected_error(req: falcon.Request, resp: falcon.Response, error: Exception, params: Any) -> None:
+    LOG.error("%s %s failed", req.method, req.path, exc_info=error)
+    resp.status = falcon.HTTP_500
+    _write(resp, "the extender has erred: the log of tonnage-api has more")
+
+
+def _write(resp: falcon.Response, message: str) -> None:
+    resp.content_type = falcon.MEDIA_JSON
+    resp.data = msgspec.json.encode(FilterResult(error=message))

@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Claims on the capacity of drivers' pools, for volumes that are not provisioned yet.
+
+A claim counts until it is released or expires, by the database's clock. A transaction that claims capacity locks the
+drivers' rows.
+"""
+
+import datetime
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+from oslo_db import exception as db_exc
+from sqlalchemy import orm
+
+from tonnage.extensions.kubernetes.capacity.pool_columns import ActiveClaim, PoolColumns, PoolKey
+from tonnage.extensions.kubernetes.fit.node_decision import Placement
+from tonnage.ledger import models
+from tonnage.ledger.db import database
+
+_CLAIM, _POOL = models.CsiClaim, models.CsiPool
+_COUNTED_COLUMNS = (
+    _CLAIM.driver_uid,
+    _CLAIM.holder,
+    _CLAIM.volume,
+    _CLAIM.pod,
+    _CLAIM.storage_class,
+    _CLAIM.pool,
+    _CLAIM.size,
+    _CLAIM.expires_at,
+    _CLAIM.backing_id,
+    _CLAIM.capacity,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The claim of a volume. ``size`` is bytes, ``expires_at`` UTC."""
+
+    holder: str
+    volume: str
+    node: str
+    driver: str
+    storage_class: str
+    pool: str
+    size: int
+    expires_at: datetime.datetime
+
+
+@dataclass(frozen=True, slots=True)
+class FiguresVersion:
+    """The driver's version at the last write of a pool's figures, and their expiry, UTC."""
+
+    version: int
+    expires_at: datetime.datetime | None
+
+    def is_later_report_than(self, other: "FiguresVersion") -> bool:
+        """Return whether these figures are of a later report. Figures with the same expiry are of the same report."""
+        return self.version != other.version and (self.expires_at is None or self.expires_at != other.expires_at)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodClaim:
+    """A claim for a pod, ``namespace/name``.
+
+    ``figures`` has the versions of the usable figures of its pool and of all pools on the same disks. It is empty if
+    its own pool has no usable figures.
+    """
+
+    claim: Claim
+    pod: str
+    figures: Mapping[PoolKey, FiguresVersion]
+
+
+def now(session: orm.Session) -> datetime.datetime:
+    """Return the time by the database's clock, UTC."""
+    current_time: datetime.datetime = session.execute(sa.select(models.utcnow())).scalar_one()
+    return current_time
+
+
+def active_claims(
+    session: orm.Session,
+    drivers: Iterable[PoolColumns],
+    at: datetime.datetime,
+    holder: str | None,
+    volumes: Collection[str],
+) -> dict[str, list[ActiveClaim]]:
+    """Return the active claims on each driver at a time, by driver name.
+
+    The holder's own claims for these volumes are left out. If the holder is not a pod, all of its claims are left out,
+    because a new claim replaces them.
+    """
+    names = {driver.uid: driver.name for driver in drivers}
+    claims_by_driver: dict[str, list[ActiveClaim]] = {name: [] for name in names.values()}
+    if names:
+        for row in session.execute(sa.select(*_COUNTED_COLUMNS).where(_CLAIM.driver_uid.in_(list(names)))):
+            own_claim = row.holder == holder and (row.pod is None or row.volume in volumes)
+            if row.expires_at > at and not own_claim:
+                claim = ActiveClaim((row.storage_class, row.pool), row.size, row.backing_id, row.capacity)
+                claims_by_driver[names[row.driver_uid]].append(claim)
+    return claims_by_driver
+
+
+def store(
+    session: orm.Session,
+    holder: str,
+    node: str,
+    placements: Sequence[Placement],
+    expires_at: datetime.datetime,
+    pod: str | None = None,
+    volumes: Collection[str] = (),
+) -> None:
+    """Replace the claims of a holder; for a pod, only those for these ``volumes``.
+
+    A pod's other volumes have been provisioned in the meantime, and no figures may include them yet. Their claims get
+    the same expiry.
+    """
+    if pod is None:
+        release(session, holder)
+    else:
+        _replace(session, holder, volumes, expires_at)
+    session.add_all(
+        _CLAIM(
+            holder=holder,
+            volume=placement.volume.name,
+            node=node,
+            driver_uid=placement.uid,
+            storage_class=placement.pool[0],
+            pool=placement.pool[1],
+            size=placement.size,
+            expires_at=expires_at,
+            pod=pod,
+            backing_id=placement.backing_id,
+            capacity=placement.capacity,
+        )
+        for placement in placements
+    )
+    try:
+        session.flush()
+    except db_exc.DBDuplicateEntry:
+        raise database.StaleRead(f"{holder} has just claimed elsewhere") from None
+
+
+def release(session: orm.Session, holder: str, expires_at: datetime.datetime | None = None) -> bool:
+    """Delete the claims of a holder, and return whether there were any.
+
+    With ``expires_at``, delete only claims with this expiry, so that renewed claims remain.
+    """
+    query = sa.delete(_CLAIM).where(_CLAIM.holder == holder)
+    if expires_at is not None:
+        query = query.where(_CLAIM.expires_at == expires_at)
+    deleted: Any = session.execute(query.execution_options(synchronize_session=False))
+    return bool(deleted.rowcount)
+
+
+def renew(session: orm.Session, holder: str, expires_at: datetime.datetime, new_expires_at: datetime.datetime) -> None:
+    """Extend the claims of a holder that have this expiry.
+
+    Expired claims are not extended, because their capacity may have been claimed again.
+    """
+    if expires_at > now(session):
+        query = sa.update(_CLAIM).where(_CLAIM.holder == holder, _CLAIM.expires_at == expires_at)
+        session.execute(query.values(expires_at=new_expires_at).execution_options(synchronize_session=False))
+
+
+def _replace(session: orm.Session, holder: str, volumes: Collection[str], new_expires_at: datetime.datetime) -> None:
+    """Delete a pod's claims for these volumes and its expired claims, and set the expiry of its other claims."""
+    own_claim, at = _CLAIM.holder == holder, now(session)
+    # This statement comes first because it locks all rows at once, as release and renew do. So there are no deadlocks.
+    extended = sa.update(_CLAIM).where(own_claim, _CLAIM.expires_at > at).values(expires_at=new_expires_at)
+    session.execute(extended.execution_options(synchronize_session=False))
+    obsolete = sa.delete(_CLAIM).where(own_claim, sa.or_(_CLAIM.volume.in_(volumes), _CLAIM.expires_at <= at))
+    session.execute(obsolete.execution_options(synchronize_session=False))
+
+
+def delete_expired(session: orm.Session, uids: Collection[str], at: datetime.datetime) -> None:
+    """Delete the expired claims on drivers."""
+    query = sa.delete(_CLAIM).where(_CLAIM.driver_uid.in_(list(uids)), _CLAIM.expires_at <= at)
+    session.execute(query.execution_options(synchronize_session=False))
+
+
+def list_for_holder(session: orm.Session, holder: str) -> list[Claim]:
+    """Return the active claims of a holder, by volume."""
+    at = now(session)
+    query = (
+        sa.select(_CLAIM, models.CsiDriver.name)
+        .join(models.CsiDriver, models.CsiDriver.uid == _CLAIM.driver_uid)
+        .where(_CLAIM.holder == holder)
+        .order_by(_CLAIM.volume)
+    )
+    return [_claim(row[0], row[1]) for row in session.execute(query) if row[0].expires_at > at]
+
+
+def list_for_pods(session: orm.Session) -> list[PodClaim]:
+    """Return the active claims for pods."""
+    at = now(session)
+    same_pool = sa.and_(
+        _POOL.driver_uid == _CLAIM.driver_uid, _POOL.storage_class == _CLAIM.storage_class, _POOL.name == _CLAIM.pool
+    )
+    query = (
+        sa.select(_CLAIM, models.CsiDriver.name, _POOL)
+        .join(models.CsiDriver, models.CsiDriver.uid == _CLAIM.driver_uid)
+        .outerjoin(_POOL, same_pool)
+        .where(_CLAIM.pod.is_not(None))
+        .order_by(_CLAIM.holder, _CLAIM.volume)
+    )
+    rows = session.execute(query).all()
+    shared_backings = (
+        sa.select(_POOL.driver_uid, _POOL.backing_id).join(_CLAIM, same_pool).where(_CLAIM.pod.is_not(None))
+    )
+    by_backing: dict[tuple[str, str], dict[PoolKey, FiguresVersion]] = {}
+    for backing_pool in session.scalars(
+        sa.select(_POOL).where(sa.tuple_(_POOL.driver_uid, _POOL.backing_id).in_(shared_backings))
+    ):
+        if backing_pool.backing_id is not None and _in_use(backing_pool, at):
+            by_backing.setdefault((backing_pool.driver_uid, backing_pool.backing_id), {}).update(
+                _figures_versions(backing_pool)
+            )
+    claims = []
+    for row, driver, pool in rows:
+        if row.expires_at > at and row.pod is not None:
+            figures: Mapping[PoolKey, FiguresVersion] = {}
+            if _in_use(pool, at):
+                shared = None if pool.backing_id is None else by_backing.get((pool.driver_uid, pool.backing_id))
+                figures = shared or _figures_versions(pool)
+            claims.append(PodClaim(claim=_claim(row, driver), pod=row.pod, figures=figures))
+    return claims
+
+
+def _in_use(pool: models.CsiPool | None, at: datetime.datetime) -> bool:
+    if pool is None or pool.capacity is None:
+        return False
+    return pool.expires_at is None or pool.expires_at > at
+
+
+def _figures_versions(pool: models.CsiPool) -> dict[PoolKey, FiguresVersion]:
+    return {(pool.storage_class, pool.name): FiguresVersion(pool.version, pool.expires_at)}
+
+
+def _claim(row: models.CsiClaim, driver: str) -> Claim:
+    return Claim(
+        holder=row.holder,
+        volume=row.volume,
+        node=row.node,
+        driver=driver,
+        storage_class=row.storage_class,
+        pool=row.pool,
+        size=row.size,
+        expires_at=row.expires_at,
+    )

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Release of the claims for pods.
+
+Claims are released when the figures include the pod's volumes, or when the pod will not have the volumes on this node.
+The state of the cluster decides. A watch reports the pods to check, and each pod is checked from time to time as well.
+For each volume of a claim:
+
+* A volume that is not being provisioned keeps its claim while the pod exists, until the lease ends. Once the pod is
+  deleted, has failed or has succeeded, the volume is releasable. Provisioning of a persistent volume claim has begun
+  when the claim has a selected node, that of an inline volume when the pod is bound.
+* A volume that is provisioned for a node without access to the pool is releasable, because the pod is on another node.
+* While a volume is being provisioned and the pod exists, the lease is renewed. It is renewed once more when the volume
+  has been provisioned.
+* After that the volume is releasable once the figures of the pool, and of all usable pools on the same disks, have been
+  written three times. The first write, and a report that was being collected at that moment, may not include the
+  volume. If that does not happen, or the pool was removed, the claim ends with its lease.
+
+The claim of a pod is released as a whole, when all of its volumes are releasable.
+"""
+
+import enum
+import itertools
+import logging
+import threading
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from tonnage.capacity import errors
+from tonnage.extensions.kubernetes.capacity import node_accessibility
+from tonnage.extensions.kubernetes.capacity.pool_cache import PoolCache
+from tonnage.extensions.kubernetes.capacity.pool_columns import PoolKey
+from tonnage.extensions.kubernetes.cluster.nodes import Node
+from tonnage.extensions.kubernetes.cluster.objects import PersistentVolumeClaim, Pod
+from tonnage.extensions.kubernetes.cluster.pod_volumes import INLINE_SUFFIX
+from tonnage.extensions.kubernetes.fit import capacity_claims
+from tonnage.extensions.kubernetes.fit.capacity_claims import Claim, FiguresVersion, PodClaim
+from tonnage.ledger.db.database import Database
+
+LOG = logging.getLogger(__name__)
+
+#: Number of writes of the figures after a volume was seen. Agents report while tonnage-publisher has not imported their
+#: last report yet.
+_REQUIRED_WRITES = 3
+
+#: Number of failed pods after which the rest waits for the next round: an unreachable cluster takes seconds to fail.
+_MAX_FAILURES = 3
+
+
+class PodLookup(Protocol):
+    """The objects of a cluster that claims depend on.
+
+    All methods raise :class:`~tonnage.extensions.kubernetes.cluster.pod_volumes.ClusterUnavailable`.
+    """
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """Return a pod, None if there is none."""
+
+    def persistent_volume_claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
+        """Return a persistent volume claim, None if there is none."""
+
+    def node_labels(self, names: Iterable[str]) -> Mapping[str, Mapping[str, str]]:
+        """Return the labels of the named nodes that exist."""
+
+
+class _VolumeState(enum.Enum):
+    WAITING = enum.auto()
+    PROVISIONING = enum.auto()
+    PROVISIONED = enum.auto()
+    RELEASABLE = enum.auto()
+
+
+@dataclass(slots=True)
+class _FiguresTracker:
+    """The last figures of each pool that matters to a volume, and their writes since the volume was seen."""
+
+    figures: Mapping[PoolKey, FiguresVersion] = field(default_factory=dict)
+    writes: dict[PoolKey, int] = field(default_factory=dict)
+
+    def update(self, figures: Mapping[PoolKey, FiguresVersion]) -> None:
+        """Count the new writes. A pool that has been without figures starts again at 0."""
+        writes = {}
+        for pool, version in figures.items():
+            previous = self.figures.get(pool)
+            writes[pool] = 0 if previous is None else self.writes[pool] + version.is_later_report_than(previous)
+        self.figures, self.writes = figures, writes
+
+    @property
+    def include_volume(self) -> bool:
+        """Return whether the figures of every pool include the volume."""
+        return bool(self.writes) and min(self.writes.values()) >= _REQUIRED_WRITES
+
+
+@dataclass(slots=True)
+class _HolderState:
+    """The state of a holder's claims; ``pod_exists`` tells whether its pod exists."""
+
+    claim_keys: tuple[Hashable, ...]
+    expires_at: datetime
+    checked_at: datetime | None = None
+    pod_exists: bool = True
+    states: dict[str, _VolumeState] = field(default_factory=dict)
+    trackers: dict[str, _FiguresTracker] = field(default_factory=dict)
+
+    @property
+    def provisioning(self) -> bool:
+        return self.pod_exists and _VolumeState.PROVISIONING in self.states.values()
+
+    @property
+    def releasable(self) -> bool:
+        """Return whether all claims can be released."""
+        return self.checked_at is not None and all(
+            state is _VolumeState.RELEASABLE
+            or (state is _VolumeState.PROVISIONED and self.trackers[volume].include_volume)
+            for volume, state in self.states.items()
+        )
+
+
+class ClaimReleaser:
+    """Releases the claims of pods. ``lease`` is the number of seconds of a claim.
+
+    One thread calls :meth:`run_once`, any thread may call :meth:`notify`. Several processes may release claims at once.
+    """
+
+    def __init__(self, database: Database, cluster: PodLookup, lease: float) -> None:
+        self._database, self._cluster, self._lease = database, cluster, timedelta(seconds=lease)
+        self._pool_cache = PoolCache()
+        self._states: dict[str, _HolderState] = {}
+        self._lock = threading.Lock()
+        self._notified: set[str] = set()
+        #: Holders whose pods could not be read in the last round.
+        self._failed: set[str] = set()
+        self._all_notified = False
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Make :meth:`run_once` return after the current claim. The claims remain."""
+        self._stopped = True
+
+    def notify(self, pod: str | None) -> None:
+        """Record that a pod, ``namespace/name``, has changed; with None, that any pod may have."""
+        with self._lock:
+            if pod is None:
+                self._all_notified = True
+            else:
+                self._notified.add(pod)
+
+    def run_once(self) -> int:
+        """Check the pods that have changed or are due, and return the number of released claims.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger or the cluster cannot be read. The next round
+        then checks the remaining pods.
+        """
+        with self._lock:
+            notified, all_notified = self._notified, self._all_notified
+            self._notified, self._all_notified = set(), False
+        try:
+            with self._database.reading(snapshot=True) as session:
+                now = capacity_claims.now(session)
+                rows = capacity_claims.list_for_pods(session)
+        except BaseException:
+            with self._lock:
+                self._notified |= notified
+                self._all_notified |= all_notified
+            raise
+        by_holder = {holder: list(part) for holder, part in itertools.groupby(rows, lambda row: row.claim.holder)}
+        self._states = {holder: holder_state for holder, holder_state in self._states.items() if holder in by_holder}
+        released, failures = 0, 0
+        failure: errors.Unavailable | None = None
+        # Pods that failed in the last round come last, so they do not block others.
+        for holder, part in sorted(by_holder.items(), key=lambda pair: pair[0] in self._failed):
+            if self._stopped:
+                break
+            holder_state = self._state_for(holder, part)
+            if all_notified or part[0].pod in notified:
+                holder_state.checked_at = None
+            if failures == _MAX_FAILURES:
+                continue
+            try:
+                released += self._process(holder_state, part, now)
+                self._failed.discard(holder)
+            except errors.Unavailable as error:
+                failure, failures = error, failures + 1
+                self._failed.add(holder)
+        self._failed &= by_holder.keys()
+        if failure is not None:
+            raise failure
+        return released
+
+    def _process(self, holder_state: _HolderState, rows: Sequence[PodClaim], now: datetime) -> bool:
+        """Check a claim if that is due, release or renew it, and return whether it was released."""
+        provisioned = False
+        if holder_state.checked_at is None or now - holder_state.checked_at >= self._lease / 4:
+            provisioned = self._check(holder_state, rows)
+            holder_state.checked_at = now
+        holder = rows[0].claim.holder
+        if holder_state.releasable:
+            deleted = self._database.run(capacity_claims.release, holder, holder_state.expires_at)
+            if deleted:
+                LOG.info("Pod %s: released the capacity that was claimed for it on %s", rows[0].pod, rows[0].claim.node)
+            return deleted
+        if provisioned or (holder_state.provisioning and holder_state.expires_at - now < self._lease / 2):
+            self._database.run(capacity_claims.renew, holder, holder_state.expires_at, now + self._lease)
+            holder_state.expires_at = now + self._lease
+        return False
+
+    def _state_for(self, holder: str, rows: Sequence[PodClaim]) -> _HolderState:
+        """Return the updated state of a holder's claims."""
+        claim_keys, expires_at = tuple(_claim_key(row.claim) for row in rows), rows[0].claim.expires_at
+        holder_state = self._states.get(holder)
+        if holder_state is None or holder_state.claim_keys != claim_keys:
+            holder_state = self._states[holder] = _HolderState(claim_keys, expires_at)
+        if holder_state.expires_at != expires_at:
+            # Another process has renewed the claims.
+            holder_state.expires_at, holder_state.checked_at = expires_at, None
+        for row in rows:
+            # The pod is checked after these figures were read.
+            if (tracker := holder_state.trackers.get(row.claim.volume)) is not None:
+                tracker.update(row.figures)
+        return holder_state
+
+    def _check(self, holder_state: _HolderState, rows: Sequence[PodClaim]) -> bool:
+        """Update the state of each volume, and return whether one has been provisioned since the last check."""
+        namespace, _, name = rows[0].pod.partition("/")
+        pod = self._cluster.pod(namespace, name)
+        # A pod of the same name may be a different pod.
+        if pod is not None and (pod.has_ended or rows[0].claim.holder not in (pod.holder, pod.fallback_holder)):
+            pod = None
+        holder_state.states = {row.claim.volume: self._volume_state(row, namespace, pod) for row in rows}
+        holder_state.pod_exists = pod is not None
+        provisioned = {volume for volume, state in holder_state.states.items() if state is _VolumeState.PROVISIONED}
+        trackers = holder_state.trackers
+        holder_state.trackers = {volume: trackers.get(volume, _FiguresTracker()) for volume in provisioned}
+        return not provisioned <= trackers.keys()
+
+    def _volume_state(self, row: PodClaim, namespace: str, pod: Pod | None) -> _VolumeState:
+        volume, node = row.claim.volume, row.claim.node
+        if volume.endswith(INLINE_SUFFIX):
+            target_node = None if pod is None else pod.spec.node_name
+            provisioned = pod is not None and pod.has_started
+        else:
+            claim = self._cluster.persistent_volume_claim(namespace, volume)
+            provisioned = claim is not None and bool(claim.spec.volume_name)
+            target_node = None if claim is None else claim.selected_node or (node if provisioned else None)
+        if not target_node:
+            return _VolumeState.RELEASABLE if pod is None else _VolumeState.WAITING
+        if target_node != node and not self._has_access(target_node, row):
+            return _VolumeState.RELEASABLE
+        return _VolumeState.PROVISIONED if provisioned else _VolumeState.PROVISIONING
+
+    def _has_access(self, node: str, row: PodClaim) -> bool:
+        labels = self._cluster.node_labels([node]).get(node, {})
+        with self._database.reading(snapshot=True) as session:
+            columns = self._pool_cache.read(session, [row.claim.driver]).get(row.claim.driver)
+        key = row.claim.storage_class, row.claim.pool
+        if columns is None or key not in columns.row_of:
+            # The pool is unknown, so the node may have access to it.
+            return True
+        return node_accessibility.is_accessible(columns, key, Node(node, labels))
+
+
+def _claim_key(claim: Claim) -> Hashable:
+    return claim.volume, claim.node, claim.driver, claim.storage_class, claim.pool

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The protocol of kube-scheduler extenders, version 1: requests, responses, and the decisions between them.
+
+The Go types have no JSON tags, so keys are capitalised. The scheduler sends whole nodes, or only their names if it is
+configured so; the response has the same kind. A response without keys would refuse every node without a reason, so all
+keys are always present.
+"""
+
+import collections
+import logging
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from tonnage.capacity import errors
+from tonnage.extensions.kubernetes.cluster import objects, pod_volumes
+from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
+from tonnage.extensions.kubernetes.cluster.objects import Pod
+from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterObjects, ClusterUnavailable
+from tonnage.extensions.kubernetes.cluster.volumes import Volume
+from tonnage.extensions.kubernetes.fit.node_decision import Decision
+from tonnage.extensions.kubernetes.fit.node_queries import NodeClaim, NodeQueries
+from tonnage.extensions.kubernetes.fit.refusal_reasons import UNRESOLVABLE, RefusalReasons
+from tonnage.metrics import instruments
+
+LOG = logging.getLogger(__name__)
+
+_LEDGER_UNAVAILABLE = "Tonnage cannot look up its figures now: the log of tonnage-api has more"
+
+
+class RawNodes(Struct):
+    """Whole nodes, which are returned unchanged."""
+
+    items: list[msgspec.Raw] | None = None
+
+
+class Arguments(Struct, rename="pascal"):
+    """A request: a pod, and the nodes that have passed the other filters."""
+
+    pod: Pod
+    nodes: RawNodes | None = None
+    node_names: list[objects.Name] | None = None
+
+
+class FilterResult(Struct, rename="pascal"):
+    """The nodes that fit, and the reasons for the others, or an error.
+
+    kube-scheduler evicts no pods on ``failed_and_unresolvable_nodes``. These nodes are in ``failed_nodes`` too, for
+    schedulers older than 1.21; later ones give precedence to the former.
+    """
+
+    nodes: RawNodes | None = None
+    node_names: list[str] | None = None
+    failed_nodes: dict[str, str] = {}
+    failed_and_unresolvable_nodes: dict[str, str] = {}
+    error: str = ""
+
+
+class HostPriority(Struct, rename="pascal"):
+    """The score of a node."""
+
+    host: str
+    score: int
+
+
+class Extender:
+    """Handles the requests of kube-scheduler.
+
+    With a ``lease``, in seconds, the filter returns one node and claims the capacity for the pod's volumes there.
+    """
+
+    def __init__(self, queries: NodeQueries, cluster: ClusterObjects, lease: float | None) -> None:
+        self._queries, self._cluster, self._lease = queries, cluster, lease
+        self._warming = False
+
+    def filter(self, raw: bytes) -> FilterResult:
+        """Return the nodes that take all volumes of a pod together.
+
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for a malformed request.
+        """
+        arguments = objects.decode(raw, Arguments)
+        pod = arguments.pod
+        try:
+            sent_nodes = _SentNodes(arguments)
+            volumes = pod_volumes.unprovisioned(pod, self._cluster)
+            if not volumes:
+                instruments.EXTENDER_PODS.labels("no_volumes").inc()
+                return sent_nodes.answer(range(len(sent_nodes.names)), {}, {})
+            decision, node_claim = self._decide(pod, volumes, self._nodes(sent_nodes))
+        except errors.NotFound as error:
+            instruments.EXTENDER_PODS.labels("error").inc()
+            return FilterResult(error=error.message)
+        except errors.Unavailable as error:
+            instruments.EXTENDER_PODS.labels("error").inc()
+            LOG.warning("Pod %s: %s", pod.full_name, error.message)
+            # The message appears in the pod's events. Their readers may see the cluster's errors, but not the ledger's.
+            return FilterResult(error=error.message if isinstance(error, ClusterUnavailable) else _LEDGER_UNAVAILABLE)
+        return self._answer(pod, sent_nodes, decision, node_claim)
+
+    def prioritize(self, raw: bytes) -> list[HostPriority]:
+        """Return the score of each node by the scoring shape, 0 to 10; 0 for all nodes after an error.
+
+        Raises :class:`~tonnage.capacity.errors.InvalidInput` for a malformed request.
+        """
+        arguments = objects.decode(raw, Arguments)
+        sent_nodes = _SentNodes(arguments)
+        try:
+            volumes = pod_volumes.unprovisioned(arguments.pod, self._cluster)
+            decision = self._queries.decide(volumes, self._nodes(sent_nodes), arguments.pod.holder)
+        except (errors.NotFound, errors.Unavailable) as error:
+            LOG.warning("Pod %s: %s", arguments.pod.full_name, error.message)
+            return [HostPriority(name, 0) for name in sent_nodes.names]
+        scores = self._queries.shape.priorities(decision)
+        return [HostPriority(name, score) for name, score in zip(sent_nodes.names, scores, strict=True)]
+
+    def warm_up(self) -> None:
+        """Read the nodes and the pools before the first request, which would take longer. An error is of no concern."""
+        self._warming = True
+        try:
+            labels = self._cluster.all_node_labels()
+            self._queries.warm_up(Nodes(Node(name, node_labels) for name, node_labels in labels.items()))
+        except errors.Unavailable as error:
+            LOG.info("The first pod takes longer: %s", error.message)
+        finally:
+            self._warming = False
+
+    def problems(self) -> list[str]:
+        """Return the reasons why the extender cannot decide on pods now; empty if it can."""
+        problems = ["the pools are being read for the first time"] if self._warming else []
+        try:
+            self._queries.check()
+        except errors.Unavailable:
+            problems.append("the database of the ledger does not answer")
+        try:
+            self._cluster.node_labels(())
+        except errors.Unavailable:
+            problems.append("the API server of Kubernetes does not answer")
+        return problems
+
+    def _decide(self, pod: Pod, volumes: Sequence[Volume], nodes: Nodes) -> tuple[Decision, NodeClaim | None]:
+        if self._lease is None:
+            return self._queries.decide(volumes, nodes, pod.holder), None
+        return self._queries.claim(volumes, nodes, pod.holder, self._lease, pod=pod.full_name)
+
+    def _nodes(self, sent_nodes: "_SentNodes") -> Nodes:
+        labels = self._cluster.node_labels(sent_nodes.names) if sent_nodes.labels is None else sent_nodes.labels
+        return Nodes(Node(name, labels.get(name, {})) for name in sent_nodes.names)
+
+    def _answer(
+        self, pod: Pod, sent_nodes: "_SentNodes", decision: Decision, node_claim: NodeClaim | None
+    ) -> FilterResult:
+        reasons, rows = RefusalReasons(decision), decision.fitting_nodes()
+        refused = {
+            sent_nodes.names[row]: reasons.reason(row)
+            for row, fits in enumerate(decision.packing.fits.tolist())
+            if not fits
+        }
+        for code, number in collections.Counter(reason.code for reason in refused.values()).items():
+            instruments.EXTENDER_REFUSALS.labels(code.value).inc(number)
+        instruments.EXTENDER_PODS.labels("fits" if rows else "refused").inc()
+        failed = {name: reason.message for name, reason in refused.items()}
+        unresolvable = {name: reason.message for name, reason in refused.items() if reason.code in UNRESOLVABLE}
+        if node_claim is not None and node_claim.placements:
+            chosen = sent_nodes.names.index(node_claim.node)
+            failed |= {
+                sent_nodes.names[row]: f"the capacity for the pod is claimed on {node_claim.node}"
+                for row in rows
+                if row != chosen
+            }
+            rows = [chosen]
+        sources = [checked_volume.volume.source for checked_volume in decision.checked]
+        notes = [
+            f"where {source.text} is was not checked: {source.unchecked}"
+            for source in sources
+            if source and source.unchecked
+        ]
+        unchecked = "".join(
+            f"; {note}" for note in [*(unchecked_volume.message for unchecked_volume in decision.unchecked), *notes]
+        )
+        LOG.info(
+            "Pod %s: %d of %d nodes take its volumes%s", pod.full_name, len(rows), len(sent_nodes.names), unchecked
+        )
+        return sent_nodes.answer(rows, failed, unresolvable)
+
+
+class _SentNodes:
+    """The nodes of a request, and the conversion to a response. ``labels`` is None if only names were sent."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._raw: list[msgspec.Raw] | None = None
+        self.labels: Mapping[str, Mapping[str, str]] | None = None
+        if arguments.node_names is not None:
+            self.names: list[str] = arguments.node_names
+            return
+        if arguments.nodes is None:
+            raise errors.InvalidInput("neither Nodes nor NodeNames were sent")
+        self._raw = arguments.nodes.items or []
+        nodes = [objects.decode(bytes(raw_node), objects.Node) for raw_node in self._raw]
+        self.names = [node.metadata.name for node in nodes]
+        self.labels = {node.metadata.name: node.metadata.labels or {} for node in nodes}
+
+    def answer(self, rows: Sequence[int], failed: dict[str, str], unresolvable: dict[str, str]) -> FilterResult:
+        result = FilterResult(failed_nodes=failed, failed_and_unresolvable_nodes=unresolvable)
+        if self._raw is None:
+            result.node_names = [self.names[row] for row in rows]
+        else:
+            result.nodes = RawNodes([self._raw[row] for row in rows])
+        return result

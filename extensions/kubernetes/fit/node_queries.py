@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries for the nodes that take volumes together, and claims on the capacity of one of them."""
+
+import datetime
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from sqlalchemy import orm
+
+from tonnage.extensions.kubernetes.capacity import driver_rows, pool_columns
+from tonnage.extensions.kubernetes.capacity.driver_storage import EPHEMERAL
+from tonnage.extensions.kubernetes.capacity.node_accessibility import AccessibilityCache
+from tonnage.extensions.kubernetes.capacity.pool_cache import PoolCache
+from tonnage.extensions.kubernetes.cluster.nodes import Nodes
+from tonnage.extensions.kubernetes.cluster.volumes import Volume
+from tonnage.extensions.kubernetes.fit import capacity_claims, node_decision
+from tonnage.extensions.kubernetes.fit.node_decision import Decision, Placement
+from tonnage.extensions.kubernetes.fit.scoring_shape import SPREAD, ScoringShape
+from tonnage.ledger.db.database import Database
+
+#: Largest number of volumes in a query.
+MAX_VOLUMES = 128
+
+
+@dataclass(frozen=True, slots=True)
+class NodeClaim:
+    """The claims on a node. Without placements no volume needs capacity, and nothing expires."""
+
+    node: str
+    placements: tuple[Placement, ...]
+    expires_at: datetime.datetime
+
+
+class NodeQueries:
+    """Answers queries from the ledger. Thread-safe, and several processes may decide at once.
+
+    ``shape`` scores the nodes of a claim.
+    """
+
+    def __init__(self, database: Database, shape: ScoringShape = SPREAD) -> None:
+        self._database = database
+        self.shape = shape
+        self._cache = PoolCache()
+        self._accessibility = AccessibilityCache()
+
+    def check(self) -> None:
+        """Raise :class:`~tonnage.capacity.errors.Unavailable` if the ledger does not answer at once."""
+        with self._database.reading(patient=False) as session:
+            capacity_claims.now(session)
+
+    def warm_up(self, nodes: Nodes) -> None:
+        """Read the pools of all drivers, and compute which of them the nodes reach, before the first query.
+
+        Raises :class:`~tonnage.capacity.errors.Unavailable` if the ledger does not answer.
+        """
+        with self._database.reading(snapshot=True) as session:
+            drivers = self._cache.read(session, [driver.name for driver in driver_rows.list_all(session)])
+        for name, columns in drivers.items():
+            for storage in columns.storage_rows:
+                self.decide([Volume(storage, name, None if storage == EPHEMERAL else storage, 1)], nodes)
+
+    def decide(self, volumes: Sequence[Volume], nodes: Nodes, holder: str | None = None) -> Decision:
+        """Return which nodes take these volumes now. The holder's own claims for the volumes do not count."""
+        with self._database.reading(snapshot=True) as session:
+            return self._decide_in(session, {volume.driver for volume in volumes}, volumes, nodes, holder)[0]
+
+    def claim(
+        self, volumes: Sequence[Volume], nodes: Nodes, holder: str, lease: float, pod: str | None = None
+    ) -> tuple[Decision, NodeClaim | None]:
+        """Claim capacity for ``lease`` seconds on the node with the highest score; None if no node fits.
+
+        The claims replace the holder's former ones, so a repeated call renews them. ``pod`` is ``namespace/name`` of
+        the pod that the claims are for. Its claims are released when they are no longer needed
+        (:mod:`tonnage.extensions.kubernetes.fit.claim_release`), and those for volumes outside this query are kept.
+        """
+        decision = self.decide(volumes, nodes, holder)
+        if not decision.packing.fits.any():
+            return decision, None
+        return self._database.run(self._claim, volumes, nodes, holder, lease, pod)
+
+    def release(self, holder: str) -> None:
+        """Release the claims of a holder."""
+        self._database.run(capacity_claims.release, holder)
+
+    def _claim(
+        self,
+        session: orm.Session,
+        volumes: Sequence[Volume],
+        nodes: Nodes,
+        holder: str,
+        lease: float,
+        pod: str | None,
+    ) -> tuple[Decision, NodeClaim | None]:
+        # All transactions lock drivers in the order of their names, so there are no deadlocks.
+        names = sorted({volume.driver for volume in volumes})
+        locked = [name for name in names if driver_rows.lock(session, name) is not None]
+        decision, now = self._decide_in(session, locked, volumes, nodes, holder)
+        if not decision.packing.fits.any():
+            return decision, None
+        scores = self.shape.scores(decision)
+        node = int(np.argmax(np.where(decision.packing.fits, scores, -1.0)))
+        node_claim = NodeClaim(
+            nodes.names[node], tuple(decision.placements(node)), now + datetime.timedelta(seconds=lease)
+        )
+        capacity_claims.delete_expired(session, {placement.uid for placement in node_claim.placements}, now)
+        requested = {volume.name for volume in volumes}
+        capacity_claims.store(
+            session, holder, node_claim.node, node_claim.placements, node_claim.expires_at, pod, requested
+        )
+        return decision, node_claim
+
+    def _decide_in(
+        self,
+        session: orm.Session,
+        drivers: Collection[str],
+        volumes: Sequence[Volume],
+        nodes: Nodes,
+        holder: str | None,
+    ) -> tuple[Decision, datetime.datetime]:
+        now = capacity_claims.now(session)
+        columns_by_driver = self._cache.read(session, drivers)
+        claimed = capacity_claims.active_claims(
+            session, columns_by_driver.values(), now, holder, {volume.name for volume in volumes}
+        )
+        return node_decision.decide(
+            columns_by_driver, claimed, pool_columns.to_microseconds(now), volumes, nodes, self._accessibility
+        ), now

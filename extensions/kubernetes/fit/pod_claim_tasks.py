@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The background tasks for the claims of pods while the extender runs."""
+
+import logging
+
+from tonnage.capacity import errors
+from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
+from tonnage.extensions.kubernetes.cluster.pod_watch import PodWatch
+from tonnage.extensions.kubernetes.fit.claim_release import ClaimReleaser
+from tonnage.ledger.db.database import Database
+from tonnage.worker import Worker
+
+LOG = logging.getLogger(__name__)
+
+#: Seconds between two rounds, because figures may have been written, and after a failed round.
+_INTERVAL_SECONDS = 1.0
+_RETRY_SECONDS = 5.0
+#: Seconds for which notifications are collected before a round.
+_DEBOUNCE_SECONDS = 0.1
+
+
+class PodClaimTasks:
+    """Runs the watch on pods, and the release of claims that pods no longer need."""
+
+    def __init__(self, database: Database, cluster: ClusterReader, lease: float) -> None:
+        self._releaser = ClaimReleaser(database, cluster, lease)
+        self._watch = PodWatch(cluster.api, self._notify)
+        self._worker = Worker("pod-claims", self._run_once)
+        self._last_failure = ""
+
+    def start(self) -> None:
+        """Start the threads."""
+        self._watch.start()
+        self._worker.start()
+        self._worker.wake()
+
+    def stop(self) -> None:
+        """Stop the threads. The claims remain until they expire or the next process releases them."""
+        if self._worker.alive:
+            self._releaser.stop()
+            self._watch.stop()
+            self._worker.stop()
+
+    def _notify(self, pod: str | None) -> None:
+        self._releaser.notify(pod)
+        self._worker.wake()
+
+    def _run_once(self) -> float | None:
+        """Run one round, and return the seconds to wait for the next one without a notification."""
+        if not self._worker.pause(_DEBOUNCE_SECONDS):
+            return None
+        try:
+            self._releaser.run_once()
+        except errors.TonnageError as error:
+            if self._last_failure != error.message:
+                LOG.warning("Claims for pods cannot be released now, and end with their leases: %s", error.message)
+            self._last_failure = error.message
+            return _RETRY_SECONDS
+        except Exception:
+            LOG.exception("Claims for pods cannot be released now, and end with their leases")
+            return _RETRY_SECONDS
+        self._last_failure = ""
+        return _INTERVAL_SECONDS

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables for the storage of Kubernetes clusters, see :mod:`tonnage.extensions.kubernetes`."""
+
+import datetime
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.ledger.models.base import Base, Timestamp, Uuid, exact_text, utcnow
+
+
+class CsiDriver(Base):
+    """A storage driver of a Kubernetes cluster. Clients of the REST API write its storage.
+
+    A transaction that changes the driver's storage or claims capacity locks this row. ``version`` increases with each
+    change, ``layout`` with each change of anything but capacities, sizes and times.
+    """
+
+    __tablename__ = "csi_drivers"
+
+    uid: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
+    name: orm.Mapped[str] = orm.mapped_column(exact_text(253), unique=True)
+    capacity_tracking: orm.Mapped[bool | None] = orm.mapped_column()
+    version: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=1)
+    layout: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=1)
+    created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
+
+
+class CsiStorage(Base):
+    """The storage of a driver for a storage class, ``<fallback>`` or ``<ephemeral>``. It may have no pools."""
+
+    __tablename__ = "csi_storages"
+
+    driver_uid: orm.Mapped[str] = orm.mapped_column(sa.ForeignKey(CsiDriver.uid), primary_key=True)
+    storage_class: orm.Mapped[str] = orm.mapped_column(exact_text(253), primary_key=True)
+
+
+class CsiPool(Base):
+    """A pool of such a storage. Sizes are bytes. ``version`` is the driver's version at the last write of this row."""
+
+    __tablename__ = "csi_pools"
+    __table_args__ = (sa.Index("ix_csi_pools_driver_uid_version", "driver_uid", "version"),)
+
+    driver_uid: orm.Mapped[str] = orm.mapped_column(sa.ForeignKey(CsiDriver.uid), primary_key=True)
+    storage_class: orm.Mapped[str] = orm.mapped_column(exact_text(253), primary_key=True)
+    name: orm.Mapped[str] = orm.mapped_column(exact_text(253), primary_key=True)
+    node_topology: orm.Mapped[dict[str, Any] | None] = orm.mapped_column(sa.JSON(none_as_null=True))
+    node_list: orm.Mapped[list[str] | None] = orm.mapped_column(sa.JSON(none_as_null=True))
+    capacity: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
+    maximum_volume_size: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
+    expires_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+    backing_id: orm.Mapped[str | None] = orm.mapped_column(exact_text(253))
+    version: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
+
+
+class CsiClaim(Base):
+    """A claim on the capacity of such a pool, in bytes. It counts until it is released or expires.
+
+    ``pod`` is ``namespace/name`` of the pod, None for claims of other holders. ``backing_id`` and ``capacity`` are
+    those of the pool at the time of the claim, so the claim also counts against the same disks after the pool was
+    removed.
+    """
+
+    __tablename__ = "csi_claims"
+
+    holder: orm.Mapped[str] = orm.mapped_column(exact_text(255), primary_key=True)
+    volume: orm.Mapped[str] = orm.mapped_column(exact_text(255), primary_key=True)
+    node: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+    driver_uid: orm.Mapped[str] = orm.mapped_column(sa.ForeignKey(CsiDriver.uid), index=True)
+    storage_class: orm.Mapped[str] = orm.mapped_column(exact_text(253))
+    pool: orm.Mapped[str] = orm.mapped_column(exact_text(253))
+    size: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
+    expires_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp)
+    pod: orm.Mapped[str | None] = orm.mapped_column(exact_text(512))
+    backing_id: orm.Mapped[str | None] = orm.mapped_column(exact_text(253))
+    capacity: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)

@@ -1,0 +1,288 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The overview of all pools, computed from the rows of the ledger by the arithmetic of decisions."""
+
+import datetime
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sqlalchemy import orm
+
+from tonnage.api.schemas.overview_bodies import (
+    BackendCounts,
+    CapacitySummary,
+    LeftOut,
+    PhysicalSums,
+    PoolOverview,
+    PromisedSums,
+)
+from tonnage.capacity import arithmetic, elementwise, units
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.elementwise import Floats
+from tonnage.capacity.pool_stats import PoolStats, StatsColumns
+from tonnage.capacity.pools.pool import backend_of
+from tonnage.capacity.pools.pool_table import PoolTable
+from tonnage.capacity.reports import validation
+from tonnage.extensions.history.last_forecasts import MadeForecast
+from tonnage.extensions.page.page_answers import text_of_time
+from tonnage.extensions.page.shared_results import SharedResult
+from tonnage.ledger.db.database import Database
+from tonnage.ledger.inventory import backends
+from tonnage.ledger.inventory.backends import BackendRow, PoolRow
+from tonnage.ledger.locks import scheduling_rules
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """All pools by name, and their summary."""
+
+    pools: Sequence[PoolOverview]
+    summary: CapacitySummary
+
+
+def shared_overview(
+    database: Database,
+    down_time: float,
+    health: Callable[[], list[str]],
+    forecasts: SharedResult[Sequence[MadeForecast]],
+    lifetime: float,
+) -> SharedResult[Overview]:
+    """Return a reading of the overview for all users. The ledger is read again after its lifetime.
+
+    A backend is down after ``down_time`` seconds of silence. ``health`` returns the reasons of the health check, and
+    ``forecasts`` has the forecasts of all pools, the soonest first.
+    """
+
+    def compute() -> Overview:
+        reasons = health()
+        # A pool may have a forecast for each of two bounds: the soonest one counts.
+        by_pool = {made.pool: made for made in reversed(forecasts.get())}
+        with database.reading(snapshot=True, patient=False) as session:
+            return read(session, down_time, reasons, by_pool)
+
+    return SharedResult(lifetime, compute)
+
+
+def read(session: orm.Session, down_time: float, reasons: list[str], forecasts: Mapping[str, MadeForecast]) -> Overview:
+    """Return the overview by one session, whose statements all see the same state of the ledger."""
+    by_id = {row.id: row for row in backends.load_backends(session)}
+    rows = sorted(backends.load_pools(session), key=lambda row: row.name)
+    rules = scheduling_rules.find(session)
+    calculation = Calculation.CINDER if rules is None else Calculation(rules.calculation)
+    backend_rows = [by_id[row.backend_id] for row in rows]
+    stats = _stats(rows)
+    states = [_State.of(row, backend, down_time) for row, backend in zip(rows, backend_rows, strict=True)]
+    pools = _pools(_table(rows, backend_rows, stats), calculation, states, stats.storage_id, forecasts) if rows else []
+    is_partition = (~np.isnan(stats.storage_free)).tolist()
+    return Overview(
+        pools=pools,
+        summary=_summary(pools, is_partition, _backend_counts(by_id.values(), down_time), reasons),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _State:
+    """The state of a pool, and the time of its figures."""
+
+    word: str
+    reason: str | None
+    stale: bool
+    collected_at: str | None
+
+    @classmethod
+    def of(cls, row: PoolRow, backend: BackendRow, down_time: float) -> "_State":
+        collected_at = _collected_at(backend)
+        if row.figures_age is not None and backend.last_report_at is not None:
+            # The backend's last report had no usable figures of the pool.
+            now = backend.last_report_at + datetime.timedelta(seconds=backend.silence or 0.0)
+            collected_at = now - datetime.timedelta(seconds=row.figures_age)
+        word, reason = _word(row, backend, down_time)
+        return cls(word, reason, word == "down" or row.figures_age is not None, text_of_time(collected_at))
+
+
+def _word(row: PoolRow, backend: BackendRow, down_time: float) -> tuple[str, str | None]:
+    """Return the state of a pool and its reason."""
+    if not _is_up(backend, down_time):
+        return "down", f"no report for more than {down_time:g} seconds (service_down_time)"
+    if backend.draining:
+        return "draining", backend.disabled_reason
+    if not backend.enabled:
+        return "disabled", backend.disabled_reason
+    return (
+        "up",
+        None if row.figures_age is None else "the last report of the backend has no usable figures of this pool",
+    )
+
+
+def _is_up(backend: BackendRow, down_time: float) -> bool:
+    return backend.silence is not None and backend.silence <= down_time
+
+
+def _collected_at(backend: BackendRow) -> datetime.datetime | None:
+    if backend.last_report_at is None:
+        return None
+    return backend.last_report_at - datetime.timedelta(seconds=backend.report_age)
+
+
+def _stats(rows: Sequence[PoolRow]) -> StatsColumns:
+    """Return the last reports of these pools."""
+    # Pools of different backends may have the same name in their reports.
+    raw = [{**row.stats, "pool_name": str(number)} for number, row in enumerate(rows)]
+    valid = {stats.name: stats for stats in validation.validate(raw).pools}
+    unusable = PoolStats("", math.nan, math.nan)
+    return StatsColumns.of([valid.get(str(number), unusable) for number in range(len(rows))])
+
+
+def _table(rows: Sequence[PoolRow], backend_rows: Sequence[BackendRow], stats: StatsColumns) -> PoolTable:
+    counters = [row.counters for row in rows]
+    columns: dict[str, Any] = {
+        **stats.by_field(),
+        "allocated": [pool_counters.allocated for pool_counters in counters],
+        "claimed": [pool_counters.in_flight for pool_counters in counters],
+        "claimed_physical": [pool_counters.in_flight_physical for pool_counters in counters],
+        "shared_allocated": [pool_counters.shared_allocated for pool_counters in counters],
+        "shared_in_flight": [pool_counters.shared_in_flight for pool_counters in counters],
+        "shared_in_flight_physical": [pool_counters.shared_in_flight_physical for pool_counters in counters],
+        "external": [pool_counters.external for pool_counters in counters],
+        "ratio": [row.ratio for row in rows],
+        "availability_zone": [backend.availability_zone for backend in backend_rows],
+    }
+    table = PoolTable()
+    table.put_columns([row.name for row in rows], columns)
+    return table
+
+
+@elementwise.quiet
+def _pools(
+    table: PoolTable,
+    calculation: Calculation,
+    states: Sequence[_State],
+    storage_ids: Sequence[str | None],
+    forecasts: Mapping[str, MadeForecast],
+) -> list[PoolOverview]:
+    """Return the pools of the table, in its order."""
+    reserved, promised = arithmetic.reserve(table), arithmetic.promised(table)
+    usable = table.total - reserved
+    limit = np.where(table.thin, arithmetic.provisioning_limit(table, calculation), usable)
+    physical_left = np.where(np.isfinite(table.free), np.maximum(arithmetic.physical_room(table), 0.0), table.free)
+    used = table.total - table.free
+    physical_percent = _percent(used + table.in_flight_physical, usable)
+    promised_percent = _percent(promised, limit)
+    thin, thick = (arithmetic.headroom(table, np.full(len(table), is_thin), calculation) for is_thin in (True, False))
+    columns: dict[str, Sequence[Any]] = {
+        "total_gb": _wire(table.total),
+        "free_gb": _wire(table.free),
+        "used_gb": _wire(used),
+        "in_flight_physical_gb": table.in_flight_physical.tolist(),
+        "reserved_gb": _wire(reserved),
+        "physical_left_gb": _wire(physical_left),
+        "promised_gb": _wire(promised),
+        "in_flight_gb": table.in_flight.tolist(),
+        "promise_limit_gb": _wire(limit),
+        "promise_left_gb": _wire(np.maximum(limit - promised, 0.0)),
+        "allocated_gb": table.allocated.tolist(),
+        "max_over_subscription_ratio": elementwise.two_decimals(np.asarray(table.ratio)).tolist(),
+        "headroom_thin_gb": _where(table.thin, _wire(thin)),
+        # Volumes for a pool that supports neither are thick.
+        "headroom_thick_gb": _where(table.thick | ~table.thin, _wire(thick)),
+        "physical_percent": _finite_or_none(physical_percent),
+        "promised_percent": _finite_or_none(promised_percent),
+        "full_percent": _finite_or_none(np.fmax(physical_percent, promised_percent)),
+    }
+    rows = zip(table.names, table.zones, storage_ids, states, *columns.values(), strict=True)
+    return [
+        PoolOverview(
+            name=name,
+            backend=backend_of(name),
+            availability_zone=zone,
+            storage_id=storage_id,
+            state=state.word,
+            state_reason=state.reason,
+            stale=state.stale,
+            collected_at=state.collected_at,
+            forecast=forecasts[name].forecast.text() if name in forecasts else None,
+            full_in_days=_days_to_full(forecasts.get(name)),
+            **dict(zip(columns, values, strict=True)),
+        )
+        for name, zone, storage_id, state, *values in rows
+    ]
+
+
+def _percent(part: Floats, whole: Floats) -> Any:
+    """Return part / whole in percent, ``nan`` if one is unknown or infinite or ``whole`` is not positive."""
+    is_divisor = elementwise.finite(whole) & (whole > 0)
+    return np.where(is_divisor, part / np.where(is_divisor, whole, 1.0) * 100, math.nan)
+
+
+def _days_to_full(made: MadeForecast | None) -> float | None:
+    if made is None or made.forecast.time_to_full is None:
+        return None
+    days = made.forecast.time_to_full.p50
+    return round(days, 1) if math.isfinite(days) else None
+
+
+def _wire(column: Any) -> Sequence[Any]:
+    return units.column_to_wire(elementwise.two_decimals(np.asarray(column, dtype=np.float64)))
+
+
+def _finite_or_none(column: Any) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in elementwise.two_decimals(column).tolist()]
+
+
+def _where(mask: Any, values: Sequence[Any]) -> list[Any]:
+    return [value if selected else None for selected, value in zip(mask.tolist(), values, strict=True)]
+
+
+def _backend_counts(rows: Iterable[BackendRow], down_time: float) -> BackendCounts:
+    rows = list(rows)
+    times = [_collected_at(row) for row in rows if _is_up(row, down_time)]
+    return BackendCounts(
+        total=len(rows),
+        current=len(times),
+        oldest_collected_at=text_of_time(min((time for time in times if time is not None), default=None)),
+    )
+
+
+def _summary(
+    pools: Sequence[PoolOverview], is_partition: Sequence[bool], counts: BackendCounts, reasons: list[str]
+) -> CapacitySummary:
+    left_out = LeftOut(stale=0, disabled=0, unknown=0)
+    summed: dict[str, PoolOverview] = {}
+    number = 0
+    for pool, partition in zip(pools, is_partition, strict=True):
+        if pool.stale:
+            left_out.stale += 1
+        elif pool.state != "up":
+            left_out.disabled += 1
+        elif pool.full_percent is None or pool.physical_percent is None or pool.promised_percent is None:
+            left_out.unknown += 1
+        else:
+            number += 1
+            # Each pool of a shared storage reports the whole storage, unless it is a partition.
+            summed.setdefault(pool.name if partition or pool.storage_id is None else f"\0{pool.storage_id}", pool)
+
+    def total(key: str) -> float:
+        return round(float(sum(getattr(pool, key) for pool in summed.values())), 2)
+
+    return CapacitySummary(
+        reasons=reasons,
+        backends=counts,
+        pools=len(pools),
+        summed_pools=number,
+        physical=PhysicalSums(
+            total_gb=total("total_gb"),
+            used_gb=total("used_gb"),
+            in_flight_gb=total("in_flight_physical_gb"),
+            reserved_gb=total("reserved_gb"),
+            left_gb=total("physical_left_gb"),
+        ),
+        promised=PromisedSums(
+            promised_gb=total("promised_gb"),
+            in_flight_gb=total("in_flight_gb"),
+            limit_gb=total("promise_limit_gb"),
+            left_gb=total("promise_left_gb"),
+        ),
+        left_out=left_out,
+    )

@@ -1,0 +1,396 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The counters of pools and backends: allocated and in-flight capacity.
+
+Allocated is the sum of the live claims. In-flight is the sum of the claims that the pool's last report does not contain
+yet, including released claims. The ``shared`` counters are the sums of claims of the other pools on the same storage.
+
+Each transaction that changes counters locks rows in one order: quotas, request keys, backends, pools, each sorted; then
+volumes and claims.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.ledger import models
+from tonnage.ledger.db import dialects
+from tonnage.ledger.locks import ledger_identity
+
+PENDING = "pending"
+CONFIRMED = "confirmed"
+ABANDONED = "abandoned"
+RELEASED = "released"
+
+#: States whose claims count as allocated.
+LIVE = (PENDING, CONFIRMED, ABANDONED)
+
+#: A report's epoch and covering tick.
+Covers = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """The counters of one pool, in GiB. ``external`` is the capacity of copies that Tonnage did not place."""
+
+    allocated: int = 0
+    in_flight: int = 0
+    in_flight_physical: int = 0
+    shared_allocated: int = 0
+    shared_in_flight: int = 0
+    shared_in_flight_physical: int = 0
+    external: float = 0.0
+
+
+#: The columns of :class:`Counters`, in its order.
+COLUMNS = (
+    models.Pool.allocated_capacity_gb,
+    models.Pool.in_flight_gb,
+    models.Pool.in_flight_physical_gb,
+    models.Pool.shared_allocated_gb,
+    models.Pool.shared_in_flight_gb,
+    models.Pool.shared_in_flight_physical_gb,
+    models.Pool.external_gb,
+)
+
+
+def from_row(values: Iterable[float]) -> Counters:
+    """Return the counters from a row of :data:`COLUMNS`."""
+    allocated, in_flight, physical, shared_allocated, shared, shared_physical, external = values
+    return Counters(
+        int(allocated),
+        int(in_flight),
+        int(physical),
+        int(shared_allocated),
+        int(shared),
+        int(shared_physical),
+        float(external),
+    )
+
+
+class AllocationChange(NamedTuple):
+    """GiB by which the allocated capacity of a pool changes, negative if it falls.
+
+    ``deleted`` is the part that falls because volumes were deleted, ``moved`` the part that rises (negative: falls)
+    because volumes are migrated. The rest is created, or a creation is taken back.
+    """
+
+    size: int = 0
+    deleted: int = 0
+    moved: int = 0
+
+    def plus(self, other: "AllocationChange") -> "AllocationChange":
+        """Return the sum of two changes."""
+        return AllocationChange(self.size + other.size, self.deleted + other.deleted, self.moved + other.moved)
+
+
+_POOL = models.table(models.Pool).c
+_READ = sa.select(_POOL.id, *(_POOL[column.key] for column in COLUMNS)).where(
+    _POOL.id.in_(sa.bindparam("pool_ids", expanding=True))
+)
+
+
+def read(session: orm.Session, pool_ids: Collection[int]) -> dict[int, Counters]:
+    """Return the counters of the pools."""
+    counters: dict[int, Counters] = {}
+    for chunk in dialects.in_chunks(pool_ids):
+        rows = session.connection().execute(_READ, {"pool_ids": chunk})
+        counters.update((row[0], from_row(row[1:])) for row in rows)
+    return counters
+
+
+def allocated_on_backends(session: orm.Session) -> dict[int, int]:
+    """Return the allocated capacity of all backends. It changes with each claim on their pools."""
+    rows = session.execute(sa.select(models.Backend.id, models.Backend.allocated_capacity_gb))
+    return {row[0]: int(row[1]) for row in rows}
+
+
+@dataclass(frozen=True, slots=True)
+class LockedPools:
+    """Pools whose rows, and whose backends' rows, are locked: maps from pool id to backend, storage and last report.
+
+    ``epochs`` maps the ids of the locked backends to their epochs, ``shared`` are the ids of all storages of the pools.
+    """
+
+    backends: Mapping[int, int]
+    storages: Mapping[int, str | None]
+    covers: Mapping[int, Covers]
+    epochs: Mapping[int, int]
+    shared: frozenset[str]
+
+
+_BACKEND = models.table(models.Backend).c
+_IDS: sa.BindParameter[Any] = sa.bindparam("ids", expanding=True)
+_OF_POOLS = sa.select(_POOL.id, _POOL.backend_id, _POOL.storage_id).where(_POOL.id.in_(_IDS))
+_ON_STORAGES = sa.select(_POOL.id).where(_POOL.storage_id.in_(_IDS))
+_READ_BACKENDS = (
+    sa.select(_BACKEND.id, _BACKEND.epoch, _BACKEND.rules_generation).where(_BACKEND.id.in_(_IDS)).order_by(_BACKEND.id)
+)
+_READ_POOLS = (
+    sa.select(_POOL.id, _POOL.backend_id, _POOL.storage_id, _POOL.covers_epoch, _POOL.covers_tick)
+    .where(_POOL.id.in_(_IDS))
+    .order_by(_POOL.id)
+)
+_LOCK_BACKENDS, _LOCK_POOLS = _READ_BACKENDS.with_for_update(), _READ_POOLS.with_for_update()
+
+
+def lock(session: orm.Session, pool_ids: Collection[int], storage_ids: Collection[str] = ()) -> LockedPools:
+    """Lock the backends of pools, then the pools and all pools on the same storages, in the one order of locks.
+
+    ``storage_ids`` are further storages whose pools are locked: storages that the pools are about to join.
+
+    On SQLite the whole transaction holds the lock already.
+
+    Raises :class:`~tonnage.capacity.errors.LedgerMoved` if a copy of the ledger is used instead.
+    """
+    session.flush()
+    connection = session.connection()
+
+    def select(statement: sa.Select[Any], ids: Collection[Any]) -> list[Any]:
+        return [
+            row for chunk in dialects.in_chunks(sorted(ids)) for row in connection.execute(statement, {"ids": chunk})
+        ]
+
+    pool_rows = select(_OF_POOLS, pool_ids)
+    storages = {row[2] for row in pool_rows if row[2] is not None} | set(storage_ids)
+    ids, backend_ids = {row[0] for row in pool_rows}, {row[1] for row in pool_rows}
+    ids.update(row[0] for row in select(_ON_STORAGES, storages))
+    backends = select(_LOCK_BACKENDS, backend_ids)
+    for backend in backends:
+        if backend.rules_generation < 0:
+            raise ledger_identity.moved(session)
+    rows = select(_LOCK_POOLS, ids)
+    return LockedPools(
+        {row[0]: row[1] for row in rows},
+        {row[0]: row[2] for row in rows},
+        {row[0]: (int(row[3]), int(row[4])) for row in rows},
+        {row[0]: int(row[1]) for row in backends},
+        frozenset(row[2] for row in rows if row[2] is not None),
+    )
+
+
+def add_to_backends(session: orm.Session, added: Mapping[int, int], claimed_by: int | None = None) -> bool:
+    """Add GiB to the allocated capacity of backends, in id order; a negative number takes away.
+
+    ``claimed_by`` is the generation of the scheduling rules by which claims were decided: then only a backend that
+    accepts claims is changed, which is enabled, not draining, and at that generation. Return False if one of them is
+    not changed.
+    """
+    statement, parameters = _ADD_TO_BACKEND, dict[str, int]()
+    if claimed_by is not None:
+        statement, parameters = _CLAIM_ON_BACKEND, {"rules": claimed_by}
+    rows = [{"of": key, "more": size, **parameters} for key, size in sorted(added.items()) if size]
+    return not rows or session.connection().execute(statement, rows).rowcount == len(rows)
+
+
+def add_to_pools(session: orm.Session, locked: LockedPools, added: Mapping[int, AllocationChange]) -> None:
+    """Change the allocated capacity of locked pools and of their backends; ``added`` maps pools to their changes."""
+    by_backend: dict[int, int] = {}
+    for pool_id, change in added.items():
+        by_backend[locked.backends[pool_id]] = by_backend.get(locked.backends[pool_id], 0) + change.size
+    add_to_backends(session, by_backend)
+    rows = [
+        {"of": pool_id, "more": change.size, "gone": change.deleted, "came": change.moved}
+        for pool_id, change in sorted(added.items())
+        if any(change)
+    ]
+    if rows:
+        session.connection().execute(_ADD_TO_POOL, rows)
+
+
+def _allocation_update(table: sa.Table) -> sa.Update:
+    more = sa.bindparam("more", type_=sa.BigInteger())
+    return (
+        sa.update(table)
+        .where(table.c.id == sa.bindparam("of"))
+        .values(allocated_capacity_gb=table.c.allocated_capacity_gb + more)
+    )
+
+
+_ADD_TO_BACKEND = _allocation_update(models.table(models.Backend))
+_CLAIM_ON_BACKEND = _ADD_TO_BACKEND.where(
+    models.Backend.enabled.is_(True),
+    models.Backend.draining.is_(False),
+    models.Backend.rules_generation == sa.bindparam("rules"),
+)
+_ADD_TO_POOL = _allocation_update(models.table(models.Pool)).values(
+    deleted_gb=_POOL.deleted_gb + sa.bindparam("gone", type_=sa.BigInteger()),
+    moved_gb=_POOL.moved_gb + sa.bindparam("came", type_=sa.BigInteger()),
+)
+
+
+def add_to_shared(session: orm.Session, storage_id: str, pool_id: int, size: int, physical: int) -> None:
+    """Add a new claim of one pool to the ``shared`` counters of the other pools on its storage. They must be locked."""
+    pool = models.Pool
+    whole = sa.case((pool.storage_free_gb.is_(None), size), else_=0)
+    session.execute(
+        sa.update(pool)
+        .where(pool.storage_id == storage_id, pool.id != pool_id)
+        .values(
+            shared_allocated_gb=pool.shared_allocated_gb + whole,
+            shared_in_flight_gb=pool.shared_in_flight_gb + whole,
+            shared_in_flight_physical_gb=pool.shared_in_flight_physical_gb + physical,
+        )
+        .execution_options(synchronize_session=False)
+    )
+
+
+def recount_in_flight(session: orm.Session, pool_ids: Collection[int]) -> None:
+    """Set the in-flight counters of the pools to the sums of their uncontained claims.
+
+    The pools must be locked by an earlier statement: a sum in the statement that takes the lock would be older than the
+    lock.
+    """
+    claim, pool = models.Claim, models.Pool
+
+    def total(column: orm.InstrumentedAttribute[int]) -> sa.ScalarSelect[int]:
+        return (
+            sa.select(sa.func.coalesce(sa.func.sum(column), 0))
+            .where(claim.pool_id == pool.id, claim.contained.is_(False))
+            .correlate(pool)
+            .scalar_subquery()
+        )
+
+    for chunk in dialects.in_chunks(pool_ids):
+        session.execute(
+            sa.update(pool)
+            .where(pool.id.in_(chunk))
+            .values(in_flight_gb=total(claim.size_gb), in_flight_physical_gb=total(claim.physical_gb))
+            .execution_options(synchronize_session=False)
+        )
+
+
+def recount_shared(session: orm.Session, storage_ids: Collection[str]) -> set[int]:
+    """Recount the ``shared`` counters of all pools on the storages; return the ids of those pools.
+
+    The pools must be locked. A claim, released or not, counts against the figures of another pool until that pool's
+    report comes from a look that began after the claim ended. Ticks tell that where both pools are on one backend, else
+    stamps do (see :class:`tonnage.ledger.models.Storage`).
+
+    No claim is kept for a pool that is no longer reported. If such a pool comes back, the claims that its figures lack
+    count again, as for a pool that is new on the storage.
+    """
+    pool, claim = models.Pool, models.Claim
+    touched: set[int] = set()
+    for storage_id in sorted(storage_ids):
+        pools = session.execute(
+            sa.select(
+                pool.id,
+                pool.backend_id,
+                pool.allocated_capacity_gb,
+                pool.external_gb,
+                pool.storage_free_gb,
+                pool.covers_epoch,
+                pool.covers_tick,
+                pool.covers_stamp,
+                pool.present,
+            ).where(pool.storage_id == storage_id)
+        ).all()
+        touched.update(row.id for row in pools)
+        claims = session.execute(
+            sa.select(
+                claim.id,
+                claim.pool_id,
+                claim.backend_id,
+                claim.size_gb,
+                claim.physical_gb,
+                claim.state,
+                claim.contained,
+                claim.end_epoch,
+                claim.end_tick,
+                claim.end_stamp,
+            ).where(claim.pool_id.in_([row.id for row in pools]), claim.contained_by_all.is_(False))
+        ).all()
+        coverages = {
+            row.id: _Coverage(row.backend_id, row.covers_epoch, row.covers_tick, row.covers_stamp) for row in pools
+        }
+        reported = {row.id: coverages[row.id] for row in pools if row.present}
+        pools_by_coverage = Counter(reported.values())
+        fully_contained = [
+            claim_row
+            for claim_row in claims
+            if claim_row.contained
+            # Where only the claim's own pool has this coverage, no other pool has to see the claim.
+            and all(
+                _is_covered(claim_row, coverage) or count == (reported.get(claim_row.pool_id) == coverage)
+                for coverage, count in pools_by_coverage.items()
+            )
+        ]
+        settled_ids = {claim_row.id for claim_row in fully_contained}
+        uncovered = {
+            coverage: _UncoveredClaims(
+                claim_row
+                for claim_row in claims
+                if claim_row.id not in settled_ids and not _is_covered(claim_row, coverage)
+            )
+            for coverage in set(coverages.values())
+        }
+        # External capacity counts too, as no provisioned capacity shows it.
+        occupied = {row.id: int(row.allocated_capacity_gb) + math.ceil(row.external_gb) for row in pools}
+        total = sum(occupied.values())
+        values = []
+        for row in pools:
+            size, physical = uncovered[coverages[row.id]].elsewhere(row.id)
+            whole = row.storage_free_gb is None
+            values.append(
+                {
+                    "id": row.id,
+                    "shared_allocated_gb": total - occupied[row.id] if whole else 0,
+                    "shared_in_flight_gb": size if whole else 0,
+                    "shared_in_flight_physical_gb": physical,
+                }
+            )
+        session.execute(sa.update(pool), sorted(values, key=lambda value: value["id"]))
+        for released_ids in dialects.in_chunks(
+            claim_row.id for claim_row in fully_contained if claim_row.state == RELEASED
+        ):
+            session.execute(
+                sa.delete(claim).where(claim.id.in_(released_ids)).execution_options(synchronize_session=False)
+            )
+        for live_ids in dialects.in_chunks(
+            claim_row.id for claim_row in fully_contained if claim_row.state != RELEASED
+        ):
+            session.execute(
+                sa.update(claim)
+                .where(claim.id.in_(live_ids))
+                .values(contained_by_all=True)
+                .execution_options(synchronize_session=False)
+            )
+    return touched
+
+
+class _Coverage(NamedTuple):
+    """The coverage of a pool's figures. Pools of one backend mostly have the same coverage."""
+
+    backend_id: int
+    covers_epoch: int
+    covers_tick: int
+    covers_stamp: int
+
+
+class _UncoveredClaims:
+    """Sums of the claims on a storage that one coverage lacks."""
+
+    def __init__(self, claims: Iterable[Any]) -> None:
+        self._sizes: Counter[int] = Counter()
+        self._physical: Counter[int] = Counter()
+        for claim in claims:
+            self._sizes[claim.pool_id] += claim.size_gb
+            self._physical[claim.pool_id] += claim.physical_gb
+        self._all = self._sizes.total(), self._physical.total()
+
+    def elsewhere(self, pool_id: int) -> tuple[int, int]:
+        """Return the sums, total and physical, over the claims of all pools but this one."""
+        return self._all[0] - self._sizes[pool_id], self._all[1] - self._physical[pool_id]
+
+
+def _is_covered(claim: Any, coverage: _Coverage) -> bool:
+    """Return whether figures of this coverage contain a claim of another pool on the same storage."""
+    if claim.backend_id == coverage.backend_id:
+        covers = (coverage.covers_epoch, coverage.covers_tick)
+        return claim.end_tick is not None and bool((claim.end_epoch, claim.end_tick) < covers)
+    return claim.end_stamp is not None and bool(claim.end_stamp <= coverage.covers_stamp)

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The registration of agent processes: hello, epoch, and the listing that follows. Belongs to the decision thread."""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from sqlalchemy import orm
+
+from tonnage.capacity import errors
+from tonnage.ledger.db.database import Database
+from tonnage.ledger.db.db_errors import log_level
+from tonnage.ledger.inventory import backends, listings, reports
+from tonnage.ledger.locks import ledger_identity
+from tonnage.rpc.clients.command_sender import AgentMessages
+from tonnage.rpc.messages import AgentProcess, Hello, Listing, Receipt, Welcome
+from tonnage.scheduler.cache.backend_state import BackendEntry
+from tonnage.scheduler.cache.cache_refresh import CacheRefresh
+from tonnage.scheduler.cluster.dispatcher import Dispatcher
+from tonnage.scheduler.observers.audit_thread import AuditThread
+
+LOG = logging.getLogger(__name__)
+
+#: Most characters of the fields of a hello.
+_HELLO_LENGTHS = {"backend": 255, "availability_zone": 255, "driver": 255, "nonce": 64}
+
+Message = TypeVar("Message")
+Result = TypeVar("Result")
+
+
+#: Seconds without a hello after which the other process has gone.
+_END = 300.0
+
+
+@dataclass(slots=True)
+class _Contest:
+    """Another process than the one with the nonce ``holder`` wants to run a backend.
+
+    ``since`` is the monotonic time from which on no report of the holder has come.
+    """
+
+    holder: str
+    since: float
+    logged: bool = False
+
+
+class UnknownEpoch(errors.Unavailable):
+    """A message is of an epoch that the ledger does not know."""
+
+
+class Registration:
+    """Gives agent processes their epochs, records their listings, and tells which epochs are current.
+
+    ``audit`` compares listings with the reports of the drivers. Another process that introduces itself as a backend is
+    accepted once the agent in charge, asked for a report, has sent none for ``silence`` seconds plus twice the duration
+    of its last report.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        cache_refresh: CacheRefresh,
+        dispatcher: Dispatcher,
+        agents: AgentMessages,
+        audit: AuditThread | None = None,
+        silence: float = 5.0,
+    ) -> None:
+        self.database = database
+        self.cache_refresh = cache_refresh
+        self.hosts = cache_refresh.hosts
+        self.dispatcher = dispatcher
+        self.audit = audit
+        self._agents = agents
+        self._silence = silence
+        self._contests: dict[str, _Contest] = {}
+
+    def hellos(self, messages: Sequence[Hello]) -> list[Welcome | Exception]:
+        """Give each agent process its epoch."""
+        return [self._hello(message) for message in messages]
+
+    def listings(self, messages: Sequence[Listing]) -> list[Receipt | Exception]:
+        """Record the volumes on the storage, and send the commands of pending claims again."""
+        return [_result(self._listing, message) for message in messages]
+
+    def current(self, name: str, epoch: int) -> BackendEntry | None:
+        """Return the backend if that epoch is its current one, None if the epoch is over by the ledger.
+
+        An epoch that the cache does not know was given by another scheduler, or by a ledger that is lost; then the
+        agent is asked to say hello, and :class:`UnknownEpoch` raised. An epoch that seems to be over by the cache may
+        belong to a backend that was removed and has said hello again.
+        """
+        backend = self.hosts.backend(name)
+        if backend is None or backend.epoch != epoch:
+            with self.database.reading() as session:
+                row = backends.find(session, name)
+                if row is not None:
+                    self.cache_refresh.refresh(session, [row])
+            if row is None or row.epoch < epoch:
+                self._agents.rejoin(name)
+                raise UnknownEpoch(f"the ledger does not know epoch {epoch} of backend {name}; it has to say hello")
+            backend = self.hosts.backend(name)
+        return backend if backend is not None and backend.epoch == epoch else None
+
+    def request_stamps(self, backend: str, storage_ids: Collection[str]) -> None:
+        """Ask an agent to take stamps of storages that another backend shares, before each of its reports."""
+        self._agents.take_stamps(backend, sorted(storage_ids))
+
+    def _hello(self, message: Hello) -> Welcome | Exception:
+        for name, most in _HELLO_LENGTHS.items():
+            value: str = getattr(message, name)
+            if len(value) > most or not value.isprintable():
+                return errors.InvalidInput(f"{name} is {value[:40]!r}: it takes at most {most} printable characters")
+        ledger_id = self.database.run_past_duplicates(ledger_identity.ledger_id)
+        if other_ledgers := sorted(set(message.ledgers) - {ledger_id}):
+            LOG.error(
+                "Backend %s: its storage belongs to ledger %s, and this is %s",
+                message.backend,
+                other_ledgers[0],
+                ledger_id,
+            )
+            return errors.Conflict(
+                f"the storage belongs to ledger {other_ledgers[0]}, and the schedulers use ledger {ledger_id}: see "
+                "that their [database] connection is right ('tonnage-manage db copy' moves a ledger to another "
+                "database); if that ledger is lost for good, remove the mark from the storage"
+            )
+        if (conflict := self._held_by_another(message)) is not None:
+            return conflict
+        # The first hello of a backend may reach two schedulers at once.
+        row = self.database.run_past_duplicates(_say_hello, message)
+        with self.database.reading() as session:
+            self.cache_refresh.refresh(session, [row])
+            shared = reports.shared_storages(session, row.id)
+        LOG.info("Backend %s (driver %s) said hello, epoch %d", row.name, message.driver, row.epoch)
+        return Welcome(epoch=row.epoch, ledger_id=ledger_id, shared_storages=shared)
+
+    def _held_by_another(self, message: Hello) -> errors.Conflict | None:
+        """Return an error if another process, which may be up, runs the backend, and ask that one for a report.
+
+        A process with the same lock is certainly not up. After ``silence`` seconds without a report there is no error.
+        """
+        with self.database.reading() as session:
+            row = backends.find(session, message.backend)
+        holder = None if row is None else AgentProcess.from_nonce(row.nonce)
+        process = AgentProcess.from_nonce(message.nonce)
+        if row is None or holder is None or process is None or holder.lock == process.lock:
+            self._contests.pop(message.backend, None)
+            return None
+        now = time.monotonic()
+        contest = self._contests.setdefault(message.backend, _Contest(row.nonce, now))
+        text = (
+            f"backend {message.backend} is run by process {holder.name}, so process {process.name} does not run it: "
+            "give each agent a [DEFAULT] host or a name in enabled_backends of its own, or stop the other one"
+        )
+        if contest.holder != row.nonce or now - contest.since > _END:
+            contest = self._contests[message.backend] = _Contest(row.nonce, now)
+        elif row.silence is not None and row.silence < now - contest.since:
+            if not contest.logged:
+                LOG.error("Two agents: %s", text)
+            contest.since, contest.logged = now, True
+        elif now - contest.since >= self._silence + 2 * row.report_age:
+            del self._contests[message.backend]
+            return None
+        self._agents.report_now(message.backend)
+        return errors.Conflict(text)
+
+    def _listing(self, message: Listing) -> Receipt:
+        backend = self.current(message.backend, message.epoch)
+        if backend is None:
+            return Receipt(accepted=False)
+        with self.database.reading() as session:
+            pending = backends.load_pending(session, backend_id=backend.id)
+        # Only the agent can tell how an operation ended, whatever the listing shows: the command may be newer than the
+        # listing. A driver need not work for an operation that it has done already.
+        for claim in pending:
+            if claim.id not in message.in_hand:
+                self.dispatcher.send(claim)
+        self.database.run(listings.record, backend.id, message.epoch, message.tick, message.volumes, message.in_hand)
+        entries = self.hosts.entries
+        with self.database.reading() as session:
+            self.cache_refresh.refresh_counters(session, [entries[name].id for name in backend.pools])
+        if self.audit is not None:
+            self.audit.listing(backend.id, message)
+        LOG.info("Backend %s holds %d volume(s); %d claim(s) wait", backend.name, len(message.volumes), len(pending))
+        return Receipt(accepted=True)
+
+
+def _result(work: Callable[[Message], Result], message: Message) -> Result | Exception:
+    """Return the result of the work or, so that other messages are handled, the error for the sender."""
+    try:
+        return work(message)
+    except errors.TonnageError as error:
+        LOG.log(log_level(error), "%s", error.message)
+        return error
+    except Exception as error:
+        LOG.exception("A message could not be taken in")
+        return error
+
+
+def _say_hello(session: orm.Session, message: Hello) -> backends.BackendRow:
+    return backends.hello(session, message.backend, message.nonce, message.availability_zone, message.driver)

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The handler of the reports that agents send. Belongs to the decision thread."""
+
+import functools
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from oslo_db import exception as db_exc
+
+from tonnage.capacity import errors
+from tonnage.extensions.announcements.capacity_alerts import CapacityAlerts
+from tonnage.ledger.db.db_errors import log_level
+from tonnage.ledger.inventory import backends, reports
+from tonnage.ledger.locks.pool_counters import Counters
+from tonnage.metrics import instruments
+from tonnage.rpc.messages import BackendReport, Outcome
+from tonnage.scheduler.agents.outcome_handler import OutcomeHandler
+from tonnage.scheduler.cache.backend_state import BackendEntry
+from tonnage.scheduler.cache.report_diff import ReportDiff
+
+LOG = logging.getLogger(__name__)
+
+
+class ReportHandler:
+    """Applies reports, with the outcomes in them, to the ledger and then to the host manager.
+
+    ``alerts`` announces pools that begin or cease to hold too much.
+    """
+
+    def __init__(
+        self, outcome_handler: OutcomeHandler, clock: Callable[[], float], alerts: CapacityAlerts | None = None
+    ) -> None:
+        self.registration = outcome_handler.registration
+        self.clock = clock
+        self._database = self.registration.database
+        self._cache_refresh = self.registration.cache_refresh
+        self._hosts = self.registration.hosts
+        self._outcome_handler = outcome_handler
+        self.alerts = alerts
+        self._audit = self.registration.audit
+
+    def reports(self, messages: Sequence[BackendReport]) -> list[Exception | None]:
+        """Apply the newest report of each backend. A late report, or one of a past epoch, changes nothing."""
+        results: list[Exception | None] = [None] * len(messages)
+        newest: dict[str, tuple[int, BackendEntry]] = {}
+        outcomes: list[Outcome] = []
+        for number, message in enumerate(messages):
+            try:
+                backend = self.registration.current(message.backend, message.epoch)
+            except errors.TonnageError as error:
+                LOG.log(log_level(error), "%s", error.message)
+                results[number] = error
+                continue
+            if backend is None:
+                LOG.debug("Report %d of %s is of epoch %d, which is over", message.seq, message.backend, message.epoch)
+                continue
+            outcomes += [outcome for outcome in message.ended if outcome.epoch == message.epoch]
+            if message.seq <= backend.seq or message.covers < backend.covers:
+                LOG.debug("Report %d of %s, epoch %d, came late", message.seq, message.backend, message.epoch)
+            elif message.backend not in newest or messages[newest[message.backend][0]].seq < message.seq:
+                newest[message.backend] = (number, backend)
+        try:
+            if outcomes:
+                self._outcome_handler.end(outcomes)
+        except errors.Unavailable as failure:
+            text = "%d outcome(s) that came with reports could not be taken in: %s"
+            LOG.log(log_level(failure), text, len(outcomes), failure.message)
+            failed: Mapping[str, Exception] = dict.fromkeys(newest, failure)
+        else:
+            failed = self._apply([(messages[number], backend) for number, backend in newest.values()]) if newest else {}
+        for name, problem in failed.items():
+            results[newest[name][0]] = problem
+        failures = sum(result is not None for result in results)
+        used = len(newest) - len(failed)
+        for result, number in (("applied", used), ("failed", failures), ("late", len(messages) - used - failures)):
+            instruments.REPORTS.labels(result).inc(number)
+        return results
+
+    def _apply(self, messages: Sequence[tuple[BackendReport, BackendEntry]]) -> dict[str, Exception]:
+        """Apply reports of different backends in one transaction; if that fails, each for itself.
+
+        Return the errors, by backend.
+        """
+        try:
+            self._apply_together(messages)
+        except errors.Unavailable as error:
+            LOG.log(log_level(error), "%d report(s) could not be applied: %s", len(messages), error.message)
+            return {message.backend: error for message, _ in messages}
+        except Exception as error:
+            if len(messages) == 1:
+                LOG.exception("The report of %s could not be applied", messages[0][0].backend)
+                return {messages[0][0].backend: error}
+            failed: dict[str, Exception] = {}
+            for pair in messages:
+                failed.update(self._apply([pair]))
+            return failed
+        return {}
+
+    def _apply_together(self, messages: Sequence[tuple[BackendReport, BackendEntry]]) -> None:
+        diffs = [self._hosts.diff_report(backend, message) for message, backend in messages]
+        for diff in diffs:
+            if diff.unstamped:
+                self.registration.request_stamps(diff.backend.name, diff.unstamped)
+        alerts = self.alerts if self.alerts is not None and self.alerts.active else None
+        writes = [diff.report for diff in diffs]
+        write = functools.partial(reports.apply, reports=writes) if alerts is None else alerts.writer(diffs)
+        try:
+            results = self._database.run(write)
+        except db_exc.DBDuplicateEntry:
+            if len(messages) > 1:
+                raise
+            # Another scheduler has just inserted rows of the same pools, or of the same storage for another backend.
+            results = self._database.run(write)
+        applied = [(diff, result) for diff, result in zip(diffs, results, strict=True) if result is not None]
+        counters: Mapping[int, Counters] = {}
+        for diff, result in applied:
+            self._hosts.apply_report(diff, result, self.clock())
+            counters = result.counters
+            if self._audit is not None:
+                self._audit.report(diff.backend.id, diff.message)
+        self._hosts.set_counters(counters)
+        for message, _ in messages:
+            if message.in_hand:
+                self.registration.dispatcher.renew(message.in_hand)
+        if alerts is not None:
+            alerts.applied([diff for diff, _ in applied])
+        rejected = [diff for diff, result in zip(diffs, results, strict=True) if result is None]
+        if rejected and (retried := self._refreshed(rejected)):
+            self._apply_together(retried)
+
+    def _refreshed(self, diffs: Sequence[ReportDiff]) -> list[tuple[BackendReport, BackendEntry]]:
+        """Refresh the backends whose reports the ledger did not accept, and return the reports to be tried once more.
+
+        The cache had missed an earlier report, so that the comparison with it was wrong; or the ledger has this report,
+        or a newer one, from another scheduler.
+        """
+        with self._database.reading() as session:
+            rows = backends.load_backends(session, ids={diff.backend.id for diff in diffs})
+            missed = {row.id for row in rows if self._hosts.is_outdated(row)}
+            self._cache_refresh.refresh(session, rows)
+        return [
+            (diff.message, diff.backend)
+            for diff in diffs
+            if diff.backend.id in missed
+            and diff.backend.epoch == diff.message.epoch
+            and diff.backend.seq < diff.message.seq
+            and diff.backend.covers <= diff.message.covers
+        ]

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The refresh of the cache from the ledger, where other schedulers, operators or agents have changed that."""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Generic, Protocol, TypeVar
+
+import numpy as np
+from sqlalchemy import orm
+
+from tonnage.capacity.pools.pool import backend_of
+from tonnage.capacity.request import Request
+from tonnage.filters.chain import FilterChain
+from tonnage.ledger.inventory import backends
+from tonnage.ledger.inventory.backends import BackendRow, PoolMark, PoolRow
+from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.locks.pool_counters import Counters
+from tonnage.scheduler.cache import pool_figures
+from tonnage.scheduler.cache.host_manager import HostManager
+
+_OfPool = TypeVar("_OfPool", PoolMark, PoolRow)
+
+
+class Cache(Protocol):
+    """A cache of the ledger's backends and pools. :class:`~tonnage.scheduler.cache.host_manager.HostManager` is one."""
+
+    def is_outdated(self, row: BackendRow) -> bool: ...
+    def has_figures(self, mark: PoolMark, row: BackendRow) -> bool: ...
+    def apply_silence(self, row: BackendRow, now: float) -> bool: ...
+    def apply_rows(
+        self, row: BackendRow, marks: Iterable[PoolMark], rows: Iterable[PoolRow], now: float, absence: float = 0.0
+    ) -> None: ...
+    def forget_missing(self, rows: Iterable[BackendRow]) -> bool: ...
+    def counters(self, pool_ids: Collection[int]) -> Mapping[int, Counters]: ...
+    def set_counters(self, counters: Mapping[int, Counters]) -> None: ...
+
+
+_Cache = TypeVar("_Cache", bound=Cache)
+
+
+class BackendRefresh(Generic[_Cache]):
+    """Reads rows of the ledger and applies them to a cache. One thread at a time may use it.
+
+    The rows are read in one order: counters, if a caller needs them, rows of backends, marks of pools, rows of pools
+    whose figures the cache does not have. Each read sees at least what those before it saw, so a pool's figures and
+    counters are of one moment, and figures may be newer than the report that the cache has for their backend, but not
+    older. A later report is compared with the cache only if the ledger's last report is the cached one, see
+    :func:`tonnage.ledger.inventory.reports.apply`; so the order is enough, and no snapshot is needed.
+    """
+
+    def __init__(self, hosts: _Cache, clock: Callable[[], float]) -> None:
+        self.hosts = hosts
+        self._clock = clock
+
+    def refresh(self, session: orm.Session, rows: Sequence[BackendRow] | None = None, *, absence: float = 0.0) -> bool:
+        """Bring backends and their pools up to the ledger; return whether anything that decisions read has changed.
+
+        ``rows`` are rows of backends that have just been read. Without them all backends are read, and the cache
+        forgets removed backends. ``absence`` is the number of seconds in which no scheduler listened to agents before
+        this one started.
+        """
+        changed = False
+        if rows is None:
+            rows = backends.load_backends(session)
+            changed = self.hosts.forget_missing(rows)
+        now = self._clock()
+        outdated = {row.id: row for row in rows if self.hosts.is_outdated(row)}
+        for row in rows:
+            if row.id not in outdated:
+                changed |= self.hosts.apply_silence(row, now)
+        if not outdated:
+            return changed
+        marks = backends.load_pool_marks(session, outdated)
+        missing = [mark.id for mark in marks if not self.hosts.has_figures(mark, outdated[mark.backend_id])]
+        pools = backends.load_pools(session, ids=missing)
+        marks_of, pools_of = _by_backend(marks), _by_backend(pools)
+        for row in outdated.values():
+            self.hosts.apply_rows(row, marks_of.get(row.id, []), pools_of.get(row.id, []), now, absence)
+        return True
+
+    def refresh_counters(self, session: orm.Session, pool_ids: Collection[int]) -> bool:
+        """Take over the counters of pools; return whether any has changed."""
+        before = self.hosts.counters(pool_ids)
+        current = pool_counters.read(session, pool_ids)
+        self.hosts.set_counters(current)
+        return any(before.get(id) != value for id, value in current.items())
+
+
+class CacheRefresh(BackendRefresh[HostManager]):
+    """Refreshes the scheduler's own cache, also for single decisions. Belongs to the decision thread."""
+
+    def refresh_candidates(self, session: orm.Session, requests: Sequence[Request], filters: FilterChain) -> bool:
+        """Refresh all that may decide whether these requests are refused; return whether anything has changed."""
+        # Counters before figures: the counters of a backend that has not reported by the second read are of the moment
+        # of its figures, those of another are read again with its figures. In the other order a claim in the headroom
+        # that a report has just brought would be compared with the headroom before.
+        table = self.hosts.table
+        eligible = np.zeros(len(table), dtype=np.bool_)
+        for request in requests:
+            eligible |= filters.eligible(table, request)
+        ids = {self.hosts.entries[table.names[index]].id for index in np.flatnonzero(eligible).tolist()}
+        changed = self.refresh_counters(session, ids)
+        return self.refresh(session) or changed
+
+    def lock_and_refresh(self, session: orm.Session, pool_ids: Collection[int]) -> set[int]:
+        """Lock pools and refresh them, so that the next decision can be booked; return the locked ids.
+
+        Unlike :meth:`refresh`, this reads only the locked pools, with all their figures, whether or not their backends
+        have reported since. The cache keeps the figures of the cached report for the other pools of these backends.
+        """
+        locked = pool_counters.lock(session, pool_ids)
+        ids = sorted(locked.backends)
+        for row in backends.load_backends(session, ids=set(locked.backends.values())):
+            self.hosts.apply_backend_state(row)
+        pools = backends.load_pools(session, ids=ids)
+        self.hosts.forget_pools(self.hosts.names((set(pool_ids) | set(ids)) - {pool.id for pool in pools}))
+        self.hosts.apply_pools(pools)
+        return set(ids)
+
+    def has_outgrown(self, session: orm.Session, booked: Mapping[int, pool_counters.Counters]) -> bool:
+        """Return whether booked pools have, or may have, more headroom than the decision saw.
+
+        Before the booking locked them a report may have been applied, or a claim may have ended and lowered a counter.
+        ``booked`` maps all booked pools, and the pools that share a storage with one, to their counters after the
+        booking. The table has to contain the placements.
+        """
+        names = self.hosts.names(booked)
+        entries = {entry.id: entry for entry in map(self.hosts.backend, {backend_of(name) for name in names}) if entry}
+        for row in backends.load_backends(session, ids=entries.keys()):
+            if (row.epoch, row.report_seq) != (entries[row.id].epoch, entries[row.id].seq):
+                return True
+        pools = [pool for pool in map(self.hosts.table.get, names) if pool]
+        return any(
+            getattr(booked[self.hosts.entries[pool.name].id], counter) < value
+            for pool in pools
+            for counter, value in pool_figures.counters_of(pool).items()
+        )
+
+
+def _by_backend(rows: Iterable[_OfPool]) -> dict[int, list[_OfPool]]:
+    rows_by_backend: dict[int, list[_OfPool]] = {}
+    for row in rows:
+        rows_by_backend.setdefault(row.backend_id, []).append(row)
+    return rows_by_backend

@@ -1,0 +1,369 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The host manager: a scheduler's cache of the ledger's backends and pools.
+
+It keeps the pool table that decisions read, and belongs to the decision thread. The cache changes in two ways:
+:meth:`HostManager.apply_report` and :meth:`HostManager.set_counters` follow this scheduler's own transactions, and
+:class:`~tonnage.scheduler.cache.cache_refresh.CacheRefresh` applies what it reads from the ledger.
+"""
+
+import datetime
+import logging
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from tonnage.capacity import arithmetic
+from tonnage.capacity.pools.pool import backend_of, short_name
+from tonnage.capacity.pools.pool_table import PoolTable
+from tonnage.capacity.reports import validation
+from tonnage.ledger.inventory import reports
+from tonnage.ledger.inventory.backends import BackendRow, PoolMark, PoolRow
+from tonnage.ledger.inventory.pool_limits import Limit
+from tonnage.ledger.locks.pool_counters import Counters
+from tonnage.rpc.messages import BackendReport
+from tonnage.scheduler.cache import pool_figures
+from tonnage.scheduler.cache.backend_state import BackendEntry, PoolEntry
+from tonnage.scheduler.cache.report_diff import ReportDiff, ReportDiffer
+
+LOG = logging.getLogger(__name__)
+
+
+class HostManager:
+    """Backends, pools and the table that decisions read.
+
+    ``default_ratio`` applies to pools that report no ratio. ``down_time`` is the silence in seconds after which a
+    backend counts as down, ``rules_generation`` the generation of the default ratio and the calculation in the ledger.
+    ``entries`` holds the facts behind each row of the table.
+    """
+
+    def __init__(self, default_ratio: float | str, calculation: arithmetic.Calculation, down_time: float) -> None:
+        self.table = PoolTable()
+        self.calculation = calculation
+        self.down_time = down_time
+        self.default_ratio = default_ratio
+        self.rules_generation = 0
+        self._backends: dict[str, BackendEntry] = {}
+        self._names: dict[int, str] = {}
+        self.entries: dict[str, PoolEntry] = {}
+        self._differ = ReportDiffer(self.table, self.entries, default_ratio, calculation, self.rules_generation)
+
+    def apply_rules(self, default_ratio: float | str, calculation: arithmetic.Calculation, generation: int) -> None:
+        """Use another default ratio and another calculation from now on; ``generation`` is theirs in the ledger."""
+        self.calculation, self.default_ratio, self.rules_generation = calculation, default_ratio, generation
+        self._differ = ReportDiffer(self.table, self.entries, default_ratio, calculation, generation)
+        self.apply_default_ratio()
+
+    def apply_default_ratio(self) -> None:
+        """Compute the ratio of pools that report none again, whatever the ledger has."""
+        changed = []
+        for name, entry in self.entries.items():
+            if entry.stats.ratio is not None:
+                continue
+            ratio = pool_figures.ratio(entry.stats, entry.counters, self.default_ratio)
+            if ratio != entry.ratio:
+                self.entries[name] = entry._replace(ratio=ratio)
+                changed.append(name)
+        self.reset(changed)
+
+    def find_wrong_limits(self, rows: Iterable[PoolRow]) -> list[Limit]:
+        """Return the right ratio and limit for each of these rows whose ratio or limit is wrong."""
+        limits = np.atleast_1d(arithmetic.provisioning_limit(self.table, self.calculation))
+        wrong_limits = []
+        for row in rows:
+            index = self.table.index(row.name)
+            if index is None:
+                continue
+            ratio = self.entries[row.name].ratio
+            limit = float(limits[index]) if math.isfinite(limits[index]) else None
+            if ratio != row.ratio or not _same_limit(limit, row.thin_limit_gb):
+                wrong_limits.append(Limit(row.id, ratio, limit))
+        return wrong_limits
+
+    def backend(self, name: str) -> BackendEntry | None:
+        """Return the backend of that name, or None if the cache does not have it."""
+        return self._backends.get(name)
+
+    def backends(self) -> Iterable[BackendEntry]:
+        """Return all backends."""
+        return self._backends.values()
+
+    def is_outdated(self, row: BackendRow) -> bool:
+        """Return whether a report, a hello or an operator has changed a backend, and maybe its pools, in the ledger."""
+        backend = self._backends.get(row.name)
+        return backend is None or (
+            (backend.id, backend.epoch, backend.seq, backend.enabled, backend.draining, backend.availability_zone)
+            != (row.id, row.epoch, row.report_seq, row.enabled, row.draining, row.availability_zone)
+        )
+
+    def has_figures(self, mark: PoolMark, row: BackendRow) -> bool:
+        """Return whether the cache has the figures of a pool that the ledger has, by the pool's mark."""
+        backend, entry = self._backends.get(row.name), self.entries.get(mark.name)
+        if backend is None or entry is None or (backend.id, entry.id) != (row.id, mark.id):
+            return False
+        return mark.is_unchanged(entry.generation, (backend.epoch, backend.covers))
+
+    def apply_rows(
+        self, row: BackendRow, marks: Iterable[PoolMark], rows: Iterable[PoolRow], now: float, absence: float = 0.0
+    ) -> None:
+        """Bring a backend and its pools up to the ledger.
+
+        ``row`` was read first, then the ``marks`` of all pools, then the ``rows`` of those whose figures the cache does
+        not have. Pools in neither are forgotten. The silence of a backend counts only while a scheduler listened:
+        ``absence`` is for how many seconds none did.
+        """
+        rows = list(rows)
+        loaded = {pool.name for pool in rows}
+        # A row that was to be read and is not there has gone since its mark was read.
+        same = {mark.name: mark for mark in marks if mark.name not in loaded and self.has_figures(mark, row)}
+        backend = self._apply_backend(row, now, absence)
+        self.forget_pools([name for name in sorted(backend.pools) if name not in loaded and name not in same])
+        self.apply_pools(rows)
+        self.set_counters({mark.id: mark.counters for mark in same.values()})
+        ages = {pool.name: pool.figures_age for pool in rows} | {name: mark.figures_age for name, mark in same.items()}
+        backend.stale_since = {name: now - age for name, age in ages.items() if age is not None}
+        self.update_status(backend, now)
+
+    def _apply_backend(self, row: BackendRow, now: float, absence: float) -> BackendEntry:
+        backend = self._backends.get(row.name)
+        if backend is not None and backend.id != row.id:
+            # It was removed, and has said hello again.
+            self.forget_backend(row.name)
+            backend = None
+        collected = now - (row.silence or 0.0) - row.report_age
+        if backend is None:
+            backend = self._backends[row.name] = BackendEntry(
+                id=row.id,
+                name=row.name,
+                availability_zone=row.availability_zone,
+                enabled=row.enabled,
+                disabled_reason=row.disabled_reason,
+                epoch=row.epoch,
+                seq=row.report_seq,
+                covers=row.report_covers,
+                last_seen=now - max(0.0, (row.silence or 0.0) - absence),
+                draining=row.draining,
+            )
+            if now - backend.last_seen > self.down_time:
+                self._mark_down(backend, now)
+        else:
+            backend.epoch, backend.seq, backend.covers = row.epoch, row.report_seq, row.report_covers
+            backend.update_last_seen(row, now)
+            self.apply_backend_state(row)
+        backend.figures_collected = collected
+        backend.last_collected = max(backend.last_collected, collected)
+        if row.last_report_at is not None:
+            age = datetime.timedelta(seconds=row.report_age)
+            backend.reported_at = row.last_report_at.replace(tzinfo=datetime.UTC) - age
+        return backend
+
+    def apply_backend_state(self, row: BackendRow) -> None:
+        """Take over the state that an operator has given a backend, and its availability zone."""
+        backend = self._backends.get(row.name)
+        if backend is None:
+            return
+        changed = backend.availability_zone != row.availability_zone or backend.enabled != row.enabled
+        backend.availability_zone, backend.enabled = row.availability_zone, row.enabled
+        backend.disabled_reason = row.disabled_reason
+        backend.draining = row.draining
+        if changed:
+            self.reset(backend.pools)
+
+    def apply_silence(self, row: BackendRow, now: float) -> bool:
+        """Take over when any scheduler received the last report; return whether the backend's status changes."""
+        backend = self._backends.get(row.name)
+        if backend is None:
+            return False
+        backend.disabled_reason = row.disabled_reason
+        backend.update_last_seen(row, now)
+        return self.update_status(backend, now)
+
+    def forget_missing(self, rows: Iterable[BackendRow]) -> bool:
+        """Forget backends that are not among the rows of all backends; return whether there were any."""
+        present = {(row.name, row.id) for row in rows}
+        missing = [backend.name for backend in self._backends.values() if (backend.name, backend.id) not in present]
+        for name in missing:
+            LOG.warning("Backend %s has been removed", name)
+            self.forget_backend(name)
+        return bool(missing)
+
+    def forget_backend(self, name: str) -> None:
+        """Forget a backend that an operator has removed."""
+        self.forget_pools(sorted(self._backends[name].pools))
+        del self._backends[name]
+
+    def apply_pools(self, rows: Iterable[PoolRow]) -> None:
+        """Bring pools up to the ledger, with the figures of their last reports. Skip pools of unknown backends."""
+        of_backend: dict[str, list[PoolRow]] = {}
+        for row in rows:
+            of_backend.setdefault(backend_of(row.name), []).append(row)
+        backend_rows = [(self._backends[name], of_backend[name]) for name in of_backend if name in self._backends]
+        self.reset([name for backend, listed in backend_rows for name in self._put_entries(backend, listed)])
+
+    def _put_entries(self, backend: BackendEntry, rows: Sequence[PoolRow]) -> list[str]:
+        """Put the entries of a backend's pools; return the names of those with usable figures."""
+        valid = {stats.name: stats for stats in validation.validate([row.stats for row in rows]).pools}
+        loaded = []
+        for row in rows:
+            stats = valid.get(short_name(row.name))
+            if stats is None:
+                problem = next(iter(validation.validate([row.stats]).errors), "it is there under another name")
+                LOG.warning("Pool %s is left out until it reports: %s", row.name, problem)
+                continue
+            self._names[row.id] = row.name
+            backend.add_pool(row.name, stats.capabilities)
+            self.entries[row.name] = PoolEntry(row.id, row.generation, stats, row.stats, row.counters, row.ratio)
+            loaded.append(row.name)
+        return loaded
+
+    def forget_pools(self, names: Iterable[str]) -> None:
+        """Place nothing more in these pools, which are no longer reported. The ledger keeps its counters of them."""
+        for name in names:
+            LOG.warning("Pool %s is no longer reported; nothing is placed there", name)
+            self._backends[backend_of(name)].remove_pool(name)
+            self._names.pop(self.entries.pop(name).id, None)
+            self.table.remove(name)
+
+    def names(self, pool_ids: Iterable[int]) -> list[str]:
+        """Return the names of the pools with these ids in the ledger, without those that the cache does not have."""
+        return [self._names[pool_id] for pool_id in pool_ids if pool_id in self._names]
+
+    def counters(self, pool_ids: Collection[int]) -> dict[int, Counters]:
+        """Return the counters of these pools, without pools that the cache does not have."""
+        return {id: self.entries[name].counters for id in pool_ids for name in self.names([id])}
+
+    def set_counters(self, counters: Mapping[int, Counters]) -> None:
+        """Take over counters that are committed in the ledger."""
+        changed = []
+        for pool_id, value in counters.items():
+            name = self._names.get(pool_id)
+            if name is not None and name in self.entries and self.entries[name].counters != value:
+                self.entries[name] = self.entries[name]._replace(counters=value)
+                changed.append(name)
+        self.reset_counters(changed)
+
+    def reset_counters(self, names: Sequence[str]) -> None:
+        """Set the counters in rows of the table to those of their entries, without claims that were not booked."""
+        if names:
+            counters = zip(*(pool_figures.counted(self.entries[name].counters) for name in names), strict=True)
+            self.table.set_figures(names, dict(zip(pool_figures.COUNTED, counters, strict=True)))
+
+    def reset(self, names: Iterable[str]) -> None:
+        """Make rows of the table again from their entries, without claims that were not booked."""
+        names = list(names)
+        if names:
+            backends = [self._backends[backend_of(name)] for name in names]
+            columns = pool_figures.columns([self.entries[name] for name in names], backends)
+            columns["expired"] = [name in backend.expired for name, backend in zip(names, backends, strict=True)]
+            self.table.put_columns(names, columns)
+
+    def discount_silence(self, seconds: float, now: float) -> None:
+        """Subtract a time in which this scheduler did not listen from the silence of every backend."""
+        for backend in self._backends.values():
+            backend.last_seen = min(now, backend.last_seen + seconds)
+
+    def overdue(self, now: float) -> list[BackendEntry]:
+        """Return backends that count as up and have been silent for too long."""
+        return [
+            backend for backend in self._backends.values() if backend.up and now - backend.last_seen > self.down_time
+        ]
+
+    def seemingly_overdue(self, now: float) -> list[BackendEntry]:
+        """Return backends that are overdue, or whose figures have just expired, unless the ledger has newer reports."""
+        return [
+            backend
+            for backend in self._backends.values()
+            if backend.up
+            and (
+                now - backend.last_seen > self.down_time
+                or (now - backend.last_collected > backend.shortest and not backend.expired)
+            )
+        ]
+
+    def silence(self, name: str, now: float) -> float:
+        """Return for how many seconds a backend has been silent."""
+        backend = self._backends.get(name)
+        return 0.0 if backend is None else now - backend.last_seen
+
+    def age(self, pool: str, now: float) -> float:
+        """Return the age of a pool's figures in seconds, including time in which no scheduler listened."""
+        backend = self._backends.get(backend_of(pool))
+        return 0.0 if backend is None else now - backend.collected_at(pool)
+
+    def update_statuses(self, now: float) -> None:
+        """Mark silent backends as down and those that report again as up, and find the pools with expired figures."""
+        for backend in self.overdue(now):
+            self._mark_down(backend, now)
+        for backend in self._backends.values():
+            self.update_status(backend, now)
+
+    def _mark_down(self, backend: BackendEntry, now: float) -> None:
+        backend.up = False
+        LOG.warning(
+            "Backend %s is down: no report for %.0f s (service_down_time is %g)",
+            backend.name,
+            now - backend.last_seen,
+            self.down_time,
+        )
+        self.reset(backend.pools)
+
+    def update_status(self, backend: BackendEntry, now: float) -> bool:
+        """Mark a backend as up if it has reported again, and find its pools with expired figures.
+
+        Return whether that changes anything.
+        """
+        is_back = not backend.up and now - backend.last_seen <= self.down_time
+        if is_back:
+            backend.up = True
+            LOG.info("Backend %s is up again", backend.name)
+            self.reset(backend.pools)
+        changed = backend.update_expired(now)
+        if expired := changed & backend.expired:
+            age = now - min(map(backend.collected_at, expired))
+            LOG.warning("Backend %s: figures of %d pool(s) expire after %.0f s", backend.name, len(expired), age)
+        self.reset(changed)
+        return is_back or bool(changed)
+
+    def diff_report(self, backend: BackendEntry, message: BackendReport) -> ReportDiff:
+        """Validate a report and compare it with the cache, which does not change."""
+        return self._differ.diff(backend, message)
+
+    def apply_report(self, diff: ReportDiff, applied: reports.Applied, now: float) -> None:
+        """Take over a report that this scheduler has applied to the ledger."""
+        backend, message = diff.backend, diff.message
+        backend.seq, backend.covers, backend.last_seen = message.seq, message.covers, now
+        # The cache and the ledger have to agree: schedulers that read it there must not take the figures for newer.
+        age = diff.report.age
+        backend.set_collected(now - age, self.names(diff.report.unusable) if diff.report.unusable else ())
+        backend.reported_here = True
+        backend.reported_at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age)
+        changed = []
+        for name, stats in diff.stats.items():
+            entry = self.entries.get(name)
+            pool_id = applied.ids[name] if entry is None else entry.id
+            cached_counters = Counters() if entry is None else entry.counters
+            counters = applied.counters.get(pool_id, cached_counters)
+            generation = applied.generations.get(pool_id, 0 if entry is None else entry.generation)
+            ratio = pool_figures.ratio(stats, cached_counters, self.default_ratio)
+            same = entry is not None and entry.raw is diff.raw[name]
+            if (
+                same
+                and entry is not None
+                and (counters, ratio, generation) == (cached_counters, entry.ratio, entry.generation)
+            ):
+                continue
+            self._names[pool_id] = name
+            backend.add_pool(name, stats.capabilities)
+            self.entries[name] = PoolEntry(pool_id, generation, stats, diff.raw[name], counters, ratio)
+            changed.append(name)
+        self.reset(changed)
+        if diff.vanished:
+            self.forget_pools(diff.vanished)
+        self.update_status(backend, now)
+
+
+def _same_limit(computed: float | None, stored: float | None) -> bool:
+    """Return whether two limits are equal but for the rounding of binary fractions."""
+    if computed is None or stored is None:
+        return computed is stored
+    return abs(computed - stored) <= arithmetic.TOLERANCE_GB

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The comparison of a report with the cache: faults of the report, new figures, and the rows to be written."""
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.capacity.pool_stats import PoolStats
+from tonnage.capacity.pools.pool import pool_name
+from tonnage.capacity.pools.pool_table import PoolTable
+from tonnage.capacity.reports import validation
+from tonnage.ledger.inventory import reports
+from tonnage.ledger.locks.pool_counters import Counters
+from tonnage.rpc.messages import BackendReport
+from tonnage.scheduler.cache import pool_figures
+from tonnage.scheduler.cache.backend_state import BackendEntry, PoolEntry
+
+LOG = logging.getLogger(__name__)
+
+#: An age in seconds at which no figures may be used any more.
+_AGES = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class ReportDiff:
+    """The result of a comparison.
+
+    ``stats`` and ``raw`` are the usable figures of the report by pool, validated and as reported. ``vanished`` are the
+    cached pools that are no longer reported, ``report`` is what the ledger has to apply. ``unstamped`` are the storages
+    that other backends share and for which the report carries no stamp.
+    """
+
+    backend: BackendEntry
+    message: BackendReport
+    stats: Mapping[str, PoolStats]
+    raw: Mapping[str, Mapping[str, Any]]
+    vanished: Collection[str]
+    report: reports.Report
+    unstamped: Collection[str] = ()
+
+
+class ReportDiffer:
+    """Compares reports with the cache: its ``table`` and its ``entries``.
+
+    ``rules`` is the generation of ``default_ratio`` and ``calculation`` in the ledger.
+    """
+
+    def __init__(
+        self,
+        table: PoolTable,
+        entries: Mapping[str, PoolEntry],
+        default_ratio: float | str,
+        calculation: Calculation,
+        rules: int,
+    ) -> None:
+        self._table = table
+        self._entries = entries
+        self._default_ratio = default_ratio
+        self._calculation = calculation
+        self._rules = rules
+
+    def diff(self, backend: BackendEntry, message: BackendReport) -> ReportDiff:
+        """Validate a report and find its changes. Only the record of the warnings about the backend changes."""
+        fresh: list[Mapping[str, Any]] = []
+        stats: dict[str, PoolStats] = {}
+        raw: dict[str, Mapping[str, Any]] = {}
+        named: dict[str, Mapping[str, Any]] = {}
+        reported = set()
+        for pool in message.pools:
+            short = pool.get("pool_name")
+            name = pool_name(backend.name, str(short))
+            reported.add(name)
+            entry = self._entries.get(name)
+            if isinstance(short, str) and named.setdefault(name, pool) is not pool:
+                self._warn_once(backend, name, "pool_name", f"pool {name} is reported twice; the first one counts")
+            elif entry is not None and entry.raw == pool:
+                stats[name], raw[name] = entry.stats, entry.raw
+            else:
+                fresh.append(pool)
+        checked = validation.validate(fresh)
+        for remark in checked.remarks:
+            # A driver that reports allocated does so for every pool.
+            self._warn_once(backend, "" if remark.code == "allocated_reported" else remark.pool, remark.code, remark)
+        for error in checked.errors:
+            self._warn_once(backend, error.pool, error.field, error)
+        valid = [pool_name(backend.name, pool_stats.name) for pool_stats in checked.pools]
+        stats.update(zip(valid, checked.pools, strict=True))
+        raw.update(zip(valid, map(named.__getitem__, valid), strict=True))
+        storages = {pool_stats.storage_id for pool_stats in stats.values() if pool_stats.storage_id is not None}
+        unstamped = {storage_id for storage_id in storages if self._is_unstamped(storage_id, message)}
+        for name in [name for name, pool_stats in stats.items() if pool_stats.storage_id in unstamped]:
+            # The agent may not have been told yet that it shares the storage.
+            self._log_once(
+                logging.INFO,
+                backend,
+                name,
+                "storage_id",
+                f"pool {name} shares storage {stats[name].storage_id} with another backend, and its report carries no "
+                "stamp of it; its figures are left out until one does",
+            )
+            del stats[name], raw[name]
+        bad = reported - stats.keys()
+        gone = backend.pools - stats.keys() - bad
+        return ReportDiff(
+            backend=backend,
+            message=message,
+            stats=stats,
+            raw=raw,
+            vanished=gone,
+            report=reports.Report(
+                backend_id=backend.id,
+                epoch=message.epoch,
+                seq=message.seq,
+                base=backend.seq,
+                covers=message.covers,
+                rules=self._rules,
+                figures=pool_figures.for_ledger(self._changes(stats, raw), self._calculation),
+                unusable=[self._entries[name].id for name in bad if name in self._entries],
+                vanished=[self._entries[name].id for name in gone],
+                stamps=message.stamps,
+                storages=storages - unstamped,
+                age=_age(message),
+            ),
+            unstamped=unstamped,
+        )
+
+    def _is_unstamped(self, storage_id: str, message: BackendReport) -> bool:
+        """Return whether a storage is shared and the report carries no stamp of it."""
+        if storage_id in message.stamps:
+            return False
+        return any(backend != message.backend for backend in self._table.backends_on(storage_id))
+
+    def _warn_once(self, backend: BackendEntry, pool: str, field: str, message: object) -> None:
+        self._log_once(logging.WARNING, backend, pool, field, message)
+
+    @staticmethod
+    def _log_once(level: int, backend: BackendEntry, pool: str, field: str, message: object) -> None:
+        """Log a remark on a pool's field once, even if the field has another wrong value in the next report."""
+        if (pool, field) not in backend.warned:
+            backend.warned.add((pool, field))
+            LOG.log(level, "Backend %s: %s", backend.name, message)
+
+    def _changes(self, stats: Mapping[str, PoolStats], raw: Mapping[str, Mapping[str, Any]]) -> pool_figures.Changes:
+        """Return the pools whose figures or ratio have changed."""
+        changed = []
+        for name, pool_stats in stats.items():
+            entry = self._entries.get(name)
+            ratio = pool_figures.ratio(pool_stats, Counters() if entry is None else entry.counters, self._default_ratio)
+            # The same figures give another ratio where allocated stands in for provisioned.
+            if entry is None or entry.raw is not raw[name] or entry.ratio != ratio:
+                changed.append((name, pool_stats, raw[name], entry, ratio))
+        names, new, reported, entries, ratios = zip(*changed, strict=True) if changed else ((),) * 5
+        return pool_figures.Changes(names=names, stats=new, raw=reported, entries=entries, ratios=ratios)
+
+
+def _age(message: BackendReport) -> float:
+    """Return the age in seconds of figures when they were sent; an impossible age makes them unusable."""
+    return max(0.0, message.age) if message.age < _AGES else _AGES

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sweep: a periodic look at the whole ledger.
+
+The scheduler gives a heartbeat, takes over what operators have changed, and finds claims and volumes that nobody works
+on: claims of agents that stay away are abandoned, unanswered commands sent again, volumes without a pool placed again,
+and volumes of draining backends moved.
+"""
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from sqlalchemy import orm
+
+from tonnage.capacity.arithmetic import Calculation
+from tonnage.ledger.db import dialects
+from tonnage.ledger.inventory import backends
+from tonnage.ledger.models import claim_verbs
+from tonnage.rpc.messages import MigrateVolume
+from tonnage.scheduler.agents.outcome_handler import OutcomeHandler
+from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
+from tonnage.scheduler.configuration.settings import Settings
+from tonnage.scheduler.requests.placement_requests import Move, Retry
+
+LOG = logging.getLogger(__name__)
+
+
+class SweepTimer:
+    """Tells when a sweep is due: ``interval`` seconds after the last one, or as soon as one is requested."""
+
+    def __init__(self, interval: float, clock: Callable[[], float]) -> None:
+        self.interval = interval
+        self._clock = clock
+        self._due = 0.0
+
+    def request(self) -> None:
+        """Let the next round sweep."""
+        self._due = 0.0
+
+    def is_due(self) -> bool:
+        """Return whether a sweep is due, and begin the next interval if so."""
+        now = self._clock()
+        if now < self._due:
+            return False
+        self._due = now + self.interval
+        return True
+
+
+class RulesInForce(Protocol):
+    """The plug-ins that decide, by a calculation."""
+
+    def apply_calculation(self, calculation: Calculation) -> None:
+        """Decide by another calculation from now on."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWork:
+    """Unfinished work in the ledger.
+
+    ``silent`` are the ids of the backends whose claims are abandoned because they have sent no report for too long.
+    ``pending`` are the claims whose agents have not answered, ``unplaced`` the new volumes without a pool, ``draining``
+    the volumes that leave their backends now.
+    """
+
+    silent: frozenset[int]
+    pending: Sequence[backends.PendingClaim]
+    unplaced: Sequence[str]
+    draining: Sequence[str]
+
+
+class ClaimRecovery:
+    """Continues work that nobody works on. Belongs to the decision thread."""
+
+    def __init__(self, settings: Settings, outcome_handler: OutcomeHandler, clock: Callable[[], float]) -> None:
+        self._settings = settings
+        self._outcome_handler = outcome_handler
+        self._placement_queue = outcome_handler.placement_queue
+        self._clock = clock
+        #: Seconds of silence after which the claims of a backend are abandoned.
+        self._max_silence = settings.service_down_time + settings.claim_lease
+        #: The last volume that was told to leave a draining backend.
+        self._drained = ""
+
+    def find(self, session: orm.Session, rows: Sequence[backends.BackendRow]) -> OpenWork:
+        """Read the open work; ``rows`` are the rows of all backends."""
+        return OpenWork(
+            silent=frozenset(row.id for row in rows if row.silence is None or row.silence > self._max_silence),
+            pending=backends.load_pending(session),
+            unplaced=backends.unplaced_volumes(session),
+            draining=backends.draining_volumes(session, self._settings.drain_concurrency, self._drained),
+        )
+
+    def resume(self, work: OpenWork) -> None:
+        """Send overdue commands again, place volumes, abandon claims, and move volumes of draining backends."""
+        self._outcome_handler.dispatcher.catch_up(work.pending)
+        for volume_id in work.unplaced:
+            self._placement_queue.place_later(Retry(volume_id))
+        self._abandon(work)
+        self._drain(work.draining)
+
+    def _abandon(self, work: OpenWork) -> None:
+        """Let requests continue elsewhere whose backend has been down for a lease, by the ledger and by the cache."""
+        now = self._clock()
+        away = work.silent & {
+            backend.id
+            for backend in self._outcome_handler.hosts.backends()
+            if not backend.up and now - backend.last_seen > self._max_silence
+        }
+        stuck = [
+            claim.id
+            for claim in work.pending
+            if claim.backend_id in away and claim.verb in (claim_verbs.CREATE, claim_verbs.MIGRATE)
+        ]
+        if stuck:
+            LOG.warning("%d claim(s) are abandoned, as their backends stay away", len(stuck))
+        for chunk in dialects.in_chunks(stuck):
+            self._outcome_handler.abandon(chunk)
+
+    def _drain(self, volume_ids: Sequence[str]) -> None:
+        self._drained = volume_ids[-1] if volume_ids else ""
+        for volume_id in volume_ids:
+            # A fresh id for each move lets the agent tell the copy to purge from a later one.
+            move = MigrateVolume(request_id=f"drain-{uuid.uuid4()}", volume_id=volume_id)
+            self._placement_queue.place_later(Move(move, keyed=False))
+
+
+class Sweep:
+    """Sweeps when ``timer`` tells. ``rules`` follow the calculation that other schedulers have agreed upon."""
+
+    def __init__(
+        self, timer: SweepTimer, rules_agreement: RulesAgreement, rules: RulesInForce, recovery: ClaimRecovery
+    ) -> None:
+        self.timer = timer
+        self._rules_agreement = rules_agreement
+        self._membership = rules_agreement.membership
+        self._cache_refresh = rules_agreement.cache_refresh
+        self._rules = rules
+        self._recovery = recovery
+        #: The last pool whose counters were read again.
+        self._recounted = 0
+
+    def run(self) -> None:
+        """Sweep if it is due."""
+        if not self.timer.is_due():
+            return
+        # The heartbeat tells the rules that this scheduler applies.
+        self._rules_agreement.catch_up(self._rules.apply_calculation)
+        self._membership.heartbeat()
+        with self._rules_agreement.database.reading() as session:
+            was_alone = self._membership.alone
+            self._membership.refresh(session)
+            if self._membership.alone:
+                # Counters before figures, as before a refusal.
+                self._recount(session, everything=not was_alone)
+            rows = backends.load_backends(session)
+            self._cache_refresh.refresh(session, rows)
+            self._cache_refresh.hosts.forget_missing(rows)
+            work = self._recovery.find(session, rows)
+        self._recovery.resume(work)
+
+    def _recount(self, session: orm.Session, *, everything: bool) -> None:
+        """Refresh counters, from which a scheduler refuses while it is alone, as an operator may have repaired them.
+
+        Each sweep reads the counters of the next slice of the pools, or of all pools if ``everything`` is true.
+        """
+        ids = sorted(entry.id for entry in self._cache_refresh.hosts.entries.values())
+        if not everything:
+            ids = [id for id in ids if id > self._recounted][: dialects.CHUNK_SIZE] or ids[: dialects.CHUNK_SIZE]
+        self._recounted = ids[-1] if ids else 0
+        self._cache_refresh.refresh_counters(session, ids)

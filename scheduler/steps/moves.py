@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The step of requests for volumes that move to another pool, or get another type in the pool that they are in."""
+
+from dataclasses import replace
+
+from tonnage.capacity import errors
+from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal, Rejection
+from tonnage.capacity.pools.pool_table import PoolTable
+from tonnage.capacity.request import Operation, Provisioning, Request
+from tonnage.capacity.topology import requirements
+from tonnage.filters import storage_class
+from tonnage.ledger import models
+from tonnage.ledger.catalog import groups
+from tonnage.ledger.inventory.backends import SourceVolume
+from tonnage.scheduler.requests.placement_requests import Move
+from tonnage.scheduler.requests.request_spec import Lookup, RequestSpec, request_of, with_type
+
+#: Hints that also count when a volume moves: its content and the place of its use stay the same.
+_LASTING = frozenset({*requirements.HINTS, storage_class.HINT})
+
+#: Colons in a ``location_info`` that names a place on a machine, ``driver:host:place``, and not the machine alone.
+_PLACE = 2
+
+
+def resolve_move(item: Move, lookup: Lookup) -> RequestSpec:
+    """Resolve a request to move a volume to another pool.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`, :class:`~tonnage.capacity.errors.Conflict` and
+    :class:`~tonnage.capacity.errors.InvalidInput`.
+    """
+    message = item.message
+    volume = lookup.volume(message.volume_id)
+    action = "moved" if item.volume_type is None else "retyped"
+    if volume.status != "available" or volume.pool is None:
+        raise errors.Conflict(f"volume {volume.id} is {volume.status}: only an available volume can be {action}")
+    groups.require_free(volume, action)
+    volume_type = volume.volume_type if item.volume_type is None else lookup.type(item.volume_type)
+    base_request = with_type(request_of(volume, message.request_id), volume_type)
+    kept = None if volume.provisioning is None else Provisioning(volume.provisioning)
+    to_pool = message.destination is not None and "#" in message.destination
+    request = replace(
+        base_request,
+        operation=Operation.MIGRATE,
+        # Where the type says nothing, it stays as it is.
+        provisioning=base_request.provisioning or kept,
+        availability_zone=volume.requested_zone,
+        # The other hints were about the place where it was made.
+        hints={name: value for name, value in volume.hints.items() if name in _LASTING},
+        attempted=lookup.copies.get(volume.id, frozenset()) | {volume.pool.name},
+        pool=message.destination if to_pool else None,
+        backend=None if to_pool else message.destination,
+        copies=True,
+    )
+    return RequestSpec(
+        request=request,
+        volume_id=volume.id,
+        target_size_gb=volume.size_gb,
+        source=SourceVolume(volume_id=volume.id, pool_name=volume.pool.name, size_gb=volume.size_gb),
+        source_pool_id=volume.pool_id,
+        copied_gb=volume.size_gb,
+        volume_type_id=None if item.volume_type is None or volume_type is None else volume_type.id,
+    )
+
+
+def in_place(spec: RequestSpec) -> Request:
+    """Return the request that a retype makes of the volume's own pool. Nothing has to fit: it takes no more room."""
+    pool = "" if spec.source is None else spec.source.pool_name
+    return replace(spec.request, size_gb=0, attempted=frozenset(), pool=pool, copies=False)
+
+
+def other_provisioning(request: Request, volume: models.Volume, new_provisioning: Provisioning) -> Refusal:
+    """Return the refusal of a retype in place that would make a thin volume thick, or a thick one thin."""
+    pool = "" if volume.pool is None else volume.pool.name
+    why = Rejection("other_provisioning", f"would make it {new_provisioning}; it is {volume.provisioning}")
+    return Refusal(request.describe(), 1, (FilterOutcome("retype", 1),), NearestMiss(pool, "retype", why), pool)
+
+
+def without_source(pools: PoolTable, request: Request, source: str) -> Request:
+    """Exclude the location of the pool ``source`` from the request of a move, also under other pool names.
+
+    A copy there would be the volume itself.
+    """
+    pool = pools.get(source)
+    location = None if pool is None else pool.capabilities.get("location_info")
+    # Pools whose location names no more than a machine are told apart by their driver alone.
+    if str(location).count(":") < _PLACE:
+        return request
+    same = {
+        name
+        for name, capabilities in zip(pools.names, pools.capabilities, strict=True)
+        if capabilities.get("location_info") == location
+    }
+    return replace(request, attempted=request.attempted | same)

@@ -1,0 +1,545 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Release of the claims for pods."""
+
+import datetime
+import pathlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from tests.servers import ledger_schema
+from tests.servers.kube_api import KubeApi
+from tonnage.capacity import type_conversion
+from tonnage.extensions.kubernetes.capacity import driver_rows
+from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
+from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
+from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
+from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterUnavailable
+from tonnage.extensions.kubernetes.cluster.pod_watch import PodWatch
+from tonnage.extensions.kubernetes.cluster.volumes import Volume
+from tonnage.extensions.kubernetes.fit import capacity_claims
+from tonnage.extensions.kubernetes.fit.claim_release import ClaimReleaser
+from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
+from tonnage.extensions.kubernetes.fit.pod_claim_tasks import PodClaimTasks
+from tonnage.ledger import models
+from tonnage.ledger.db import database
+
+GI = 2**30
+DRIVER = "disk.example.com"
+INLINE = "cache (inline)"
+LEASE = 3600.0
+
+
+def write(ledger: database.Database, capacity: str = "10Gi") -> None:
+    """Write figures of n1's pools, for claims and for inline volumes, and of a pool that n1 and n2 can use."""
+    here = {"name": "p", "capacity": capacity, "nodeList": ["n1"]}
+    status = {
+        "storage": [
+            {"storageClassName": "fast", "pools": [here]},
+            {"storageClassName": "<ephemeral>", "pools": [here]},
+            {"storageClassName": "shared", "pools": [{"name": "s", "capacity": capacity, "nodeList": ["n1", "n2"]}]},
+        ]
+    }
+    change = {"spec": {"capacityTracking": True}, "status": status}
+    ledger.run(
+        driver_rows.patch, DRIVER, type_conversion.convert(change, DriverPatch, lambda kind, value: kind.parse(value))
+    )
+
+
+@pytest.fixture
+def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
+    engine = database.create_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
+    ledger_schema.create(engine)
+    created = database.Database(engine)
+    write(created)
+    yield created
+    created.close()
+
+
+@pytest.fixture
+def kube() -> Iterator[KubeApi]:
+    with KubeApi() as api:
+        for name in ("n1", "n2"):
+            api.add_node(name)
+        yield api
+
+
+@pytest.fixture
+def cluster(kube: KubeApi, tmp_path: pathlib.Path) -> Iterator[ClusterReader]:
+    reader = ClusterReader(kube.kubeconfig(tmp_path), timeout=60.0, cache_time=3600.0)
+    yield reader
+    reader.api.close()
+
+
+@pytest.fixture
+def releaser(ledger: database.Database, cluster: ClusterReader) -> ClaimReleaser:
+    return ClaimReleaser(ledger, cluster, LEASE)
+
+
+def claim_for_pod(
+    ledger: database.Database, name: str, kind: str | None = "fast", holder: str = "u1", lease: float = LEASE
+) -> None:
+    """Claim capacity for a volume on n1, as the extender does for a pod."""
+    volume = Volume(name, DRIVER, kind, 6 * GI)
+    _, node_claim = NodeQueries(ledger).claim([volume], Nodes([Node("n1", {})]), holder, lease, pod="default/redis")
+    assert node_claim is not None
+
+
+def claims_of(ledger: database.Database, holder: str = "u1") -> list[capacity_claims.Claim]:
+    with ledger.reading() as session:
+        return capacity_claims.list_for_holder(session, holder)
+
+
+def test_a_waiting_pod_keeps_its_claims_and_a_deleted_pod_does_not(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser
+) -> None:
+    kube.add_pod("redis", "u1")
+    kube.add_claim("data", "6Gi", "fast")
+    claim_for_pod(ledger, "data")
+    assert [releaser.run_once() for _ in range(3)] == [0, 0, 0]
+    # Nothing changed, so the pod was read once.
+    assert kube.asked.count("/api/v1/namespaces/default/pods/redis") == 1
+    kube.remove_pod("redis")
+    releaser.notify("default/other")
+    assert releaser.run_once() == 0
+    releaser.notify("default/redis")
+    assert releaser.run_once() == 1
+    assert claims_of(ledger) == []
+
+
+@pytest.mark.parametrize(
+    ("pod", "volume", "released"),
+    [
+        ({"uid": "u1"}, "data", False),
+        ({"uid": "u1"}, INLINE, False),
+        ({"uid": "another"}, "data", True),
+        ({"uid": "u1", "phase": "Failed"}, "data", True),
+        ({"uid": "u1", "phase": "Succeeded", "node": "n1"}, INLINE, True),
+        ({"uid": "u1", "node": "n1"}, INLINE, False),
+        ({"uid": "u1", "node": "n2"}, INLINE, True),
+    ],
+)
+def test_the_state_of_the_pod_decides_about_release(
+    ledger: database.Database,
+    kube: KubeApi,
+    releaser: ClaimReleaser,
+    pod: dict[str, str],
+    volume: str,
+    released: bool,
+) -> None:
+    kube.add_claim("data", "6Gi", "fast")
+    kube.add_pod("redis", **pod)
+    claim_for_pod(ledger, volume, None if volume == INLINE else "fast")
+    assert bool(releaser.run_once()) == released
+    assert bool(claims_of(ledger)) == (not released)
+
+
+@pytest.mark.parametrize(
+    ("claim", "kind", "gone", "released"),
+    [
+        ({}, "fast", True, True),
+        # The volume is being provisioned nevertheless.
+        ({"node": "n1"}, "fast", True, False),
+        ({"node": "n1", "bound": True}, "fast", True, False),
+        # For a node without access to the pool, and for one with access.
+        ({"node": "n2", "bound": True}, "fast", False, True),
+        ({"node": "n2"}, "shared", False, False),
+        ({"node": "n9"}, "shared", False, True),
+        # No node is selected.
+        ({"bound": True}, "fast", False, False),
+        (None, "fast", False, False),
+        (None, "fast", True, True),
+    ],
+)
+def test_the_state_of_the_persistent_volume_claim_decides_about_release(
+    ledger: database.Database,
+    kube: KubeApi,
+    releaser: ClaimReleaser,
+    claim: dict[str, Any] | None,
+    kind: str,
+    gone: bool,
+    released: bool,
+) -> None:
+    if not gone:
+        kube.add_pod("redis", "u1")
+    if claim is not None:
+        kube.add_claim("data", "6Gi", kind, **claim)
+    claim_for_pod(ledger, "data", kind)
+    assert bool(releaser.run_once()) == released
+
+
+@pytest.mark.parametrize("volume", ["data", INLINE])
+def test_a_provisioned_volume_keeps_its_claim_until_the_figures_include_it(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser, volume: str
+) -> None:
+    kube.add_pod("redis", "u1")
+    kube.add_claim("data", "6Gi", "fast")
+    claim_for_pod(ledger, volume, None if volume == INLINE else "fast")
+    write(ledger, "9Gi")
+    assert releaser.run_once() == 0
+    kube.add_claim("data", "6Gi", "fast", bound=True, node="n1")
+    kube.add_pod("redis", "u1", "Running", "n1")
+    releaser.notify("default/redis")
+    # These figures were written before the releaser saw the volume.
+    for capacity in ("8Gi", "7Gi", "6Gi"):
+        assert releaser.run_once() == 0
+        assert releaser.run_once() == 0
+        write(ledger, capacity)
+        # The same figures again are no new write.
+        write(ledger, capacity)
+    assert releaser.run_once() == 1
+    assert claims_of(ledger) == []
+
+
+@pytest.fixture
+def releaser_after_provisioning(ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser) -> ClaimReleaser:
+    """A releaser that has seen the volume provisioned, with 6 GiB claimed for it."""
+    kube.add_pod("redis", "u1", "Running", "n1")
+    kube.add_claim("data", "6Gi", "fast", bound=True, node="n1")
+    claim_for_pod(ledger, "data")
+    assert releaser.run_once() == 0
+    return releaser
+
+
+def write_pools(ledger: database.Database, pools: Any, kind: str = "fast") -> None:
+    change = {"status": {"storage": [{"storageClassName": kind, "pools": pools}]}}
+    ledger.run(
+        driver_rows.patch,
+        DRIVER,
+        type_conversion.convert(change, DriverPatch, lambda wanted, value: wanted.parse(value)),
+    )
+
+
+def test_writes_are_counted_anew_after_figures_were_missing(
+    ledger: database.Database, releaser_after_provisioning: ClaimReleaser
+) -> None:
+    for capacity in (10, 9):
+        write_pools(ledger, [{"name": "p", "capacity": f"{capacity}Gi"}])
+        assert releaser_after_provisioning.run_once() == 0
+    write_pools(ledger, None)
+    assert releaser_after_provisioning.run_once() == 0
+    # The first figures may be the former ones, so three writes are needed again.
+    for capacity in ("10Gi", "9Gi", "8Gi"):
+        write_pools(ledger, [{"name": "p", "capacity": capacity, "nodeList": ["n1"]}])
+        assert releaser_after_provisioning.run_once() == 0
+    write_pools(ledger, [{"name": "p", "capacity": "4Gi"}])
+    assert releaser_after_provisioning.run_once() == 1
+
+
+def test_a_claim_on_a_removed_pool_is_kept_while_its_volume_is_provisioned_elsewhere(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser
+) -> None:
+    kube.add_pod("redis", "u1")
+    kube.add_claim("data", "6Gi", "shared", node="n2")
+    claim_for_pod(ledger, "data", "shared")
+    write_pools(ledger, None, "shared")
+    assert releaser.run_once() == 0
+
+
+def test_all_pools_on_the_same_disks_have_to_be_written(
+    ledger: database.Database, releaser_after_provisioning: ClaimReleaser
+) -> None:
+    """A slow or dead writer may report the capacity without the volume, which is larger."""
+
+    def write_both(p: int, q: int, **more: Any) -> None:
+        write_pools(ledger, [{"name": "p", "capacity": f"{p}Gi", "backingId": "disks"}])
+        write_pools(ledger, [{"name": "q", "capacity": f"{q}Gi", "backingId": "disks", **more}], "slow")
+
+    write_both(10, 10)
+    for p in range(9, 4, -1):
+        assert releaser_after_provisioning.run_once() == 0
+        write_both(p, 10)
+    for q in (9, 8):
+        write_both(4, q)
+        assert releaser_after_provisioning.run_once() == 0
+    # Expired figures do not count.
+    write_both(4, 8, expiryTime="2020-01-01T00:00:00Z")
+    assert releaser_after_provisioning.run_once() == 1
+
+
+def test_figures_with_the_same_expiry_count_as_one_report(
+    ledger: database.Database, releaser_after_provisioning: ClaimReleaser
+) -> None:
+    """In-flight capacity changes the figures between reports."""
+
+    def write_at(second: int, capacity: int) -> None:
+        then = f"2100-01-01T00:00:{second:02}Z"
+        write_pools(ledger, [{"name": "p", "capacity": f"{capacity}Gi", "expiryTime": then}])
+
+    for second in range(3):
+        for capacity in (10, 9, 8, 7):
+            write_at(second, capacity)
+            assert releaser_after_provisioning.run_once() == 0
+    write_at(3, 4)
+    assert releaser_after_provisioning.run_once() == 1
+
+
+def test_the_claims_of_a_pod_are_released_together(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser
+) -> None:
+    kube.add_pod("redis", "u1")
+    kube.add_claim("data", "2Gi", "fast", node="n2", bound=True)
+    kube.add_claim("log", "2Gi", "fast")
+    both = [Volume(name, DRIVER, "fast", 2 * GI) for name in ("data", "log")]
+    NodeQueries(ledger).claim(both, Nodes([Node("n1", {})]), "u1", LEASE, pod="default/redis")
+    assert releaser.run_once() == 0
+    assert len(claims_of(ledger)) == 2
+    kube.remove_claim("log")
+    kube.remove_pod("redis")
+    releaser.notify(None)
+    assert releaser.run_once() == 1
+
+
+def set_expiry(ledger: database.Database, left: float) -> datetime.datetime:
+    """Make the claims expire in ``left`` seconds."""
+
+    def work(session: Any) -> datetime.datetime:
+        until: datetime.datetime = capacity_claims.now(session) + datetime.timedelta(seconds=left)
+        session.execute(sa.update(models.CsiClaim).values(expires_at=until))
+        return until
+
+    return ledger.run(work)
+
+
+def test_a_lease_is_renewed_during_provisioning_only(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader, releaser: ClaimReleaser
+) -> None:
+    kube.add_pod("redis", "u1")
+    kube.add_claim("data", "6Gi", "fast")
+    claim_for_pod(ledger, "data")
+    releaser.run_once()
+    waiting = set_expiry(ledger, LEASE / 4)
+    releaser.run_once()
+    assert claims_of(ledger)[0].expires_at == waiting
+    kube.add_claim("data", "6Gi", "fast", node="n1")
+    releaser.notify("default/redis")
+    releaser.run_once()
+    releaser.run_once()
+    provisioning = claims_of(ledger)[0].expires_at
+    assert provisioning > waiting
+    # The lease is not due yet.
+    releaser.run_once()
+    assert claims_of(ledger)[0].expires_at == provisioning
+    set_expiry(ledger, LEASE / 4)
+    kube.add_claim("data", "6Gi", "fast", node="n1", bound=True)
+    releaser.run_once()
+    provisioned = claims_of(ledger)[0].expires_at
+    assert provisioned > provisioning
+    # This was the last renewal, however many releasers run.
+    other = ClaimReleaser(ledger, cluster, LEASE)
+    for _ in range(3):
+        releaser.run_once()
+        other.run_once()
+    last = set_expiry(ledger, LEASE / 4)
+    for _ in range(3):
+        releaser.run_once()
+        other.run_once()
+    assert claims_of(ledger)[0].expires_at == last
+
+
+def test_a_renewed_claim_is_not_released_for_its_former_state(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader
+) -> None:
+    """The pod was read before; a new pod of that name, also without uid, has claimed since."""
+    kube.add_claim("data", "6Gi", "fast")
+    claim_for_pod(ledger, "data", holder="default:redis")
+
+    class SlowReader(ClusterReader):
+        def __init__(self) -> None:
+            """Share the connection of the other reader. The pod claims again during each read."""
+            vars(self).update(vars(cluster))
+
+        def pod(self, namespace: str, name: str) -> Any:
+            found = super().pod(namespace, name)
+            claim_for_pod(ledger, "data", holder="default:redis", lease=LEASE + 1)
+            return found
+
+    ClaimReleaser(ledger, SlowReader(), LEASE).run_once()
+    assert len(claims_of(ledger, "default:redis")) == 1
+
+
+def test_claims_of_a_pod_without_uid_are_released(
+    ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser
+) -> None:
+    kube.add_pod("redis", "given-by-the-server")
+    kube.add_claim("data", "6Gi", "fast")
+    claim_for_pod(ledger, "data", holder="default:redis")
+    assert releaser.run_once() == 0
+    kube.remove_pod("redis")
+    releaser.notify("default/redis")
+    assert releaser.run_once() == 1
+
+
+def test_claims_of_other_holders_are_not_released(ledger: database.Database, releaser: ClaimReleaser) -> None:
+    NodeQueries(ledger).claim([Volume("v", DRIVER, "fast", GI)], Nodes([Node("n1", {})]), "u1", LEASE)
+    assert releaser.run_once() == 0
+    assert len(claims_of(ledger)) == 1
+
+
+def test_a_failed_check_is_repeated(ledger: database.Database, kube: KubeApi, releaser: ClaimReleaser) -> None:
+    kube.add_pod("redis", "u1")
+    kube.add_claim("data", "6Gi", "fast")
+    claim_for_pod(ledger, "data")
+    releaser.run_once()
+    kube.remove_pod("redis")
+    releaser.notify("default/redis")
+    kube.failing["GET"] = 503
+    with pytest.raises(ClusterUnavailable):
+        releaser.run_once()
+    del kube.failing["GET"]
+    assert releaser.run_once() == 1
+
+
+def test_pods_that_cannot_be_read_do_not_block_others(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader
+) -> None:
+    class PartlyFailing(ClusterReader):
+        def __init__(self) -> None:
+            """Share the connection of the other reader."""
+            vars(self).update(vars(cluster))
+
+        def pod(self, namespace: str, name: str) -> Any:
+            if name.startswith("strange"):
+                raise ClusterUnavailable("not this one")
+            return super().pod(namespace, name)
+
+    for holder in ("strange1", "strange2", "strange3", "strange4", "usual"):
+        kube.add_claim(holder, "1Gi", "fast")
+        NodeQueries(ledger).claim(
+            [Volume(holder, DRIVER, "fast", GI)], Nodes([Node("n1", {})]), holder, LEASE, pod=f"default/{holder}"
+        )
+    releaser = ClaimReleaser(ledger, PartlyFailing(), LEASE)
+    for _ in range(2):
+        with pytest.raises(ClusterUnavailable, match="not this one"):
+            releaser.run_once()
+    assert (len(claims_of(ledger, "strange4")), claims_of(ledger, "usual")) == (1, [])
+
+
+def test_stopping_waits_for_the_current_pod_only(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader
+) -> None:
+    """A round may have thousands of pods, and each read may take seconds."""
+
+    class StoppingReader(ClusterReader):
+        def __init__(self) -> None:
+            """Share the connection of the other reader. The releaser is stopped during each read."""
+            vars(self).update(vars(cluster))
+
+        def pod(self, namespace: str, name: str) -> Any:
+            releaser.stop()
+            return super().pod(namespace, name)
+
+    for holder in ("one", "two", "three"):
+        NodeQueries(ledger).claim(
+            [Volume(holder, DRIVER, "fast", GI)], Nodes([Node("n1", {})]), holder, LEASE, pod=f"default/{holder}"
+        )
+    releaser = ClaimReleaser(ledger, StoppingReader(), LEASE)
+    assert releaser.run_once() == 1
+    assert len([path for path in kube.asked if "/pods/" in path]) == 1
+    assert sum(len(claims_of(ledger, holder)) for holder in ("one", "two", "three")) == 2
+
+
+def test_a_pod_without_events_is_checked_periodically(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader
+) -> None:
+    kube.add_pod("redis", "u1")
+    kube.add_claim("data", "6Gi", "fast")
+    claim_for_pod(ledger, "data")
+    releaser = ClaimReleaser(ledger, cluster, 0.04)
+
+    def checks() -> int:
+        releaser.run_once()
+        return kube.asked.count("/api/v1/namespaces/default/pods/redis")
+
+    assert checks() == 1
+    until(lambda: checks() > 1)
+
+
+def until(condition: Callable[[], bool], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to pass in time"
+        time.sleep(0.01)
+
+
+class NotificationLog:
+    """The notifications of a watch."""
+
+    def __init__(self) -> None:
+        self.pods: list[str | None] = []
+        self._news = threading.Condition()
+
+    def notify(self, pod: str | None) -> None:
+        with self._news:
+            self.pods.append(pod)
+            self._news.notify_all()
+
+    def expect(self, *pods: str | None) -> None:
+        with self._news:
+            assert self._news.wait_for(lambda: len(self.pods) >= len(pods), 60), self.pods
+        assert self.pods == list(pods)
+
+
+def test_a_watch_resumes_and_lists_again_when_its_resource_version_is_too_old(
+    kube: KubeApi, cluster: ClusterReader
+) -> None:
+    notifications = NotificationLog()
+    watch = PodWatch(cluster.api, notifications.notify)
+    watch.start()
+    try:
+        notifications.expect(None)
+        kube.add_pod("redis", "u1")
+        kube.add_pod("redis", "u1", "Running", "n1")
+        # This pod has left the watch.
+        kube.add_pod("redis", "u1", "Succeeded", "n1")
+        notifications.expect(None, *["default/redis"] * 2)
+        kube.end_watches()
+        until(lambda: len(kube.watched) == 2)
+        # The watch resumes at the last event, so no event is repeated.
+        assert kube.watched[1] > kube.watched[0]
+        kube.add_pod("other", "u2")
+        notifications.expect(None, *["default/redis"] * 2, "default/other")
+        kube.end_watches(forget=True)
+        notifications.expect(None, *["default/redis"] * 2, "default/other", None)
+        until(lambda: len(kube.watched) == 4)
+    finally:
+        watch.stop()
+
+
+def test_a_failed_watch_is_retried_and_logged_once(
+    kube: KubeApi, cluster: ClusterReader, caplog: pytest.LogCaptureFixture
+) -> None:
+    notifications = NotificationLog()
+    kube.failing["GET"] = 403
+    watch = PodWatch(cluster.api, notifications.notify)
+    watch.start()
+    try:
+        until(lambda: kube.asked.count("/api/v1/pods") > 1)
+        del kube.failing["GET"]
+        notifications.expect(None)
+    finally:
+        watch.stop()
+    assert caplog.text.count("Pods cannot be watched") == 1
+
+
+def test_the_watch_triggers_the_release_of_a_deleted_pods_claim(
+    ledger: database.Database, kube: KubeApi, cluster: ClusterReader
+) -> None:
+    kube.add_pod("redis", "u1")
+    kube.add_claim("data", "6Gi", "fast")
+    claim_for_pod(ledger, "data")
+    tasks = PodClaimTasks(ledger, cluster, LEASE)
+    tasks.start()
+    try:
+        until(lambda: "/api/v1/namespaces/default/pods/redis" in kube.asked and bool(kube.watched))
+        assert len(claims_of(ledger)) == 1
+        kube.remove_pod("redis")
+        until(lambda: not claims_of(ledger))
+    finally:
+        tasks.stop()
+        # A second call has no effect.
+        tasks.stop()

@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Queries and claims: capacity that is claimed is unavailable to others until it is released."""
+
+import datetime
+import logging
+import threading
+from collections.abc import Iterator
+from concurrent import futures
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tests.servers import ledger_schema
+from tonnage.capacity import type_conversion
+from tonnage.extensions.kubernetes.capacity import driver_rows
+from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
+from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
+from tonnage.extensions.kubernetes.cluster.volumes import Volume
+from tonnage.extensions.kubernetes.fit import capacity_claims
+from tonnage.extensions.kubernetes.fit.node_queries import NodeClaim, NodeQueries
+from tonnage.ledger import models
+from tonnage.ledger.db import database, dialects
+
+GI = 2**30
+NAME = "disk.example.com"
+NODES = Nodes([Node(f"n{number}", {}) for number in range(20)])
+
+
+def patch(ledger: database.Database, status: Any, name: str = NAME) -> None:
+    raw = {"spec": {"capacityTracking": True}, "status": status}
+    ledger.run(
+        driver_rows.patch, name, type_conversion.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
+    )
+
+
+def pools(*sizes: int) -> dict[str, Any]:
+    """Return a pool of each size in GiB, on the first nodes."""
+    listed = [{"name": f"p{n}", "capacity": f"{size}Gi", "nodeList": [f"n{n}"]} for n, size in enumerate(sizes)]
+    return {"storage": [{"storageClassName": "fast", "pools": listed}]}
+
+
+def volumes(*sizes: int) -> list[Volume]:
+    return [Volume(f"v{number}", NAME, "fast", size * GI) for number, size in enumerate(sizes)]
+
+
+@pytest.fixture
+def ledger() -> Iterator[database.Database]:
+    engine = database.create_engine("sqlite://")
+    ledger_schema.create(engine)
+    ledger = database.Database(engine)
+    yield ledger
+    ledger.close()
+
+
+def claim(capacity: NodeQueries, holder: str, *sizes: int, lease: float = 3600) -> NodeClaim | None:
+    return capacity.claim(volumes(*sizes), NODES, holder, lease)[1]
+
+
+def test_claimed_capacity_is_unavailable_until_released(ledger: database.Database) -> None:
+    patch(ledger, pools(10, 4))
+    capacity = NodeQueries(ledger)
+    first = claim(capacity, "a", 6)
+    assert first is not None
+    assert (first.node, [place.pool for place in first.placements]) == ("n0", [("fast", "p0")])
+    assert claim(capacity, "b", 6) is None
+    renewed = claim(capacity, "a", 6)
+    assert renewed is not None
+    assert renewed.expires_at > first.expires_at
+    assert capacity.decide(volumes(6), NODES).fitting_nodes() == []
+    assert capacity.decide(volumes(6), NODES, "a").fitting_nodes() == [0]
+    with ledger.reading() as session:
+        [kept] = capacity_claims.list_for_holder(session, "a")
+    assert (kept.node, kept.driver, kept.pool, kept.size) == ("n0", NAME, "p0", 6 * GI)
+    capacity.release("a")
+    assert claim(capacity, "b", 6) is not None
+
+
+def test_a_claim_expires_with_its_lease(ledger: database.Database) -> None:
+    patch(ledger, pools(10))
+    capacity = NodeQueries(ledger)
+    assert claim(capacity, "a", 6, lease=0) is not None
+    assert claim(capacity, "b", 6) is not None
+    with ledger.reading() as session:
+        assert session.scalars(sa.select(models.CsiClaim.holder)).all() == ["b"]
+        assert capacity_claims.list_for_holder(session, "a") == []
+
+
+def test_a_claim_on_a_removed_pool_counts_on_the_same_disks(
+    ledger: database.Database,
+) -> None:
+    def write_pools(kind: str, *listed: dict[str, Any]) -> None:
+        patch(ledger, {"storage": [{"storageClassName": kind, "pools": listed}]})
+
+    write_pools("fast", {"name": "p", "capacity": "100Gi", "backingId": "disks"})
+    # The capacity of mirrored volumes is half as large.
+    write_pools("safe", {"name": "m", "capacity": "50Gi", "backingId": "disks"})
+    capacity = NodeQueries(ledger)
+    assert claim(capacity, "a", 50) is not None
+    write_pools("fast", {"name": "p", "$patch": "delete"})
+
+    def fits(size: int) -> bool:
+        return bool(capacity.decide([Volume("v", NAME, "safe", size * GI)], NODES).fitting_nodes())
+
+    assert (fits(25), fits(26)) == (True, False)
+    write_pools("fast", {"name": "p", "capacity": "100Gi", "backingId": "disks"})
+    assert (fits(25), fits(26)) == (True, False)
+    # Like claims that processes of the previous release have stored.
+    ledger.run(lambda session: session.execute(sa.update(models.CsiClaim).values(backing_id=None, capacity=None)))
+    assert (fits(25), fits(26)) == (True, False)
+
+
+def test_a_driver_that_appears_after_locking_is_not_used(
+    ledger: database.Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = driver_rows.lock
+
+    def locked(session: orm.Session, name: str) -> models.CsiDriver | None:
+        found = real(session, name)
+        if found is None:
+            monkeypatch.undo()
+            raw = {"spec": {"capacityTracking": True}, "status": pools(10)}
+            driver_rows.patch(
+                session, name, type_conversion.convert(raw, DriverPatch, lambda kind, value: kind.parse(value))
+            )
+        return found
+
+    monkeypatch.setattr(driver_rows, "lock", locked)
+    node_claim = claim(NodeQueries(ledger), "a", 6)
+    assert node_claim is not None
+    assert node_claim.placements == ()
+
+
+def test_the_emptiest_node_is_chosen_and_new_figures_apply_at_once(ledger: database.Database) -> None:
+    patch(ledger, pools(10, 20))
+    capacity = NodeQueries(ledger)
+    assert claim(capacity, "a", 8) is not None
+    patch(ledger, pools(5, 9, 9))
+    decision = capacity.decide(volumes(8), NODES)
+    assert [NODES.names[row] for row in decision.fitting_nodes()] == ["n2"]
+    patch(ledger, {"storage": [{"storageClassName": "fast", "pools": [{"name": "p2", "capacity": "7Gi"}]}]})
+    assert capacity.decide(volumes(8), NODES).fitting_nodes() == []
+    ledger.run(driver_rows.delete, NAME)
+    assert len(capacity.decide(volumes(8), NODES).fitting_nodes()) == 20
+    patch(ledger, pools(8))
+    assert capacity.decide(volumes(8), NODES).fitting_nodes() == [0]
+
+
+def test_unchecked_volumes_need_no_claim(ledger: database.Database) -> None:
+    decision, node_claim = NodeQueries(ledger).claim([Volume("v", "unknown", "fast", GI)], NODES, "a", 60)
+    assert decision.packing.fits.all()
+    assert node_claim is not None
+    assert (node_claim.node, node_claim.placements) == ("n0", ())
+
+
+@pytest.fixture(params=["sqlite", "postgresql", "mariadb"])
+def shared(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[database.Database]:
+    """A database for concurrent threads."""
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path}/ledger.sqlite"
+    else:
+        url = request.getfixturevalue(f"{request.param}_url")
+    engine = database.create_engine(url, dialects.Timeouts(busy=600), pool_size=20, max_overflow=40)
+    ledger_schema.create(engine)
+    ledger = database.Database(engine)
+    yield ledger
+    with ledger.engine.begin() as connection:
+        for table in (models.CsiClaim, models.CsiPool, models.CsiStorage, models.CsiDriver):
+            connection.execute(sa.delete(table))
+    ledger.close()
+
+
+def test_claims_for_pods_are_renewed_and_released_by_their_expiry(
+    shared: database.Database,
+) -> None:
+    patch(shared, pools(10))
+    capacity = NodeQueries(shared)
+    capacity.claim(volumes(6), NODES, "a", 60, pod="default/redis")
+    capacity.claim(volumes(1), NODES, "b", 60)
+
+    def pod_claims() -> list[capacity_claims.PodClaim]:
+        with shared.reading(snapshot=True) as session:
+            return capacity_claims.list_for_pods(session)
+
+    [row] = pod_claims()
+    assert (row.pod, row.claim.holder, row.claim.pool) == ("default/redis", "a", "p0")
+    assert row.figures == {("fast", "p0"): capacity_claims.FiguresVersion(1, None)}
+    first = row.claim.expires_at
+    later = first + datetime.timedelta(seconds=1)
+    shared.run(capacity_claims.renew, "a", first, later)
+    shared.run(capacity_claims.renew, "a", first, later + datetime.timedelta(seconds=1))
+    shared.run(capacity_claims.release, "a", first)
+    assert [each.claim.expires_at for each in pod_claims()] == [later]
+    same, old = {"capacity": "1Gi", "backingId": "disks"}, {"expiryTime": "2020-01-01T00:00:00Z"}
+    slow = [{"name": "q", **same}, {"name": "old", **same, **old}, {"name": "other", "capacity": "1Gi"}]
+    fast = [{"name": "p0", "backingId": "disks"}]
+    both = [{"storageClassName": "fast", "pools": fast}, {"storageClassName": "slow", "pools": slow}]
+    patch(shared, {"storage": both})
+    assert [each.figures for each in pod_claims()] == [
+        {
+            ("fast", "p0"): capacity_claims.FiguresVersion(2, None),
+            ("slow", "q"): capacity_claims.FiguresVersion(2, None),
+        }
+    ]
+    patch(shared, {"storage": [{"storageClassName": "fast", "pools": None}]})
+    assert [each.figures for each in pod_claims()] == [{}]
+    shared.run(capacity_claims.release, "a", later)
+    assert pod_claims() == []
+
+
+def test_claims_for_provisioned_volumes_are_kept_when_a_pod_claims_the_rest(ledger: database.Database) -> None:
+    """One volume was provisioned and the other was not, and the figures have not changed yet."""
+    patch(ledger, pools(10))
+    capacity, both = NodeQueries(ledger), volumes(6, 4)
+    capacity.claim(both, NODES, "a", 60, pod="default/redis")
+    assert capacity.decide(volumes(0, 5)[1:], NODES, "a").fitting_nodes() == []
+    node_claim = capacity.claim(both[1:], NODES, "a", 120, pod="default/redis")[1]
+    assert node_claim is not None
+    with ledger.reading() as session:
+        assert [(each.volume, each.expires_at) for each in capacity_claims.list_for_holder(session, "a")] == [
+            ("v0", node_claim.expires_at),
+            ("v1", node_claim.expires_at),
+        ]
+    assert capacity.decide(volumes(1), NODES).fitting_nodes() == []
+    # The capacity of expired claims may be claimed by others.
+    ledger.run(
+        lambda session: session.execute(sa.update(models.CsiClaim).values(expires_at=capacity_claims.now(session)))
+    )
+    assert capacity.claim(both[1:], NODES, "a", 60, pod="default/redis")[1] is not None
+    with ledger.reading() as session:
+        assert [each.volume for each in capacity_claims.list_for_holder(session, "a")] == ["v1"]
+
+
+def test_an_expired_claim_is_not_renewed(ledger: database.Database) -> None:
+    """A slow releaser would otherwise claim capacity again that others have claimed since."""
+    patch(ledger, pools(10))
+    node_claim = NodeQueries(ledger).claim(volumes(6), NODES, "a", 60, pod="default/redis")[1]
+    assert node_claim is not None
+
+    def end(session: orm.Session) -> datetime.datetime:
+        over: datetime.datetime = capacity_claims.now(session)
+        session.execute(sa.update(models.CsiClaim).values(expires_at=over))
+        return over
+
+    over = ledger.run(end)
+    ledger.run(capacity_claims.renew, "a", over, node_claim.expires_at)
+    assert claim(NodeQueries(ledger), "b", 6) is not None
+
+
+@pytest.mark.parametrize("shared", ["postgresql", "mariadb"], indirect=True)
+def test_concurrent_claims_of_one_holder_leave_the_last_one(shared: database.Database) -> None:
+    for name in (NAME, "other.example.com"):
+        patch(shared, pools(10), name)
+    capacity, first, go = NodeQueries(shared), threading.Event(), threading.Event()
+    decision = capacity.decide(volumes(6), NODES)
+
+    def store_slowly(session: orm.Session) -> None:
+        capacity_claims.store(
+            session, "a", "n0", decision.placements(0), capacity_claims.now(session) + datetime.timedelta(hours=1)
+        )
+        first.set()
+        assert go.wait(20)
+
+    with futures.ThreadPoolExecutor(2) as threads:
+        slow = threads.submit(shared.run, store_slowly)
+        assert first.wait(20)
+        other = [Volume("v0", "other.example.com", "fast", 5 * GI)]
+        second = threads.submit(capacity.claim, other, NODES, "a", 60)
+        assert futures.wait([second], 0.5).not_done
+        go.set()
+        slow.result()
+        assert second.result()[1] is not None
+    with shared.reading() as session:
+        assert [each.driver for each in capacity_claims.list_for_holder(session, "a")] == ["other.example.com"]
+
+
+@pytest.mark.parametrize(
+    "shared",
+    ["postgresql", *(pytest.param(kind, marks=pytest.mark.heavy) for kind in ("sqlite", "mariadb"))],
+    indirect=True,
+)
+def test_200_concurrent_pods_fill_20_nodes_exactly(shared: database.Database) -> None:
+    """Ten pods with 6 + 4 Gi fit on each node with 100 Gi: 200 pods in all."""
+    patch(shared, pools(*[100] * 20))
+    processes = [NodeQueries(shared) for _ in range(4)]
+    with futures.ThreadPoolExecutor(16) as threads:
+        submitted = [threads.submit(claim, processes[pod % 4], f"pod{pod}", 6, 4) for pod in range(204)]
+        claims = [each.result() for each in submitted]
+    assert sum(each is not None for each in claims) == 200
+    with shared.reading() as session:
+        sums = session.execute(
+            sa.select(models.CsiClaim.pool, sa.func.sum(models.CsiClaim.size)).group_by(models.CsiClaim.pool)
+        )
+        assert {pool: int(size) for pool, size in sums} == {f"p{number}": 100 * GI for number in range(20)}
+
+
+def run_writers(ledger: database.Database, count: int, of: int, rounds: int) -> None:
+    """Run concurrent writers that change, add and remove their own pools, and check that no change is lost."""
+    patch(ledger, {"storage": [{"storageClassName": "fast"}]})
+    start = threading.Barrier(count)
+
+    def write(writer: int) -> None:
+        start.wait()
+        for turn in range(rounds):
+            for pool in range(writer, of, count):
+                one = {"name": f"p{pool}", "capacity": turn * 1000 + pool, "nodeList": [f"n{writer}"]}
+                patch(ledger, {"storage": [{"storageClassName": "fast", "pools": [one]}]})
+                gone = {"name": f"old{pool}", "$patch": "delete"} if turn % 2 else {"name": f"old{pool}"}
+                patch(ledger, {"storage": [{"storageClassName": "fast", "pools": [gone]}]})
+
+    with futures.ThreadPoolExecutor(count) as threads:
+        for each in [threads.submit(write, writer) for writer in range(count)]:
+            each.result()
+    with ledger.reading() as session:
+        driver = driver_rows.find(session, NAME)
+    last = (rounds - 1) * 1000
+    kept = {pool.name: pool for pool in driver.storage[0].pools if not pool.name.startswith("old")}
+    assert {name: (pool.capacity, pool.node_list) for name, pool in kept.items()} == {
+        f"p{pool}": (last + pool, (f"n{pool % count}",)) for pool in range(of)
+    }
+    assert len(driver.storage[0].pools) == of * (1 if rounds % 2 == 0 else 2)
+    # The first patch created the driver. All others have counted.
+    assert driver.version == 1 + 2 * of * rounds
+
+
+def test_concurrent_creation_of_a_driver_creates_one(shared: database.Database) -> None:
+    start = threading.Barrier(8)
+
+    def make(writer: int) -> None:
+        start.wait()
+        one = {"name": f"p{writer}", "capacity": writer}
+        patch(shared, {"storage": [{"storageClassName": "fast", "pools": [one]}]})
+
+    with futures.ThreadPoolExecutor(8) as threads:
+        for each in [threads.submit(make, writer) for writer in range(8)]:
+            each.result()
+    with shared.reading() as session:
+        driver = driver_rows.find(session, NAME)
+    assert {pool.name: pool.capacity for pool in driver.storage[0].pools} == {f"p{each}": each for each in range(8)}
+    assert driver.version == 8
+
+
+def test_concurrent_writers_lose_no_change(shared: database.Database, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "tonnage.ledger.db.database"):
+        run_writers(shared, count=10, of=20, rounds=2)
+    # All writers wait for the same row, so no transaction is repeated.
+    assert "run again" not in caplog.text
+
+
+@pytest.mark.heavy
+def test_50_concurrent_writers_of_1000_pools_lose_no_change(shared: database.Database) -> None:
+    run_writers(shared, count=50, of=1000, rounds=2)

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The overview of the capacity, from rows of the ledger."""
+
+import datetime
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tests.servers import ledger_schema
+from tonnage.api.schemas.overview_bodies import CapacitySummary, PoolOverview
+from tonnage.cli.overviews import pools
+from tonnage.extensions.history import history_resources, history_writer
+from tonnage.extensions.page import capacity_overview, overview_resources
+from tonnage.ledger import models
+from tonnage.ledger.db import database
+
+DOWN_TIME = 60.0
+
+
+@pytest.fixture
+def ledger() -> Iterator[database.Database]:
+    engine = database.create_engine("sqlite://")
+    ledger_schema.create(engine)
+    yield database.Database(engine)
+    engine.dispose()
+
+
+def add(
+    ledger: database.Database, backend: str, pools: dict[str, dict[str, Any]], silence: float = 0.0, **fields: Any
+) -> None:
+    """Add a backend with pools; a pool is its report, with counters of the row under ``row``."""
+    with orm.Session(ledger.engine) as session:
+        now = session.execute(sa.select(models.utcnow())).scalar_one()
+        reported_at = now - datetime.timedelta(seconds=silence)
+        row = models.Backend(name=backend, availability_zone="nova", last_report_at=reported_at, **fields)
+        session.add(row)
+        session.flush()
+        for name, report in pools.items():
+            counters = report.pop("row", {})
+            session.add(
+                models.Pool(
+                    backend_id=row.id,
+                    name=f"{backend}#{name}",
+                    stats={"pool_name": name, **report},
+                    storage_id=report.get("storage_id"),
+                    ratio=report.get("max_over_subscription_ratio", 1.0),
+                    **counters,
+                )
+            )
+        session.commit()
+
+
+def read(ledger: database.Database) -> tuple[dict[str, PoolOverview], CapacitySummary]:
+    overview = capacity_overview.shared_overview(
+        ledger, DOWN_TIME, lambda: [], history_resources.shared_forecasts(ledger, 0.0), 0.0
+    ).get()
+    return {pool.name.partition("#")[2]: pool for pool in overview.pools}, overview.summary
+
+
+def thin(total: Any, free: Any, ratio: float = 2.0, **more: Any) -> dict[str, Any]:
+    figures = {"total_capacity_gb": total, "free_capacity_gb": free, "max_over_subscription_ratio": ratio}
+    return figures | {"thin_provisioning_support": True} | more
+
+
+def test_physical_and_promised_are_apart(ledger: database.Database) -> None:
+    counters = {"in_flight_gb": 20, "in_flight_physical_gb": 5, "allocated_capacity_gb": 120}
+    report = thin(100, 60, reserved_percentage=10, provisioned_capacity_gb=100, row=counters)
+    add(ledger, "box@a", {"p": report})
+    found, summary = read(ledger)
+    pool = found["p"]
+    assert (pool.total_gb, pool.used_gb, pool.in_flight_physical_gb, pool.reserved_gb) == (100, 40, 5, 10)
+    assert pool.physical_left_gb == 45
+    assert (pool.promised_gb, pool.in_flight_gb, pool.promise_limit_gb, pool.promise_left_gb) == (120, 20, 200, 80)
+    assert (pool.physical_percent, pool.promised_percent, pool.full_percent) == (50, 60, 60)
+    assert (pool.headroom_thin_gb, pool.headroom_thick_gb) == (80, None)
+    assert summary.physical.left_gb == 45
+    assert summary.promised.left_gb == 80
+
+
+def test_old_figures_are_left_out_of_the_sums(ledger: database.Database) -> None:
+    add(ledger, "box@a", {"p": thin(100, 60)})
+    add(ledger, "box@b", {"q": thin(1000, 900)}, silence=600)
+    add(ledger, "box@c", {"r": thin(1000, 900)}, enabled=False, disabled_reason="new disks")
+    add(ledger, "box@d", {"s": thin(1000, 900)}, enabled=False, draining=True)
+    found, summary = read(ledger)
+    assert {name: (pool.state, pool.stale) for name, pool in found.items()} == {
+        "p": ("up", False), "q": ("down", True), "r": ("disabled", False), "s": ("draining", False),
+    }  # fmt: skip
+    assert found["r"].state_reason == "new disks"
+    assert summary.physical.total_gb == 100
+    assert (summary.left_out.stale, summary.left_out.disabled, summary.left_out.unknown) == (1, 2, 0)
+    assert (summary.backends.total, summary.backends.current) == (4, 3)
+
+
+def test_pools_with_old_figures_come_after_the_fullest(ledger: database.Database) -> None:
+    add(ledger, "box@a", {"p": thin(100, 60), "q": thin(100, 40)})
+    add(ledger, "box@b", {"r": thin(1000, 1)}, silence=600)
+    found, _ = read(ledger)
+    fullest = overview_resources._Selection("", "", "", "full_percent", descending=True).of(found.values())
+    assert [pool.name for pool in fullest] == ["box@a#q", "box@a#p", "box@b#r"]
+
+
+def test_figures_that_the_last_report_lacks_are_old(ledger: database.Database) -> None:
+    add(ledger, "box@a", {"p": thin(100, 60), "q": thin(100, 60)})
+    with orm.Session(ledger.engine) as session:
+        [backend] = session.scalars(sa.select(models.Backend))
+        pool = session.scalars(sa.select(models.Pool).where(models.Pool.name == "box@a#q")).one()
+        pool.unheard_at = backend.last_report_at
+        pool.figures_at = backend.last_report_at - datetime.timedelta(seconds=300)
+        session.commit()
+    found, summary = read(ledger)
+    assert (found["q"].state, found["q"].stale, found["p"].stale) == ("up", True, False)
+    assert found["q"].collected_at < found["p"].collected_at  # type: ignore[operator]
+    assert summary.left_out.stale == 1
+
+
+def test_unknown_and_infinite_are_words_and_not_part_of_sums(ledger: database.Database) -> None:
+    add(ledger, "box@a", {"p": thin("infinite", "infinite"), "q": thin("unknown", "unknown"), "r": thin(10, 10)})
+    found, summary = read(ledger)
+    assert (found["p"].total_gb, found["p"].promise_limit_gb, found["p"].headroom_thin_gb) == ("infinite",) * 3
+    assert (found["q"].total_gb, found["q"].used_gb, found["q"].physical_percent) == ("unknown", "unknown", None)
+    assert (summary.physical.total_gb, summary.left_out.unknown) == (10, 2)
+
+
+def test_the_bound_that_is_reached_first_is_the_forecast(ledger: database.Database) -> None:
+    add(ledger, "box@a", {"p": thin(100, 60), "q": thin(100, 60), "r": thin(100, 60)})
+    with orm.Session(ledger.engine) as session:
+        ids = {row.name: row.id for row in session.scalars(sa.select(models.Pool))}
+        today = history_writer.database_time(session).replace(hour=0, minute=0, second=0, microsecond=0)
+        known = {"made_on": today, "known_days": 30, "low_gb": 1.0, "high_gb": 5.0}
+        for bound, days in (("physical", 30.0), ("promised", 12.5)):
+            ranges = {"p10_days": days - 3, "p50_days": days, "p90_days": days + 3}
+            session.add(models.PoolForecast(pool_id=ids["box@a#p"], bound=bound, **known, **ranges))
+        session.add(models.PoolForecast(pool_id=ids["box@a#q"], bound="physical", **known))
+        session.commit()
+    found, _ = read(ledger)
+    assert found["p"].forecast is not None
+    assert found["p"].forecast.startswith("full in ")
+    assert 11 < (found["p"].full_in_days or 0) <= 12.5
+    assert (found["q"].forecast, found["q"].full_in_days) == ("not within 90 days", None)
+    assert (found["r"].forecast, found["r"].full_in_days) == (None, None)
+
+
+def test_a_shared_storage_counts_once(ledger: database.Database) -> None:
+    whole = thin(100, 60, storage_id="array", provisioned_capacity_gb=50)
+    add(ledger, "box@a", {"p": dict(whole), "q": dict(whole)})
+    parts = thin(100, 60, storage_id="other", storage_free_capacity_gb=500)
+    add(ledger, "box@b", {"r": dict(parts), "s": dict(parts)})
+    _, summary = read(ledger)
+    assert summary.summed_pools == 4
+    assert summary.physical.total_gb == 100 + 200
+    assert summary.promised.promised_gb == 50
+
+
+@pytest.mark.parametrize(("storage_free", "left"), [(500.0, 9.0), (8.0, 3.0)], ids=["own limit", "storage"])
+def test_what_is_left_of_a_part_is_that_of_the_command(
+    ledger: database.Database, storage_free: float, left: float
+) -> None:
+    # Another part of the storage has a claim of 5 GiB.
+    claims = {"shared_in_flight_physical_gb": 5, "physical_limit_gb": 9.0, "storage_free_gb": storage_free}
+    report = thin(10, 9, storage_id="disk", storage_free_capacity_gb=storage_free, row=claims)
+    add(ledger, "box@a", {"p": report})
+    with ledger.reading() as session:
+        [row] = pools.load(session, DOWN_TIME)
+    found, _ = read(ledger)
+    assert row.physical_left_gb == found["p"].physical_left_gb == left
+
+
+def test_a_pool_without_thin_volumes_may_promise_what_it_has(ledger: database.Database) -> None:
+    report = {
+        "total_capacity_gb": 100,
+        "free_capacity_gb": 100,
+        "reserved_percentage": 10,
+        "max_over_subscription_ratio": 20.0,
+    }
+    add(ledger, "box@a", {"p": {**report, "thick_provisioning_support": True}})
+    found, _ = read(ledger)
+    assert (found["p"].promise_limit_gb, found["p"].headroom_thin_gb, found["p"].headroom_thick_gb) == (90, None, 90)
+
+
+def test_a_report_that_cannot_be_used_is_unknown(ledger: database.Database) -> None:
+    add(ledger, "box@a", {"p": {"total_capacity_gb": -1, "free_capacity_gb": "x"}})
+    found, summary = read(ledger)
+    assert (found["p"].total_gb, summary.left_out.unknown) == ("unknown", 1)
+
+
+def test_an_empty_ledger_has_an_empty_overview(ledger: database.Database) -> None:
+    found, summary = read(ledger)
+    assert found == {}
+    assert (summary.pools, summary.backends.total, summary.backends.oldest_collected_at) == (0, 0, None)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tests.unit.scheduler.world import BACKEND, StoragePool, World
+from tonnage.filters.chain import FilterChain
+from tonnage.filters.driver import DriverFilter
+from tonnage.rpc.messages import BackendReport
+from tonnage.scheduler.configuration.unread_functions import UnreadFunctions
+from tonnage.weighers.chain import WeigherChain
+from tonnage.weighers.goodness import GoodnessWeigher
+
+NEITHER = FilterChain([]), WeigherChain([])
+
+
+class OwnFilter(DriverFilter):
+    """One of somebody else, which does the same and more."""
+
+
+@pytest.fixture
+def world() -> World:
+    return World({name: StoragePool(20, 2.0, thin=True, thick=False) for name in ("p0", "p1")}).started()
+
+
+def report(world: World, **says: Any) -> None:
+    look: BackendReport = world.agent.look()
+    first, *others = look.pools
+    world.deliver(
+        BackendReport(
+            backend=BACKEND, epoch=look.epoch, seq=look.seq, covers=look.covers, pools=[{**first, **says}, *others]
+        )
+    )
+
+
+def test_an_unread_function_is_logged_once_with_the_way_to_enable_it(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    unread = UnreadFunctions(world.hosts)
+    unread.warn(*NEITHER)
+    report(world, filter_function="volume.size < 5", goodness_function="50")
+    caplog.clear()
+    for _ in range(3):
+        unread.warn(*NEITHER)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"filter_function has no effect on backend {BACKEND}: DriverFilter is not among scheduler_default_filters; add "
+        "it there, or remove the function from the backend's configuration",
+        f"goodness_function has no effect on backend {BACKEND}: GoodnessWeigher is not among "
+        "scheduler_default_weighers; add it there, or remove the function from the backend's configuration",
+    ]
+    report(world)
+    unread.warn(*NEITHER)
+    report(world, filter_function="volume.size < 6")
+    unread.warn(*NEITHER)
+    assert len(caplog.records) == 3, "it is back"
+
+
+@pytest.mark.parametrize("plugin", [DriverFilter, OwnFilter])
+def test_functions_that_are_read_are_not_worth_a_word(
+    world: World, plugin: type[DriverFilter], caplog: pytest.LogCaptureFixture
+) -> None:
+    report(world, filter_function="volume.size < 5", goodness_function="50")
+    caplog.clear()
+    weigher = GoodnessWeigher(SimpleNamespace(goodness_weight_multiplier=1.0))
+    UnreadFunctions(world.hosts).warn(FilterChain([plugin(SimpleNamespace())]), WeigherChain([weigher]))
+    assert caplog.records == []
+
+
+def test_many_backends_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    backends = [
+        SimpleNamespace(name=f"h@b{n}", functions={"filter_function": {"p"}, "goodness_function": set()})
+        for n in range(9)
+    ]
+    UnreadFunctions(SimpleNamespace(backends=lambda: backends)).warn(*NEITHER)  # type: ignore[arg-type]
+    [record] = caplog.records
+    assert "on backend h@b0, h@b1, h@b2, h@b3, h@b4 and 4 more: " in record.getMessage()
