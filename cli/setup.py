@@ -13,6 +13,7 @@ from oslo_log import _options as log_options
 from oslo_log import log as logging
 
 import tonnage
+from tonnage import enabled_extensions
 from tonnage.capacity import errors
 from tonnage.cli import config_files, output
 from tonnage.rpc import option_errors
@@ -65,13 +66,15 @@ def configure(
     defaults: Mapping[str, Any] | None = None,
     *,
     daemon: bool = True,
+    with_extensions: bool = False,
 ) -> None:
     """Read the configuration files and the command line into ``conf``, and start logging.
 
     ``register`` has functions that register the options of the process. ``defaults`` has different default values of
-    options in ``[DEFAULT]``. The command line of a ``daemon`` has the options of its log; other programs take them from
-    the files. Without ``--config-file`` the files are searched in oslo.config's standard folders, ``/etc/tonnage`` for
-    example. ``--config-file`` is also accepted after a command.
+    options in ``[DEFAULT]``. With ``with_extensions`` the process has the options of the enabled extensions, which are
+    registered after the files have told which these are. The command line of a ``daemon`` has the options of its log;
+    other programs take them from the files. Without ``--config-file`` the files are searched in oslo.config's standard
+    folders, ``/etc/tonnage`` for example. ``--config-file`` is also accepted after a command.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for the first value that its option does not accept.
     """
@@ -84,6 +87,8 @@ def configure(
         conf.unregister_opts(log_options.logging_cli_opts)
         conf.register_opts(log_options.logging_cli_opts)
     conf(config_files.first(argv, prog), project=PROJECT, prog=prog, version=f"{prog} {tonnage.__version__}")
+    if with_extensions:
+        enabled_extensions.register_options(conf)
     _check_values(conf)
     if not (conf.log_file or conf.log_dir or conf.use_journal):
         # Standard output is for the results of commands.
@@ -97,6 +102,8 @@ def read_again(
     argv: Sequence[str],
     register: Iterable[Callable[[cfg.ConfigOpts], object]] = (),
     defaults: Mapping[str, Any] | None = None,
+    *,
+    with_extensions: bool = False,
 ) -> cfg.ConfigOpts:
     """Read the files of ``conf`` again and return the result. ``conf`` itself is not changed.
 
@@ -114,6 +121,8 @@ def read_again(
         default_config_files=conf.default_config_files,
         default_config_dirs=conf.default_config_dirs,
     )
+    if with_extensions:
+        enabled_extensions.register_options(fresh)
     _check_values(fresh)
     return fresh
 
@@ -159,6 +168,7 @@ def _register(
     defaults: Mapping[str, Any] | None,
 ) -> None:
     logging.register_options(conf)
+    enabled_extensions.register(conf)
     for function in register:
         function(conf)
     for name, value in (defaults or {}).items():

@@ -4,7 +4,7 @@
 import copy
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from oslo_config import cfg
 
@@ -49,27 +49,49 @@ class PluginLoader(Generic[PluginT]):
         except errors.ConfigurationError:
             raise
         except plugin_errors.CAUGHT as error:
-            raise self._broken(setting, name, plugin_errors.described(error)) from error
+            raise broken(self.namespace, setting, name, plugin_errors.described(error)) from error
 
     def _find_class(self, setting: str, name: str) -> type[PluginT]:
-        plugins = installation.load_plugins(self.namespace, name)
-        if not plugins:
-            raise errors.MissingPlugin(f"{setting} names '{name}', which is not installed; {self._known_names()}")
-        if len(plugins) > 1:
-            raise self._broken(setting, name, "several installed packages provide one of that name")
-        plugin_class, base_class = plugins[0], self.base_class
-        if not (isinstance(plugin_class, type) and issubclass(plugin_class, base_class)):
-            cause = f"it is not a subclass of {base_class.__module__}.{base_class.__qualname__}"
-            raise self._broken(setting, name, cause)
+        plugin_class: type[PluginT] = find(self.namespace, setting, name, self._mismatch)
         return plugin_class
 
-    def _broken(self, setting: str, name: str, cause: str) -> errors.ConfigurationError:
-        return errors.ConfigurationError(
-            f"{setting} names '{name}', which cannot be loaded: {cause}; {self._known_names()}"
-        )
+    def _mismatch(self, plugin: object) -> str | None:
+        base_class = self.base_class
+        if isinstance(plugin, type) and issubclass(plugin, base_class):
+            return None
+        return f"it is not a subclass of {base_class.__module__}.{base_class.__qualname__}"
 
-    def _known_names(self) -> str:
-        return f"known are {', '.join(self.names())}"
+
+def find(namespace: str, setting: str, name: str, mismatch: Callable[[object], str | None]) -> Any:
+    """Return the object of the entry point with a name.
+
+    ``mismatch`` returns the reason why an object cannot be used, None if it can. Raises
+    :class:`~tonnage.capacity.errors.MissingPlugin` if it is not installed, and
+    :class:`~tonnage.capacity.errors.ConfigurationError` if it is broken.
+    """
+    try:
+        plugins = installation.load_plugins(namespace, name)
+    except plugin_errors.CAUGHT as error:
+        raise broken(namespace, setting, name, plugin_errors.described(error)) from error
+    if not plugins:
+        raise errors.MissingPlugin(f"{setting} names '{name}', which is not installed; {known_names(namespace)}")
+    if len(plugins) > 1:
+        raise broken(namespace, setting, name, "several installed packages provide one of that name")
+    if (cause := mismatch(plugins[0])) is not None:
+        raise broken(namespace, setting, name, cause)
+    return plugins[0]
+
+
+def broken(namespace: str, setting: str, name: str, cause: str) -> errors.ConfigurationError:
+    """Return the error about a plug-in that cannot be loaded."""
+    return errors.ConfigurationError(
+        f"{setting} names '{name}', which cannot be loaded: {cause}; {known_names(namespace)}"
+    )
+
+
+def known_names(namespace: str) -> str:
+    """Return a phrase with the names of the installed plug-ins, for errors."""
+    return f"known are {', '.join(sorted({point.name for point in installation.entry_points(namespace)}))}"
 
 
 def mutable_options(options: Iterable[cfg.Opt]) -> list[cfg.Opt]:

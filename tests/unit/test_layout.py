@@ -30,7 +30,18 @@ from tonnage.ledger.db import schema
 ROOT = pathlib.Path(__file__).parents[2]
 
 #: Names of modules that stand in more than one room, for the same thing in each.
-SHARED_NAMES = {"capacity", "chain", "driver", "groups", "pool", "qos_specs", "tables", "user_messages", "volumes"}
+SHARED_NAMES = {
+    "capacity",
+    "chain",
+    "driver",
+    "extension",
+    "groups",
+    "pool",
+    "qos_specs",
+    "tables",
+    "user_messages",
+    "volumes",
+}
 
 #: Words in names of modules that every programmer knows and that say nothing of storage.
 PROGRAMMERS_WORDS = {
@@ -57,7 +68,7 @@ PACKAGES = set(CFG["options"]["packages"].split())
 PACKAGE_DIR = _mapping(CFG["options"]["package_dir"])
 ROOMS = {folder for package, folder in PACKAGE_DIR.items() if package != "tonnage"}
 #: Modules of the package itself, which all rooms may import.
-MODULES = {"installation", "plugin", "plugin_loader", "worker"}
+MODULES = {"enabled_extensions", "extension", "installation", "plugin", "plugin_loader", "worker"}
 ENTRY_POINTS = {
     (group, name): target
     for group, lines in CFG["options.entry_points"].items()

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The declaration of the extension ``announcements``."""
+
+from tonnage.extension import Extension
+
+EXTENSION = Extension(
+    summary="announcements of capacity on the message bus, and alerts to web hooks, mail and chats",
+)

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The declaration of the extension ``cinder``."""
+
+from tonnage.extension import Extension
+
+EXTENSION = Extension(
+    summary="Tonnage as Cinder's scheduler, and the watch beside Cinder's own schedulers",
+)

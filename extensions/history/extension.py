@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The declaration of the extension ``history``."""
+
+from tonnage.extension import Extension
+
+EXTENSION = Extension(
+    summary="the history of pools and volume types, forecasts, and refusals to come",
+)

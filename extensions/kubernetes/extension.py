@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The declaration of the extension ``kubernetes``."""
+
+from tonnage.extension import Extension
+
+EXTENSION = Extension(
+    summary="capacity of the storage of Kubernetes clusters: extender, publisher, claims of pods",
+)

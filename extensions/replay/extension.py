@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The declaration of the extension ``replay``."""
+
+from tonnage.extension import Extension
+
+EXTENSION = Extension(
+    summary="the log of decisions, and its replay with other rules",
+)

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The declaration of an extension: an optional part of Tonnage, which the core finds by its entry point.
+
+An extension is one folder with everything of its own. Its package declares one :class:`Extension` under the entry point
+group ``tonnage.extensions``. The declaration names the parts as strings ``module:object``, and a process imports only
+those that it runs: a scheduler imports no REST resource, and no process imports anything of an extension that is not
+enabled.
+"""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extension:
+    """The parts of an extension, each as ``module:object``; an empty name stands for a part that it does not have.
+
+    Example of an extension that announces reports on a message bus and has one table::
+
+        EXTENSION = Extension(
+            summary="announcements of capacity, and alerts",
+            options="tonnage.extensions.announcements.options:list_opts",
+            check="tonnage.extensions.announcements.announcer:validate",
+            tables="tonnage.extensions.announcements.tables",
+            scheduler="tonnage.extensions.announcements.scheduler_parts:build",
+            has_transaction_hooks=True,
+        )
+    """
+
+    #: What the extension is for: a phrase without a full stop, for the list of extensions.
+    summary: str
+    #: ``() -> [(section, options)]``: the options of oslo.config, which every process registers.
+    options: str = ""
+    #: ``(conf) -> None``: raises :class:`~tonnage.capacity.errors.ConfigurationError` for options that cannot be used.
+    #: Schedulers and the standalone call it before they start anything.
+    check: str = ""
+    #: The module with the tables, models of SQLAlchemy. The folder ``migrations`` beside it has their Alembic versions.
+    tables: str = ""
+    #: ``(SchedulerContext) -> SchedulerParts``, see :mod:`tonnage.scheduler.extension_parts`.
+    scheduler: str = ""
+    #: ``(ApiContext) -> ApiParts``, see :mod:`tonnage.api.extension_parts`.
+    api: str = ""
+    #: ``(conf, database) -> Server | None``: a further listener of the processes that serve the API.
+    listener: str = ""
+    #: ``() -> [policy.RuleDefault]``: the policy rules of the routes.
+    policies: str = ""
+    #: A function that adds series to the page ``/metrics/ledger``, see :mod:`tonnage.api.extension_parts`.
+    metrics: str = ""
+    #: ``(conf, database) -> ExternalUsage``, by the value of the option ``[quota] usage_source`` that selects it.
+    usage_sources: Mapping[str, str] = field(default_factory=dict)
+    #: Commands of ``tonnage``, by their names.
+    commands: Mapping[str, str] = field(default_factory=dict)
+    #: Commands of ``tonnage-manage``, by their names, such as ``db online_data_migrations``.
+    manage_commands: Mapping[str, str] = field(default_factory=dict)
+    #: Whether it adds statements to transactions of the core. All schedulers must enable the same extensions of this sort.
+    has_transaction_hooks: bool = False
+
+
+def load(reference: str) -> Any:
+    """Import a module, and return the object that ``module:object`` names; of a name without ``:`` the module."""
+    module, _, name = reference.partition(":")
+    imported = importlib.import_module(module)
+    return getattr(imported, name) if name else imported
