@@ -19,14 +19,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 import workload
 from oslo_config import cfg
 from oslo_messaging import conffixture
 from oslo_serialization import jsonutils
-from sqlalchemy import event
+from sqlalchemy import event, orm
 
 from tonnage.capacity.pool_stats import StatsColumns
 from tonnage.capacity.pools.pool import pool_name
@@ -47,6 +47,9 @@ from tonnage.scheduler.configuration.builtin_filters import BackendStateFilter
 from tonnage.scheduler.endpoints import SchedulerEndpoint
 from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.requests.pool_selection import Rules
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: Number of requests that the whole scheduler gets together: the default size of a batch.
 _TOGETHER = 64
@@ -227,11 +230,11 @@ class TimedDatabase(database.Database):
 
     seconds = 0.0
 
-    def run(self, work: Any, *args: Any) -> Any:
+    def run(self, work: Callable[Concatenate[orm.Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run a transaction."""
         began = time.thread_time()
         try:
-            return super().run(work, *args)
+            return super().run(work, *args, **kwargs)
         finally:
             self.seconds += time.thread_time() - began
 

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Sequence
 from concurrent import futures
-from typing import Any, TypeAlias
+from typing import TypeAlias, overload
 
 from tonnage.capacity import errors
 from tonnage.capacity.explanation import Explanation
@@ -23,10 +23,12 @@ from tonnage.metrics import instruments
 from tonnage.quotas.external_usage import NO_EXTERNAL_USAGE
 from tonnage.rpc.clients.command_sender import AgentMessages
 from tonnage.rpc.messages import (
+    Answer,
     CreateGroup,
     CreateVolume,
     DeleteVolume,
     ExtendVolume,
+    GroupAnswer,
     Hello,
     ListBackends,
     Listing,
@@ -66,8 +68,8 @@ LOG = logging.getLogger(__name__)
 #: to answer on its connection.
 _LONGEST_TURN = 3.0
 
-#: The requests that are decided: all that take capacity.
-Placeable: TypeAlias = CreateVolume | CreateGroup | ExtendVolume | Move | RetypeVolume
+#: A request for one volume that takes capacity.
+PlaceableVolume: TypeAlias = CreateVolume | ExtendVolume | Move | RetypeVolume
 
 
 class SchedulerManager:
@@ -231,7 +233,13 @@ class SchedulerManager:
         waiting = [self._thread.submit(self._outcome_handler.outcomes, message) for message in messages]
         return [future.result() for future in waiting]
 
-    def place(self, work: Placeable) -> Any:
+    @overload
+    def place(self, work: CreateGroup) -> GroupAnswer: ...
+
+    @overload
+    def place(self, work: PlaceableVolume) -> Answer: ...
+
+    def place(self, work: CreateGroup | PlaceableVolume) -> Answer | GroupAnswer:
         """Decide a request that takes capacity, claim it, and order its operation. Return after the commit.
 
         The refusal of a retype tells why the volume cannot stay in its pool or, if it may move, why no other pool takes
@@ -242,7 +250,7 @@ class SchedulerManager:
         with self._timed([work]):
             if self.decisions.instance_hosts is not None:
                 [work] = self.decisions.instance_hosts.located([work])
-            return self._thread.call(self.decisions.placer.place, work)
+            return self._submit(work).result()
 
     def manage(self, message: ManageVolume) -> None:
         """Adopt a volume that is on the storage.
@@ -280,10 +288,10 @@ class SchedulerManager:
         with self._timed(messages):
             if self.decisions.instance_hosts is not None:
                 messages = self.decisions.instance_hosts.located(messages)
-            waiting: list[futures.Future[Any]] = [
+            waiting: list[futures.Future[None] | futures.Future[Answer | GroupAnswer]] = [
                 self._thread.submit(self.operations.delete, message, LONGEST_WAIT)
                 if isinstance(message, DeleteVolume)
-                else self._thread.submit(self.decisions.placer.place, message, LONGEST_WAIT)
+                else self._submit(message)
                 for message in messages
             ]
             return [future.exception() or future.result() for future in waiting]
@@ -335,6 +343,10 @@ class SchedulerManager:
         Raises :class:`~tonnage.capacity.errors.InvalidInput` for impossible volumes.
         """
         return self._node_fit.answer(query)
+
+    def _submit(self, work: CreateGroup | PlaceableVolume) -> futures.Future[Answer | GroupAnswer]:
+        """Have a request decided in the next batch."""
+        return self._thread.submit(self.decisions.placer.place, work, LONGEST_WAIT)
 
     def _read_usage(self, messages: Sequence[object]) -> None:
         """Read the external usage of the projects of requests, before anything is locked."""

@@ -4,7 +4,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
@@ -32,6 +32,7 @@ LOG = logging.getLogger(__name__)
 _ROUNDS = 5
 
 Message = TypeVar("Message")
+P = ParamSpec("P")
 Result = TypeVar("Result")
 
 
@@ -147,17 +148,23 @@ class VolumeOperations:
             self._agents.list_now(backend_of(pool))
         LOG.info("[%s] volume %s: let go of, and left on the storage", message.request_id, message.volume_id)
 
-    def _once(self, key: request_keys.Key, work: Callable[..., Result], *args: Any) -> Result:
+    def _once(
+        self,
+        key: request_keys.Key,
+        work: Callable[Concatenate[orm.Session, P], Result],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> Result:
         """Run the transaction of a request, and keep a final refusal as its answer."""
         try:
-            return self._database.run_past_duplicates(work, *args)
+            return self._database.run_past_duplicates(work, *args, **kwargs)
         except request_keys.STORED_ERRORS as error:
             refused = request_keys.Key.of_error(key.request_id, key.volume_id, key.verb, error)
             try:
                 self._database.run(request_keys.insert, [refused])
             except db_exc.DBDuplicateEntry:
                 # It has an answer already, an earlier one or one of another scheduler just now.
-                return self._database.run_past_duplicates(work, *args)
+                return self._database.run_past_duplicates(work, *args, **kwargs)
             raise
 
     def _set_backend_state(self, message: SetBackendState) -> None:

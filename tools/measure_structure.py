@@ -217,6 +217,19 @@ def callable_parameters(modules: Sequence[Module]) -> list[str]:
     ]
 
 
+def unchecked_calls(modules: Sequence[Module]) -> list[str]:
+    """Return the functions that call another one with arguments whose types mypy does not check.
+
+    Such a function takes a ``Callable[..., Result]`` and ``*args`` for it without ``ParamSpec``.
+    """
+    return [
+        f"{module.path}:{node.lineno} {node.name}"
+        for module in modules
+        for node in _functions(module)
+        if node.args.vararg is not None and "Callable[..." in ast.unparse(node.args)
+    ]
+
+
 def test_figures() -> dict[str, Any]:
     """Return how often tests use private names and replace attributes, and the modules that start a small Tonnage."""
     private, patches = 0, 0
@@ -253,6 +266,7 @@ def static_figures() -> dict[str, Any]:
         "module docstrings that begin with What, How, From": len(module_docstrings_with_pronoun(modules)),
         "constructors with 8 or more arguments": len(long_constructors(modules)),
         "constructor parameters that are callables": len(callable_parameters(modules)),
+        "functions that call others with unchecked arguments": len(unchecked_calls(modules)),
         "private names used by tests": tests["private names used by tests"],
         "setattr patches in tests": tests["setattr patches"],
         "harnesses": len(tests["harnesses"]),

@@ -2,9 +2,9 @@
 """QoS specs and their associations with volume types, ``/qos-specs``."""
 
 from collections.abc import Callable
-from typing import Any
 
 import falcon
+from sqlalchemy import orm
 
 from tonnage.api.auth import policies
 from tonnage.api.context import views
@@ -133,7 +133,9 @@ class Association(_Resource):
         self._require_request(req, resp)
         self._context.database.run(qos_specs.disassociate_all, specs_id)
 
-    def _change(self, req: Request, resp: falcon.Response, change: Callable[..., Any], specs_id: str) -> None:
+    def _change(
+        self, req: Request, resp: falcon.Response, change: Callable[[orm.Session, str, str], object], specs_id: str
+    ) -> None:
         self._require_request(req, resp)
         self._context.database.run(change, specs_id, _TYPE_QUERY.read(req)["vol_type_id"])
 

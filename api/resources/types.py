@@ -75,8 +75,7 @@ class _TypeResource(Generic[TypeRow]):
 
     def _update(self, type_id: str, sent: type_bodies.TypeChanges) -> TypeRow:
         changes = type_catalog.Changes(name=sent.name, description=sent.description, is_public=sent.is_public)
-        type_row: TypeRow = self._context.database.run(self.catalog.update, type_id, changes)
-        return type_row
+        return self._context.database.run(self.catalog.update, type_id, changes)
 
     def _delete(self, resp: falcon.Response, type_id: str) -> None:
         self._context.database.remove(self.catalog.delete, type_id)

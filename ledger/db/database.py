@@ -13,7 +13,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -30,6 +30,7 @@ from tonnage.metrics import instruments
 
 LOG = logging.getLogger(__name__)
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 OPTIONS = [
@@ -181,7 +182,7 @@ class Database:
             probe = create_engine(engine.url, poolclass=sa.NullPool)
             self._probes = connection_probes.ConnectionProbes(engine, probe, patience.suspicion, patience.look_interval)
 
-    def run(self, work: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    def run(self, work: Callable[Concatenate[orm.Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Run ``work(session, ...)`` in a transaction of its own and return its result.
 
         After a deadlock, a serialization failure or a lost connection, the whole transaction is rolled back and runs
@@ -231,14 +232,16 @@ class Database:
                     (self.connectivity.record_loss if sure else self.connectivity.record_failure)(error)
                 raise
 
-    def run_past_duplicates(self, work: Callable[..., T], *args: Any) -> T:
+    def run_past_duplicates(
+        self, work: Callable[Concatenate[orm.Session, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         """Run ``work`` as :meth:`run` does, and once more if another process has just inserted the same row."""
         try:
-            return self.run(work, *args)
+            return self.run(work, *args, **kwargs)
         except exception.DBDuplicateEntry:
-            return self.run(work, *args)
+            return self.run(work, *args, **kwargs)
 
-    def remove(self, work: Callable[..., object], *args: Any, **kwargs: Any) -> None:
+    def remove(self, work: Callable[Concatenate[orm.Session, P], object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Run ``work`` as :meth:`run` does, and ignore NotFound where an earlier attempt may have removed the rows.
 
         In all other cases :class:`~tonnage.capacity.errors.NotFound` is raised as ``work`` raises it.

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from concurrent import futures
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from tonnage.capacity import errors, plugin_errors
 from tonnage.ledger.db.db_errors import log_level
@@ -44,10 +44,10 @@ Handler = Callable[[Sequence[Item]], Sequence[Result | Exception]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Job:
-    handler: Handler[Any, Any]
-    item: Any
-    future: futures.Future[Any]
+class _Job(Generic[Item, Result]):
+    handler: Handler[Item, Result]
+    item: Item
+    future: futures.Future[Result]
     expires: float = math.inf
 
 
@@ -58,14 +58,14 @@ class DecisionThread:
     """
 
     def __init__(self, batch_size: int, period: float = 1.0) -> None:
-        self.paced: Collection[Handler[Any, Any]] = ()
+        self.paced: Collection[object] = ()
         self._batch_size = batch_size
         self._period = period
         self._periodic_tasks: Callable[[], None] | None = None
         # When each paced handler may be called again, and the jobs that wait for that.
-        self._rests: dict[Handler[Any, Any], float] = {}
-        self._waiting: list[_Job] = []
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._rests: dict[object, float] = {}
+        self._waiting: list[_Job[Any, Any]] = []
+        self._jobs: queue.SimpleQueue[_Job[Any, Any] | None] = queue.SimpleQueue()
         # When the call under way began, None without one.
         self._turn_began: float | None = None
         self._thread = threading.Thread(target=self._run, name="decisions", daemon=True)
@@ -132,9 +132,9 @@ class DecisionThread:
                     self._rests[batch[0].handler] = ended + rest_after(len(batch), ended - began)
             self._turn_began = None
 
-    def _take(self, timeout: float) -> list[_Job | None]:
+    def _take(self, timeout: float) -> list[_Job[Any, Any] | None]:
         """Wait for a job and return all jobs that have arrived by then; None among them is the end."""
-        jobs: list[_Job | None] = []
+        jobs: list[_Job[Any, Any] | None] = []
         try:
             jobs.append(self._jobs.get(timeout=timeout))
             while len(jobs) < _ROUND * self._batch_size and jobs[-1] is not None:
@@ -143,7 +143,7 @@ class DecisionThread:
             pass
         return jobs
 
-    def _batches(self, jobs: Sequence[_Job], *, everything: bool) -> list[list[_Job]]:
+    def _batches(self, jobs: Sequence[_Job[Any, Any]], *, everything: bool) -> list[list[_Job[Any, Any]]]:
         """Return the jobs, of these and of those that have waited, that are due now; the others wait.
 
         The jobs of a handler are in calls of at most a batch, in the order in which the handlers were first asked for.
@@ -151,14 +151,14 @@ class DecisionThread:
         now = time.monotonic()
         jobs = [*self._waiting, *jobs]
         # Once there is enough for a whole batch nothing is gained by waiting for more.
-        waiting = collections.Counter(job.handler for job in jobs)
+        waiting: collections.Counter[object] = collections.Counter(job.handler for job in jobs)
         resting = {
             handler
             for handler, end in self._rests.items()
             if end > now and waiting[handler] < self._batch_size and not everything
         }
         self._waiting = []
-        by_handler: dict[Handler[Any, Any], list[_Job]] = {}
+        by_handler: dict[object, list[_Job[Any, Any]]] = {}
         for job in jobs:
             (self._waiting if job.handler in resting else by_handler.setdefault(job.handler, [])).append(job)
         size = self._batch_size
@@ -169,7 +169,7 @@ class DecisionThread:
         ]
 
     @staticmethod
-    def _work(batch: Sequence[_Job]) -> None:
+    def _work(batch: Sequence[_Job[Item, Result]]) -> None:
         now = time.monotonic()
         for job in batch:
             if job.expires < now:
@@ -177,6 +177,7 @@ class DecisionThread:
         batch = [job for job in batch if job.expires >= now]
         if not batch:
             return
+        results: Sequence[Result | Exception]
         try:
             results = batch[0].handler([job.item for job in batch])
             if len(results) != len(batch):

@@ -169,6 +169,11 @@ def test_few_parameters_of_constructors_are_callables(structure: types.ModuleTyp
     assert len(structure.callable_parameters(structure.product_modules())) <= 12
 
 
+def test_functions_that_run_others_keep_the_types_of_their_arguments(structure: types.ModuleType) -> None:
+    """Transactions and handlers: mypy checks each call, and go-to-definition arrives at the function."""
+    assert structure.unchecked_calls(structure.product_modules()) == []
+
+
 @pytest.mark.heavy
 def test_requests_pass_few_files_and_functions(structure: types.ModuleType) -> None:
     """A feature that a request does not use is a step that it does not enter."""

@@ -3,14 +3,18 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Concatenate, ParamSpec, TypeVar
 
 import pytest
+from sqlalchemy import orm
 
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity.pools.pool_table import Pool
 from tonnage.ledger.db import database
 from tonnage.rpc.messages import Answer, BackendReport
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -92,7 +96,7 @@ def test_a_report_that_rules_a_pool_out_invalidates_decisions_by_earlier_figures
 class Forgetful(database.Database):
     """A database whose first answer to a commit gets lost, so that the transaction is run again."""
 
-    def run(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    def run(self, work: Callable[Concatenate[orm.Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         super().run(work, *args, **kwargs)
         return super().run(work, *args, **kwargs)
 

@@ -2,7 +2,7 @@
 """One scheduler process: the real one, with its thread taking turns and its transactions watched."""
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -18,6 +18,9 @@ from tonnage.ledger.db.database import Database
 from tonnage.rpc.clients.command_sender import AgentMessages
 from tonnage.scheduler.periodic.periodic_tasks import BackendMonitor
 from tonnage.scheduler.periodic.sweep import Sweep
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 LEASE = 60.0
 DOWN_TIME = 60.0
@@ -43,14 +46,15 @@ class WatchedDatabase(Database):
         self._calculation = calculation
         self._interruptions = interruptions
 
-    def run(self, work: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        def judged(session: orm.Session) -> Any:
+    def run(self, work: Callable[Concatenate[orm.Session, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        def judged(session: orm.Session) -> T:
             if getattr(work, "__name__", "") != "_decide_and_book":
                 return work(session, *args, **kwargs)
             rows = admission.snapshot(session)
-            batch, changed = work(session, *args, **kwargs)
-            admission.replay(rows, batch.bookings, self._calculation)
-            return batch, changed
+            result = work(session, *args, **kwargs)
+            assert isinstance(result, tuple)
+            admission.replay(rows, result[0].bookings, self._calculation)
+            return result
 
         if self._interruptions is None:
             return super().run(judged)
