@@ -17,7 +17,7 @@ LIBRARIES = (
     "tonnage.keystone",
     "tonnage.middleware",
     "tonnage.nova",
-    "tonnage.extensions.placement",
+    "tonnage.placement",
 )
 
 DEFAULT = "DEFAULT"

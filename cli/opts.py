@@ -3,13 +3,10 @@
 
 from oslo_config import cfg
 
+from tonnage import enabled_extensions
 from tonnage.agent import options as agent_options
 from tonnage.api import options as api_options
 from tonnage.drivers import loader
-from tonnage.extensions.announcements import options as notification_options
-from tonnage.extensions.cinder.watch import shadow_options
-from tonnage.extensions.compute import nova
-from tonnage.extensions.kubernetes.publication import publisher_options
 from tonnage.ledger.db import database
 from tonnage.ledger.inventory import service_options
 from tonnage.quotas import options as quota_options
@@ -26,15 +23,12 @@ def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
         *agent_options.list_opts(),
         *scheduler_options.list_opts(),
         *plugins.list_opts(),
-        *nova.list_opts(),
         ("DEFAULT", service_options.OPTIONS),
         *api_options.list_opts(),
         *quota_options.list_opts(),
-        *notification_options.list_opts(),
-        *publisher_options.list_opts(),
-        *shadow_options.list_opts(),
         *database.options(),
         *loader.list_opts(),
+        *enabled_extensions.list_opts(),
     ):
         section = sections.setdefault(str(getattr(group, "name", group)), (group, []))[1]
         section += [option for option in options if option not in section]

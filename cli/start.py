@@ -45,24 +45,9 @@ def api() -> object:
     return run("tonnage.cli.daemons.api")
 
 
-def cinder_scheduler() -> object:
-    """Start ``tonnage-cinder-scheduler``."""
-    return run("tonnage.extensions.cinder.daemons.cinder_scheduler")
-
-
-def cinder_shadow() -> object:
-    """Start ``tonnage-cinder-shadow``."""
-    return run("tonnage.extensions.cinder.daemons.cinder_shadow")
-
-
 def manage() -> object:
     """Start ``tonnage-manage``."""
     return run("tonnage.cli.manage")
-
-
-def publisher() -> object:
-    """Start ``tonnage-publisher``."""
-    return run("tonnage.extensions.kubernetes.daemons.publisher")
 
 
 def scheduler() -> object:

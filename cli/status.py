@@ -160,7 +160,7 @@ def main() -> int:
     conf = cfg.CONF
     options = [database, service_options, api_options]
     register = [rpc_options.register_with_drivers, *(module.register for module in options), _register]
-    setup.configure(conf, sys.argv[1:], PROG, register, daemon=False)
+    setup.configure(conf, sys.argv[1:], PROG, register, daemon=False, with_extensions=True)
     # The library reads the option for JSON output from this variable.
     upgradecheck.CONF = conf
     return int(conf.command.action_fn())

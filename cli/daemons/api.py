@@ -27,7 +27,7 @@ def main() -> int:
     with setup.clean_exit("tonnage-api"):
         conf = cfg.CONF
         register = [options.register, rpc_options.register, database.register]
-        setup.configure(conf, sys.argv[1:], "tonnage-api", register)
+        setup.configure(conf, sys.argv[1:], "tonnage-api", register, with_extensions=True)
         return run(conf)
 
 

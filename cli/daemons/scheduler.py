@@ -117,8 +117,8 @@ def main() -> None:
     """Run the scheduler until SIGTERM or Ctrl-C."""
     conf, argv = cfg.CONF, sys.argv[1:]
     register = [rpc_options.register, settings.register, database.register]
-    setup.configure(conf, argv, PROG, register)
-    reloader = ConfigReloader(conf, lambda: setup.read_again(conf, argv, register))
+    setup.configure(conf, argv, PROG, register, with_extensions=True)
+    reloader = ConfigReloader(conf, lambda: setup.read_again(conf, argv, register, with_extensions=True))
     # Errors in the configuration are reported before a worker starts.
     settings.validate(conf)
     rpc_transport.create(conf).cleanup()

@@ -86,8 +86,8 @@ def main() -> None:
         api_options.register,
         database.register,
     ]
-    setup.configure(conf, argv, PROG, register)
-    run(conf, lambda: setup.read_again(conf, argv, register))
+    setup.configure(conf, argv, PROG, register, with_extensions=True)
+    run(conf, lambda: setup.read_again(conf, argv, register, with_extensions=True))
 
 
 def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:

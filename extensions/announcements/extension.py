@@ -5,4 +5,5 @@ from tonnage.extension import Extension
 
 EXTENSION = Extension(
     summary="announcements of capacity on the message bus, and alerts to web hooks, mail and chats",
+    options="tonnage.extensions.announcements.options:list_opts",
 )

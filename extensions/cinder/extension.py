@@ -5,4 +5,5 @@ from tonnage.extension import Extension
 
 EXTENSION = Extension(
     summary="Tonnage as Cinder's scheduler, and the watch beside Cinder's own schedulers",
+    options="tonnage.extensions.cinder.watch.shadow_options:list_opts",
 )

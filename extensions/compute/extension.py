@@ -5,4 +5,5 @@ from tonnage.extension import Extension
 
 EXTENSION = Extension(
     summary="the hosts of instances, asked of OpenStack Nova, for volumes near an instance",
+    options="tonnage.extensions.compute.nova:list_opts",
 )

@@ -5,4 +5,5 @@ from tonnage.extension import Extension
 
 EXTENSION = Extension(
     summary="the log of decisions, and its replay with other rules",
+    options="tonnage.extensions.replay.options:list_opts",
 )

@@ -42,13 +42,6 @@ OPTIONS = [
         min=1,
         help="How many volumes are moved at a time, in all, from backends that are being drained.",
     ),
-    cfg.StrOpt(
-        "decision_log",
-        sample_default="/var/log/tonnage/decisions-${host}.jsonl",
-        help="File that each decision is appended to as a line, with its inputs, for 'tonnage replay'. Each "
-        "scheduler needs one of its own. It can be moved away at any time; another is begun then. Without this option "
-        "decisions are not recorded.",
-    ),
 ]
 
 

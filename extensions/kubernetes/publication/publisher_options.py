@@ -38,5 +38,5 @@ def register(conf: cfg.ConfigOpts) -> None:
 
 
 def list_opts() -> list[tuple[str, list[cfg.Opt]]]:
-    """Return the options by section, for the sample configuration."""
-    return [(options.GROUP, OPTIONS)]
+    """Return these options and those of the extender by section."""
+    return [*options.list_opts(), (options.GROUP, OPTIONS)]

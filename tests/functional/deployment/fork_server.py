@@ -20,6 +20,7 @@ import signal
 import socket
 import sys
 import warnings
+from importlib import metadata
 
 #: What the commands import, also what some of them import late.
 _MODULES = (
@@ -107,9 +108,9 @@ def main() -> None:
     if command is None:
         return
     sys.argv = command
-    start = importlib.import_module("tonnage.cli.start")
-    name = os.path.basename(command[0])
-    sys.exit(getattr(start, name.partition("-")[2] or name)())
+    scripts = metadata.distribution("tonnage").entry_points.select(group="console_scripts")
+    script = scripts[os.path.basename(command[0])]
+    sys.exit(script.load()())
 
 
 if __name__ == "__main__":
