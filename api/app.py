@@ -39,8 +39,8 @@ from tonnage.extensions.kubernetes.api import csi_capacity
 from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
 from tonnage.extensions.page import capacity_overview, ledger_resources, overview_resources, static_files
 from tonnage.extensions.page.shared_results import LIFETIMES, Lifetimes
-from tonnage.extensions.placement import factory as placement
 from tonnage.ledger.db.database import Database
+from tonnage.quotas import usage_sources
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import BackendState
 
@@ -109,7 +109,7 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
     association = qos_specs.Association(context)
     listing_requests = ListingRequests(context.database, context.scheduler, conf.service_down_time)
     manageable = manageable_volumes.ManageableVolumes(context, reader, listing_requests)
-    quota_settings = placement.quota_settings(conf, context.database)
+    quota_settings = usage_sources.quota_settings(conf, context.database)
     service_view = views.ServiceView(conf.service_down_time, conf.cinder_service_names)
     unsupported_change = services.UnsupportedChange(context)
     node_queries = NodeQueries(context.database)

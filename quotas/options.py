@@ -117,12 +117,7 @@ def from_conf(conf: cfg.ConfigOpts) -> Settings:
         defaults.maps[0] = _limits(conf)
 
     conf.register_mutate_hook(change)
-    counted_by = source(conf)
-    return Settings(
-        defaults,
-        counter_lifetime=0.0 if counted_by is Source.LEDGER else COUNTERS_LAST,
-        placed_only=counted_by is Source.PLACEMENT,
-    )
+    return Settings(defaults, counter_lifetime=0.0 if source(conf) is Source.LEDGER else COUNTERS_LAST)
 
 
 def _limits(conf: cfg.ConfigOpts) -> dict[Resource, int]:

@@ -4,11 +4,11 @@
 Every method may be called from any thread; it hands its work to the decision thread and waits.
 """
 
-import contextlib
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent import futures
+from types import MappingProxyType
 from typing import TypeAlias, overload
 
 from tonnage.capacity import errors
@@ -20,7 +20,6 @@ from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends, reports
 from tonnage.ledger.locks import heartbeats, volume_usage
 from tonnage.metrics import instruments
-from tonnage.quotas.external_usage import NO_EXTERNAL_USAGE
 from tonnage.rpc.clients.command_sender import AgentMessages
 from tonnage.rpc.messages import (
     Answer,
@@ -49,14 +48,13 @@ from tonnage.rpc.messages import (
     WhatIf,
 )
 from tonnage.rpc.packed_reports import PackedReport
-from tonnage.rpc.request_batch import BatchedRequest
 from tonnage.scheduler.cluster.dispatcher import Dispatcher
-from tonnage.scheduler.composition import Clock, DecisionParts, Foundation, Integrations, ReportParts
+from tonnage.scheduler.composition import Clock, DecisionParts, Foundation, ReportParts
 from tonnage.scheduler.configuration.settings import ReloadableSettings, Settings
 from tonnage.scheduler.configuration.unread_functions import UnreadFunctions
 from tonnage.scheduler.decisions import decision_metrics, resolution
 from tonnage.scheduler.decisions.decision_thread import LONGEST_WAIT, DecisionThread
-from tonnage.scheduler.requests import quota_demands
+from tonnage.scheduler.extension_parts import PartsBuilder
 from tonnage.scheduler.requests.placement_requests import Move
 from tonnage.scheduler.requests.pool_selection import Rules
 from tonnage.scheduler.simulation import pool_views, simulator
@@ -75,8 +73,9 @@ PlaceableVolume: TypeAlias = CreateVolume | ExtendVolume | Move | RetypeVolume
 class SchedulerManager:
     """One scheduler.
 
-    ``agents`` carries commands to the agents. ``thread`` is the decision thread, one of its own if None. The attributes
-    ``hosts``, ``decisions``, ``operations`` and ``periodic_tasks`` belong to that thread.
+    ``agents`` carries commands to the agents. ``builders`` build the parts of the enabled extensions. ``thread`` is the
+    decision thread, one of its own if None. The attributes ``hosts``, ``decisions``, ``operations`` and
+    ``periodic_tasks`` belong to that thread.
     """
 
     def __init__(
@@ -86,15 +85,12 @@ class SchedulerManager:
         agents: AgentMessages,
         rules: Rules,
         clock: Clock = time.monotonic,
-        integrations: Integrations | None = None,
+        builders: Mapping[str, PartsBuilder] = MappingProxyType({}),
         thread: DecisionThread | None = None,
     ) -> None:
-        integrations = integrations or Integrations()
         self.database = database
         self._settings = settings
         self._is_stuck = False
-        self._reads_usage = settings.quotas.external_usage is not NO_EXTERNAL_USAGE
-        self._timed = decision_metrics.timed if integrations.metrics else contextlib.nullcontext
         self._agents = agents
         self._clock = clock
         self._thread = thread or DecisionThread(settings.batch_size)
@@ -102,10 +98,10 @@ class SchedulerManager:
         self.hosts, self._cache_refresh = base.hosts, base.cache_refresh
         self.membership, self._rules_agreement = base.membership, base.rules_agreement
         self._dispatcher = Dispatcher(agents, base.hosts, settings.claim_lease, clock)
-        self.decisions = DecisionParts(base, rules, self._dispatcher, self._thread, integrations)
-        parts = ReportParts(base, self.decisions, self._dispatcher, agents, integrations.announcer)
-        self._audit, self._alerts, self._registration = parts.audit, parts.alerts, parts.registration
-        self._history = parts.history
+        self.decisions = DecisionParts(base, rules, self._dispatcher, self._thread, builders)
+        self.extensions = self.decisions.extensions
+        parts = ReportParts(base, self.decisions, self._dispatcher, agents)
+        self._audit, self._registration = parts.audit, parts.registration
         self._outcome_handler, self._report_handler = parts.outcome_handler, parts.report_handler
         self._deferred_reports = parts.deferred_reports
         self.periodic_tasks, self.operations = parts.periodic_tasks, parts.operations
@@ -121,7 +117,7 @@ class SchedulerManager:
         instruments.QUEUE.set_function(self._thread.waiting)
         self._thread.start(self.run_periodic_tasks)
         self._audit.start()
-        self._history.start()
+        self.extensions.start()
 
     def load(self) -> None:
         """Join the other schedulers, and load backends and pools from the ledger.
@@ -173,9 +169,7 @@ class SchedulerManager:
         self._rules_agreement.stop()
         self._thread.stop()
         self._audit.stop()
-        self._history.stop()
-        if self.decisions.instance_hosts is not None:
-            self.decisions.instance_hosts.stop()
+        self.extensions.stop()
         self.leave()
 
     def leave(self) -> None:
@@ -245,12 +239,9 @@ class SchedulerManager:
         The refusal of a retype tells why the volume cannot stay in its pool or, if it may move, why no other pool takes
         it.
         """
-        if self._reads_usage:
-            self._read_usage([work])
-        with self._timed([work]):
-            if self.decisions.instance_hosts is not None:
-                [work] = self.decisions.instance_hosts.located([work])
-            return self._submit(work).result()
+        with decision_metrics.timed([work]):
+            [prepared] = self.decisions.prepare([work])
+            return self._submit(prepared).result()
 
     def manage(self, message: ManageVolume) -> None:
         """Adopt a volume that is on the storage.
@@ -258,8 +249,7 @@ class SchedulerManager:
         Raises :class:`~tonnage.capacity.errors.NotFound` for an unknown pool,
         :class:`~tonnage.capacity.errors.InvalidInput` and :class:`~tonnage.capacity.errors.Conflict`.
         """
-        if self._reads_usage:
-            self._read_usage([message])
+        [message] = self.decisions.prepare([message])
         self._thread.call(self.operations.manage, message)
 
     def unmanage(self, message: UnmanageVolume) -> None:
@@ -281,18 +271,14 @@ class SchedulerManager:
         for backend in message.backends:
             self._agents.list_now(backend)
 
-    def handle_batch(self, messages: Sequence[BatchedRequest]) -> list[object]:
+    def handle_batch(self, messages: Sequence[CreateGroup | PlaceableVolume | DeleteVolume]) -> list[object]:
         """Return an answer to each of these requests, or its own error instead."""
-        if self._reads_usage:
-            self._read_usage(messages)
-        with self._timed(messages):
-            if self.decisions.instance_hosts is not None:
-                messages = self.decisions.instance_hosts.located(messages)
+        with decision_metrics.timed(messages):
             waiting: list[futures.Future[None] | futures.Future[Answer | GroupAnswer]] = [
                 self._thread.submit(self.operations.delete, message, LONGEST_WAIT)
                 if isinstance(message, DeleteVolume)
                 else self._submit(message)
-                for message in messages
+                for message in self.decisions.prepare(messages)
             ]
             return [future.exception() or future.result() for future in waiting]
 
@@ -327,14 +313,7 @@ class SchedulerManager:
         Raises :class:`~tonnage.capacity.errors.InvalidInput`, :class:`~tonnage.capacity.errors.NotFound` and
         :class:`~tonnage.capacity.errors.Conflict` for a request that could not be decided at all.
         """
-        if self._reads_usage:
-            messages = [
-                message for request in question.requests for message in (request.create, request.group, request.extend)
-            ]
-            self._read_usage(messages)
-        work = simulator.requests_of(question)
-        if self.decisions.instance_hosts is not None:
-            work = self.decisions.instance_hosts.located(work)
+        work = self.decisions.prepare(simulator.requests_of(question))
         return self.decisions.simulator.what_if(question, work, self.decisions.snapshots.take())
 
     def fit_nodes(self, query: FitQuery) -> FitAnswer:
@@ -347,10 +326,6 @@ class SchedulerManager:
     def _submit(self, work: CreateGroup | PlaceableVolume) -> futures.Future[Answer | GroupAnswer]:
         """Have a request decided in the next batch."""
         return self._thread.submit(self.decisions.placer.place, work, LONGEST_WAIT)
-
-    def _read_usage(self, messages: Sequence[object]) -> None:
-        """Read the external usage of the projects of requests, before anything is locked."""
-        self._settings.quotas.external_usage.read(quota_demands.projects_of(self.database, messages))
 
     def _request(self, message: CreateVolume) -> Request:
         with self.database.reading() as session:
@@ -377,8 +352,8 @@ class SchedulerManager:
             rules = Rules(settings.filters, settings.weighers, settings.calculation)
             self.decisions.rules.apply(self.decisions.with_state_filter(rules))
             self._rules_agreement.apply_rules(settings.default_ratio, settings.calculation)
-            if self._alerts is not None and settings.announcements is not None:
-                self._alerts.change(settings.announcements)
+            for change in settings.changes:
+                change()
             results.append(None)
         return results
 

@@ -1,20 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler as a service: the manager and its RPC server, started and stopped in the right order."""
 
+import functools
 import logging
 from dataclasses import replace
 
 from oslo_config import cfg
 
-from tonnage.extensions.announcements import announcer
-from tonnage.extensions.compute import nova
-from tonnage.extensions.placement import factory as placement
-from tonnage.extensions.replay.decision_log import LogFile
+from tonnage import enabled_extensions
 from tonnage.ledger.db import schema
 from tonnage.ledger.db.database import Database
+from tonnage.quotas import usage_sources
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.clients.command_sender import AgentClient, CommandSender
-from tonnage.scheduler.composition import Integrations
 from tonnage.scheduler.configuration import settings
 from tonnage.scheduler.endpoints import SchedulerEndpoint
 from tonnage.scheduler.manager import SchedulerManager
@@ -33,18 +31,17 @@ class SchedulerService:
         """
         static, reloadable = settings.from_conf(conf), settings.reloadable(conf)
         schema.require_current(database.engine)
-        static = replace(static, quotas=placement.quota_settings(conf, database))
         self._sender = CommandSender(AgentClient(transport))
-        self._announcer = announcer.build(conf, database)
-        self._log_file = LogFile(conf.decision_log) if conf.decision_log else None
         self._manager = SchedulerManager(
-            static,
+            replace(static, quotas=usage_sources.quota_settings(conf, database)),
             database,
             self._sender,
             Rules(reloadable.filters, reloadable.weighers, reloadable.calculation),
-            integrations=Integrations(self._log_file, nova.from_conf(conf), self._announcer, conf.metrics.enabled),
+            builders={
+                name: functools.partial(build, conf)
+                for name, build in enabled_extensions.parts(conf, "scheduler").items()
+            },
         )
-        self._sync_thread = placement.create_sync_thread(conf, database, self._manager.membership)
         self._server = rpc_transport.server(
             transport, rpc_transport.TOPIC_SCHEDULER, static.host, SchedulerEndpoint(self._manager), self._manager
         )
@@ -53,9 +50,6 @@ class SchedulerService:
         """Load the ledger, listen, and ask the agents for reports."""
         self._manager.start()
         self._sender.start(self._manager)
-        self._announcer.start()
-        if self._sync_thread is not None:
-            self._sync_thread.start()
         self._server.start()
         self._manager.ask_for_reports()
         LOG.info("Scheduler is ready")
@@ -74,7 +68,8 @@ class SchedulerService:
 
         Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable values.
         """
-        self._manager.change(replace(settings.reloadable(conf), announcements=announcer.load_config(conf)))
+        changes = [reload(conf) for reload in self._manager.extensions.reloads]
+        self._manager.change(replace(settings.reloadable(conf), changes=changes))
 
     def leave(self) -> None:
         """Tell the ledger that this scheduler ends."""
@@ -85,9 +80,4 @@ class SchedulerService:
         self._server.stop()
         self._server.wait()
         self._manager.stop()
-        if self._sync_thread is not None:
-            self._sync_thread.stop()
         self._sender.stop()
-        self._announcer.stop()
-        if self._log_file is not None:
-            self._log_file.close()

@@ -8,9 +8,13 @@ enabled.
 """
 
 import importlib
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from types import TracebackType
+from typing import Any, ClassVar
+
+LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +42,7 @@ class Extension:
     check: str = ""
     #: The module with the tables, models of SQLAlchemy. The folder ``migrations`` beside it has their Alembic versions.
     tables: str = ""
-    #: ``(SchedulerContext) -> SchedulerParts``, see :mod:`tonnage.scheduler.extension_parts`.
+    #: ``(conf, SchedulerContext) -> SchedulerParts``, see :mod:`tonnage.scheduler.extension_parts`.
     scheduler: str = ""
     #: ``(ApiContext) -> ApiParts``, see :mod:`tonnage.api.extension_parts`.
     api: str = ""
@@ -48,7 +52,8 @@ class Extension:
     policies: str = ""
     #: A function that adds series to the page ``/metrics/ledger``, see :mod:`tonnage.api.extension_parts`.
     metrics: str = ""
-    #: ``(conf, database) -> ExternalUsage``, by the value of the option ``[quota] usage_source`` that selects it.
+    #: ``(conf, database, settings) -> settings`` of quotas, see :mod:`tonnage.quotas.usage_sources`, by the value of the
+    #: option ``[quota] usage_source`` that selects it.
     usage_sources: Mapping[str, str] = field(default_factory=dict)
     #: Commands of ``tonnage``, by their names.
     commands: Mapping[str, str] = field(default_factory=dict)
@@ -63,3 +68,46 @@ def load(reference: str) -> Any:
     module, _, name = reference.partition(":")
     imported = importlib.import_module(module)
     return getattr(imported, name) if name else imported
+
+
+class Hook:
+    """The base of objects of an extension that the core calls. ``extension`` is its name, which errors show."""
+
+    extension: str = ""
+
+    #: The note that an exception of a hook gets.
+    NOTE: ClassVar[str] = "raised by the extension '{}', which the option enabled_extensions names"
+
+
+class attributed_to:  # noqa: N801  -- reads as a phrase in a with statement
+    """A context in which exceptions get a note with the extension of the hook that is called."""
+
+    def __init__(self, hook: Hook) -> None:
+        self._hook = hook
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is not None and self._hook.extension:
+            error.add_note(Hook.NOTE.format(self._hook.extension))
+
+
+class failures_logged:  # noqa: N801  -- reads as a phrase in a with statement
+    """A context in which an exception of a hook is logged and goes no further: what it follows has been committed."""
+
+    def __init__(self, hook: Hook) -> None:
+        self._hook = hook
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, error_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        LOG.error("A hook of the extension '%s' failed after a commit", self._hook.extension, exc_info=error)
+        return True

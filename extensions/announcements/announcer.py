@@ -115,12 +115,15 @@ class Announcer:
         if self._usage is not None:
             self._usage.put(report)
 
-    def purge(self) -> None:
-        """Delete messages that are too old, and messages for alerts that are no longer configured."""
-        for channel, number in self._database.run(
-            notification_outbox.purge, self._retention_days, self.channels()
-        ).items():
+    def purge(self, session: orm.Session) -> int:
+        """Delete messages that are too old, and messages for alerts that are no longer configured.
+
+        Return their number.
+        """
+        deleted = notification_outbox.purge(session, self._retention_days, self.channels())
+        for channel, number in deleted.items():
             LOG.warning("%d undelivered announcement(s) have been deleted (%s)", number, channel)
+        return sum(deleted.values())
 
     def _sender_for(self, alert: Alert, before: NotificationSender | None) -> NotificationSender:
         """Return the sender of an alert's channel: the sender that it had ``before``, or a new one."""

@@ -5,9 +5,8 @@ The module belongs to the decision thread; other threads send the alerts.
 """
 
 import datetime
-import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -19,10 +18,10 @@ from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.extensions.announcements import notification_outbox, payloads, threshold_crossings
 from tonnage.extensions.announcements.announcer import Announcer, AnnouncerConfig
 from tonnage.extensions.announcements.usage_sender import UsageReport
-from tonnage.ledger.inventory import reports
 from tonnage.ledger.inventory.reports import Applied
 from tonnage.ledger.locks.pool_counters import Counters
 from tonnage.rpc.messages import BackendReport
+from tonnage.scheduler.agents.report_observer import AppliedReport, ReportObserver
 from tonnage.scheduler.cache import pool_figures
 from tonnage.scheduler.cache.backend_state import PoolEntry
 from tonnage.scheduler.cache.host_manager import HostManager
@@ -40,34 +39,32 @@ class _ClassifiedReport:
     states: threshold_crossings.PoolStates
 
 
-class CapacityAlerts:
+class CapacityAlerts(ReportObserver):
     """Finds the pools that begin or cease to hold too much while reports are applied.
 
     Their alerts are written in the transaction that applies the report, so there is no crossing without an alert.
-    ``active`` tells whether anything is announced.
     """
 
     def __init__(self, hosts: HostManager, announcer: Announcer) -> None:
         self._hosts = hosts
         self._announcer = announcer
-        self.active = announcer.enabled or announcer.sends_usage
+        #: The reports of the transaction that is about to run.
+        self._classified: list[_ClassifiedReport] = []
         #: The crossings that the last transaction has found.
         self._new_crossings: list[payloads.ThresholdCrossing] = []
 
-    def writer(self, diffs: Sequence[ReportDiff]) -> Callable[[orm.Session], list[Applied | None]]:
-        """Return a function that applies reports in a transaction."""
-        if not self._announcer.enabled:
-            return functools.partial(reports.apply, reports=[diff.report for diff in diffs])
-        classified = [self._classify(diff) for diff in diffs]
+    def received(self, diffs: Sequence[ReportDiff]) -> None:
+        """Classify the pools of the reports, before the transaction locks them."""
+        self._classified = [self._classify(diff) for diff in diffs] if self._announcer.enabled else []
 
-        def write(session: orm.Session) -> list[Applied | None]:
-            self._new_crossings = []  # in case a transaction was rolled back and runs again
-            applied = reports.apply(session, [report.diff.report for report in classified])
-            results = zip(classified, applied, strict=True)
-            self._announce(session, [(report, result) for report, result in results if result is not None])
-            return applied
-
-        return write
+    def written(self, session: orm.Session, reports: Sequence[AppliedReport]) -> None:
+        """Write the alerts of the reports that were applied."""
+        self._new_crossings = []  # in case a transaction was rolled back and runs again
+        results = {id(report.diff): report.result for report in reports}
+        self._announce(
+            session,
+            [(report, results[id(report.diff)]) for report in self._classified if id(report.diff) in results],
+        )
 
     def applied(self, diffs: Sequence[ReportDiff]) -> None:
         """Announce reports that were applied here and are in the cache."""
@@ -89,7 +86,6 @@ class CapacityAlerts:
     def change(self, config: AnnouncerConfig) -> None:
         """Use another configuration from the next report on."""
         self._announcer.reconfigure(config)
-        self.active = self._announcer.enabled or self._announcer.sends_usage
 
     def _classify(self, diff: ReportDiff) -> _ClassifiedReport:
         stats = diff.stats

@@ -94,9 +94,8 @@ class Settings:
     retention_days: int = 7
 
 
-def register(conf: cfg.ConfigOpts) -> None:
-    """Register the options of this module, and oslo.messaging's options for notifications."""
-    conf.register_opts(OPTIONS)
+def register_library_options(conf: cfg.ConfigOpts) -> None:
+    """Register oslo.messaging's options for notifications."""
     for group, options in oslo_messaging.opts.list_opts():
         if group == OSLO_GROUP:
             conf.register_opts(options, OSLO_GROUP)
@@ -112,6 +111,7 @@ def from_conf(conf: cfg.ConfigOpts) -> Settings:
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the hysteresis is not less than the threshold.
     """
+    register_library_options(conf)
     percent, hysteresis = conf.capacity_exceeded_percent, conf.capacity_exceeded_hysteresis
     if hysteresis >= percent:
         raise errors.ConfigurationError(

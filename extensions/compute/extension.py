@@ -6,4 +6,6 @@ from tonnage.extension import Extension
 EXTENSION = Extension(
     summary="the hosts of instances, asked of OpenStack Nova, for volumes near an instance",
     options="tonnage.extensions.compute.nova:list_opts",
+    check="tonnage.extensions.compute.scheduler_parts:validate",
+    scheduler="tonnage.extensions.compute.scheduler_parts:build",
 )

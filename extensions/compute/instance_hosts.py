@@ -22,6 +22,7 @@ from tonnage.ledger import models
 from tonnage.ledger.db.database import Database
 from tonnage.rpc.messages import CreateGroup, CreateVolume
 from tonnage.scheduler.requests.placement_requests import LocalVolume, Move, Retry
+from tonnage.scheduler.requests.preparation import Preparation
 
 LOG = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class _ProjectInstance:
     instance_id: str
 
 
-class InstanceHosts:
+class InstanceHosts(Preparation):
     """Looks up the hosts of instances. A scheduler without Nova has no such object. Many threads may use it.
 
     At most ``waiting`` requests wait for Nova; further ones are answered at once.
@@ -61,7 +62,7 @@ class InstanceHosts:
         self._located_later: set[str] = set()
         self._retrying = futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="retry")
 
-    def located(self, messages: Sequence[Any]) -> list[Any]:
+    def prepare(self, messages: Sequence[Any]) -> Sequence[Any]:
         """Return the messages with the hosts of the instances that the hints of their new volumes name.
 
         All look-ups together take no longer than the timeout of Nova.
@@ -72,7 +73,7 @@ class InstanceHosts:
         )
         return [_with_locality(message, localities) for message in messages] if localities else list(messages)
 
-    def locate_later(self, work: Retry | Move, submit: Callable[[Retry | Move], object]) -> None:
+    def prepare_later(self, work: Retry | Move, submit: Callable[[Retry | Move], object]) -> None:
         """Submit work without a client; a volume that needs another pool waits for the host of its instance."""
         if isinstance(work, Move):
             submit(work)

@@ -5,4 +5,7 @@ from tonnage.extension import Extension
 
 EXTENSION = Extension(
     summary="volumes as allocations in OpenStack Placement, and quotas that count usage from there",
+    check="tonnage.extensions.placement.factory:validate",
+    scheduler="tonnage.extensions.placement.scheduler_parts:build",
+    usage_sources={"placement": "tonnage.extensions.placement.factory:add_usage"},
 )

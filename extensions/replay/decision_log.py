@@ -19,6 +19,7 @@ from tonnage.capacity.request import Request
 from tonnage.extensions.replay import log_records
 from tonnage.extensions.replay.log_records import Decided, Line
 from tonnage.scheduler.cache.host_manager import HostManager
+from tonnage.scheduler.decisions.decision_observer import DecisionObserver
 from tonnage.scheduler.requests.pool_selection import Rules
 from tonnage.scheduler.steps.group_packing import GroupPacking
 
@@ -86,7 +87,7 @@ class LogFile:
         return file, status.st_ino
 
 
-class DecisionLog:
+class DecisionLog(DecisionObserver):
     """Collects the decisions of a batch with their figures, and writes them once they are booked.
 
     Belongs to the decision thread. ``hosts`` has the table that the decisions read.
@@ -102,15 +103,14 @@ class DecisionLog:
         self._rest_until = -math.inf
         self._lines: list[Line] = []
         self._recorded: set[str] = set()
+        #: The rules that decide, from the first batch on.
+        self._rules: Rules | None = None
         self._begin()
 
-    def apply_rules(self, rules: Rules) -> None:
-        """Record that other rules decide from now on."""
-        self._rules = rules
-        self._told_rules = False
-
-    def start_batch(self) -> None:
-        """Drop decisions that were not booked. Records of pools stay valid."""
+    def begin(self, rules: Rules) -> None:
+        """Drop decisions that were not booked. Records of pools stay valid, and so do those of the same rules."""
+        if rules is not self._rules:
+            self._rules, self._told_rules = rules, False
         self._lines = [line for line in self._lines if not isinstance(line, Decided)]
         if self._rests() or self._lines:
             return
@@ -161,7 +161,7 @@ class DecisionLog:
             )
         )
 
-    def write(self) -> None:
+    def booked(self) -> None:
         """Write the records of a batch. A full disk is logged and stops no decision."""
         lines, self._lines = self._lines, []
         if not lines:
@@ -202,8 +202,8 @@ class DecisionLog:
     def _note_pools(self) -> None:
         """Record the changes of pools since the last call."""
         table = self._hosts.table
-        if not self._told_rules:
-            self._note_rules()
+        if not self._told_rules and self._rules is not None:
+            self._note_rules(self._rules)
         pool_lines: dict[str, log_records.PoolLine] = {}
         self._changed(table, pool_lines)
         if pool_lines:
@@ -247,16 +247,16 @@ class DecisionLog:
         table.derived((self._key, "figures"), figures)
         table.derived_from_traits((self._key, "traits"), traits)
 
-    def _note_rules(self) -> None:
+    def _note_rules(self, rules: Rules) -> None:
         self._lines.append(
             log_records.Rules(
                 time=_now(),
                 host=self._host,
-                filters=[plugin.name for plugin in self._rules.filters.filters],
-                weighers={weigher.name: weigher.multiplier for weigher in self._rules.weighers.weighers},
+                filters=[plugin.name for plugin in rules.filters.filters],
+                weighers={weigher.name: weigher.multiplier for weigher in rules.weighers.weighers},
                 calculation=self._hosts.calculation,
                 default_ratio=self._hosts.default_ratio,
-                volumes=self._rules.counts_volumes,
+                volumes=rules.counts_volumes,
                 begins=self._begins,
             )
         )

@@ -6,4 +6,5 @@ from tonnage.extension import Extension
 EXTENSION = Extension(
     summary="the log of decisions, and its replay with other rules",
     options="tonnage.extensions.replay.options:list_opts",
+    scheduler="tonnage.extensions.replay.scheduler_parts:build",
 )

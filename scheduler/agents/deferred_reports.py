@@ -6,15 +6,18 @@ refresh their caches from there. If no scheduler applies it for a while, they do
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tonnage.capacity import errors
+from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends
 from tonnage.rpc.messages import BackendReport
 from tonnage.rpc.packed_reports import PackedReport
-from tonnage.scheduler.agents.registration import UnknownEpoch
+from tonnage.scheduler.agents.registration import Registration, UnknownEpoch
 from tonnage.scheduler.agents.report_handler import ReportHandler
+from tonnage.scheduler.cache.cache_refresh import CacheRefresh
+from tonnage.scheduler.cluster.dispatcher import Dispatcher
 
 LOG = logging.getLogger(__name__)
 
@@ -38,10 +41,22 @@ class _Deferred:
 class DeferredReports:
     """Takes over or, after ``timeout`` seconds, applies the reports whose turn another scheduler has."""
 
-    def __init__(self, report_handler: ReportHandler, timeout: float) -> None:
+    def __init__(
+        self,
+        database: Database,
+        cache_refresh: CacheRefresh,
+        registration: Registration,
+        dispatcher: Dispatcher,
+        report_handler: ReportHandler,
+        clock: Callable[[], float],
+        timeout: float,
+    ) -> None:
+        self._database = database
+        self._cache_refresh = cache_refresh
+        self._registration = registration
+        self._dispatcher = dispatcher
         self._report_handler = report_handler
-        self._registration = report_handler.registration
-        self._clock = report_handler.clock
+        self._clock = clock
         self._timeout = timeout
         self._deferred: dict[str, _Deferred] = {}
         # The time of the next look into the ledger.
@@ -79,9 +94,9 @@ class DeferredReports:
     def _take_over(self) -> None:
         ids = self._current_backends()
         now = self._clock()
-        with self._registration.database.reading() as session:
+        with self._database.reading() as session:
             rows = backends.load_backends(session, ids=ids)
-            self._registration.cache_refresh.refresh(session, rows)
+            self._cache_refresh.refresh(session, rows)
         late = []
         for row in rows:
             self._settle(row.name, (row.epoch, row.report_seq))
@@ -109,7 +124,7 @@ class DeferredReports:
                 del self._deferred[name]
             else:
                 backend.reported_here = True
-                self._registration.dispatcher.renew(message.in_hand)
+                self._dispatcher.renew(message.in_hand)
                 ids.append(backend.id)
         return ids
 

@@ -9,11 +9,13 @@ from typing import Protocol
 from tonnage.capacity import errors
 from tonnage.ledger.claims import operation_outcomes
 from tonnage.ledger.claims.settlement import EndedOperation, Result
-from tonnage.ledger.db.database import storable_text
+from tonnage.ledger.db.database import Database, storable_text
 from tonnage.ledger.inventory import backends
 from tonnage.metrics import instruments
 from tonnage.rpc.messages import Outcome, Receipt
 from tonnage.scheduler.agents.registration import Registration
+from tonnage.scheduler.cache.host_manager import HostManager
+from tonnage.scheduler.cluster.dispatcher import Dispatcher
 from tonnage.scheduler.requests.placement_requests import Move, Retry
 
 LOG = logging.getLogger(__name__)
@@ -39,12 +41,20 @@ class OutcomeHandler:
     each request gets ``max_attempts`` pools.
     """
 
-    def __init__(self, registration: Registration, max_attempts: int, placement_queue: PlacementQueue) -> None:
-        self.registration = registration
-        self.hosts = registration.hosts
-        self.dispatcher = registration.dispatcher
-        self.placement_queue = placement_queue
-        self._database = registration.database
+    def __init__(
+        self,
+        database: Database,
+        hosts: HostManager,
+        registration: Registration,
+        dispatcher: Dispatcher,
+        placement_queue: PlacementQueue,
+        max_attempts: int,
+    ) -> None:
+        self._database = database
+        self._hosts = hosts
+        self._registration = registration
+        self._dispatcher = dispatcher
+        self._placement_queue = placement_queue
         self._max_attempts = max_attempts
         # Ended claims, so that a repeated outcome costs nothing.
         self._ended: dict[str, None] = {}
@@ -54,10 +64,10 @@ class OutcomeHandler:
         receipts: list[Receipt | Exception] = []
         current = []
         for message in messages:
-            backend = self.hosts.backend(message.backend)
+            backend = self._hosts.backend(message.backend)
             accepted = backend is not None and backend.epoch == message.epoch
             try:
-                accepted = accepted or self.registration.current(message.backend, message.epoch) is not None
+                accepted = accepted or self._registration.current(message.backend, message.epoch) is not None
             except errors.Unavailable as error:
                 receipts.append(error)
                 continue
@@ -93,13 +103,13 @@ class OutcomeHandler:
     def abandon(self, claim_ids: Sequence[str]) -> None:
         """Let requests continue in other pools although their agents, which stay away, have not answered."""
         result = self._database.run(operation_outcomes.abandon, claim_ids, self._max_attempts)
-        self.dispatcher.done(claim_ids)
+        self._dispatcher.done(claim_ids)
         self._settle(result, {})
 
     def _settle(self, result: Result, ended: Mapping[str, EndedOperation]) -> None:
         """After the commit: take over the counters, send the commands that follow, and place volumes again."""
-        self.hosts.set_counters(result.counters)
-        self.dispatcher.done(ended)
+        self._hosts.set_counters(result.counters)
+        self._dispatcher.done(ended)
         self._ended.update(dict.fromkeys(ended))
         while len(self._ended) > _REMEMBERED:
             del self._ended[next(iter(self._ended))]
@@ -109,12 +119,12 @@ class OutcomeHandler:
                 # The log of the agent has the reason, and so has the volume.
                 LOG.info("Claim %s failed", claim_id)
         for volume_id in result.unplaced:
-            self.placement_queue.place_later(Retry(volume_id))
+            self._placement_queue.place_later(Retry(volume_id))
         if result.ordered:
             with self._database.reading() as session:
                 orders = backends.load_pending(session, ids=list(result.ordered))
             for order in orders:
-                self.dispatcher.send(order)
+                self._dispatcher.send(order)
 
 
 def _ending(outcome: Outcome) -> EndedOperation:

@@ -67,11 +67,11 @@ class Registration:
         audit: AuditThread | None = None,
         silence: float = 5.0,
     ) -> None:
-        self.database = database
-        self.cache_refresh = cache_refresh
-        self.hosts = cache_refresh.hosts
-        self.dispatcher = dispatcher
-        self.audit = audit
+        self._database = database
+        self._cache_refresh = cache_refresh
+        self._hosts = cache_refresh.hosts
+        self._dispatcher = dispatcher
+        self._audit = audit
         self._agents = agents
         self._silence = silence
         self._contests: dict[str, _Contest] = {}
@@ -91,16 +91,16 @@ class Registration:
         agent is asked to say hello, and :class:`UnknownEpoch` raised. An epoch that seems to be over by the cache may
         belong to a backend that was removed and has said hello again.
         """
-        backend = self.hosts.backend(name)
+        backend = self._hosts.backend(name)
         if backend is None or backend.epoch != epoch:
-            with self.database.reading() as session:
+            with self._database.reading() as session:
                 row = backends.find(session, name)
                 if row is not None:
-                    self.cache_refresh.refresh(session, [row])
+                    self._cache_refresh.refresh(session, [row])
             if row is None or row.epoch < epoch:
                 self._agents.rejoin(name)
                 raise UnknownEpoch(f"the ledger does not know epoch {epoch} of backend {name}; it has to say hello")
-            backend = self.hosts.backend(name)
+            backend = self._hosts.backend(name)
         return backend if backend is not None and backend.epoch == epoch else None
 
     def request_stamps(self, backend: str, storage_ids: Collection[str]) -> None:
@@ -112,7 +112,7 @@ class Registration:
             value: str = getattr(message, name)
             if len(value) > most or not value.isprintable():
                 return errors.InvalidInput(f"{name} is {value[:40]!r}: it takes at most {most} printable characters")
-        ledger_id = self.database.run_past_duplicates(ledger_identity.ledger_id)
+        ledger_id = self._database.run_past_duplicates(ledger_identity.ledger_id)
         if other_ledgers := sorted(set(message.ledgers) - {ledger_id}):
             LOG.error(
                 "Backend %s: its storage belongs to ledger %s, and this is %s",
@@ -128,9 +128,9 @@ class Registration:
         if (conflict := self._held_by_another(message)) is not None:
             return conflict
         # The first hello of a backend may reach two schedulers at once.
-        row = self.database.run_past_duplicates(_say_hello, message)
-        with self.database.reading() as session:
-            self.cache_refresh.refresh(session, [row])
+        row = self._database.run_past_duplicates(_say_hello, message)
+        with self._database.reading() as session:
+            self._cache_refresh.refresh(session, [row])
             shared = reports.shared_storages(session, row.id)
         LOG.info("Backend %s (driver %s) said hello, epoch %d", row.name, message.driver, row.epoch)
         return Welcome(epoch=row.epoch, ledger_id=ledger_id, shared_storages=shared)
@@ -140,7 +140,7 @@ class Registration:
 
         A process with the same lock is certainly not up. After ``silence`` seconds without a report there is no error.
         """
-        with self.database.reading() as session:
+        with self._database.reading() as session:
             row = backends.find(session, message.backend)
         holder = None if row is None else AgentProcess.from_nonce(row.nonce)
         process = AgentProcess.from_nonce(message.nonce)
@@ -169,19 +169,19 @@ class Registration:
         backend = self.current(message.backend, message.epoch)
         if backend is None:
             return Receipt(accepted=False)
-        with self.database.reading() as session:
+        with self._database.reading() as session:
             pending = backends.load_pending(session, backend_id=backend.id)
         # Only the agent can tell how an operation ended, whatever the listing shows: the command may be newer than the
         # listing. A driver need not work for an operation that it has done already.
         for claim in pending:
             if claim.id not in message.in_hand:
-                self.dispatcher.send(claim)
-        self.database.run(listings.record, backend.id, message.epoch, message.tick, message.volumes, message.in_hand)
-        entries = self.hosts.entries
-        with self.database.reading() as session:
-            self.cache_refresh.refresh_counters(session, [entries[name].id for name in backend.pools])
-        if self.audit is not None:
-            self.audit.listing(backend.id, message)
+                self._dispatcher.send(claim)
+        self._database.run(listings.record, backend.id, message.epoch, message.tick, message.volumes, message.in_hand)
+        entries = self._hosts.entries
+        with self._database.reading() as session:
+            self._cache_refresh.refresh_counters(session, [entries[name].id for name in backend.pools])
+        if self._audit is not None:
+            self._audit.listing(backend.id, message)
         LOG.info("Backend %s holds %d volume(s); %d claim(s) wait", backend.name, len(message.volumes), len(pending))
         return Receipt(accepted=True)
 

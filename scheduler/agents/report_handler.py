@@ -1,22 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
 """The handler of the reports that agents send. Belongs to the decision thread."""
 
-import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from oslo_db import exception as db_exc
+from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.extensions.announcements.capacity_alerts import CapacityAlerts
+from tonnage.extension import attributed_to, failures_logged
+from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
 from tonnage.ledger.inventory import backends, reports
+from tonnage.ledger.inventory.reports import Applied
 from tonnage.ledger.locks.pool_counters import Counters
 from tonnage.metrics import instruments
 from tonnage.rpc.messages import BackendReport, Outcome
 from tonnage.scheduler.agents.outcome_handler import OutcomeHandler
+from tonnage.scheduler.agents.registration import Registration
+from tonnage.scheduler.agents.report_observer import AppliedReport, ReportObserver
 from tonnage.scheduler.cache.backend_state import BackendEntry
+from tonnage.scheduler.cache.cache_refresh import CacheRefresh
 from tonnage.scheduler.cache.report_diff import ReportDiff
+from tonnage.scheduler.cluster.dispatcher import Dispatcher
+from tonnage.scheduler.observers.audit_thread import AuditThread
 
 LOG = logging.getLogger(__name__)
 
@@ -24,20 +31,29 @@ LOG = logging.getLogger(__name__)
 class ReportHandler:
     """Applies reports, with the outcomes in them, to the ledger and then to the host manager.
 
-    ``alerts`` announces pools that begin or cease to hold too much.
+    ``observers`` add statements to the transaction, and act after it. ``audit`` compares reports with listings.
     """
 
     def __init__(
-        self, outcome_handler: OutcomeHandler, clock: Callable[[], float], alerts: CapacityAlerts | None = None
+        self,
+        database: Database,
+        cache_refresh: CacheRefresh,
+        registration: Registration,
+        dispatcher: Dispatcher,
+        outcome_handler: OutcomeHandler,
+        clock: Callable[[], float],
+        audit: AuditThread | None = None,
+        observers: Sequence[ReportObserver] = (),
     ) -> None:
-        self.registration = outcome_handler.registration
-        self.clock = clock
-        self._database = self.registration.database
-        self._cache_refresh = self.registration.cache_refresh
-        self._hosts = self.registration.hosts
+        self._database = database
+        self._cache_refresh = cache_refresh
+        self._hosts = cache_refresh.hosts
+        self._registration = registration
+        self._dispatcher = dispatcher
         self._outcome_handler = outcome_handler
-        self.alerts = alerts
-        self._audit = self.registration.audit
+        self._clock = clock
+        self._audit = audit
+        self.observers = observers
 
     def reports(self, messages: Sequence[BackendReport]) -> list[Exception | None]:
         """Apply the newest report of each backend. A late report, or one of a past epoch, changes nothing."""
@@ -46,7 +62,7 @@ class ReportHandler:
         outcomes: list[Outcome] = []
         for number, message in enumerate(messages):
             try:
-                backend = self.registration.current(message.backend, message.epoch)
+                backend = self._registration.current(message.backend, message.epoch)
             except errors.TonnageError as error:
                 LOG.log(log_level(error), "%s", error.message)
                 results[number] = error
@@ -100,33 +116,44 @@ class ReportHandler:
         diffs = [self._hosts.diff_report(backend, message) for message, backend in messages]
         for diff in diffs:
             if diff.unstamped:
-                self.registration.request_stamps(diff.backend.name, diff.unstamped)
-        alerts = self.alerts if self.alerts is not None and self.alerts.active else None
-        writes = [diff.report for diff in diffs]
-        write = functools.partial(reports.apply, reports=writes) if alerts is None else alerts.writer(diffs)
+                self._registration.request_stamps(diff.backend.name, diff.unstamped)
+        for observer in self.observers:
+            with attributed_to(observer):
+                observer.received(diffs)
         try:
-            results = self._database.run(write)
+            results = self._database.run(self._write, diffs)
         except db_exc.DBDuplicateEntry:
             if len(messages) > 1:
                 raise
             # Another scheduler has just inserted rows of the same pools, or of the same storage for another backend.
-            results = self._database.run(write)
+            results = self._database.run(self._write, diffs)
         applied = [(diff, result) for diff, result in zip(diffs, results, strict=True) if result is not None]
         counters: Mapping[int, Counters] = {}
         for diff, result in applied:
-            self._hosts.apply_report(diff, result, self.clock())
+            self._hosts.apply_report(diff, result, self._clock())
             counters = result.counters
             if self._audit is not None:
                 self._audit.report(diff.backend.id, diff.message)
         self._hosts.set_counters(counters)
         for message, _ in messages:
             if message.in_hand:
-                self.registration.dispatcher.renew(message.in_hand)
-        if alerts is not None:
-            alerts.applied([diff for diff, _ in applied])
+                self._dispatcher.renew(message.in_hand)
+        for observer in self.observers:
+            with failures_logged(observer):
+                observer.applied([diff for diff, _ in applied])
         rejected = [diff for diff, result in zip(diffs, results, strict=True) if result is None]
         if rejected and (retried := self._refreshed(rejected)):
             self._apply_together(retried)
+
+    def _write(self, session: orm.Session, diffs: Sequence[ReportDiff]) -> list[Applied | None]:
+        results = reports.apply(session, [diff.report for diff in diffs])
+        applied = [
+            AppliedReport(diff, result) for diff, result in zip(diffs, results, strict=True) if result is not None
+        ]
+        for observer in self.observers:
+            with attributed_to(observer):
+                observer.written(session, applied)
+        return results
 
     def _refreshed(self, diffs: Sequence[ReportDiff]) -> list[tuple[BackendReport, BackendEntry]]:
         """Refresh the backends whose reports the ledger did not accept, and return the reports to be tried once more.

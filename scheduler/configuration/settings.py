@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A scheduler's settings, read from the configuration once."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from oslo_config import cfg
 
+from tonnage import enabled_extensions
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.extensions.announcements import announcer
-from tonnage.extensions.announcements import options as notification_options
-from tonnage.extensions.compute import nova
-from tonnage.extensions.placement import factory as placement
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.inventory import service_options
 from tonnage.metrics import options as metrics_options
@@ -39,16 +37,16 @@ class Settings:
 
 @dataclass(frozen=True, slots=True)
 class ReloadableSettings:
-    """The settings that can change while a scheduler runs, all together: those of decisions, and of announcements.
+    """The settings of decisions, which can change while a scheduler runs, all together.
 
-    Without ``announcements`` those stay as they are.
+    ``changes`` are functions that let extensions apply their settings; the decision thread calls them.
     """
 
     filters: FilterChain
     weighers: WeigherChain
     calculation: Calculation
     default_ratio: float | str
-    announcements: announcer.AnnouncerConfig | None = None
+    changes: Sequence[Callable[[], None]] = ()
 
 
 def register(conf: cfg.ConfigOpts) -> None:
@@ -57,7 +55,6 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(plugins.OPTIONS)
     conf.register_opts(service_options.OPTIONS)
     quota_options.register(conf)
-    notification_options.register(conf)
     metrics_options.register(conf)
 
 
@@ -65,9 +62,7 @@ def validate(conf: cfg.ConfigOpts) -> None:
     """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for options that keep a scheduler from starting."""
     from_conf(conf)
     reloadable(conf)
-    nova.from_conf(conf)
-    placement.validate(conf)
-    announcer.validate(conf)
+    enabled_extensions.check(conf)
 
 
 def reloadable(conf: cfg.ConfigOpts) -> ReloadableSettings:

@@ -7,14 +7,15 @@ books nothing: a scheduler hands its decisions to a :class:`~tonnage.scheduler.d
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Decision, Placement, Refusal
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Operation, Request
+from tonnage.extension import attributed_to
 from tonnage.quotas.quota_check import Demand, QuotaBudget
 from tonnage.rpc.messages import CreateGroup, MigrationPolicy, RetypeVolume
+from tonnage.scheduler.decisions.decision_observer import DecisionObserver
 from tonnage.scheduler.decisions.resolution import resolve
 from tonnage.scheduler.requests.placement_requests import Work
 from tonnage.scheduler.requests.pool_selection import Rules, physical_gb
@@ -22,18 +23,6 @@ from tonnage.scheduler.requests.request_spec import Lookup, RequestSpec, RetryLa
 from tonnage.scheduler.steps import group_requests, moves
 from tonnage.scheduler.steps.group_affinity import GroupAffinity
 from tonnage.scheduler.steps.group_packing import GroupPacking, Member
-
-
-class DecisionObserver(Protocol):
-    """A recorder of decisions. It is called while the table is still as the decision saw it."""
-
-    def decided(self, pools: PoolTable, rules: Rules, request: Request, decision: Decision, *, in_place: bool) -> None:
-        """Record the decision on one volume; ``in_place`` is true for one that asks to stay in its pool."""
-        ...
-
-    def packed(self, packing: GroupPacking, result: Sequence[Placement] | Refusal) -> None:
-        """Record the decision on several volumes, all or none."""
-        ...
 
 
 @dataclass(slots=True)
@@ -67,7 +56,7 @@ class Decider:
     pools: PoolTable
     rules: Rules
     budget: QuotaBudget | None = None
-    observer: DecisionObserver | None = None
+    observers: Sequence[DecisionObserver] = ()
     counting: bool = field(default=True, kw_only=True)
     counted: set[str] = field(default_factory=set, init=False)
     _affinity: GroupAffinity | None = field(default=None, init=False)
@@ -98,16 +87,19 @@ class Decider:
         """Return the pool for one volume, or the refusal, which is recorded if it is ``final``."""
         rules = self.rules.without_room if in_place else self.rules
         decision = rules.choose(self.pools, request)
-        if self.observer is not None and (final or isinstance(decision, Placement)):
-            self.observer.decided(self.pools, rules, request, decision, in_place=in_place)
+        if final or isinstance(decision, Placement):
+            for observer in self.observers:
+                with attributed_to(observer):
+                    observer.decided(self.pools, rules, request, decision, in_place=in_place)
         return decision
 
     def pack(self, members: Sequence[Member]) -> list[Placement] | Refusal:
         """Return the pools for several volumes, all or none."""
         packing = GroupPacking(self.pools, self.rules, members)
         result = packing.placements()
-        if self.observer is not None:
-            self.observer.packed(packing, result)
+        for observer in self.observers:
+            with attributed_to(observer):
+                observer.packed(packing, result)
         return result
 
     def _decide_volume(self, spec: RequestSpec) -> RequestDecision:

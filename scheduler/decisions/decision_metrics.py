@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metrics of decisions: their number by outcome, their duration, and the reasons of refusals.
-
-A scheduler without metrics enters none of this.
-"""
+"""The metrics of decisions: their number by outcome, their duration, and the reasons of refusals."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -11,16 +8,15 @@ from contextlib import contextmanager
 from tonnage.capacity import errors
 from tonnage.metrics import instruments
 from tonnage.rpc.messages import Answer, DeleteVolume, GroupAnswer
-from tonnage.scheduler.decisions.placer import Placer
+from tonnage.scheduler.decisions.decision_observer import DecisionObserver
 from tonnage.scheduler.requests.placement_requests import Work, key_of
 
 
-class MeteredPlacer(Placer):
-    """A placer that counts its decisions."""
+class DecisionMetrics(DecisionObserver):
+    """Counts decisions by their outcomes, and refusals by their reasons."""
 
-    def place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
-        """Place a batch of requests, and count the decisions on them."""
-        answers = super().place(work)
+    def answered(self, work: Sequence[Work], answers: Sequence[Answer | GroupAnswer | Exception]) -> None:
+        """Count the decisions on a batch of requests."""
         for item, answer in zip(work, answers, strict=True):
             verb = key_of(item).verb
             if isinstance(answer, errors.TonnageError):
@@ -33,7 +29,6 @@ class MeteredPlacer(Placer):
             else:
                 outcome = "placed"
             instruments.DECISIONS.labels(verb, outcome).inc()
-        return answers
 
 
 @contextmanager

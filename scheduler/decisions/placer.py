@@ -21,6 +21,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Refusal
 from tonnage.capacity.request import Request
+from tonnage.extension import attributed_to, failures_logged
 from tonnage.ledger.catalog import refusals, volumes
 from tonnage.ledger.claims import bookings, operation_outcomes, request_keys
 from tonnage.ledger.claims.request_keys import Key
@@ -39,6 +40,7 @@ from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
 from tonnage.scheduler.decisions import resolution
 from tonnage.scheduler.decisions.booking_plan import BookingPlan
 from tonnage.scheduler.decisions.decider import Decider
+from tonnage.scheduler.decisions.decision_observer import DecisionObserver
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
 from tonnage.scheduler.decisions.rules_in_force import RulesInForce
 from tonnage.scheduler.requests import quota_demands
@@ -64,6 +66,7 @@ class Placer:
 
     Without ``quotas`` only the limits in the ledger apply. Without an ``agreement`` with other schedulers this one
     never counts as the only one. ``thread`` takes volumes that are tried again in a later batch.
+    ``observers`` are told of the decisions.
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Placer:
         quotas: quota_options.Settings | None = None,
         agreement: RulesAgreement | None = None,
         thread: DecisionThread | None = None,
+        observers: Sequence[DecisionObserver] = (),
     ) -> None:
         self.rules = rules
         self.quotas = quotas or quota_options.Settings()
@@ -84,6 +88,7 @@ class Placer:
         self._cache_refresh = cache_refresh
         self._dispatcher = dispatcher
         self._thread = thread
+        self.observers = observers
         #: The names of the pools in which placements are counted that are not booked yet.
         self._tentative: set[str] = set()
 
@@ -97,6 +102,9 @@ class Placer:
             if settled and isinstance(item, Retry) and isinstance(answer, WaitsForVolume) and self._thread is not None:
                 # It may have waited for one of these.
                 self._thread.submit(self.place, item)
+        for observer in self.observers:
+            with failures_logged(observer):
+                observer.answered(work, answers)
         return answers
 
     def _place(self, work: Sequence[Work]) -> list[Answer | GroupAnswer | Exception]:
@@ -229,9 +237,11 @@ class Placer:
         if numbers is not None:
             set_volume_numbers(self._hosts.table, self._hosts.entries, numbers)
         rules = self.rules
-        if rules.log is not None:
-            rules.log.start_batch()
-        decider = Decider(self._hosts.table, rules.current, None if held is None else QuotaBudget(held), rules.log)
+        for observer in self.observers:
+            with attributed_to(observer):
+                observer.begin(rules.current)
+        budget = None if held is None else QuotaBudget(held)
+        decider = Decider(self._hosts.table, rules.current, budget, self.observers)
         self._tentative = decider.counted
         plan = BookingPlan(self._hosts, decider.budget)
         first: dict[str, int] = {}
@@ -300,8 +310,9 @@ class Placer:
         self._hosts.set_counters(changed)
         for booking in plan.bookings:
             self._dispatcher.send(booking)
-        if self.rules.log is not None:
-            self.rules.log.write()
+        for observer in self.observers:
+            with failures_logged(observer):
+                observer.booked()
         retyped = {volume.volume_id for volume in plan.retyped}
         for spec, decision in plan.decisions:
             request = spec.request

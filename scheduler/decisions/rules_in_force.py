@@ -2,27 +2,20 @@
 """The rules that decide at present, and everything that follows a change of them. Belongs to the decision thread."""
 
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.extensions.replay.decision_log import DecisionLog
 from tonnage.scheduler.requests.ignored_hints import IgnoredHints
 from tonnage.scheduler.requests.pool_selection import Rules
 
 
 class RulesInForce:
-    """The rules that decide at present (``current``), with the ``log`` of decisions that records them.
+    """The rules that decide at present (``current``). ``ignored_hints`` warns of hints that no filter reads."""
 
-    ``ignored_hints`` warns of hints that no filter reads.
-    """
-
-    def __init__(self, rules: Rules, log: DecisionLog | None = None) -> None:
-        self.log = log
+    def __init__(self, rules: Rules) -> None:
         self.apply(rules)
 
     def apply(self, rules: Rules) -> None:
         """Decide by other rules from now on."""
         self.current = rules
         self.ignored_hints = IgnoredHints(rules.filters.filters)
-        if self.log is not None:
-            self.log.apply_rules(rules)
 
     def apply_calculation(self, calculation: Calculation) -> None:
         """Decide by another calculation from now on."""

@@ -3,13 +3,11 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.extensions.announcements.announcer import Announcer
-from tonnage.extensions.history import daily_forecasts, history_writer
 from tonnage.ledger.catalog import refusals, user_messages
 from tonnage.ledger.claims import group_backends, request_keys
 from tonnage.ledger.db import dialects
@@ -26,6 +24,11 @@ _PURGE = 300.0
 
 #: Seconds between two rounds (else about one) from which on this scheduler counts as not listening meanwhile.
 _GAP = 5.0
+
+
+#: Deletes at most :data:`~tonnage.ledger.db.dialects.CHUNK_SIZE` rows in a transaction, so that decisions do not wait
+#: for it, and returns their number.
+PurgeFunction: TypeAlias = Callable[[orm.Session], int]
 
 
 class PeriodicTask(Protocol):
@@ -88,36 +91,33 @@ class BackendMonitor:
 
 
 class Purge:
-    """Deletes rows that have had their time, every hour; of many rows, a part in each round."""
+    """Deletes rows that have had their time, every five minutes; of many rows, a part in each round.
 
-    def __init__(self, database: Database, clock: Callable[[], float], announcer: Announcer | None = None) -> None:
+    ``purges`` are those of extensions.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], float], purges: Sequence[PurgeFunction] = ()) -> None:
         self._database = database
         self._clock = clock
-        self._announcer = announcer
+        self._purges = (*_PURGES, *purges)
         self._due = 0.0
         # The purges of this period that still have rows to delete.
-        self._remaining: list[Callable[[orm.Session], int]] = []
+        self._remaining: list[PurgeFunction] = []
 
     def run(self) -> None:
         """Start the purges if a period has passed, and delete a part of the rows of each that is left."""
         now = self._clock()
         if now >= self._due:
             self._due = now + _PURGE
-            self._remaining = list(_PURGES)
-            if self._announcer is not None:
-                self._announcer.purge()
+            self._remaining = list(self._purges)
         self._remaining = [purge for purge in self._remaining if self._database.run(purge) >= dialects.CHUNK_SIZE]
 
 
-#: Each deletes at most :data:`~tonnage.ledger.db.dialects.CHUNK_SIZE` rows, so that decisions do not wait for it, and
-#: returns their number.
-_PURGES: tuple[Callable[[orm.Session], int], ...] = (
+_PURGES: tuple[PurgeFunction, ...] = (
     request_keys.purge,
     group_backends.purge,
     user_messages.purge,
     refusals.purge,
-    history_writer.purge,
-    daily_forecasts.purge,
     backends.purge_pools,
     heartbeats.purge,
 )

@@ -16,10 +16,15 @@ from sqlalchemy import orm
 
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.ledger.db import dialects
+from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends
 from tonnage.ledger.models import claim_verbs
 from tonnage.rpc.messages import MigrateVolume
-from tonnage.scheduler.agents.outcome_handler import OutcomeHandler
+from tonnage.scheduler.agents.outcome_handler import OutcomeHandler, PlacementQueue
+from tonnage.scheduler.cache.cache_refresh import CacheRefresh
+from tonnage.scheduler.cache.host_manager import HostManager
+from tonnage.scheduler.cluster.dispatcher import Dispatcher
+from tonnage.scheduler.cluster.membership import Membership
 from tonnage.scheduler.cluster.rules_agreement import RulesAgreement
 from tonnage.scheduler.configuration.settings import Settings
 from tonnage.scheduler.requests.placement_requests import Move, Retry
@@ -73,10 +78,20 @@ class OpenWork:
 class ClaimRecovery:
     """Continues work that nobody works on. Belongs to the decision thread."""
 
-    def __init__(self, settings: Settings, outcome_handler: OutcomeHandler, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        hosts: HostManager,
+        dispatcher: Dispatcher,
+        outcome_handler: OutcomeHandler,
+        placement_queue: PlacementQueue,
+        clock: Callable[[], float],
+    ) -> None:
         self._settings = settings
+        self._hosts = hosts
+        self._dispatcher = dispatcher
         self._outcome_handler = outcome_handler
-        self._placement_queue = outcome_handler.placement_queue
+        self._placement_queue = placement_queue
         self._clock = clock
         #: Seconds of silence after which the claims of a backend are abandoned.
         self._max_silence = settings.service_down_time + settings.claim_lease
@@ -94,7 +109,7 @@ class ClaimRecovery:
 
     def resume(self, work: OpenWork) -> None:
         """Send overdue commands again, place volumes, abandon claims, and move volumes of draining backends."""
-        self._outcome_handler.dispatcher.catch_up(work.pending)
+        self._dispatcher.catch_up(work.pending)
         for volume_id in work.unplaced:
             self._placement_queue.place_later(Retry(volume_id))
         self._abandon(work)
@@ -105,7 +120,7 @@ class ClaimRecovery:
         now = self._clock()
         away = work.silent & {
             backend.id
-            for backend in self._outcome_handler.hosts.backends()
+            for backend in self._hosts.backends()
             if not backend.up and now - backend.last_seen > self._max_silence
         }
         stuck = [
@@ -130,12 +145,20 @@ class Sweep:
     """Sweeps when ``timer`` tells. ``rules`` follow the calculation that other schedulers have agreed upon."""
 
     def __init__(
-        self, timer: SweepTimer, rules_agreement: RulesAgreement, rules: RulesInForce, recovery: ClaimRecovery
+        self,
+        timer: SweepTimer,
+        database: Database,
+        cache_refresh: CacheRefresh,
+        membership: Membership,
+        rules_agreement: RulesAgreement,
+        rules: RulesInForce,
+        recovery: ClaimRecovery,
     ) -> None:
         self.timer = timer
+        self._database = database
+        self._cache_refresh = cache_refresh
+        self._membership = membership
         self._rules_agreement = rules_agreement
-        self._membership = rules_agreement.membership
-        self._cache_refresh = rules_agreement.cache_refresh
         self._rules = rules
         self._recovery = recovery
         #: The last pool whose counters were read again.
@@ -148,7 +171,7 @@ class Sweep:
         # The heartbeat tells the rules that this scheduler applies.
         self._rules_agreement.catch_up(self._rules.apply_calculation)
         self._membership.heartbeat()
-        with self._rules_agreement.database.reading() as session:
+        with self._database.reading() as session:
             was_alone = self._membership.alone
             self._membership.refresh(session)
             if self._membership.alone:

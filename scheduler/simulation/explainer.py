@@ -10,12 +10,13 @@ from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
 from tonnage.rpc.messages import RetypeVolume
 from tonnage.scheduler.decisions.decider import RequestDecision
+from tonnage.scheduler.decisions.decision_observer import DecisionObserver
 from tonnage.scheduler.requests.placement_requests import Work
 from tonnage.scheduler.requests.pool_selection import Rules
 from tonnage.scheduler.steps.group_packing import GroupPacking
 
 
-class Explainer:
+class Explainer(DecisionObserver):
     """Collects the explanations of one request. Without ``detail`` they have no verdicts, which costs far less."""
 
     def __init__(self, *, detail: bool) -> None:

@@ -95,7 +95,7 @@ class SimulatedRequests:
         """Return the explanations of each request. Placements stay in the snapshot unless ``independent`` is true."""
         explainer = Explainer(detail=detail)
         budget = None if self.held is None else QuotaBudget(self.held)
-        decider = Decider(snapshot.pools, snapshot.rules, budget, explainer, counting=not self.independent)
+        decider = Decider(snapshot.pools, snapshot.rules, budget, [explainer], counting=not self.independent)
         auto_ratios = snapshot.auto_ratios() if detail else {}
         explanations = []
         for item, demands in zip(self.work, self.demands, strict=True):

@@ -66,4 +66,3 @@ def test_counters_are_trusted_for_a_while_or_not_at_all() -> None:
 def test_placement_can_be_chosen_by_two_options(values: dict[str, object], source: Source) -> None:
     conf = configured(**values)
     assert options.source(conf) is source
-    assert options.from_conf(conf).placed_only is (source is Source.PLACEMENT)

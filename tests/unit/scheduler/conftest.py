@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +13,9 @@ from tonnage.ledger.db import database
 from tonnage.ledger.locks import heartbeats
 from tonnage.rpc.messages import Hello
 from tonnage.rpc.packed_reports import PackedReport
-from tonnage.scheduler.composition import Integrations
 from tonnage.scheduler.configuration.settings import Settings
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
+from tonnage.scheduler.extension_parts import PartsBuilder
 from tonnage.scheduler.manager import SchedulerManager
 
 
@@ -55,20 +55,22 @@ def thread() -> DecisionThread:
 
 
 @pytest.fixture
-def integrations() -> Integrations:
-    """The optional collaborators of a scheduler: none."""
-    return Integrations()
+def builders() -> Mapping[str, PartsBuilder]:
+    """The builders of the parts of extensions: none."""
+    return {}
 
 
 @pytest.fixture
 def core(
-    ledger: database.Database, settings: Settings, clock: Clock, integrations: Integrations, thread: DecisionThread
+    ledger: database.Database,
+    settings: Settings,
+    clock: Clock,
+    builders: Mapping[str, PartsBuilder],
+    thread: DecisionThread,
 ) -> Iterator[SchedulerManager]:
     """A scheduler with one backend, which has reported once."""
     agents: Any = SimpleNamespace(run=lambda *given: None)
-    core = managers.manager(
-        ledger, agents, settings, weighers=(), clock=clock, integrations=integrations, thread=thread
-    )
+    core = managers.manager(ledger, agents, settings, weighers=(), clock=clock, builders=builders, thread=thread)
     core.start()
     agent = Agent({"p0": StoragePool(20, 2.0, thin=True, thick=False)})
     agent.epoch = core.hello(Hello(backend=BACKEND, nonce="n", availability_zone="nova", driver="memory")).epoch

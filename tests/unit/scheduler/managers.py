@@ -41,7 +41,7 @@ def manager(
 ) -> SchedulerManager:
     """Return a scheduler that decides by filters and weighers of these classes.
 
-    ``parts`` are further arguments of :class:`SchedulerManager`: clock, integrations, thread.
+    ``parts`` are further arguments of :class:`SchedulerManager`: clock, builders, thread.
     """
     conf = SimpleNamespace(over_provisioning_calculation=settings.calculation, capacity_weight_multiplier=1.0)
     chain = FilterChain([kind(conf) for kind in filters], settings.calculation)

@@ -1,28 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from tests.unit.quotas.test_reservations import Elsewhere
 from tests.unit.scheduler.conftest import Clock
 from tests.unit.scheduler.world import BACKEND
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.pools.pool_table import Pool
 from tonnage.capacity.request import Request
-from tonnage.extensions.announcements import options
-from tonnage.extensions.announcements.announcer import Announcer, AnnouncerConfig
 from tonnage.filters.base import PoolFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db import database
 from tonnage.ledger.locks import heartbeats
-from tonnage.quotas.options import Settings as Quotas
-from tonnage.rpc.messages import CreateVolume, ManageVolume, PoolQuery, SimulatedRequest, WhatIf
-from tonnage.scheduler.composition import Integrations
-from tonnage.scheduler.configuration.settings import ReloadableSettings, Settings
+from tonnage.rpc.messages import CreateVolume, PoolQuery
+from tonnage.scheduler.configuration.settings import ReloadableSettings
 from tonnage.scheduler.manager import SchedulerManager
 from tonnage.weighers.chain import WeigherChain
 
@@ -84,51 +78,3 @@ def test_settings_change_as_a_whole_or_not_at_all(
     assert core.explain(message).pool is not None
     with ledger.reading() as session:
         assert [row.calculation for row in heartbeats.load(session) if row.host == "here"] == ["standard"]
-
-
-def announcements(percent: float) -> AnnouncerConfig:
-    return AnnouncerConfig(options.Settings("here", [], False, options.Thresholds(percent), []))
-
-
-class TestAnnouncements:
-    @pytest.fixture
-    def integrations(self, ledger: database.Database) -> Integrations:
-        return Integrations(announcer=Announcer(ledger, announcements(90.0), None))
-
-    def test_they_change_with_all_else_or_not_at_all(
-        self, core: SchedulerManager, integrations: Integrations, clock: Clock, join: Callable[[], None]
-    ) -> None:
-        announcer = integrations.announcer
-        assert announcer is not None
-        mutable = ReloadableSettings(FilterChain([]), WeigherChain([]), Calculation.CINDER, 20.0, announcements(80.0))
-        core.change(mutable)
-        assert announcer.thresholds.percent == 80.0
-        core.change(replace(mutable, announcements=None))
-        join()
-        clock.step = 20.0  # the other one does not agree in time
-        with pytest.raises(errors.ConfigurationError, match="on scheduler other"):
-            core.change(replace(mutable, default_ratio=3.0, announcements=announcements(70.0)))
-        assert announcer.thresholds.percent == 80.0
-
-
-class TestUsageElsewhere:
-    @pytest.fixture
-    def elsewhere(self) -> Elsewhere:
-        return Elsewhere()
-
-    @pytest.fixture
-    def settings(self, settings: Settings, elsewhere: Elsewhere) -> Settings:
-        return replace(settings, quotas=Quotas(external_usage=elsewhere))
-
-    def test_it_is_read_before_anything_is_decided(self, core: SchedulerManager, elsewhere: Elsewhere) -> None:
-        message = CreateVolume(request_id="r", volume_id=str(uuid.uuid4()), size_gb=1, project_id="p")
-        core.explain(message)
-        core.what_if(WhatIf(requests=[SimulatedRequest(create=message)]))
-        core.handle_batch([message])
-        manage = ManageVolume(
-            request_id="m", volume_id=str(uuid.uuid4()), pool=f"{BACKEND}#none", reference="x", project_id="q"
-        )
-        with pytest.raises(errors.TonnageError):
-            core.manage(manage)
-        assert core.place(replace(message, request_id="r3", volume_id=str(uuid.uuid4()))).pool == f"{BACKEND}#p0"
-        assert elsewhere.asked == [["p"], ["p"], ["p"], ["q"], ["p"]]

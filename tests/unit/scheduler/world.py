@@ -235,8 +235,18 @@ class World:
         self.registration = Registration(
             self.database, self.cache_refresh, self.dispatcher, self, self.audit, self.silence
         )
-        self.outcome_handler = OutcomeHandler(self.registration, 3, self)
-        self.report_handler = ReportHandler(self.outcome_handler, lambda: self.now)
+        self.outcome_handler = OutcomeHandler(
+            self.database, self.hosts, self.registration, self.dispatcher, self, max_attempts=3
+        )
+        self.report_handler = ReportHandler(
+            self.database,
+            self.cache_refresh,
+            self.registration,
+            self.dispatcher,
+            self.outcome_handler,
+            lambda: self.now,
+            self.audit,
+        )
         self.refresh()
 
     def refresh(self) -> None:

@@ -30,7 +30,8 @@ def configure() -> Iterator[Configure]:
     # Registers the option groups that oslo.messaging otherwise registers on cfg.CONF only.
     with conffixture.ConfFixture(conf, transport_url="fake://"):
         rpc_options.register(conf)
-        options.register(conf)
+        conf.register_opts(options.OPTIONS)
+        options.register_library_options(conf)
         conf(["--config-file", "/dev/null"], project="tonnage")
         conf.set_override("host", "here")
 

@@ -175,12 +175,12 @@ def test_undelivered_messages_are_deleted(
     old = "UPDATE announcement_leases SET leased_at = '2026-01-01 00:00:00' WHERE channel <> 'alert:anothers'"
     with ledger.engine.begin() as connection:
         connection.execute(sa.text(old))
-    made.purge()
+    ledger.run(made.purge)
     assert waiting(ledger) == {"alert:mine": 2, "alert:anothers": 2, "alert:removed": 1, "alert:new": 1}
     with ledger.engine.connect() as connection:
         leases = set(connection.scalars(sa.text("SELECT channel FROM announcement_leases")))
     assert leases == {"alert:mine", "alert:anothers"}
     assert "2 undelivered announcement(s) have been deleted (alert:removed)" in caplog.messages
     caplog.clear()
-    made.purge()
+    ledger.run(made.purge)
     assert caplog.messages == []

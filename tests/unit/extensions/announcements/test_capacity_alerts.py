@@ -44,7 +44,7 @@ def announcer(world: World, *, percent: float = 90.0, hysteresis: float = 5.0) -
         alert_urls=[],
     )
     made = Announcer(world.database, AnnouncerConfig(wanted), Recorder())  # type: ignore[arg-type]
-    world.report_handler.alerts = CapacityAlerts(world.hosts, made)
+    world.report_handler.observers = [CapacityAlerts(world.hosts, made)]
     return made
 
 
@@ -191,7 +191,8 @@ def test_without_recipients_no_crossings_are_searched(world: World, pool: Storag
     nobody = options.Settings(
         host="here", drivers=[], only_changes=False, thresholds=options.Thresholds(), alert_urls=[]
     )
-    world.report_handler.alerts = CapacityAlerts(world.hosts, Announcer(world.database, AnnouncerConfig(nobody), None))
+    silent = Announcer(world.database, AnnouncerConfig(nobody), None)
+    world.report_handler.observers = [CapacityAlerts(world.hosts, silent)]
     fill(pool, 95)
     world.report()
     assert world.rows("SELECT free_capacity_gb, exceeded_at FROM pools") == [(5.0, None)]

@@ -64,7 +64,7 @@ def nova() -> Iterator[Compute]:
 @pytest.fixture
 def local(core: SchedulerManager, nova: Any) -> Iterator[SchedulerManager]:
     """A scheduler that keeps volumes beside instances, and has Nova to ask."""
-    core.decisions.instance_hosts = InstanceHosts(core.database, nova)
+    core.decisions.preparations = [InstanceHosts(core.database, nova)]
     filters = FilterChain([InstanceLocalityFilter(SimpleNamespace())])
     rules = core.decisions.rules
     rules.apply(core.decisions.with_state_filter(replace(rules.current, filters=filters)))
@@ -124,7 +124,7 @@ def test_while_nova_is_away_other_requests_do_not_wait(local: SchedulerManager, 
         assert waiting.result().pool == POOL
     nova.back.clear()
     nova.timeout = 0.2
-    local.decisions.instance_hosts = InstanceHosts(local.database, nova)  # type: ignore[arg-type]
+    local.decisions.preparations = [InstanceHosts(local.database, nova)]  # type: ignore[arg-type]
     refusal = local.place(create(HERE)).refusal
     assert refusal is not None
     assert refusal.nearest.rejection.code == "compute_unavailable"
@@ -132,7 +132,7 @@ def test_while_nova_is_away_other_requests_do_not_wait(local: SchedulerManager, 
 
 
 def test_only_so_many_wait(local: SchedulerManager, nova: Compute) -> None:
-    local.decisions.instance_hosts = InstanceHosts(local.database, nova, waiting=1)  # type: ignore[arg-type]
+    local.decisions.preparations = [InstanceHosts(local.database, nova, waiting=1)]  # type: ignore[arg-type]
     nova.away.set()
     with futures.ThreadPoolExecutor() as threads:
         waiting = threads.submit(local.place, create(HERE))
@@ -172,7 +172,7 @@ def later(ledger: database.Database, nova: Any) -> Iterator[Callable[..., Any]]:
 
     def submit(work: Retry | Move, goes_on_waiting: Callable[[], object] | None = None) -> Any:
         submitted: futures.Future[Any] = futures.Future()
-        asking.locate_later(work, submitted.set_result)
+        asking.prepare_later(work, submitted.set_result)
         if goes_on_waiting is None:
             return submitted.result(60)
         eventually(goes_on_waiting)
@@ -207,7 +207,7 @@ def test_a_volume_that_waits_for_nova_is_not_asked_about_once_more(nova: Any, le
     asking = InstanceHosts(ledger, nova)
     submitted: queue.SimpleQueue[object] = queue.SimpleQueue()
     for _ in range(3):
-        asking.locate_later(Retry("local"), submitted.put)
+        asking.prepare_later(Retry("local"), submitted.put)
     nova.back.set()
     asking._retrying.shutdown()
     assert (submitted.qsize(), submitted.get()) == (1, Retry("local", Locality("host")))

@@ -24,7 +24,6 @@ from tonnage.extensions.replay.replay import Replay, Replayed
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.rpc.messages import CreateGroup
-from tonnage.scheduler.decisions.rules_in_force import RulesInForce
 from tonnage.scheduler.requests.pool_selection import Rules
 from tonnage.weighers.capacity import CapacityWeigher
 from tonnage.weighers.chain import WeigherChain
@@ -42,7 +41,7 @@ class Recorded:
         self.begin()
 
     def begin(self) -> None:
-        self.world.placer.rules = self.world.rules = RulesInForce(self.world.rules.current, self.log)
+        self.world.placer.observers = [self.log]
 
     def group(self, *sizes: int) -> Any:
         messages = [self.world.create_message(size) for size in sizes]

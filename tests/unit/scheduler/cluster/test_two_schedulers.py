@@ -387,7 +387,15 @@ def test_a_pool_that_leaves_its_storage_is_counted_separately(engine: sa.Engine)
 
 def deferred(world: World, *reports: BackendReport, timeout: float = 10.0) -> DeferredReports:
     """Return these reports deferred by a scheduler, as they came one second after another."""
-    found = DeferredReports(world.report_handler, timeout)
+    found = DeferredReports(
+        world.database,
+        world.cache_refresh,
+        world.registration,
+        world.dispatcher,
+        world.report_handler,
+        lambda: world.now,
+        timeout,
+    )
     before = world.now
     for number, report in enumerate(reports):
         world.now = before + number

@@ -48,7 +48,7 @@ class Simulation:
 
     def play(self, work: Work, *, detail: bool) -> list[Explanation]:
         explainer = Explainer(detail=detail)
-        decided = Decider(self.pools, self.rules, observer=explainer).decide(work, Lookup({}, {}))
+        decided = Decider(self.pools, self.rules, observers=[explainer]).decide(work, Lookup({}, {}))
         return explainer.explanations(work, decided)
 
 
