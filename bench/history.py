@@ -29,7 +29,7 @@ import sqlalchemy as sa
 from tonnage_in_process import Whole
 
 from tonnage.api.monitoring.ledger_page import LedgerPage
-from tonnage.extensions.history import last_forecasts
+from tonnage.extensions.history import last_forecasts, tables
 from tonnage.extensions.history.daily_forecasts import Forecaster
 from tonnage.extensions.history.history_thread import Forecasts, HistoryThread
 from tonnage.extensions.history.history_writer import DAY, HistoryWriter
@@ -75,16 +75,16 @@ def fill(engine: sa.Engine) -> None:
                 for slot, now in zip(slots, used.tolist(), strict=True):
                     least = {"used_gb": now, "used_min_gb": now, "used_max_gb": now, "provisioned_gb": 2 * now}
                     rows.append({**same, **least, "pool_id": pool_id, "slot": slot})
-            connection.execute(sa.insert(models.PoolHistory), rows)
+            connection.execute(sa.insert(tables.PoolHistory), rows)
         kind = {"grain": DAY, "type_id": type_id, "samples": 144, "volumes": 0, "allocated_gb": 0}
         flows = {"creates": _CREATES, "created_gb": 10 * _CREATES, "deleted_gb": 0, "retyped_gb": 0}
-        connection.execute(sa.insert(models.TypeHistory), [{**kind, **flows, "slot": slot} for slot in slots])
+        connection.execute(sa.insert(tables.TypeHistory), [{**kind, **flows, "slot": slot} for slot in slots])
 
 
 def forget_forecasts(scheduler: Whole) -> None:
     """Delete all forecasts, so that they are made again."""
     with scheduler.ledger.engine.begin() as connection:
-        for table in (models.PoolForecast, models.ComingRefusals):
+        for table in (tables.PoolForecast, tables.ComingRefusals):
             connection.execute(sa.delete(table))
 
 

@@ -32,7 +32,7 @@ from tests.servers import ledger_schema
 from tonnage.api.monitoring.cached_page import CachedPage
 from tonnage.api.monitoring.ledger_page import LedgerPage
 from tonnage.api.monitoring.openstack_page import OpenStackPage
-from tonnage.extensions.history import history_writer
+from tonnage.extensions.history import history_writer, tables
 from tonnage.extensions.history.forecast.time_to_full import BOUNDS
 from tonnage.ledger import models
 from tonnage.ledger.db import database
@@ -78,7 +78,7 @@ def ledger(folder: str, pools: int, full_soon: int) -> database.Database:
                 found = dict(zip(("p10_days", "p50_days", "p90_days"), days, strict=True))
                 row = {"made_on": made_on, "pool_id": pool_id, "known_days": 60, "low_gb": 1.0, "high_gb": 2.0, **found}
                 forecasts += [{**row, "bound": bound} for bound in BOUNDS]
-        session.execute(sa.insert(models.PoolForecast), forecasts)
+        session.execute(sa.insert(tables.PoolForecast), forecasts)
         session.commit()
     return database.Database(engine)
 

@@ -28,13 +28,13 @@ from oslo_messaging import conffixture
 from oslo_serialization import jsonutils
 from sqlalchemy import event, orm
 
+from tests.servers import ledger_schema
 from tonnage.capacity.pool_stats import StatsColumns
 from tonnage.capacity.pools.pool import pool_name
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports import validation
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
-from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db import database
 from tonnage.rpc import options as rpc_options
@@ -128,7 +128,7 @@ class Whole:
         memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
         self._folder = tempfile.TemporaryDirectory(prefix="tonnage-bench-", dir=memory)
         self._engine = database.create_engine(f"sqlite:///{self._folder.name}/ledger.sqlite")
-        models.Base.metadata.create_all(self._engine)
+        ledger_schema.create(self._engine)
         self.ledger = ledger = TimedDatabase(self._engine)
         self.sql = SqlTime(self._engine)
         agents: Any = SimpleNamespace(

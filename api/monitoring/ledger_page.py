@@ -7,7 +7,7 @@ It is the same whichever process serves it, so Prometheus needs one target for i
 import itertools
 import math
 import time
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from tonnage.api.monitoring.cached_page import CachedPage
@@ -17,6 +17,8 @@ from tonnage.extensions.history import coming_refusals, last_forecasts
 from tonnage.extensions.history.coming_refusals import StoredRefusals
 from tonnage.extensions.history.forecast.time_to_full import BOUNDS
 from tonnage.extensions.history.last_forecasts import SoonFull
+from tonnage.extensions.kubernetes.ledger import claim_counts
+from tonnage.extensions.kubernetes.ledger.claim_counts import ClaimCount
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import capacity_figures, listings
 from tonnage.ledger.inventory.capacity_figures import BackendSums, Counts, PoolFigures
@@ -89,6 +91,7 @@ class LedgerPage(CachedPage):
             if backend is None:
                 _add_coming_refusals(page, coming_refusals.latest(session, requests=False))
                 _add_counts(page, capacity_figures.counts(session))
+                _add_csi_claims(page, claim_counts.by_driver(session))
         omitted = 0 if has_series else number
         page.add_gauge("tonnage_metrics_pools_omitted", "Pools without series of their own.", [("", omitted)])
         page.add_gauge("tonnage_metrics_snapshot_timestamp_seconds", "Time at which the ledger was read.", [("", now)])
@@ -228,7 +231,10 @@ def _add_counts(page: Page, counts: Counts) -> None:
         "Breaches of the definitions of reports.",
         [(labels(kind=key), counts.findings.get(key, 0)) for key in Breach],
     )
-    drivers = [(labels(driver=name), claims) for name, claims in counts.csi_claims.items()]
+
+
+def _add_csi_claims(page: Page, counts: Mapping[str, ClaimCount]) -> None:
+    drivers = [(labels(driver=name), claims) for name, claims in counts.items()]
     page.add_gauge(
         "tonnage_csi_claims",
         "Claims on the capacity of a driver of clusters.",

@@ -7,6 +7,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from tonnage import enabled_extensions
 from tonnage.cli.commands import subcommands
 from tonnage.ledger.db import database, dialects
 from tonnage.ledger.repair import consistency_check, database_copy
@@ -35,7 +36,8 @@ def _run(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
         return 0
     url = sys.stdin.readline().strip() if arguments.to == "-" else arguments.to
     target = database.connect(conf, create=True, url=url)
-    database_copy.copy(source, target, conf.service_down_time, _show)
+    extensions = enabled_extensions.installed().values()
+    database_copy.copy(source, target, extensions, conf.service_down_time, _show)
     drift = len(consistency_check.check(target).drift)
     address = dialects.public_address(target.engine.url)
     print(f"The ledger is in {address} now: set [database] connection of all schedulers and APIs to it")

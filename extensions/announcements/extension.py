@@ -9,4 +9,5 @@ EXTENSION = Extension(
     check="tonnage.extensions.announcements.announcer:validate",
     scheduler="tonnage.extensions.announcements.scheduler_parts:build",
     has_transaction_hooks=True,
+    tables="tonnage.extensions.announcements.tables",
 )

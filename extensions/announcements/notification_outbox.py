@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from oslo_db import exception as db_exc
 from sqlalchemy import orm
 
+from tonnage.extensions.announcements import tables
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 
@@ -71,7 +72,7 @@ def enqueue(session: orm.Session, channels: Sequence[str], messages: Sequence[tu
     Each message is an event type and a payload.
     """
     session.connection().execute(
-        sa.insert(models.table(models.Announcement)),
+        sa.insert(models.table(tables.Announcement)),
         [
             {"message_id": str(uuid.uuid4()), "channel": channel, "event_type": event_type, "payload": payload}
             for event_type, payload in messages
@@ -82,7 +83,7 @@ def enqueue(session: orm.Session, channels: Sequence[str], messages: Sequence[tu
 
 def load(session: orm.Session, channel: str, limit: int) -> list[Message]:
     """Return the oldest messages of a channel that have not been sent yet."""
-    row = models.Announcement
+    row = tables.Announcement
     rows = session.execute(
         sa.select(row.message_id, row.event_type, row.payload)
         .where(row.channel == channel)
@@ -97,7 +98,7 @@ def take_lease(session: orm.Session, channel: str, owner: str, seconds: float) -
 
     The lease lasts the given seconds, and no other owner may send during that time.
     """
-    row = models.AnnouncementLease
+    row = tables.AnnouncementLease
     held = session.execute(
         sa.select(row.owner, row.term, row.leased_at, models.utcnow()).where(row.channel == channel)
     ).first()
@@ -121,7 +122,7 @@ def take_lease(session: orm.Session, channel: str, owner: str, seconds: float) -
 
 def delete(session: orm.Session, message_ids: Collection[str]) -> None:
     """Delete messages that have been sent."""
-    row = models.Announcement
+    row = tables.Announcement
     for chunk in dialects.in_chunks(message_ids):
         session.execute(sa.delete(row).where(row.message_id.in_(chunk)).execution_options(synchronize_session=False))
 
@@ -133,7 +134,7 @@ def purge(session: orm.Session, days: int, channels: Collection[str]) -> Mapping
     ``channels``, and no other scheduler has tried to send its messages for a day. (A scheduler with that channel tries
     every minute.)
     """
-    row, held = models.Announcement, models.AnnouncementLease
+    row, held = tables.Announcement, tables.AnnouncementLease
     now = session.execute(sa.select(models.utcnow())).scalar_one()
     removed_before = now - datetime.timedelta(days=_REMOVED_AFTER_DAYS)
     used_channels = {*channels, *session.scalars(sa.select(held.channel).where(held.leased_at >= removed_before))}

@@ -6,4 +6,5 @@ from tonnage.extension import Extension
 EXTENSION = Extension(
     summary="Tonnage as Cinder's scheduler, and the watch beside Cinder's own schedulers",
     options="tonnage.extensions.cinder.watch.shadow_options:list_opts",
+    tables="tonnage.extensions.cinder.ledger.tables",
 )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.extensions.history import history_writer
+from tonnage.extensions.history import history_writer, tables
 from tonnage.extensions.history.forecast.growth_paths import LEAST_HISTORY
 from tonnage.ledger import models
 
@@ -19,7 +19,7 @@ DAYS = 14
 #: Older forecasts are not shown: the pools have changed since.
 _LONGEST_AGE = datetime.timedelta(days=1)
 
-_ROW = models.ComingRefusals
+_ROW = tables.ComingRefusals
 
 
 class WantedVolume(NamedTuple):
@@ -65,7 +65,7 @@ class StoredRefusals(NamedTuple):
 def store(session: orm.Session, coming_refusals: Iterable[ComingRefusals]) -> None:
     """Replace the refusals to come of all types."""
     # Transactions take turns: each deletes the rows of the one before.
-    session.scalar(sa.select(models.HistoryTurn.number).with_for_update())
+    session.scalar(sa.select(tables.HistoryTurn.number).with_for_update())
     session.execute(sa.delete(_ROW))
     now = history_writer.database_time(session)
     rows = [

@@ -10,18 +10,17 @@ import numpy as np
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.extensions.history import history_reader, history_writer
+from tonnage.extensions.history import history_reader, history_writer, tables
 from tonnage.extensions.history.forecast import time_to_full
 from tonnage.extensions.history.forecast.time_to_full import BOUNDS, CHECKED_DAYS, BoundForecast
 from tonnage.extensions.history.history_reader import DailyFigures
 from tonnage.extensions.history.history_writer import Clock
-from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 from tonnage.ledger.db.database import Database
 
 _DAY = datetime.timedelta(days=1)
 
-_ROW = models.PoolForecast
+_ROW = tables.PoolForecast
 
 
 class _PoolWork(NamedTuple):
@@ -117,7 +116,7 @@ def _forecast(pool_id: int, figures: DailyFigures, expected: Mapping[str, tuple[
 
 def _store(session: orm.Session, today: datetime.datetime, work: Sequence[_PoolWork]) -> None:
     """Store forecasts, unless another scheduler has just done so."""
-    session.scalar(sa.select(models.HistoryTurn.number).with_for_update())
+    session.scalar(sa.select(tables.HistoryTurn.number).with_for_update())
     ids = [pool_work.pool_id for pool_work in work]
     stored_ids = set(session.scalars(sa.select(_ROW.pool_id).where(_ROW.made_on == today, _ROW.pool_id.in_(ids))))
     rows = [

@@ -6,4 +6,5 @@ from tonnage.extension import Extension
 EXTENSION = Extension(
     summary="the history of pools and volume types, forecasts, and refusals to come",
     scheduler="tonnage.extensions.history.scheduler_parts:build",
+    tables="tonnage.extensions.history.tables",
 )

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.extensions.history import history_writer
+from tonnage.extensions.history import history_writer, tables
 from tonnage.extensions.history.forecast import growth, growth_paths
 from tonnage.extensions.history.forecast.time_to_full import PHYSICAL, PROMISED
 from tonnage.extensions.history.history_writer import DAY
@@ -78,7 +78,7 @@ def type_days(session: orm.Session, last: datetime.datetime, days: int) -> list[
 
     Types that have been deleted are left out. Volumes without a type have an empty id.
     """
-    row = models.TypeHistory
+    row = tables.TypeHistory
     first = last - datetime.timedelta(days=days - 1)
     type_ids = {"", *session.scalars(sa.select(models.VolumeType.id))}
     figures: list[dict[str, TypeDay] | None] = [None] * days
@@ -96,22 +96,23 @@ def type_days(session: orm.Session, last: datetime.datetime, days: int) -> list[
 
 def last_day(session: orm.Session, now: datetime.datetime) -> datetime.datetime | None:
     """Return the last day before today that has rows, None without any."""
-    row = models.PoolHistory
+    row = tables.PoolHistory
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     return session.scalar(sa.select(sa.func.max(row.slot)).where(row.grain == DAY, row.slot < today))
 
 
 def pools_of(session: orm.Session, day: datetime.datetime) -> list[int]:
-    """Return the ids of the pools with a row of a day, sorted."""
-    row = models.PoolHistory
-    return list(session.scalars(sa.select(row.pool_id).where(row.grain == DAY, row.slot == day).order_by(row.pool_id)))
+    """Return the ids of the pools that exist and have a row of a day, sorted."""
+    row, pool = tables.PoolHistory, models.Pool
+    statement = sa.select(row.pool_id).join(pool, pool.id == row.pool_id).where(row.grain == DAY, row.slot == day)
+    return list(session.scalars(statement.order_by(row.pool_id)))
 
 
 def daily_figures(
     session: orm.Session, pool_ids: Collection[int], last: datetime.datetime, days: int = _DAYS
 ) -> Iterator[tuple[int, DailyFigures]]:
     """Yield the figures of pools on some days up to ``last``, by pool id."""
-    row = models.PoolHistory
+    row = tables.PoolHistory
     first = last - datetime.timedelta(days=days - 1)
     slots = [first + datetime.timedelta(days=number) for number in range(days)]
     columns = [getattr(row, name) for name in _COLUMNS]
@@ -121,19 +122,19 @@ def daily_figures(
                 row.grain == DAY, row.slot.in_(slots), row.pool_id.in_(chunk)
             )
         )
-        tables = {pool_id: np.full((len(_COLUMNS), days), np.nan) for pool_id in chunk}
+        figures = {pool_id: np.full((len(_COLUMNS), days), np.nan) for pool_id in chunk}
         for pool_id, slot, *values in rows:
-            tables[pool_id][:, (slot - first).days] = [np.nan if value is None else value for value in values]
-        for pool_id, table in tables.items():
-            yield pool_id, DailyFigures(*table)
+            figures[pool_id][:, (slot - first).days] = [np.nan if value is None else value for value in values]
+        for pool_id, of_pool in figures.items():
+            yield pool_id, DailyFigures(*of_pool)
 
 
-def slots_of(session: orm.Session, pool_name: str, grain: str) -> list[models.PoolHistory] | None:
+def slots_of(session: orm.Session, pool_name: str, grain: str) -> list[tables.PoolHistory] | None:
     """Return the rows of a pool with one grain, the oldest first; None if the ledger does not know the pool."""
     pool_id = session.scalar(sa.select(models.Pool.id).where(models.Pool.name == pool_name))
     if pool_id is None:
         return None
-    row = models.PoolHistory
+    row = tables.PoolHistory
     slots = history_writer.kept_slots(history_writer.database_time(session), grain)
     statement = sa.select(row).where(row.grain == grain, row.slot.in_(slots), row.pool_id == pool_id)
     return list(session.scalars(statement.order_by(row.slot)))

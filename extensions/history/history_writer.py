@@ -7,13 +7,14 @@ backend is down has no rows, and nothing is filled in later.
 """
 
 import datetime
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import sqlalchemy as sa
 from oslo_utils import strutils
 from sqlalchemy import orm
 
+from tonnage.extensions.history import tables
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 from tonnage.ledger.db.database import Database
@@ -98,9 +99,9 @@ class HistoryWriter:
         if not _is_due(now, before):
             return None
         if number == 0:
-            session.add(models.HistoryTurn(id=1, number=1, sampled_at=now))
+            session.add(tables.HistoryTurn(id=1, number=1, sampled_at=now))
             return _Turn(1, now, before)
-        turn = models.HistoryTurn
+        turn = tables.HistoryTurn
         result = session.execute(
             sa.update(turn)
             .where(turn.number == number)
@@ -164,18 +165,6 @@ def purge(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
     return max(_purge(session, table.model, table.key, now, limit) for table in (_POOLS, _TYPES))
 
 
-def forget_pools(session: orm.Session, pool_ids: Sequence[int]) -> None:
-    """Delete the history and forecasts of deleted pools: SQLite gives the id of the last pool to the next one."""
-    now, row, forecast = database_time(session), models.PoolHistory, models.PoolForecast
-    statements = [(sa.delete(forecast).where(forecast.made_on.in_(forecast_days(now))), forecast.pool_id)]
-    for grain in KEPT:
-        slots = kept_slots(now, grain)
-        statements.append((sa.delete(row).where(row.grain == grain, row.slot.in_(slots)), row.pool_id))
-    for statement, pool_column in statements:
-        for chunk in dialects.in_chunks(sorted(pool_ids)):
-            session.execute(statement.where(pool_column.in_(chunk)).execution_options(synchronize_session=False))
-
-
 def kept_slots(now: datetime.datetime, grain: str) -> list[datetime.datetime]:
     """Return all slots of a grain that may have rows, also of a clock that was wrong, the oldest first."""
     return _slots_since(now, KEPT[grain], grain)
@@ -220,7 +209,7 @@ def _slots_since(now: datetime.datetime, kept: datetime.timedelta, grain: str) -
 
 def _last(session: orm.Session) -> tuple[int, datetime.datetime]:
     """Return the number and the time of the last sample."""
-    row = session.execute(sa.select(models.HistoryTurn.number, models.HistoryTurn.sampled_at)).one_or_none()
+    row = session.execute(sa.select(tables.HistoryTurn.number, tables.HistoryTurn.sampled_at)).one_or_none()
     return (0, _NEVER) if row is None else (row.number, row.sampled_at)
 
 
@@ -311,13 +300,13 @@ def _merge_type(sample: _Row, same: Any, last: Any) -> dict[str, Any]:
     return row
 
 
-_POOLS = _HistoryTable(models.PoolHistory, "pool_id", _merge_pool)
-_TYPES = _HistoryTable(models.TypeHistory, "type_id", _merge_type)
+_POOLS = _HistoryTable(tables.PoolHistory, "pool_id", _merge_pool)
+_TYPES = _HistoryTable(tables.TypeHistory, "type_id", _merge_type)
 
 
 def _write(session: orm.Session, turn: _Turn, table: _HistoryTable, samples: Iterable[_Row]) -> None:
     """Write a part of a sample. Raises :class:`_OtherTurn` if a later turn was taken."""
-    number = session.scalar(sa.select(models.HistoryTurn.number).with_for_update())
+    number = session.scalar(sa.select(tables.HistoryTurn.number).with_for_update())
     if number != turn.number:
         raise _OtherTurn
     slots = _slots(turn.now)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.extensions.history import history_writer
+from tonnage.extensions.history import history_writer, tables
 from tonnage.extensions.history.forecast.time_to_full import BoundForecast, TimeToFull
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
@@ -60,7 +60,7 @@ def latest(
 
     With ``backend`` or ``pool_name`` only those of one backend or pool.
     """
-    row, pool, backend_model = models.PoolForecast, models.Pool, models.Backend
+    row, pool, backend_model = tables.PoolForecast, models.Pool, models.Backend
     now = history_writer.database_time(session)
     statement = (
         sa.select(
@@ -88,7 +88,7 @@ def latest(
 
 def soon_full(session: orm.Session, *, backend: str | None = None) -> SoonFull:
     """Return the last forecasts that reach their bound within the horizon, of all pools or those of one backend."""
-    row, pool = models.PoolForecast, models.Pool
+    row, pool = tables.PoolForecast, models.Pool
     # The first estimate is the soonest.
     statement = (
         sa.select(pool.name, row.bound, row.p10_days, row.p50_days, row.p90_days)
@@ -119,7 +119,7 @@ def _days(
 
     The rows of an earlier day are of pools without a later forecast.
     """
-    row = models.PoolForecast
+    row = tables.PoolForecast
     later: list[datetime.datetime] = []
     while True:
         before = row.made_on < later[-1] if later else row.made_on <= now
@@ -150,7 +150,7 @@ def _checked(
     session: orm.Session, now: datetime.datetime, pool_name: str | None
 ) -> dict[tuple[int, str], tuple[int, int]]:
     """Return the numbers of hits and of checked forecasts, by pool id and bound."""
-    row = models.PoolForecast
+    row = tables.PoolForecast
     statement = (
         sa.select(row.pool_id, row.bound, sa.func.sum(sa.case((row.hit.is_(True), 1), else_=0)), sa.func.count())
         .where(row.hit.is_not(None))

@@ -6,4 +6,5 @@ from tonnage.extension import Extension
 EXTENSION = Extension(
     summary="capacity of the storage of Kubernetes clusters: extender, publisher, claims of pods",
     options="tonnage.extensions.kubernetes.publication.publisher_options:list_opts",
+    tables="tonnage.extensions.kubernetes.ledger.tables",
 )

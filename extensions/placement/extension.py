@@ -8,4 +8,5 @@ EXTENSION = Extension(
     check="tonnage.extensions.placement.factory:validate",
     scheduler="tonnage.extensions.placement.scheduler_parts:build",
     usage_sources={"placement": "tonnage.extensions.placement.factory:add_usage"},
+    tables="tonnage.extensions.placement.tables",
 )

@@ -17,6 +17,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tonnage.extensions.placement import tables
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 from tonnage.ledger.locks import pool_counters
@@ -96,7 +97,7 @@ def compare(session: orm.Session, after: str = "", rows: int = _PAGE_SIZE) -> Co
     The comparison is made here, as the database would read all claims for each answer: each statement here walks along
     one index.
     """
-    claim, volume, allocation = models.Claim, models.Volume, models.Allocation
+    claim, volume, allocation = models.Claim, models.Volume, tables.Allocation
     claim_rows = session.execute(
         sa.select(claim.volume_id, claim.pool_id, claim.state, claim.size_gb)
         .where(claim.volume_id > after)
@@ -143,7 +144,7 @@ def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[
 
     ``doubt`` is the name of the round.
     """
-    allocation, volume = models.Allocation, models.Volume
+    allocation, volume = tables.Allocation, models.Volume
     rows = session.scalars(
         sa.select(allocation)
         .where(allocation.volume_id.in_(volume_ids))
@@ -202,7 +203,7 @@ def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[
             )
         )
         if row is None:
-            row = models.Allocation(
+            row = tables.Allocation(
                 consumer_id=consumer,
                 consumer_type=consumer_type.value,
                 volume_id=volume_id,
@@ -218,7 +219,7 @@ def plan(session: orm.Session, volume_ids: Collection[str], doubt: str) -> list[
 
 def current_changes(session: orm.Session, changes: Sequence[AllocationChange], doubt: str) -> list[AllocationChange]:
     """Return the changes that belong to this round: a newer round that has marked a consumer sends a newer state."""
-    row = models.Allocation
+    row = tables.Allocation
     consumer_ids: set[str] = set()
     for chunk in dialects.in_chunks(change.consumer_id for change in changes):
         of_round = sa.select(row.consumer_id).where(row.consumer_id.in_(chunk), row.doubt == doubt)
@@ -228,7 +229,7 @@ def current_changes(session: orm.Session, changes: Sequence[AllocationChange], d
 
 def record_sent(session: orm.Session, changes: Iterable[AllocationChange], doubt: str) -> None:
     """Record that Placement has accepted the changes, except for consumers that a newer round has marked."""
-    row = models.Allocation
+    row = tables.Allocation
     for change in changes:
         of_round = (row.consumer_id == change.consumer_id, row.doubt == doubt)
         statement: sa.Update | sa.Delete = sa.delete(row).where(*of_round)
@@ -249,7 +250,7 @@ def record_sent(session: orm.Session, changes: Iterable[AllocationChange], doubt
 
 def record_refused(session: orm.Session, changes: Iterable[AllocationChange], doubt: str) -> None:
     """Record that Placement has refused the changes: where the earlier state was known, Placement still has it."""
-    row = models.Allocation
+    row = tables.Allocation
     ids = [change.consumer_id for change in changes if not change.doubted]
     for chunk in dialects.in_chunks(ids):
         session.execute(
@@ -262,7 +263,7 @@ def record_refused(session: orm.Session, changes: Iterable[AllocationChange], do
 
 def sent_usage(session: orm.Session, project_id: str) -> SentUsage:
     """Return the sizes that were sent for a project's volumes; copies elsewhere do not count."""
-    row = models.Allocation
+    row = tables.Allocation
     doubtful = sa.func.sum(sa.case((row.doubt.is_not(None), 1), else_=0))
     rows = session.execute(
         sa.select(row.user_id, sa.func.sum(row.size_gb), doubtful)
@@ -274,7 +275,7 @@ def sent_usage(session: orm.Session, project_id: str) -> SentUsage:
 
 def pools(session: orm.Session, ids: Collection[int] | None = None) -> list[PoolFigures]:
     """Return all pools, or the pools with these ids, even if they were not in their backend's last report."""
-    pool, row = models.Pool, models.Allocation
+    pool, row = models.Pool, tables.Allocation
     id_chunks: list[list[int] | None] = [None] if ids is None else list(dialects.in_chunks(ids))
     figures: list[PoolFigures] = []
     for chunk in id_chunks:
@@ -301,7 +302,7 @@ def load(session: orm.Session, pool_id: int, project_id: str | None = None) -> d
 
     Consumers that are being sent are left out.
     """
-    row = models.Allocation
+    row = tables.Allocation
     statement = sa.select(row.consumer_id, row.size_gb).where(row.pool_id == pool_id, row.doubt.is_(None))
     if project_id is not None:
         statement = statement.where(row.project_id == project_id)
@@ -310,7 +311,7 @@ def load(session: orm.Session, pool_id: int, project_id: str | None = None) -> d
 
 def sent_consumers(session: orm.Session, consumer_ids: Collection[str]) -> set[str]:
     """Return the consumers for which an allocation was sent, or is being sent, in any pool."""
-    row = models.Allocation
+    row = tables.Allocation
     consumers: set[str] = set()
     for chunk in dialects.in_chunks(consumer_ids):
         consumers.update(session.scalars(sa.select(row.consumer_id).where(row.consumer_id.in_(chunk))))
@@ -319,19 +320,19 @@ def sent_consumers(session: orm.Session, consumer_ids: Collection[str]) -> set[s
 
 def mark_for_resend(session: orm.Session, consumer_ids: Sequence[str]) -> None:
     """Mark consumers so that their allocations are sent again."""
-    row = models.Allocation
+    row = tables.Allocation
     for chunk in dialects.in_chunks(sorted(consumer_ids)):
         _mark_doubted(session, row.consumer_id.in_(chunk))
 
 
 def mark_project_for_resend(session: orm.Session, project_id: str) -> None:
     """Mark all consumers of a project so that their allocations are sent again."""
-    _mark_doubted(session, models.Allocation.project_id == project_id)
+    _mark_doubted(session, tables.Allocation.project_id == project_id)
 
 
 def any_unsent(session: orm.Session, before: datetime.datetime) -> bool:
     """Return whether a volume made before that time has no sent allocation at all."""
-    claim, allocation, volume = models.Claim, models.Allocation, models.Volume
+    claim, allocation, volume = models.Claim, tables.Allocation, models.Volume
     statement = sa.exists().where(
         volume.created_at < before,
         claim.volume_id == volume.id,
@@ -355,7 +356,7 @@ def _consumer_type(home: int | None, pool_id: int) -> ConsumerType:
 
 def _mark_doubted(session: orm.Session, condition: sa.ColumnElement[bool]) -> None:
     session.execute(
-        sa.update(models.Allocation)
+        sa.update(tables.Allocation)
         .where(condition)
         .values(doubt=str(uuid.uuid4()))
         .execution_options(synchronize_session=False)

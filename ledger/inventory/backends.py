@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.extensions.history import history_writer
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 from tonnage.ledger.locks import ledger_identity, pool_counters, scheduling_rules
@@ -443,5 +442,4 @@ def purge_pools(session: orm.Session, limit: int = dialects.CHUNK_SIZE) -> int:
         # The locks are those of a report that has a pool again.
         pool_counters.lock(session, ids)
         session.execute(sa.delete(pool).where(pool.id.in_(ids), *vanished).execution_options(synchronize_session=False))
-        history_writer.forget_pools(session, ids)
     return len(ids)

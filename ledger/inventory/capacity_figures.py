@@ -94,19 +94,11 @@ class ClaimCount(NamedTuple):
     oldest_at: datetime.datetime
 
 
-class CsiClaimCount(NamedTuple):
-    """The number of claims on the capacity of a driver of clusters, and their sum in bytes."""
-
-    number: int
-    size: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
     """Numbers of rows: open claims, volumes by status, discrepancies by kind, and findings of drivers by breach.
 
-    ``allocated_by_type`` maps the name of each volume type, empty for volumes without one, to the GiB of its volumes,
-    ``csi_claims`` the drivers of clusters to the claims on their capacity.
+    ``allocated_by_type`` maps the name of each volume type, empty for volumes without one, to the GiB of its volumes.
     """
 
     claims: list[ClaimCount]
@@ -114,7 +106,6 @@ class Counts:
     discrepancies: dict[str, int]
     findings: dict[str, int]
     allocated_by_type: dict[str, int]
-    csi_claims: dict[str, CsiClaimCount]
 
 
 def is_up(silence: float | None, down_time: float) -> bool:
@@ -303,21 +294,12 @@ def counts(session: orm.Session) -> Counts:
         .where(volume.pool_id.is_not(None))
         .group_by(volume_type.name)
     )
-    driver, csi_claim = models.CsiDriver, models.CsiClaim
-    is_live = sa.and_(csi_claim.driver_uid == driver.uid, csi_claim.expires_at > models.utcnow())
-    # Also the drivers without claims, so that a series goes down to 0.
-    by_driver = (
-        sa.select(driver.name, sa.func.count(csi_claim.holder), sa.func.coalesce(sa.func.sum(csi_claim.size), 0))
-        .join(csi_claim, is_live, isouter=True)
-        .group_by(driver.name)
-    )
     return Counts(
         claims=[ClaimCount(*row) for row in session.execute(open_claims)],
         volumes=volumes_by_status(session),
         discrepancies=_numbers(session, models.Discrepancy.category),
         findings=_numbers(session, models.Finding.breach),
         allocated_by_type={name: int(size) for name, size in session.execute(by_type)},
-        csi_claims={name: CsiClaimCount(number, int(size)) for name, number, size in session.execute(by_driver)},
     )
 
 

@@ -51,6 +51,8 @@ class Backend(Base):
 class Pool(Base):
     """A part of a backend. The figures are those of the last report; the counters are sums of claims.
 
+    No two pools ever have the same ``id``. So a row of an extension, such as the history, may outlive its pool.
+
     ``thin_limit_gb`` (the limit for provisioned plus in-flight capacity) and ``physical_limit_gb`` (free capacity less
     the reserve) are written with each report, so that a claim can compare columns; null is no limit. ``generation``
     grows whenever anything but counters changes in a way that decisions depend on.
@@ -71,7 +73,11 @@ class Pool(Base):
     """
 
     __tablename__ = "pools"
-    __table_args__ = (sa.Index("ix_pools_backend_id_exceeded_at", "backend_id", "exceeded_at"),)
+    __table_args__ = (
+        sa.Index("ix_pools_backend_id_exceeded_at", "backend_id", "exceeded_at"),
+        # Other databases never give an id twice; SQLite would give that of the last pool to the next one.
+        {"sqlite_autoincrement": True},
+    )
 
     id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
     backend_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Backend.id), index=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Limits of projects, their usage, and the allocations sent to Placement."""
+"""Limits of projects, and their usage."""
 
 import datetime
 
@@ -41,25 +41,3 @@ class QuotaUsage(Base):
     volumes: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     gigabytes: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     counted_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
-
-
-class Allocation(Base):
-    """The allocation of a volume in one pool as it was sent to OpenStack Placement, under a consumer id.
-
-    ``consumer_type`` is a ``ConsumerType`` of the module ``placement_allocations``. ``generation`` is the consumer's
-    generation in Placement; null while Placement does not have it. ``doubt`` names the round that is sending a change:
-    until that round is known to have ended, Placement may have either size. Pools may be deleted before their
-    allocations are withdrawn.
-    """
-
-    __tablename__ = "placement_allocations"
-
-    consumer_id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
-    consumer_type: orm.Mapped[str] = orm.mapped_column("kind", sa.String(16))
-    volume_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
-    pool_id: orm.Mapped[int] = orm.mapped_column(sa.Integer, index=True)
-    project_id: orm.Mapped[str] = orm.mapped_column(exact_text(255), index=True)
-    user_id: orm.Mapped[str] = orm.mapped_column(exact_text(255), default="")
-    size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
-    generation: orm.Mapped[int | None] = orm.mapped_column(sa.Integer)
-    doubt: orm.Mapped[str | None] = orm.mapped_column(sa.String(36))

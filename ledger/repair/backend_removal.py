@@ -8,7 +8,6 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
-from tonnage.extensions.history import history_writer
 from tonnage.ledger import models
 from tonnage.ledger.claims import operation_outcomes
 from tonnage.ledger.inventory import backends
@@ -85,7 +84,6 @@ def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed
         sa.delete(models.Backend).where(models.Backend.id == row.id),
     ):
         session.execute(statement.execution_options(synchronize_session=False))
-    history_writer.forget_pools(session, list(pools))
     if pools:
         pool_counters.recount_shared(session, locked.shared)
     return Removed(tuple(sorted(pools.values())), tuple(lost_ids))

@@ -1,26 +1,48 @@
 # SPDX-License-Identifier: Apache-2.0
 """The copy of a ledger in another database, of the same kind or another one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tonnage import extension
 from tonnage.capacity import errors
+from tonnage.extension import Extension
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db import database, dialects, schema
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.locks import heartbeats, ledger_identity
 
-#: All tables but the one that describes the servers of the database.
-_TABLES = [table for table in models.Base.metadata.sorted_tables if table is not models.table(models.WriterSlot)]
+#: Queries for the last id that a table has given, by SQLAlchemy's name of the database.
+_LAST_ID = {
+    "sqlite": "SELECT seq FROM sqlite_sequence WHERE name = '{table}'",
+    "postgresql": "SELECT pg_sequence_last_value(pg_get_serial_sequence('{table}', '{column}')::regclass)",
+    "mysql": "SELECT auto_increment - 1 FROM information_schema.tables"
+    " WHERE table_schema = DATABASE() AND table_name = '{table}'",
+}
+
+#: Statements after which a table gives later ids than ``last``. MariaDB commits a transaction before its statement.
+_CONTINUE = {
+    "sqlite": "INSERT INTO sqlite_sequence (name, seq) VALUES ('{table}', {last})",
+    "postgresql": "SELECT setval(pg_get_serial_sequence('{table}', '{column}'), {last})",
+    "mysql": "ALTER TABLE {table} AUTO_INCREMENT = {next}",
+}
 
 _TYPES = models.table(models.VolumeType)
 
 
-def copy(source: Database, target: Database, down_time: float, on_table: Callable[[str, int], None]) -> None:
+def copy(
+    source: Database,
+    target: Database,
+    extensions: Iterable[Extension],
+    down_time: float,
+    on_table: Callable[[str, int], None],
+) -> None:
     """Copy all rows of a ledger into an empty database, and record in the source that its copy is used from now on.
+
+    ``extensions`` are all that are installed: the tables of those that are not enabled are copied as well.
 
     That is recorded first, so that no scheduler changes the source meanwhile or later, and taken back if the copy
     fails. ``down_time`` is the time in seconds after which a silent scheduler counts as down. ``on_table`` gets the
@@ -33,14 +55,25 @@ def copy(source: Database, target: Database, down_time: float, on_table: Callabl
     with source.reading() as session:
         heartbeats.require_no_scheduler(session, down_time)
     schema.sync(target.engine)
+    tables = _tables(source, extensions)
     with target.engine.connect() as connection:
-        _require_empty(connection)
+        _require_empty(connection, tables)
     source.run(_close, dialects.public_address(target.engine.url)[:255], down_time)
     try:
-        _copy_rows(source, target, on_table)
+        _continue_ids(source, target, tables)
+        _copy_rows(source, target, tables, on_table)
     except BaseException:
         undo(source)
         raise
+
+
+def _tables(source: Database, extensions: Iterable[Extension]) -> list[sa.Table]:
+    """Return all tables of the source, but for the one that describes the servers of the database."""
+    for declaration in extensions:
+        if declaration.tables:
+            extension.load(declaration.tables)
+    names = set(sa.inspect(source.engine).get_table_names()) - {models.WriterSlot.__tablename__}
+    return [table for table in models.Base.metadata.sorted_tables if table.name in names]
 
 
 def _close(session: orm.Session, address: str, down_time: float) -> None:
@@ -52,18 +85,19 @@ def _close(session: orm.Session, address: str, down_time: float) -> None:
     heartbeats.require_no_scheduler(session, down_time)
 
 
-def _copy_rows(source: Database, target: Database, on_table: Callable[[str, int], None]) -> None:
+def _copy_rows(
+    source: Database, target: Database, tables: Sequence[sa.Table], on_table: Callable[[str, int], None]
+) -> None:
     with source.reading(snapshot=True) as session, orm.Session(target.engine) as copy, copy.begin():
         writing = copy.connection()
-        _require_empty(writing)
+        _require_empty(writing, tables)
         writing.execute(sa.delete(_TYPES))
-        for table in _TABLES:
+        for table in tables:
             count = 0
             rows = session.connection().execution_options(yield_per=dialects.CHUNK_SIZE).execute(sa.select(table))
             for part in rows.mappings().partitions():
                 writing.execute(sa.insert(table), [dict(row) for row in part])
                 count += len(part)
-            _advance_sequence(writing, table)
             on_table(table.name, count)
         ledger_identity.set_copy(copy, None)
 
@@ -74,9 +108,9 @@ def undo(source: Database) -> None:
     source.run(ledger_identity.set_copy, None)
 
 
-def _require_empty(writing: sa.Connection) -> None:
+def _require_empty(writing: sa.Connection, tables: Iterable[sa.Table]) -> None:
     """Raise Conflict if a table has other rows than the volume type that the migrations create."""
-    for table in _TABLES:
+    for table in tables:
         rows = sa.select(sa.literal(1)).select_from(table).limit(1)
         if table is _TYPES:
             rows = rows.where(_TYPES.c.name != volume_types.DEFAULT)
@@ -84,11 +118,23 @@ def _require_empty(writing: sa.Connection) -> None:
             raise errors.Conflict(f"the database has rows in table {table.name} already: name an empty database")
 
 
-def _advance_sequence(writing: sa.Connection, table: sa.Table) -> None:
-    """Let PostgreSQL number new rows behind the copied ones; the other databases do so by themselves."""
-    column = table.autoincrement_column
-    if writing.dialect.name != "postgresql" or column is None:
-        return
-    last = sa.select(sa.func.max(column)).scalar_subquery()
-    sequence = sa.func.pg_get_serial_sequence(table.name, column.name)
-    writing.execute(sa.select(sa.func.setval(sequence, sa.func.coalesce(last, 1), last.is_not(None))))
+def _continue_ids(source: Database, target: Database, tables: Iterable[sa.Table]) -> None:
+    """Let the tables of the target, which are empty, give later ids than those of the source have given.
+
+    The last pools may be deleted; their ids are not given again.
+    """
+    for table in tables:
+        column = table.autoincrement_column
+        if column is None:
+            continue
+        names = {"table": table.name, "column": column.name}
+        with source.reading() as session:
+            given_id = session.execute(sa.text(_LAST_ID[session.connection().dialect.name].format(**names))).scalar()
+            last = max(given_id or 0, session.scalar(sa.select(sa.func.max(column))) or 0)
+        without_sequence = (
+            target.engine.dialect.name == "sqlite" and not table.dialect_options["sqlite"]["autoincrement"]
+        )
+        if last and not without_sequence:
+            with target.engine.begin() as writing:
+                statement = _CONTINUE[target.engine.dialect.name].format(**names, last=last, next=last + 1)
+                writing.execute(sa.text(statement))

@@ -18,7 +18,7 @@ from tests.unit.rpc import bus as memory_bus
 from tonnage.api import app
 from tonnage.api.auth import authentication
 from tonnage.api.http.server import ApiServer
-from tonnage.extensions.history import coming_refusals, history_writer
+from tonnage.extensions.history import coming_refusals, history_writer, tables
 from tonnage.extensions.history.coming_refusals import ComingRefusals, WantedVolume
 from tonnage.extensions.history.daily_forecasts import Forecaster
 from tonnage.extensions.page.shared_results import LIFETIMES, Lifetimes
@@ -200,7 +200,7 @@ class PageServer:
                 )
                 for slot, used in _slots(end, length, growth)
             ]
-            session.execute(sa.insert(models.PoolHistory), rows)
+            session.execute(sa.insert(tables.PoolHistory), rows)
             session.commit()
         Forecaster(self.ledger).work(lambda: True)
 

@@ -19,6 +19,7 @@ from tests.functional.conftest import Deploy
 from tests.functional.deployment import Deployment
 from tests.servers import ledger_schema
 from tests.servers.base import wait_for
+from tonnage.extensions.history import tables
 from tonnage.extensions.history.history_writer import DAY, HOUR, INTERVAL
 from tonnage.ledger import models
 from tonnage.ledger.db import database
@@ -73,7 +74,7 @@ class Writers:
 def turns(ledger: database.Database) -> int:
     """Return the number of samples that were begun."""
     with ledger.reading() as session:
-        return session.scalar(sa.select(models.HistoryTurn.number)) or 0
+        return session.scalar(sa.select(tables.HistoryTurn.number)) or 0
 
 
 def grow(ledger: database.Database) -> None:
@@ -88,11 +89,11 @@ def grow(ledger: database.Database) -> None:
 
 def check(ledger: database.Database, begun: int, rounds: int, last: datetime.datetime) -> None:
     """Assert that the rows are of samples that were begun, each counted once, and of growth that there was."""
-    row = models.PoolHistory
+    row = tables.PoolHistory
     with ledger.reading() as session:
         rows = session.scalars(sa.select(row).order_by(row.pool_id, row.grain, row.slot)).all()
         session.expunge_all()
-    by_pool: dict[int, dict[str, list[models.PoolHistory]]] = {}
+    by_pool: dict[int, dict[str, list[tables.PoolHistory]]] = {}
     for one in rows:
         by_pool.setdefault(one.pool_id, {HOUR: [], DAY: []})[one.grain].append(one)
     assert by_pool
@@ -140,8 +141,8 @@ def test_killed_writers_and_a_clock_set_back_leave_no_double_and_no_invented_row
     writers.kill()
     check(ledger, turns(ledger), KILLS, history_process.clock_of(clock))
     with ledger.reading() as session:
-        day = sa.select(sa.func.min(models.PoolHistory.samples), sa.func.max(models.PoolHistory.samples))
-        least, most = session.execute(day.where(models.PoolHistory.grain == DAY)).one()
+        day = sa.select(sa.func.min(tables.PoolHistory.samples), sa.func.max(tables.PoolHistory.samples))
+        least, most = session.execute(day.where(tables.PoolHistory.grain == DAY)).one()
     # Some writers were killed within a sample; others wrote theirs to the end. The clock runs fast: on a slow machine
     # the next sample may begin earlier, and the one before is not written to its end either.
     assert 0 < least < most <= turns(ledger)

@@ -72,7 +72,7 @@ def test_migrations_create_the_tables_of_the_models(engine: sa.Engine) -> None:
     schema.require_current(engine)
     with engine.connect() as connection:
         context = migration.MigrationContext.configure(connection, opts={"compare_type": True})
-        assert autogenerate.compare_metadata(context, models.Base.metadata) == []
+        assert autogenerate.compare_metadata(context, ledger_schema.metadata()) == []
 
 
 def test_an_interrupted_migration_can_be_run_again(engine: sa.Engine) -> None:
@@ -84,7 +84,7 @@ def test_an_interrupted_migration_can_be_run_again(engine: sa.Engine) -> None:
     schema.sync(engine)
     with engine.connect() as connection:
         context = migration.MigrationContext.configure(connection, opts={"compare_type": True})
-        assert autogenerate.compare_metadata(context, models.Base.metadata) == []
+        assert autogenerate.compare_metadata(context, ledger_schema.metadata()) == []
 
 
 def test_rows_of_the_previous_release_are_valid(engine: sa.Engine) -> None:

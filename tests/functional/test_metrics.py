@@ -20,7 +20,7 @@ from tests.functional.deployment import Deployment
 from tests.servers import base, prometheus
 from tests.servers.base import wait_for
 from tests.servers.prometheus import Prometheus
-from tonnage.extensions.history import coming_refusals, history_writer
+from tonnage.extensions.history import coming_refusals, history_writer, tables
 from tonnage.extensions.history.coming_refusals import ComingRefusals
 from tonnage.extensions.history.forecast.time_to_full import BOUNDS
 from tonnage.ledger import models
@@ -130,7 +130,7 @@ def add_forecasts(tonnage: Deployment) -> None:
         pool_id = session.scalars(sa.select(models.Pool.id)).one()
         days = {"p10_days": 5.0, "p50_days": 7.0, "p90_days": 9.0, "low_gb": 1.0, "high_gb": 2.0}
         rows = [{"made_on": today, "pool_id": pool_id, "bound": each, "known_days": 60, **days} for each in BOUNDS]
-        session.execute(sa.insert(models.PoolForecast), rows)
+        session.execute(sa.insert(tables.PoolForecast), rows)
         coming_refusals.store(session, [ComingRefusals(type_id="", known_days=60, runs=20, refused=12)])
 
     ledger.run(add)

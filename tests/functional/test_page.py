@@ -26,7 +26,7 @@ from tests.unit.ledger import faults
 from tonnage.api.http import request_context
 from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
-from tonnage.extensions.history import history_writer
+from tonnage.extensions.history import history_writer, tables
 from tonnage.extensions.page.shared_results import Lifetimes
 from tonnage.ledger import models
 from tonnage.ledger.db import database
@@ -201,8 +201,8 @@ def test_refusals_to_come_are_those_of_the_command_and_of_what_if(browser: Brows
             for age in range(1, 31):
                 slot = {"grain": "day", "slot": today - datetime.timedelta(days=age), "samples": 6}
                 flows = {"created_gb": age % 7, "deleted_gb": 0}
-                session.add(models.TypeHistory(**slot, **TYPE, **flows))
-                session.add(models.PoolHistory(**slot, **POOL, **flows, pool_id=pool_id))
+                session.add(tables.TypeHistory(**slot, **TYPE, **flows))
+                session.add(tables.PoolHistory(**slot, **POOL, **flows, pool_id=pool_id))
             session.commit()
         engine.dispose()
         made = lambda: deployment.rest.get("capacity-overview/coming-refusals")["types"]  # noqa: E731

@@ -11,7 +11,7 @@ from kubernetes import client
 from tests.kubernetes import manifests
 from tests.kubernetes.cluster import CLASS, DRIVER, NAMESPACE, SELECTED_NODE, Cluster
 from tests.kubernetes.servers import ApiServer
-from tests.servers import base
+from tests.servers import base, ledger_schema
 from tonnage.capacity import type_conversion
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
@@ -21,7 +21,6 @@ from tonnage.extensions.kubernetes.cluster.volumes import Volume
 from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
 from tonnage.extensions.kubernetes.fit.pod_claim_tasks import PodClaimTasks
-from tonnage.ledger import models
 from tonnage.ledger.db import database
 
 pytestmark = pytest.mark.kubernetes
@@ -34,7 +33,7 @@ LEASE = 3600.0
 @pytest.fixture
 def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
     engine = database.create_engine(f"sqlite:///{tmp_path}/ledger.sqlite")
-    models.Base.metadata.create_all(engine)
+    ledger_schema.create(engine)
     made = database.Database(engine)
     write(made, 100)
     yield made

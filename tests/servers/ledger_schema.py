@@ -9,9 +9,19 @@ import sqlite3
 
 import sqlalchemy as sa
 
+from tonnage import enabled_extensions, extension
+from tonnage.ledger import models
 from tonnage.ledger.db import database, schema
 
 _TEMPLATE = "tonnage_template"
+
+
+def metadata() -> sa.MetaData:
+    """Return the metadata with the tables of the core and of all installed extensions."""
+    for declaration in enabled_extensions.installed().values():
+        if declaration.tables:
+            extension.load(declaration.tables)
+    return models.Base.metadata
 
 
 def create(engine: sa.Engine) -> None:

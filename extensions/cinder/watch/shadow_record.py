@@ -9,14 +9,15 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
+from tonnage.extensions.cinder.ledger import tables
 from tonnage.extensions.cinder.watch.findings import Category, Finding, Key
 from tonnage.extensions.cinder.watch.verdicts import Decided, Verdict
 from tonnage.ledger import models
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.models import utcnow
 
-_DECISIONS = models.table(models.CinderDecision)
-_FINDINGS = models.table(models.CinderFinding)
+_DECISIONS = models.table(tables.CinderDecision)
+_FINDINGS = models.table(tables.CinderFinding)
 
 #: The category of the rows of periods in which a shadow ran: from ``found_at`` to ``seen_at``.
 _PERIOD = "period"

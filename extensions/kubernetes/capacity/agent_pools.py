@@ -22,6 +22,7 @@ from tonnage.capacity.units import GIB
 from tonnage.extensions.kubernetes.capacity.driver_storage import Pool
 from tonnage.extensions.kubernetes.capacity.patches import Name
 from tonnage.extensions.kubernetes.cluster.quantities import MAX_BYTES
+from tonnage.extensions.kubernetes.ledger import tables
 from tonnage.ledger import models
 from tonnage.ledger.inventory import backends
 
@@ -102,10 +103,10 @@ def read(session: orm.Session, lifetime: float) -> AgentPools:
         )
         .order_by(pool.name)
     )
-    names, stored = sa.select(pool.name), models.CsiPool
+    names, stored = sa.select(pool.name), tables.CsiPool
     drivers_with_pools = (
-        sa.select(models.CsiDriver.name)
-        .join(stored, stored.driver_uid == models.CsiDriver.uid)
+        sa.select(tables.CsiDriver.name)
+        .join(stored, stored.driver_uid == tables.CsiDriver.uid)
         .where(stored.name.in_(names))
         .distinct()
     )

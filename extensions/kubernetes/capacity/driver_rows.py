@@ -22,10 +22,11 @@ from tonnage.capacity.topology.node_selectors import NodeSelector
 from tonnage.extensions.kubernetes.capacity import patches
 from tonnage.extensions.kubernetes.capacity.driver_storage import Driver, Pool, Storage
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch, PoolPatch, StoragePatch
+from tonnage.extensions.kubernetes.ledger import tables
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 
-_STORAGE, _POOL = models.CsiStorage, models.CsiPool
+_STORAGE, _POOL = tables.CsiStorage, tables.CsiPool
 
 #: Number of names in one statement.
 _BATCH_SIZE = 500
@@ -37,7 +38,7 @@ class VersionConflict(errors.Conflict):
 
 def find(session: orm.Session, name: str) -> Driver:
     """Return a driver with its storage. Raises :class:`~tonnage.capacity.errors.NotFound`."""
-    row = session.scalar(sa.select(models.CsiDriver).where(models.CsiDriver.name == name))
+    row = session.scalar(sa.select(tables.CsiDriver).where(tables.CsiDriver.name == name))
     if row is None:
         raise _not_found(name)
     return _driver(row, read_storage(session, row.uid))
@@ -45,7 +46,7 @@ def find(session: orm.Session, name: str) -> Driver:
 
 def list_all(session: orm.Session) -> list[Driver]:
     """Return all drivers by name, without their storage."""
-    rows = session.scalars(sa.select(models.CsiDriver).order_by(models.CsiDriver.name))
+    rows = session.scalars(sa.select(tables.CsiDriver).order_by(tables.CsiDriver.name))
     return [_driver(row, ()) for row in rows]
 
 
@@ -81,16 +82,16 @@ def delete(session: orm.Session, name: str) -> None:
     row = lock(session, name)
     if row is None:
         raise _not_found(name)
-    for table in (models.CsiClaim, _POOL, _STORAGE):
+    for table in (tables.CsiClaim, _POOL, _STORAGE):
         session.execute(sa.delete(table).where(table.driver_uid == row.uid))
     session.delete(row)
     session.flush()
 
 
-def lock(session: orm.Session, name: str) -> models.CsiDriver | None:
+def lock(session: orm.Session, name: str) -> tables.CsiDriver | None:
     """Lock a driver's row until the transaction ends, and return it; return None if there is none."""
-    query = sa.select(models.CsiDriver).where(models.CsiDriver.name == name).with_for_update()
-    row: models.CsiDriver | None = session.scalar(query)
+    query = sa.select(tables.CsiDriver).where(tables.CsiDriver.name == name).with_for_update()
+    row: tables.CsiDriver | None = session.scalar(query)
     return row
 
 
@@ -174,7 +175,7 @@ class _StorageUpdate:
                 self.layout_changed = True
             self._write(row, old, new)
 
-    def _write(self, row: models.CsiPool, old: Pool, new: Pool) -> None:
+    def _write(self, row: tables.CsiPool, old: Pool, new: Pool) -> None:
         self.changed = True
         row.version = self.version
         row.capacity, row.maximum_volume_size, row.expires_at = new.capacity, new.maximum_volume_size, new.expires_at
@@ -184,8 +185,8 @@ class _StorageUpdate:
             row.node_list = None if new.node_list is None else list(new.node_list)
             row.backing_id = new.backing_id
 
-    def _find_rows(self, storage_class: str, names: Sequence[str]) -> dict[str, models.CsiPool]:
-        rows: dict[str, models.CsiPool] = {}
+    def _find_rows(self, storage_class: str, names: Sequence[str]) -> dict[str, tables.CsiPool]:
+        rows: dict[str, tables.CsiPool] = {}
         query = sa.select(_POOL).where(_POOL.driver_uid == self.uid, _POOL.storage_class == storage_class)
         for start in range(0, len(names), _BATCH_SIZE):
             part: Collection[str] = names[start : start + _BATCH_SIZE]
@@ -198,8 +199,8 @@ class _StorageUpdate:
             self.changed = self.layout_changed = True
 
 
-def _insert(session: orm.Session, name: str) -> models.CsiDriver:
-    row = models.CsiDriver(uid=str(uuid.uuid4()), name=name, version=0, layout=0)
+def _insert(session: orm.Session, name: str) -> tables.CsiDriver:
+    row = tables.CsiDriver(uid=str(uuid.uuid4()), name=name, version=0, layout=0)
     session.add(row)
     try:
         session.flush()
@@ -215,7 +216,7 @@ def _merged_tracking(change: DriverPatch, old: bool | None) -> bool | None:
     return old if isinstance(value, UnsetType) else value
 
 
-def _driver(row: models.CsiDriver, storage: tuple[Storage, ...]) -> Driver:
+def _driver(row: tables.CsiDriver, storage: tuple[Storage, ...]) -> Driver:
     return Driver(
         name=row.name,
         uid=row.uid,

@@ -11,9 +11,9 @@ from sqlalchemy import orm
 from tonnage.extensions.kubernetes.capacity import driver_rows, pool_columns
 from tonnage.extensions.kubernetes.capacity.driver_storage import Driver
 from tonnage.extensions.kubernetes.capacity.pool_columns import PoolColumns
-from tonnage.ledger import models
+from tonnage.extensions.kubernetes.ledger import tables
 
-_DRIVER = models.CsiDriver
+_DRIVER = tables.CsiDriver
 
 
 class PoolCache:

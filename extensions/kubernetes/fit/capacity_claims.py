@@ -16,10 +16,11 @@ from sqlalchemy import orm
 
 from tonnage.extensions.kubernetes.capacity.pool_columns import ActiveClaim, PoolColumns, PoolKey
 from tonnage.extensions.kubernetes.fit.node_decision import Placement
+from tonnage.extensions.kubernetes.ledger import tables
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 
-_CLAIM, _POOL = models.CsiClaim, models.CsiPool
+_CLAIM, _POOL = tables.CsiClaim, tables.CsiPool
 _COUNTED_COLUMNS = (
     _CLAIM.driver_uid,
     _CLAIM.holder,
@@ -184,8 +185,8 @@ def list_for_holder(session: orm.Session, holder: str) -> list[Claim]:
     """Return the active claims of a holder, by volume."""
     at = now(session)
     query = (
-        sa.select(_CLAIM, models.CsiDriver.name)
-        .join(models.CsiDriver, models.CsiDriver.uid == _CLAIM.driver_uid)
+        sa.select(_CLAIM, tables.CsiDriver.name)
+        .join(tables.CsiDriver, tables.CsiDriver.uid == _CLAIM.driver_uid)
         .where(_CLAIM.holder == holder)
         .order_by(_CLAIM.volume)
     )
@@ -199,8 +200,8 @@ def list_for_pods(session: orm.Session) -> list[PodClaim]:
         _POOL.driver_uid == _CLAIM.driver_uid, _POOL.storage_class == _CLAIM.storage_class, _POOL.name == _CLAIM.pool
     )
     query = (
-        sa.select(_CLAIM, models.CsiDriver.name, _POOL)
-        .join(models.CsiDriver, models.CsiDriver.uid == _CLAIM.driver_uid)
+        sa.select(_CLAIM, tables.CsiDriver.name, _POOL)
+        .join(tables.CsiDriver, tables.CsiDriver.uid == _CLAIM.driver_uid)
         .outerjoin(_POOL, same_pool)
         .where(_CLAIM.pod.is_not(None))
         .order_by(_CLAIM.holder, _CLAIM.volume)
@@ -228,17 +229,17 @@ def list_for_pods(session: orm.Session) -> list[PodClaim]:
     return claims
 
 
-def _in_use(pool: models.CsiPool | None, at: datetime.datetime) -> bool:
+def _in_use(pool: tables.CsiPool | None, at: datetime.datetime) -> bool:
     if pool is None or pool.capacity is None:
         return False
     return pool.expires_at is None or pool.expires_at > at
 
 
-def _figures_versions(pool: models.CsiPool) -> dict[PoolKey, FiguresVersion]:
+def _figures_versions(pool: tables.CsiPool) -> dict[PoolKey, FiguresVersion]:
     return {(pool.storage_class, pool.name): FiguresVersion(pool.version, pool.expires_at)}
 
 
-def _claim(row: models.CsiClaim, driver: str) -> Claim:
+def _claim(row: tables.CsiClaim, driver: str) -> Claim:
     return Claim(
         holder=row.holder,
         volume=row.volume,

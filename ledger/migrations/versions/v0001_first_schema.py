@@ -103,6 +103,7 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(["backend_id"], ["backends.id"], name=op.f("fk_pools_backend_id")),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_pools")),
         sa.UniqueConstraint("name", name=op.f("uq_pools_name")),
+        sqlite_autoincrement=True,
     )
     op.create_index(op.f("ix_pools_backend_id"), "pools", ["backend_id"], unique=False)
 

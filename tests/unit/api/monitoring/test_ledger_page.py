@@ -14,8 +14,10 @@ from sqlalchemy import orm
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.api.monitoring.ledger_page import LedgerPage
 from tonnage.extensions.history import coming_refusals, history_writer
+from tonnage.extensions.history import tables as history_tables
 from tonnage.extensions.history.coming_refusals import ComingRefusals
 from tonnage.extensions.kubernetes.fit import capacity_claims
+from tonnage.extensions.kubernetes.ledger import tables as kubernetes_tables
 from tonnage.ledger import models
 
 GIB = 2**30
@@ -96,7 +98,7 @@ def add_forecast(world: World, pool: str, bound: str, days: Sequence[float | Non
         row = {"made_on": now - datetime.timedelta(days=age), "known_days": 60, "low_gb": 1.0, "high_gb": 2.0}
         found = dict(zip(("p10_days", "p50_days", "p90_days"), days, strict=True))
         pool_id = next(ids[name] for name in ids if name.endswith(f"#{pool}"))
-        session.execute(sa.insert(models.PoolForecast).values(**row, **found, pool_id=pool_id, bound=bound))
+        session.execute(sa.insert(history_tables.PoolForecast).values(**row, **found, pool_id=pool_id, bound=bound))
 
     world.database.run(add)
 
@@ -143,11 +145,11 @@ def test_claims_on_drivers_of_clusters_are_counted_until_they_end(world: World) 
     def add(session: orm.Session) -> None:
         now = capacity_claims.now(session)
         for name in ("busy", "idle"):
-            session.add(models.CsiDriver(name=f"{name}.example.com", uid=name, version=1))
+            session.add(kubernetes_tables.CsiDriver(name=f"{name}.example.com", uid=name, version=1))
         session.flush()
         for holder, seconds in (("one", 60), ("two", 60), ("ended", -1)):
             session.add(
-                models.CsiClaim(
+                kubernetes_tables.CsiClaim(
                     holder=holder,
                     volume="v",
                     node="n1",

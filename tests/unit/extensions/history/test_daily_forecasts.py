@@ -10,7 +10,7 @@ from sqlalchemy import orm
 
 from tests.servers import ledger_schema
 from tests.unit.ledger import faults
-from tonnage.extensions.history import daily_forecasts, last_forecasts
+from tonnage.extensions.history import daily_forecasts, last_forecasts, tables
 from tonnage.extensions.history.daily_forecasts import Forecaster
 from tonnage.extensions.history.forecast.time_to_full import PHYSICAL, PROMISED
 from tonnage.extensions.history.last_forecasts import MadeForecast
@@ -55,7 +55,7 @@ def add_days(ledger: database.Database, number: int, growth: float, pool_id: int
         }
         for ago in range(number)
     ]
-    ledger.run(lambda session: session.execute(sa.insert(models.PoolHistory), rows))
+    ledger.run(lambda session: session.execute(sa.insert(tables.PoolHistory), rows))
 
 
 def latest(ledger: database.Database) -> dict[tuple[str, str], MadeForecast]:
@@ -88,7 +88,7 @@ def test_forecasts_are_made_in_parts_and_go_on_where_they_ended(ledger: database
 def test_a_pool_without_a_limit_is_looked_at_once_a_day(ledger: database.Database) -> None:
     add_days(ledger, 30, 1.0)
     none = {"physical_limit_gb": None, "virtual_limit_gb": None}
-    ledger.run(lambda session: session.execute(sa.update(models.PoolHistory).values(none)))
+    ledger.run(lambda session: session.execute(sa.update(tables.PoolHistory).values(none)))
     forecaster = Forecaster(ledger)
     assert [forecaster.work(lambda: True) for _ in range(2)] == [1, 0]
     assert latest(ledger) == {}
@@ -109,7 +109,7 @@ def test_two_schedulers_make_each_forecast_once(ledger: database.Database) -> No
 
 def test_without_a_row_of_yesterday_there_is_no_forecast(ledger: database.Database) -> None:
     add_days(ledger, 60, 10.0)
-    ledger.run(lambda session: session.execute(sa.delete(models.PoolHistory).where(models.PoolHistory.used_gb == 500)))
+    ledger.run(lambda session: session.execute(sa.delete(tables.PoolHistory).where(tables.PoolHistory.used_gb == 500)))
     assert Forecaster(ledger).work(lambda: True) == 0
     assert latest(ledger) == {}
 
@@ -124,7 +124,7 @@ def test_after_two_weeks_a_forecast_is_checked(ledger: database.Database) -> Non
         for made_on in (then, then + DAY)
         for pool_id in (1, 2)
     ]
-    ledger.run(lambda session: session.execute(sa.insert(models.PoolForecast), rows))
+    ledger.run(lambda session: session.execute(sa.insert(tables.PoolForecast), rows))
     Forecaster(ledger).work(lambda: True)
     found = latest(ledger)
     checked = [found[f"host@b#p{number}", PHYSICAL] for number in (1, 2)]
@@ -140,14 +140,14 @@ def test_old_forecasts_are_deleted_in_slices(ledger: database.Database) -> None:
         for ago in (1, 44, 46, 47)
         for bound in (PHYSICAL, PROMISED)
     ]
-    ledger.run(lambda session: session.execute(sa.insert(models.PoolForecast), rows))
+    ledger.run(lambda session: session.execute(sa.insert(tables.PoolForecast), rows))
     while ledger.run(daily_forecasts.purge, 1):
         pass
     with ledger.reading() as session:
-        assert session.scalar(sa.select(sa.func.count()).select_from(models.PoolForecast)) == 4
+        assert session.scalar(sa.select(sa.func.count()).select_from(tables.PoolForecast)) == 4
 
 
 def test_an_old_forecast_is_not_shown(ledger: database.Database) -> None:
     rows = [{"made_on": today(ledger) - 2 * DAY, "pool_id": 1, "bound": PHYSICAL, "known_days": 1}]
-    ledger.run(lambda session: session.execute(sa.insert(models.PoolForecast), rows))
+    ledger.run(lambda session: session.execute(sa.insert(tables.PoolForecast), rows))
     assert latest(ledger) == {}

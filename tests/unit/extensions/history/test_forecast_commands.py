@@ -15,7 +15,7 @@ from sqlalchemy import orm
 from tests.servers import ledger_schema
 from tonnage.capacity import errors
 from tonnage.cli import setup, tonnage
-from tonnage.extensions.history import coming_refusals
+from tonnage.extensions.history import coming_refusals, tables
 from tonnage.extensions.history import forecast_commands as forecasts
 from tonnage.extensions.history.coming_refusals import ComingRefusals, WantedVolume
 from tonnage.extensions.history.forecast import growth_paths
@@ -63,7 +63,7 @@ def add(engine: sa.Engine, pool_id: int, p10: float | None, p50: float | None, p
             {"made_on": now - datetime.timedelta(days=15 + hit), "known_days": 9, "hit": bool(hit)} for hit in (0, 1)
         ]
         for row in rows:
-            session.execute(sa.insert(models.PoolForecast), {"pool_id": pool_id, "bound": "physical", **row})
+            session.execute(sa.insert(tables.PoolForecast), {"pool_id": pool_id, "bound": "physical", **row})
         session.commit()
 
 

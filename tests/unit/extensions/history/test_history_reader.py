@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.servers import ledger_schema
-from tonnage.extensions.history import history_reader
+from tonnage.extensions.history import history_reader, tables
 from tonnage.extensions.history.forecast.time_to_full import PHYSICAL, PROMISED
 from tonnage.ledger import models
 from tonnage.ledger.db import database
@@ -31,7 +31,7 @@ def add(session: orm.Session, days_ago: int, **values: object) -> None:
     numbers = ("in_flight_max_gb", "allocated_gb", "created_gb", "deleted_gb", "moved_gb", "deleted_sum_gb")
     row = {"grain": "day", "slot": LAST - datetime.timedelta(days=days_ago), "pool_id": 1, "samples": 1}
     figures = {"total_gb": 100.0, "physical_limit_gb": 90.0, "virtual_limit_gb": None, "moved_sum_gb": 0}
-    session.execute(sa.insert(models.PoolHistory), [{**row, **dict.fromkeys(numbers, 0), **figures, **values}])
+    session.execute(sa.insert(tables.PoolHistory), [{**row, **dict.fromkeys(numbers, 0), **figures, **values}])
 
 
 def test_holes_stay_holes_and_migrations_are_no_growth(session: orm.Session) -> None:
@@ -53,6 +53,8 @@ def test_the_last_day_is_the_last_complete_one(session: orm.Session) -> None:
     add(session, 0, used_gb=1.0)
     add(session, 3, used_gb=1.0)
     add(session, 3, used_gb=1.0, pool_id=2)
+    session.add(models.Backend(id=1, name="host@b"))
+    session.add_all(models.Pool(id=number, backend_id=1, name=f"host@b#{number}") for number in (1, 2))
     noon = LAST + datetime.timedelta(hours=12)
     day = history_reader.last_day(session, noon)
     assert day == LAST - datetime.timedelta(days=3)
@@ -64,7 +66,7 @@ def test_days_of_volume_types_have_holes_and_leave_out_deleted_types(session: or
     def add_type(days_ago: int, type_id: str, created: int, deleted: int, retyped: int) -> None:
         row = {"grain": "day", "slot": LAST - datetime.timedelta(days=days_ago), "type_id": type_id, "samples": 1}
         flows = {"creates": 2, "created_gb": created, "deleted_gb": deleted, "retyped_gb": retyped}
-        session.execute(sa.insert(models.TypeHistory), [{**row, **flows, "volumes": 3, "allocated_gb": 9}])
+        session.execute(sa.insert(tables.TypeHistory), [{**row, **flows, "volumes": 3, "allocated_gb": 9}])
 
     session.execute(sa.insert(models.VolumeType), [{"id": "t1", "name": "gold", "is_public": True}])
     add_type(2, "t1", 10, 3, 1)

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.unit.api.cluster import BACKEND, Client, Cluster
-from tonnage.extensions.history import coming_refusals, history_writer
+from tonnage.extensions.history import coming_refusals, history_writer, tables
 from tonnage.extensions.history.coming_refusals import ComingRefusals, WantedVolume
 from tonnage.ledger import models
 
@@ -27,8 +27,8 @@ def _without_samples(cluster: Cluster) -> None:
     """The scheduler, which may have run for long, writes no sample meanwhile."""
     with orm.Session(cluster.database.engine) as session:
         later = history_writer.database_time(session) + datetime.timedelta(hours=12)
-        session.merge(models.HistoryTurn(id=1, number=1, sampled_at=later))
-        session.execute(sa.delete(models.PoolHistory))
+        session.merge(tables.HistoryTurn(id=1, number=1, sampled_at=later))
+        session.execute(sa.delete(tables.PoolHistory))
         session.commit()
 
 
@@ -41,19 +41,19 @@ def history(cluster: Cluster) -> Iterator[datetime.datetime]:
         for age, used in ((1, 10.0), (0, None)):
             slot = today - datetime.timedelta(days=age)
             figures = dict.fromkeys(COUNTERS, 0) | {"provisioned_gb": 20.0, "virtual_limit_gb": 2000.0}
-            session.add(models.PoolHistory(grain="day", slot=slot, pool_id=pool_id, samples=6, used_gb=used, **figures))
+            session.add(tables.PoolHistory(grain="day", slot=slot, pool_id=pool_id, samples=6, used_gb=used, **figures))
         made = {"made_on": today, "pool_id": pool_id, "known_days": 30}
         ranges = {"p10_days": 9.5, "p50_days": 15.5, "p90_days": None, "low_gb": 1.0, "high_gb": 5.0}
-        session.add(models.PoolForecast(bound="promised", **made, **ranges))
-        session.add(models.PoolForecast(bound="physical", **made | {"known_days": 6}))
+        session.add(tables.PoolForecast(bound="promised", **made, **ranges))
+        session.add(tables.PoolForecast(bound="physical", **made | {"known_days": 6}))
         for age, hit in ((14, True), (15, False)):
             day = today - datetime.timedelta(days=age)
-            session.add(models.PoolForecast(bound="promised", **made | {"made_on": day}, **ranges, hit=hit))
+            session.add(tables.PoolForecast(bound="promised", **made | {"made_on": day}, **ranges, hit=hit))
         session.commit()
     yield today
     with orm.Session(cluster.database.engine) as session:
-        session.execute(sa.delete(models.PoolHistory))
-        session.execute(sa.delete(models.PoolForecast))
+        session.execute(sa.delete(tables.PoolHistory))
+        session.execute(sa.delete(tables.PoolForecast))
         session.commit()
 
 

@@ -14,7 +14,7 @@ from sqlalchemy import orm
 from tests.servers import ledger_schema
 from tests.unit.ledger import faults
 from tests.unit.scheduler.world import StoragePool, World
-from tonnage.extensions.history import history_writer
+from tonnage.extensions.history import history_reader, history_writer, tables
 from tonnage.extensions.history.history_writer import DAY, HOUR, INTERVAL, HistoryWriter
 from tonnage.ledger import models
 from tonnage.ledger.db import database
@@ -55,7 +55,7 @@ def ledger(database_url: str) -> Iterator[database.Database]:
             figures = {"total_capacity_gb": 100.0, "free_capacity_gb": 60.0, "provisioned_capacity_gb": 50.0}
             stats = {"thin_provisioning_support": number == 1}
             limits = {"stats": stats, "thin_limit_gb": 200.0, "physical_limit_gb": 55.0, "in_flight_gb": 3}
-            session.add(models.Pool(id=number, backend_id=1, name=f"host@b#p{number}", **figures, **limits))
+            session.add(models.Pool(backend_id=1, name=f"host@b#p{number}", **figures, **limits))
         session.commit()
     found = database.Database(engine)
     yield found
@@ -66,8 +66,8 @@ def change(ledger: database.Database, pool_id: int = 1, **values: object) -> Non
     ledger.run(lambda session: session.execute(sa.update(models.Pool).where(models.Pool.id == pool_id).values(values)))
 
 
-def rows(ledger: database.Database, grain: str, pool_id: int = 1) -> list[models.PoolHistory]:
-    row = models.PoolHistory
+def rows(ledger: database.Database, grain: str, pool_id: int = 1) -> list[tables.PoolHistory]:
+    row = tables.PoolHistory
     with ledger.reading() as session:
         found = sa.select(row).where(row.grain == grain, row.pool_id == pool_id).order_by(row.slot)
         return list(session.scalars(found))
@@ -145,17 +145,18 @@ def test_a_pool_of_a_silent_backend_or_without_usable_figures_has_no_row(
     assert len(rows(ledger, HOUR)) == 1
 
 
-def test_the_history_of_a_deleted_pool_is_deleted(ledger: database.Database) -> None:
-    HistoryWriter(ledger, 60.0).sample()
+def test_a_new_pool_does_not_get_the_history_of_a_deleted_one(ledger: database.Database, clock: Clock) -> None:
+    writer = HistoryWriter(ledger, 60.0, clock)
+    writer.sample()
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.delete(models.Pool).where(models.Pool.id == 2))
+        new_id = connection.execute(sa.insert(models.Pool).values(name="h@b#new", backend_id=1)).inserted_primary_key[0]
+    clock.advance(days=1)
+    writer.sample()
     with ledger.reading() as session:
-        made_on = history_writer.database_time(session).replace(hour=0, minute=0, second=0, microsecond=0)
-    forecasts = [{"made_on": made_on, "pool_id": pool_id, "bound": "physical", "known_days": 1} for pool_id in (1, 2)]
-    ledger.run(lambda session: session.execute(sa.insert(models.PoolForecast), forecasts))
-    ledger.run(history_writer.forget_pools, [1])
-    with ledger.reading() as session:
-        assert session.scalars(sa.select(models.PoolForecast.pool_id)).all() == [2]
-    for grain in (HOUR, DAY):
-        assert (len(rows(ledger, grain, 1)), len(rows(ledger, grain, 2))) == (0, 1)
+        assert history_reader.pools_of(session, START.replace(minute=0)) == [1]
+    assert new_id == 3
+    assert [len(rows(ledger, DAY, pool_id)) for pool_id in (1, 2, 3)] == [2, 1, 1]
 
 
 def test_unknown_figures_are_null(ledger: database.Database, clock: Clock) -> None:
@@ -297,7 +298,7 @@ def test_volume_types_have_rows(ledger: database.Database, clock: Clock) -> None
     ledger.run(lambda session: session.execute(sa.delete(models.Volume).where(models.Volume.size_gb == 10)))
     writer.sample()
     with ledger.reading() as session:
-        found = session.scalars(sa.select(models.TypeHistory)).all()
+        found = session.scalars(sa.select(tables.TypeHistory)).all()
     assert {(row.grain, row.samples, row.volumes, row.allocated_gb) for row in found} == {
         (HOUR, 2, 2, 35),
         (DAY, 2, 2, 35),

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from tests.unit.scheduler.world import StoragePool, World
 from tonnage.cli.simulation import scheduler_query
-from tonnage.extensions.history import coming_refusals, history_writer, refusal_forecasts
+from tonnage.extensions.history import coming_refusals, history_writer, refusal_forecasts, tables
 from tonnage.extensions.history import forecast_commands as forecasts
 from tonnage.extensions.history.coming_refusals import ComingRefusals, StoredRefusals
 from tonnage.extensions.history.history_reader import TypeDay
@@ -56,8 +56,8 @@ def add_days(world: World, number: int, created_gb: int) -> None:
     flows = {"creates": 1, "created_gb": created_gb, "deleted_gb": 0, "retyped_gb": 0}
     kind = {**same, "type_id": "t1", "volumes": 1, "allocated_gb": 9, **flows}
     with world.engine.begin() as connection:
-        connection.execute(sa.insert(models.PoolHistory), [{**pool, "slot": slot} for slot in slots])
-        connection.execute(sa.insert(models.TypeHistory), [{**kind, "slot": slot} for slot in slots])
+        connection.execute(sa.insert(tables.PoolHistory), [{**pool, "slot": slot} for slot in slots])
+        connection.execute(sa.insert(tables.TypeHistory), [{**kind, "slot": slot} for slot in slots])
 
 
 def stored(world: World) -> list[StoredRefusals]:
@@ -151,8 +151,8 @@ def test_refusals_are_expected_once_an_hour(world: World) -> None:
     assert found.of.requests[0] == ("t1", 20)
     assert found.of.message is not None
     with world.engine.begin() as connection:
-        an_hour_ago = sa.func.datetime(models.ComingRefusals.made_at, "-3600 seconds")
-        connection.execute(sa.update(models.ComingRefusals).values(made_at=an_hour_ago))
+        an_hour_ago = sa.func.datetime(tables.ComingRefusals.made_at, "-3600 seconds")
+        connection.execute(sa.update(tables.ComingRefusals).values(made_at=an_hour_ago))
     forecasters[0].work(lambda: True)
     assert played == [0.0]
     now = refusal_forecasts.INTERVAL
@@ -180,5 +180,5 @@ def test_a_day_later_the_result_is_not_shown(world: World) -> None:
     world.database.run(coming_refusals.store, [ComingRefusals(type_id="", known_days=1)])
     assert [each.of.text() for each in stored(world)] == ["no forecast: 1 of 21 days of history"]
     with world.engine.begin() as connection:
-        connection.execute(sa.update(models.ComingRefusals).values(made_at=LONG_AGO))
+        connection.execute(sa.update(tables.ComingRefusals).values(made_at=LONG_AGO))
     assert stored(world) == []

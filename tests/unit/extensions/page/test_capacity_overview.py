@@ -12,7 +12,7 @@ from sqlalchemy import orm
 from tests.servers import ledger_schema
 from tonnage.api.schemas.overview_bodies import CapacitySummary, PoolOverview
 from tonnage.cli.overviews import pools
-from tonnage.extensions.history import history_resources, history_writer
+from tonnage.extensions.history import history_resources, history_writer, tables
 from tonnage.extensions.page import capacity_overview, overview_resources
 from tonnage.ledger import models
 from tonnage.ledger.db import database
@@ -133,8 +133,8 @@ def test_the_bound_that_is_reached_first_is_the_forecast(ledger: database.Databa
         known = {"made_on": today, "known_days": 30, "low_gb": 1.0, "high_gb": 5.0}
         for bound, days in (("physical", 30.0), ("promised", 12.5)):
             ranges = {"p10_days": days - 3, "p50_days": days, "p90_days": days + 3}
-            session.add(models.PoolForecast(pool_id=ids["box@a#p"], bound=bound, **known, **ranges))
-        session.add(models.PoolForecast(pool_id=ids["box@a#q"], bound="physical", **known))
+            session.add(tables.PoolForecast(pool_id=ids["box@a#p"], bound=bound, **known, **ranges))
+        session.add(tables.PoolForecast(pool_id=ids["box@a#q"], bound="physical", **known))
         session.commit()
     found, _ = read(ledger)
     assert found["p"].forecast is not None

@@ -34,7 +34,7 @@ def test_the_documentation_names_every_table_and_each_column_of_capacity_tables(
             r"``(\w+)``", page.replace("``shared_in_flight_``\n``physical_gb``", "``shared_in_flight_physical_gb``")
         )
     )
-    tables = models.Base.metadata.tables
+    tables = ledger_schema.metadata().tables
     assert tables.keys() - named == set()
     for name in ("backends", "pools", "claims", "volumes"):
         assert {column.name for column in tables[name].columns} - named == set()

@@ -13,6 +13,7 @@ from tests.servers import ledger_schema
 from tests.unit.scheduler.model.scheduler import DOWN_TIME, Scheduler
 from tests.unit.scheduler.model.storage import Storage, StoragePool
 from tests.unit.scheduler.model.world import World
+from tonnage import enabled_extensions
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import database
@@ -37,6 +38,7 @@ from tonnage.scheduler.requests.placement_requests import Move
 
 BACKEND = "host0@b"
 POOL = f"{BACKEND}#p"
+EXTENSIONS = enabled_extensions.installed().values()
 
 
 @pytest.fixture
@@ -81,7 +83,8 @@ def _world() -> World:
 
 def copy(world: World, target: database.Database) -> None:
     world.pass_time(2 * DOWN_TIME)
-    database_copy.copy(database.Database(world.engine), target, DOWN_TIME, lambda table, rows: None)
+    source = database.Database(world.engine)
+    database_copy.copy(source, target, EXTENSIONS, DOWN_TIME, lambda table, rows: None)
 
 
 @pytest.fixture
@@ -266,7 +269,7 @@ def test_a_copy_that_fails_leaves_the_ledger_in_use(world: World, target: databa
     source = database.Database(world.engine)
     world.pass_time(2 * DOWN_TIME)
     with pytest.raises(KeyboardInterrupt):
-        database_copy.copy(source, target, DOWN_TIME, fail)
+        database_copy.copy(source, target, EXTENSIONS, DOWN_TIME, fail)
     [answer] = world.place(world.schedulers[0], world.create_message(1))
     assert isinstance(answer, Answer)
     world.settle()

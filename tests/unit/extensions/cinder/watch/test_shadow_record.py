@@ -10,10 +10,10 @@ import sqlalchemy as sa
 
 from tests.servers import ledger_schema
 from tests.unit.extensions.cinder.watch.scenes import POOL
+from tonnage.extensions.cinder.ledger import tables
 from tonnage.extensions.cinder.watch.findings import Category, Finding
 from tonnage.extensions.cinder.watch.shadow_record import ShadowRecord, Unjudged
 from tonnage.extensions.cinder.watch.verdicts import Decided, Verdict
-from tonnage.ledger import models
 from tonnage.ledger.db import database
 
 DECIDED = Decided(
@@ -110,7 +110,7 @@ def test_open_findings_are_known_after_a_restart(record: ShadowRecord, own: data
 def test_each_run_of_a_shadow_is_a_period(record: ShadowRecord, own: database.Database) -> None:
     record.extend_period()
     own.run(
-        lambda session: session.execute(sa.update(models.CinderFinding).values(found_at=LONG_AGO, seen_at=LONG_AGO))
+        lambda session: session.execute(sa.update(tables.CinderFinding).values(found_at=LONG_AGO, seen_at=LONG_AGO))
     )
     record.extend_period()
     [first] = record.periods()
@@ -128,7 +128,7 @@ def test_the_period_of_a_shadow_that_was_frozen_goes_on(record: ShadowRecord, ow
     ShadowRecord(own).extend_period()
     record.extend_period()
     assert [each["ended_at"] for each in record.periods()] == [None, None]
-    own.run(lambda session: session.execute(sa.delete(models.CinderFinding)))
+    own.run(lambda session: session.execute(sa.delete(tables.CinderFinding)))
     record.extend_period()
     assert len(record.periods()) == 1
 
@@ -137,8 +137,8 @@ def test_old_decisions_and_ended_findings_go(record: ShadowRecord, own: database
     record.write([DECIDED], [FINDING], [])
     own.run(
         lambda session: [
-            session.execute(sa.update(models.CinderDecision).values(decided_at=LONG_AGO)),
-            session.execute(sa.update(models.CinderFinding).values(found_at=LONG_AGO)),
+            session.execute(sa.update(tables.CinderDecision).values(decided_at=LONG_AGO)),
+            session.execute(sa.update(tables.CinderFinding).values(found_at=LONG_AGO)),
         ]
     )
     record.write([DECIDED], [], [])
@@ -146,7 +146,7 @@ def test_old_decisions_and_ended_findings_go(record: ShadowRecord, own: database
     assert sum(each.decisions for each in record.totals()) == 1
     assert len(record.findings(Category.OVER_COMMITMENT)) == 1, "it is open"
     record.write([], [], [FINDING.key])
-    own.run(lambda session: session.execute(sa.update(models.CinderFinding).values(ended_at=LONG_AGO)))
+    own.run(lambda session: session.execute(sa.update(tables.CinderFinding).values(ended_at=LONG_AGO)))
     record.prune(30)
     assert record.findings(Category.OVER_COMMITMENT) == []
 

@@ -13,7 +13,7 @@ from tonnage.capacity import errors, type_conversion
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.driver_storage import Driver, Pool
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
-from tonnage.ledger import models
+from tonnage.extensions.kubernetes.ledger import tables
 from tonnage.ledger.db import database
 
 NAME = "disk.example.com"
@@ -114,7 +114,7 @@ def test_a_patch_without_spec_does_not_restore_a_removed_driver(ledger: database
     before = patch(status=pools({"name": "a"}))
     ledger.run(driver_rows.delete, NAME)
     with ledger.reading() as session:
-        assert session.query(models.CsiPool).count() == session.query(models.CsiStorage).count() == 0
+        assert session.query(tables.CsiPool).count() == session.query(tables.CsiStorage).count() == 0
         assert driver_rows.list_all(session) == []
     for call in (lambda: patch(status=pools({"name": "a"})), lambda: ledger.run(driver_rows.delete, NAME)):
         with pytest.raises(errors.NotFound, match="no driver"):

@@ -10,7 +10,7 @@ from tonnage.capacity import type_conversion
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
 from tonnage.extensions.kubernetes.capacity.pool_cache import PoolCache
-from tonnage.ledger import models
+from tonnage.extensions.kubernetes.ledger import tables
 from tonnage.ledger.db import database
 
 NAME = "disk.example.com"
@@ -30,7 +30,7 @@ def test_an_earlier_snapshot_gets_the_figures_of_its_time(tmp_path: pathlib.Path
     patch(ledger, "10")
     cache = PoolCache()
     with ledger.reading(snapshot=True) as earlier:
-        earlier.execute(sa.select(models.CsiDriver.version)).all()
+        earlier.execute(sa.select(tables.CsiDriver.version)).all()
         patch(ledger, "5")
         with ledger.reading(snapshot=True) as later:
             assert cache.read(later, [NAME])[NAME].capacity.tolist() == [5]

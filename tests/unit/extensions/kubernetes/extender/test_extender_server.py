@@ -16,6 +16,7 @@ import requests
 from falcon import testing
 from prometheus_client import REGISTRY, parser
 
+from tests.servers import ledger_schema
 from tests.servers.kube_api import CLASSES, NODES, KubeApi
 from tests.unit.api.cluster import configuration, wait_until
 from tonnage.api.http.middleware import BodyLimit
@@ -29,7 +30,6 @@ from tonnage.extensions.kubernetes.extender import extender_server as extender_a
 from tonnage.extensions.kubernetes.fit import capacity_claims, scoring_shape
 from tonnage.extensions.kubernetes.fit.extender_protocol import Extender
 from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
-from tonnage.ledger import models
 from tonnage.ledger.db import database
 
 DRIVER = "disk.example.com"
@@ -112,7 +112,7 @@ def file_ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
 
 def create_ledger(url: str) -> database.Database:
     engine = database.create_engine(url)
-    models.Base.metadata.create_all(engine)
+    ledger_schema.create(engine)
     created = database.Database(engine)
     zone = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["b"]}]}
     two = {"name": "two", "capacity": "12Gi", "nodeTopology": {"nodeSelectorTerms": [zone]}}
@@ -376,7 +376,7 @@ def test_the_scoring_shape_chooses_the_node(
 ) -> None:
     """Nodes with 10, 20 and 30 Gi, in scores and with claims; the volumes of a pod count together."""
     ledger = database.Database(database.create_engine("sqlite://"))
-    models.Base.metadata.create_all(ledger.engine)
+    ledger_schema.create(ledger.engine)
     listed = [{"name": f"p{size}", "capacity": f"{size}Gi", "nodeList": [f"n{size}"]} for size in (20, 10, 30)]
     change = {
         "spec": {"capacityTracking": True},

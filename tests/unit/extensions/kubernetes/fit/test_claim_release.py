@@ -25,7 +25,7 @@ from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.fit.claim_release import ClaimReleaser
 from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
 from tonnage.extensions.kubernetes.fit.pod_claim_tasks import PodClaimTasks
-from tonnage.ledger import models
+from tonnage.extensions.kubernetes.ledger import tables
 from tonnage.ledger.db import database
 
 GI = 2**30
@@ -299,7 +299,7 @@ def set_expiry(ledger: database.Database, left: float) -> datetime.datetime:
 
     def work(session: Any) -> datetime.datetime:
         until: datetime.datetime = capacity_claims.now(session) + datetime.timedelta(seconds=left)
-        session.execute(sa.update(models.CsiClaim).values(expires_at=until))
+        session.execute(sa.update(tables.CsiClaim).values(expires_at=until))
         return until
 
     return ledger.run(work)

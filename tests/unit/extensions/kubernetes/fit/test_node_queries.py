@@ -20,7 +20,7 @@ from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
 from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.fit.node_queries import NodeClaim, NodeQueries
-from tonnage.ledger import models
+from tonnage.extensions.kubernetes.ledger import tables
 from tonnage.ledger.db import database, dialects
 
 GI = 2**30
@@ -83,7 +83,7 @@ def test_a_claim_expires_with_its_lease(ledger: database.Database) -> None:
     assert claim(capacity, "a", 6, lease=0) is not None
     assert claim(capacity, "b", 6) is not None
     with ledger.reading() as session:
-        assert session.scalars(sa.select(models.CsiClaim.holder)).all() == ["b"]
+        assert session.scalars(sa.select(tables.CsiClaim.holder)).all() == ["b"]
         assert capacity_claims.list_for_holder(session, "a") == []
 
 
@@ -107,7 +107,7 @@ def test_a_claim_on_a_removed_pool_counts_on_the_same_disks(
     write_pools("fast", {"name": "p", "capacity": "100Gi", "backingId": "disks"})
     assert (fits(25), fits(26)) == (True, False)
     # Like claims that processes of the previous release have stored.
-    ledger.run(lambda session: session.execute(sa.update(models.CsiClaim).values(backing_id=None, capacity=None)))
+    ledger.run(lambda session: session.execute(sa.update(tables.CsiClaim).values(backing_id=None, capacity=None)))
     assert (fits(25), fits(26)) == (True, False)
 
 
@@ -116,7 +116,7 @@ def test_a_driver_that_appears_after_locking_is_not_used(
 ) -> None:
     real = driver_rows.lock
 
-    def locked(session: orm.Session, name: str) -> models.CsiDriver | None:
+    def locked(session: orm.Session, name: str) -> tables.CsiDriver | None:
         found = real(session, name)
         if found is None:
             monkeypatch.undo()
@@ -166,7 +166,7 @@ def shared(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[database.D
     ledger = database.Database(engine)
     yield ledger
     with ledger.engine.begin() as connection:
-        for table in (models.CsiClaim, models.CsiPool, models.CsiStorage, models.CsiDriver):
+        for table in (tables.CsiClaim, tables.CsiPool, tables.CsiStorage, tables.CsiDriver):
             connection.execute(sa.delete(table))
     ledger.close()
 
@@ -225,7 +225,7 @@ def test_claims_for_provisioned_volumes_are_kept_when_a_pod_claims_the_rest(ledg
     assert capacity.decide(volumes(1), NODES).fitting_nodes() == []
     # The capacity of expired claims may be claimed by others.
     ledger.run(
-        lambda session: session.execute(sa.update(models.CsiClaim).values(expires_at=capacity_claims.now(session)))
+        lambda session: session.execute(sa.update(tables.CsiClaim).values(expires_at=capacity_claims.now(session)))
     )
     assert capacity.claim(both[1:], NODES, "a", 60, pod="default/redis")[1] is not None
     with ledger.reading() as session:
@@ -240,7 +240,7 @@ def test_an_expired_claim_is_not_renewed(ledger: database.Database) -> None:
 
     def end(session: orm.Session) -> datetime.datetime:
         over: datetime.datetime = capacity_claims.now(session)
-        session.execute(sa.update(models.CsiClaim).values(expires_at=over))
+        session.execute(sa.update(tables.CsiClaim).values(expires_at=over))
         return over
 
     over = ledger.run(end)
@@ -290,7 +290,7 @@ def test_200_concurrent_pods_fill_20_nodes_exactly(shared: database.Database) ->
     assert sum(each is not None for each in claims) == 200
     with shared.reading() as session:
         sums = session.execute(
-            sa.select(models.CsiClaim.pool, sa.func.sum(models.CsiClaim.size)).group_by(models.CsiClaim.pool)
+            sa.select(tables.CsiClaim.pool, sa.func.sum(tables.CsiClaim.size)).group_by(tables.CsiClaim.pool)
         )
         assert {pool: int(size) for pool, size in sums} == {f"p{number}": 100 * GI for number in range(20)}
 

@@ -19,6 +19,7 @@ from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
 from tonnage.extensions.kubernetes.fit import capacity_claims
 from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
+from tonnage.extensions.kubernetes.ledger import tables
 from tonnage.extensions.kubernetes.publication import agent_import
 from tonnage.ledger import models
 from tonnage.ledger.db import database
@@ -39,10 +40,10 @@ def ledger(request: pytest.FixtureRequest) -> Iterator[database.Database]:
     yield ledger
     with ledger.engine.begin() as connection:
         for table in (
-            models.CsiClaim,
-            models.CsiPool,
-            models.CsiStorage,
-            models.CsiDriver,
+            tables.CsiClaim,
+            tables.CsiPool,
+            tables.CsiStorage,
+            tables.CsiDriver,
             models.Pool,
             models.Backend,
         ):
