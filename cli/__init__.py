@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Command-line programs: a module with ``main()`` for each daemon and command."""
+"""Command-line programs: a module with ``main()`` for each daemon and command.
+
+Floors from the ground up: commands, its modules, daemons and simulation, overviews.
+"""
 
 import os
 import warnings

@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Drivers of storage. Floors from the ground up: its modules, contract and filesystem and lvm, csi and memory."""

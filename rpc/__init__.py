@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Messages between the processes. Floors from the ground up: its modules, clients."""

@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures how the code is structured and prints the figures as a table.
 
-The static figures come from the source files: modules per folder, import circles, names of modules, docstrings,
-constructors, tests. ``tools/request_trips.py`` counts the files and functions that requests pass.
+The static figures come from the source files: lines of the core and of the extensions, modules per folder, circles of
+modules and of folders, imports of extensions by the core, names, tests, migrations, terms of the glossary.
+``tools/request_trips.py`` counts the files and functions that requests pass.
 
 Run it with the Python of the test environment: ``.venv/bin/python tools/measure_structure.py [--static] [--json]``.
 """
@@ -30,13 +31,13 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 #: Modules of one name that several rooms have by convention.
 _CONVENTIONAL = {"__init__", "base", "options"}
 
-#: Most arguments of a constructor, ``self`` not counted.
-_MOST_ARGUMENTS = 7
-
 #: A private name. The methods of named tuples are public.
 _PRIVATE = re.compile(r"_(?!_|asdict$|fields$|make$|replace$)")
 
 _SCHEDULERS = re.compile(r"\b(SchedulerManager|SchedulerService)\(|\"tonnage-(standalone|scheduler)\"")
+
+#: The attributes of nodes of a syntax tree that hold a name, by the form under which ``words.toml`` exempts it.
+_NAMES = {"id": "name", "attr": "attribute", "arg": "argument", "name": "definition"}
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,13 @@ class Module:
     def name(self) -> str:
         """The dotted name under which the module is imported."""
         parts = self.path.with_suffix("").parts
-        return ".".join(["tonnage", *(parts[:-1] if parts[-1] == "__init__" else parts)])
+        prefix = [] if self.room == "tonnage" else ["tonnage"]
+        return ".".join([*prefix, *(parts[:-1] if parts[-1] == "__init__" else parts)])
+
+    @property
+    def is_core(self) -> bool:
+        """Whether every installation needs the module: it is neither in an extension nor in the driver for CSI."""
+        return self.room != "extensions" and self.path.parts[:2] != ("drivers", "csi")
 
 
 def rooms() -> list[str]:
@@ -69,11 +76,12 @@ def rooms() -> list[str]:
 
 @functools.cache
 def product_modules() -> Sequence[Module]:
-    """Return all modules of all rooms, without generated code."""
+    """Return all modules of all rooms and of the package ``tonnage`` itself, without generated code."""
+    paths = sorted((ROOT / "tonnage").glob("*.py"))
+    paths += [path for room in rooms() for path in sorted((ROOT / room).rglob("*.py"))]
     return tuple(
         Module(path.relative_to(ROOT), ast.parse(text), text.count("\n"))
-        for room in rooms()
-        for path in sorted((ROOT / room).rglob("*.py"))
+        for path in paths
         if not path.name.endswith("_pb2.py")
         for text in [path.read_text(encoding="utf-8")]
     )
@@ -81,17 +89,79 @@ def product_modules() -> Sequence[Module]:
 
 def modules_per_folder(modules: Sequence[Module]) -> dict[str, int]:
     """Return the number of modules in each folder. Database migrations and ``__init__`` modules do not count."""
-    counted = [each.path for each in modules if each.path.stem != "__init__" and "versions" not in each.path.parts]
-    return dict(collections.Counter(str(path.parent) for path in counted))
+    return dict(collections.Counter(str(module.path.parent) for module in _named(modules)))
+
+
+def _named(modules: Sequence[Module]) -> list[Module]:
+    """Return the modules that somebody named: all but ``__init__`` modules and database migrations."""
+    return [module for module in modules if module.path.stem != "__init__" and "versions" not in module.path.parts]
+
+
+def words_of_module_names(modules: Sequence[Module]) -> set[str]:
+    """Return the words of which the names of modules consist."""
+    return {word for module in _named(modules) for word in module.path.stem.split("_")}
+
+
+@functools.cache
+def word_lists() -> Mapping[str, Any]:
+    """Return the lists of words that names are checked with, from ``tests/unit/words.toml``."""
+    return tomllib.loads((ROOT / "tests" / "unit" / "words.toml").read_text(encoding="utf-8"))
+
+
+def dialect_words(modules: Sequence[Module]) -> list[str]:
+    """Return the identifiers that say nothing of storage, such as ``found``, with the places where they occur."""
+    dialect = word_lists()["dialect"]
+    words = set(dialect["words"])
+    exempt = [(rule["word"], rule["form"], rule.get("folder", "")) for rule in dialect["exempt"]]
+    return [
+        f"{module.path}:{getattr(node, 'lineno', 0)} {name}"
+        for module in modules
+        for node in ast.walk(module.tree)
+        for field, form in _NAMES.items()
+        if (name := getattr(node, field, None)) in words
+        and not any(
+            (name, form) == (word, exempt_form) and str(module.path).startswith(folder)
+            for word, exempt_form, folder in exempt
+        )
+    ]
+
+
+def modules_without_tests(modules: Sequence[Module]) -> list[str]:
+    """Return the modules of which no file ``test_<module>.py`` stands in the same folder below ``tests/unit``."""
+    return [
+        str(module.path)
+        for module in _named(modules)
+        if not (_test_folder(module) / f"test_{module.path.name}").exists()
+    ]
+
+
+def _test_folder(module: Module) -> pathlib.Path:
+    unit_tests = ROOT / "tests" / "unit"
+    return unit_tests if module.room == "tonnage" else unit_tests / module.path.parent
+
+
+def migrations(modules: Sequence[Module]) -> list[str]:
+    """Return the Alembic versions of the core and of all extensions."""
+    return [
+        str(module.path)
+        for module in modules
+        if module.path.parent.name == "versions" and module.path.stem != "__init__"
+    ]
+
+
+def glossary_terms() -> list[str]:
+    """Return the terms that the glossary of the documentation explains."""
+    text = (ROOT / "docs" / "glossary.rst").read_text(encoding="utf-8")
+    return re.findall(r"^   (\S.*)$", text.partition(".. glossary::")[2], re.MULTILINE)
 
 
 def shared_names(modules: Sequence[Module]) -> dict[str, set[str]]:
     """Return the names of modules that stand in more than one room, with these rooms."""
-    found: dict[str, set[str]] = collections.defaultdict(set)
-    for each in modules:
-        if each.path.stem not in _CONVENTIONAL:
-            found[each.path.stem].add(each.room)
-    return {stem: where for stem, where in found.items() if len(where) > 1}
+    rooms_by_stem: dict[str, set[str]] = collections.defaultdict(set)
+    for module in modules:
+        if module.path.stem not in _CONVENTIONAL and module.room != "tonnage":
+            rooms_by_stem[module.path.stem].add(module.room)
+    return {stem: rooms for stem, rooms in rooms_by_stem.items() if len(rooms) > 1}
 
 
 def _is_typing_only(node: ast.If) -> bool:
@@ -109,15 +179,15 @@ def _imports(node: ast.AST) -> Iterator[ast.ImportFrom]:
 
 def import_graph(modules: Sequence[Module]) -> dict[str, set[str]]:
     """Return the modules of Tonnage that each module imports."""
-    names = {each.name for each in modules}
+    names = {module.name for module in modules}
     graph: dict[str, set[str]] = {}
-    for each in modules:
-        found = {
+    for module in modules:
+        imported = {
             f"{node.module}.{alias.name}" if f"{node.module}.{alias.name}" in names else str(node.module)
-            for node in _imports(each.tree)
+            for node in _imports(module.tree)
             for alias in node.names
         }
-        graph[each.name] = (found & names) - {each.name}
+        graph[module.name] = (imported & names) - {module.name}
     return graph
 
 
@@ -132,8 +202,8 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
 
 def _room_of(module: str) -> str:
     """Return the room of a module; each extension is a room of its own."""
-    parts = module.split(".")
-    return ".".join(parts[1:3] if parts[1] == "extensions" else parts[1:2])
+    parts = module.split(".")[1:]
+    return ".".join(parts[:2] if parts[:1] == ["extensions"] else parts[:1])
 
 
 def folder_graphs(modules: Sequence[Module]) -> dict[str, dict[str, set[str]]]:
@@ -152,16 +222,36 @@ def folder_circles(modules: Sequence[Module]) -> list[list[str]]:
     return [path for graph in folder_graphs(modules).values() if (path := circle(graph))]
 
 
-def arrows_up(graph: Mapping[str, set[str]]) -> list[str]:
-    """Return the imports that lead from a lower room to a higher one, by the layers of import-linter."""
-    tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
-    layers = tools["importlinter"]["contracts"][0]["layers"]
-    floor = {room: number for number, layer in enumerate(reversed(layers)) for room in layer.split(" | ")}
+def mutual_folders(modules: Sequence[Module]) -> list[tuple[str, str]]:
+    """Return the pairs of folders of a room that import each other."""
+    return sorted(
+        (folder, imported)
+        for graph in folder_graphs(modules).values()
+        for folder, imported_folders in graph.items()
+        for imported in imported_folders
+        if folder < imported and folder in graph.get(imported, ())
+    )
 
-    def height(module: str) -> int:
-        return floor.get(module.split(".")[1] if "." in module else "", -1)
 
-    return [f"{one} -> {other}" for one, others in graph.items() for other in others if height(one) < height(other)]
+def imports_of_extensions(modules: Sequence[Module]) -> list[str]:
+    """Return the imports of an extension by a module outside of ``extensions/``."""
+    return [
+        f"{importer} -> {imported}"
+        for importer, imported_modules in import_graph(modules).items()
+        for imported in sorted(imported_modules)
+        if imported.startswith("tonnage.extensions.") and not importer.startswith("tonnage.extensions")
+    ]
+
+
+def readers_of_enabled_extensions(modules: Sequence[Module]) -> list[str]:
+    """Return the places outside of ``tonnage/enabled_extensions.py`` that read the option of that name."""
+    return [
+        f"{module.path}:{node.lineno}"
+        for module in modules
+        if module.name != "tonnage.enabled_extensions"
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and node.attr == "enabled_extensions"
+    ]
 
 
 def _documented(modules: Sequence[Module]) -> Iterator[tuple[Module, ast.AST, str]]:
@@ -190,31 +280,6 @@ def module_docstrings_with_pronoun(modules: Sequence[Module]) -> list[str]:
 
 def _functions(module: Module) -> Iterator[ast.FunctionDef]:
     return (node for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef))
-
-
-def long_constructors(modules: Sequence[Module]) -> list[str]:
-    """Return the constructors that take more than seven arguments."""
-    found = []
-    for module in modules:
-        for node in _functions(module):
-            arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-            if node.name == "__init__" and len(arguments) - 1 > _MOST_ARGUMENTS:
-                found.append(f"{module.path}:{node.lineno}")
-    return found
-
-
-def callable_parameters(modules: Sequence[Module]) -> list[str]:
-    """Return the parameters of constructors that are annotated as ``Callable``. Clocks do not count."""
-    return [
-        f"{module.path}:{node.lineno} {argument.arg}"
-        for module in modules
-        for node in _functions(module)
-        if node.name == "__init__"
-        for argument in [*node.args.args, *node.args.kwonlyargs]
-        if argument.annotation is not None
-        and "Callable" in ast.unparse(argument.annotation)
-        and argument.arg != "clock"
-    ]
 
 
 def unchecked_calls(modules: Sequence[Module]) -> list[str]:
@@ -250,22 +315,30 @@ def test_figures() -> dict[str, Any]:
 def static_figures() -> dict[str, Any]:
     """Return the figures that the source files give."""
     modules = product_modules()
-    graph = import_graph(modules)
     folders = modules_per_folder(modules)
+    lines = sum(module.lines for module in modules)
+    core_lines = sum(module.lines for module in modules if module.is_core)
     what, docstrings = docstrings_with_what(modules)
     tests = test_figures()
     return {
-        "product lines": sum(each.lines for each in modules),
+        "product lines": lines,
+        "lines of the core": core_lines,
+        "lines of extensions and the driver for CSI": lines - core_lines,
+        "imports of an extension by the core": len(imports_of_extensions(modules)),
+        "further readers of enabled_extensions": readers_of_enabled_extensions(modules),
         "modules in a folder, at most": max(folders.values()),
         "folders with more than 15 modules": sorted(name for name, number in folders.items() if number > 15),
-        "import circle": circle(graph),
+        "import circle": circle(import_graph(modules)),
         "circles of folders": folder_circles(modules),
-        "arrows up": arrows_up(graph),
+        "pairs of folders that import each other": mutual_folders(modules),
         "module names in more than one room": len(shared_names(modules)),
+        "dialect words per thousand lines": round(1000 * len(dialect_words(modules)) / lines, 2),
         "docstrings with 'what', percent": round(100 * what / docstrings, 1),
         "module docstrings that begin with What, How, From": len(module_docstrings_with_pronoun(modules)),
-        "constructors with 8 or more arguments": len(long_constructors(modules)),
-        "constructor parameters that are callables": len(callable_parameters(modules)),
+        "migrations": len(migrations(modules)),
+        "terms in the glossary": len(glossary_terms()),
+        "modules": len(_named(modules)),
+        "modules without a test file of their own": len(modules_without_tests(modules)),
         "functions that call others with unchecked arguments": len(unchecked_calls(modules)),
         "private names used by tests": tests["private names used by tests"],
         "setattr patches in tests": tests["setattr patches"],
@@ -282,20 +355,20 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
     figures = static_figures()
-    found = {} if args.static else trips()
-    if found:
-        figures.update(trip_figures(found))
+    trips_by_name = {} if args.static else trips()
+    if trips_by_name:
+        figures.update(trip_figures(trips_by_name))
     if args.json:
         print(json.dumps(figures, indent=1))
     else:
         for name, value in figures.items():
             print(f"{name:60} {value if value != [] else 'none'}")
     if args.files:
-        for name, trip in found.items():
+        for name, trip in trips_by_name.items():
             print(f"\n{name}:", *trip.files(), sep="\n  ")
     if args.functions:
-        for name, trip in found.items():
-            print(f"\n{name}:", *(f"{path}: {', '.join(each)}" for path, each in trip.functions()), sep="\n  ")
+        for name, trip in trips_by_name.items():
+            print(f"\n{name}:", *(f"{path}: {', '.join(names)}" for path, names in trip.functions()), sep="\n  ")
     return 0
 
 

@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""The hosts of instances, asked of OpenStack Nova, for volumes near an instance."""

@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Volumes as allocations in OpenStack Placement, and quotas that count usage from there."""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rooms at the top of the repository, setup.cfg, the links in tonnage/ and what gets installed agree."""
 
+import ast
 import configparser
 import importlib
 import importlib.metadata
 import importlib.util
-import operator
 import os
 import pathlib
 import re
@@ -19,6 +19,7 @@ import types
 import venv
 import zipfile
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import requests
@@ -44,11 +45,8 @@ SHARED_NAMES = {
     "volumes",
 }
 
-#: Words in names of modules that every programmer knows and that say nothing of storage.
-PROGRAMMERS_WORDS = {
-    "actions", "annotations", "app", "base", "booleans", "builder", "builtin", "config", "env", "factory", "formats",
-    "opts", "patches", "reader", "runner", "setup", "verbs",
-}  # fmt: skip
+#: Most identifiers of ``words.toml`` that say nothing of storage, in a thousand lines.
+DIALECT_WORDS_PER_THOUSAND_LINES = 5
 
 GENERATED = {"__pycache__", "_build", "_version"}
 
@@ -77,9 +75,32 @@ ENTRY_POINTS = {
 }
 
 
+#: The contracts of import-linter that hold the floors of a room.
+FLOORS = [
+    contract
+    for contract in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"][
+        "contracts"
+    ]
+    if contract["id"].endswith("-floors")
+]
+MODULES_OF_THE_ROOM = "its modules"
+
+
 def _forms(word: str) -> set[str]:
     """Return a noun with its singular or plural, as far as English is regular."""
     return {word, word.removesuffix("s"), f"{word}s", re.sub("ies$", "y", word)}
+
+
+def _floors_of_contract(contract: dict[str, Any]) -> list[set[str]]:
+    """Return the floors of a room from the ground up; the modules at the top of the room are one of them."""
+    return [
+        {MODULES_OF_THE_ROOM} if " : " in layer else set(layer.split(" | ")) for layer in reversed(contract["layers"])
+    ]
+
+
+def _floors_of_docstring(text: str) -> list[set[str]]:
+    floors = " ".join(text.split()).partition("Floors from the ground up: ")[2].partition(".")[0]
+    return [set(floor.split(" and ")) for floor in floors.split(", ")]
 
 
 def _package_of(folder: pathlib.Path) -> str:
@@ -155,19 +176,19 @@ def test_no_folders_of_a_room_import_each_other_in_a_circle(structure: types.Mod
     assert structure.folder_circles(structure.product_modules()) == []
 
 
+def test_no_two_folders_of_a_room_import_each_other(structure: types.ModuleType) -> None:
+    assert structure.mutual_folders(structure.product_modules()) == []
+
+
+def test_the_core_does_not_ask_which_extensions_are_enabled(structure: types.ModuleType) -> None:
+    """It goes through those that are, by ``tonnage.enabled_extensions``."""
+    assert structure.readers_of_enabled_extensions(structure.product_modules()) == []
+
+
 def test_few_names_of_modules_stand_in_more_than_one_room(structure: types.ModuleType) -> None:
     """Each of these means the same thing in its rooms."""
     shared = structure.shared_names(structure.product_modules())
     assert set(shared) <= SHARED_NAMES, "a name means one thing: take another one, or the name of the room above"
-
-
-def test_no_constructor_has_more_than_seven_arguments(structure: types.ModuleType) -> None:
-    assert structure.long_constructors(structure.product_modules()) == []
-
-
-def test_few_parameters_of_constructors_are_callables(structure: types.ModuleType) -> None:
-    """An object that another one calls has a class or a protocol, which says when it is called."""
-    assert len(structure.callable_parameters(structure.product_modules())) <= 12
 
 
 def test_functions_that_run_others_keep_the_types_of_their_arguments(structure: types.ModuleType) -> None:
@@ -175,32 +196,46 @@ def test_functions_that_run_others_keep_the_types_of_their_arguments(structure: 
     assert structure.unchecked_calls(structure.product_modules()) == []
 
 
-@pytest.mark.heavy
-def test_requests_pass_few_files_and_functions(structure: types.ModuleType) -> None:
-    """A feature that a request does not use is a step that it does not enter."""
-    trips = structure.trips()
-    most = {"create": (78, 310), "report": (42, 155), "explain": (56, 205)}
-    passed = {name: trips[name].figures() for name in most}
-    assert {name: figures for name, figures in passed.items() if any(map(operator.gt, figures, most[name]))} == {}, (
-        "run tools/measure_structure.py --functions"
-    )
-    assert trips["create"].figures("decisions")[0] <= 43
-
-
 def test_no_docstring_of_a_module_begins_with_a_pronoun(structure: types.ModuleType) -> None:
     assert structure.module_docstrings_with_pronoun(structure.product_modules()) == []
 
 
-def test_the_glossary_has_the_words_of_which_names_of_modules_consist(structure: types.ModuleType) -> None:
-    glossary = (ROOT / "docs" / "glossary.rst").read_text(encoding="utf-8")
-    known = set(re.findall(r"[a-z0-9]+", glossary.lower())) | PROGRAMMERS_WORDS
-    words = {
-        word
-        for module in structure.product_modules()
-        if module.path.stem != "__init__" and "versions" not in module.path.parts
-        for word in module.path.stem.split("_")
+def test_names_of_modules_consist_of_listed_words(structure: types.ModuleType) -> None:
+    listed = set(structure.word_lists()["modules"].split())
+    words = structure.words_of_module_names(structure.product_modules())
+    assert {word for word in words if not _forms(word) & listed} == set(), "add the word to tests/unit/words.toml"
+
+
+def test_few_identifiers_say_nothing_of_storage(structure: types.ModuleType) -> None:
+    modules = structure.product_modules()
+    words, lines = structure.dialect_words(modules), sum(module.lines for module in modules)
+    assert 1000 * len(words) / lines <= DIALECT_WORDS_PER_THOUSAND_LINES, words
+
+
+@pytest.mark.parametrize("contract", FLOORS, ids=lambda contract: contract["id"])
+def test_the_docstring_of_a_room_names_its_floors_from_the_ground_up(contract: dict[str, Any]) -> None:
+    [package] = contract["containers"]
+    folder = ROOT / package.removeprefix("tonnage.").replace(".", "/")
+    docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))) or ""
+    assert _floors_of_docstring(docstring) == _floors_of_contract(contract)
+
+
+def test_each_room_with_folders_has_a_contract_of_its_floors() -> None:
+    rooms = {ROOT / room for room in ROOMS - {"extensions", "etc"}} | set((ROOT / "extensions").glob("[a-z]*/"))
+    with_folders = {
+        _package_of(room) for room in rooms for folder in room.iterdir() if (folder / "__init__.py").is_file()
     }
-    assert {word for word in words if not _forms(word) & known} == set()
+    assert {package for contract in FLOORS for package in contract["containers"]} == with_folders
+
+
+def test_the_glossary_has_the_terms_that_readers_need_and_no_more(structure: types.ModuleType) -> None:
+    assert 60 <= len(structure.glossary_terms()) <= 80
+
+
+def test_the_pages_for_contributors_name_each_folder() -> None:
+    text = (ROOT / "CONTRIBUTING.rst").read_text(encoding="utf-8")
+    folders = {path.relative_to(ROOT) for room in ROOMS for path in _folders_with_code(room)}
+    assert {str(folder) for folder in folders if f"``{folder}``" not in text and folder.name != "versions"} == set()
 
 
 def test_each_folder_of_tests_is_a_package() -> None:
