@@ -31,7 +31,7 @@ MUTATIONS = (
         "ledger/inventory/backends.py",
         "size = size or claim.physical_gb or claim",
         "size = size or claim",
-        (guards.CLONES,),
+        (guards.CLONE_SOURCE,),
     ),
     Mutation(
         "A report contains only the claims that ended before it.",
@@ -46,7 +46,7 @@ MUTATIONS = (
         "ledger/inventory/reports.py",
         '        _CLAIM.c.end_epoch < sa.bindparam("epoch"),\n',
         '        _CLAIM.c.end_epoch > sa.bindparam("epoch"),\n',
-        (guards.EPOCHS,),
+        (guards.OUTCOME_HANDLER,),
     ),
     Mutation(
         "The ledger ignores a report of another epoch.",
