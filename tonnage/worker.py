@@ -7,10 +7,6 @@ from collections.abc import Callable
 
 LOG = logging.getLogger(__name__)
 
-#: The longest rest, as a multiple of the time of the last turn, and in seconds.
-_REST_FACTOR = 9
-_LONGEST_REST = 0.25
-
 
 class Worker:
     """A daemon thread that calls ``run_once`` when it is woken, and when a time has passed.
@@ -95,12 +91,3 @@ class Worker:
             self._changed.wait_for(lambda: self._stopping or self._woken, seconds)
             self._woken = False
             return not self._stopping
-
-
-def rest_after(items: int, seconds: float) -> float:
-    """Return the rest in seconds after a turn with so many items that took so long.
-
-    Each turn costs more than an item in it. So the more items come, the more of them wait for the next turn; after a
-    lone item there is no rest. The rest is at most nine times as long as the turn, and a quarter of a second.
-    """
-    return min(_LONGEST_REST, seconds * max(0, min(items - 1, _REST_FACTOR)))

@@ -6,14 +6,13 @@ meanwhile wait for the next call and share it. A single item is sent at once. No
 not end, for example because its scheduler was killed: after a moment such a call no longer counts.
 """
 
-import collections
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from tonnage.capacity import errors
+from tonnage.coalescer import BATCH_SIZE, PATIENCE, Coalescer, Turn
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
@@ -21,51 +20,47 @@ Answer = TypeVar("Answer")
 
 @dataclass(slots=True, eq=False)
 class _Waiter(Generic[Item, Answer]):
-    """A thread's item. The thread either makes a call itself, as the leader of its batch, or waits for its answer."""
+    """A thread's item. The thread either makes the call of its turn, as the first of its items, or waits for it."""
 
     item: Item
-    #: Set when there is an answer or an error, or when the waiter is to lead a batch.
+    #: Set when there is an answer or an error, or when the thread is to make the call of ``turn``.
     ready: threading.Event = field(default_factory=threading.Event)
+    turn: "Turn[_Waiter[Item, Answer]] | None" = None
     answers: list[Answer] = field(default_factory=list)
     error: BaseException | None = None
-    leads: bool = False
 
 
 class CallBatcher(Generic[Item, Answer]):
-    """Sends the items of many threads in calls of at most ``max_batch`` items, ``max_in_flight`` calls at a time.
+    """Sends the items of many threads in calls of at most ``batch_size`` items, ``max_in_flight`` calls at a time.
 
     ``send`` makes one call: it returns an answer for each item, in the same order, or raises an error that applies to
-    all of them. It runs in the thread of one of the items. A call that has been in flight for ``stale_after`` seconds
-    no longer counts. An item that has waited for so long is sent in any case, together with the other items that wait.
-    ``waiting`` has these items, ``in_flight`` the start times of the calls by their leaders.
+    all of them. It runs in the thread of the first item. A call that has been in flight for ``patience`` seconds no
+    longer counts. An item that has waited for so long is sent in any case, together with the other items that wait.
     """
 
     def __init__(
         self,
         send: Callable[[list[Item]], Sequence[Answer]],
         max_in_flight: int = 2,
-        max_batch: int = 64,
-        stale_after: float = 1.0,
+        batch_size: int = BATCH_SIZE,
+        patience: float = PATIENCE,
     ) -> None:
         self._send = send
-        self._max_in_flight = max_in_flight
-        self._max_batch = max_batch
-        self.stale_after = stale_after
+        # Guards the items.
         self._lock = threading.Lock()
-        # The start times of the calls in flight, by their leaders.
-        self.in_flight: dict[_Waiter[Item, Answer], float] = {}
-        self.waiting: collections.deque[_Waiter[Item, Answer]] = collections.deque()
+        self.items: Coalescer[_Waiter[Item, Answer]] = Coalescer(batch_size, max_in_flight, patience, rests=False)
 
     def call(self, item: Item) -> Answer:
         """Return the answer to the item. Raises the error that ``send`` raised."""
         waiter: _Waiter[Item, Answer] = _Waiter(item)
         with self._lock:
-            if not self._lead(waiter):
-                self.waiting.append(waiter)
-        if not waiter.leads:
-            self._wait(waiter)
-        if waiter.leads:
-            self._send_batch(waiter)
+            self.items.add(waiter)
+            self._begin_turn()
+        while not waiter.ready.wait(self.items.patience):
+            with self._lock:
+                self._begin_turn()
+        if waiter.turn is not None:
+            self._send_turn(waiter.turn)
         # A new error for each thread: one object raised in several threads mixes their tracebacks.
         if isinstance(waiter.error, errors.TonnageError):
             raise type(waiter.error)(waiter.error.message)
@@ -73,48 +68,31 @@ class CallBatcher(Generic[Item, Answer]):
             raise RuntimeError(f"the call failed with {type(waiter.error).__name__}") from waiter.error
         return waiter.answers[0]
 
-    def _lead(self, waiter: _Waiter[Item, Answer], *, in_any_case: bool = False) -> bool:
-        """Make a waiter the leader of a call if there may be another one; return whether it is."""
-        now = time.monotonic()
-        fresh = sum(began > now - self.stale_after for began in self.in_flight.values())
-        if in_any_case or fresh < self._max_in_flight:
-            waiter.leads = True
-            self.in_flight[waiter] = now
-        return waiter.leads
+    def _begin_turn(self) -> None:
+        """Let the thread of the item that has waited longest make a call, if there may be another one."""
+        turn = self.items.begin()
+        if turn is not None:
+            first = turn.items[0]
+            first.turn = turn
+            first.ready.set()
 
-    def _wait(self, waiter: _Waiter[Item, Answer]) -> None:
-        if waiter.ready.wait(self.stale_after):
-            return
-        with self._lock:
-            if waiter in self.waiting:
-                self.waiting.remove(waiter)
-                self._lead(waiter, in_any_case=True)
-                return
-        # In a batch already, or about to lead one.
-        waiter.ready.wait()
-
-    def _send_batch(self, leader: _Waiter[Item, Answer]) -> None:
-        with self._lock:
-            followers = [self.waiting.popleft() for _ in range(min(self._max_batch - 1, len(self.waiting)))]
-        batch = [leader, *followers]
+    def _send_turn(self, turn: Turn[_Waiter[Item, Answer]]) -> None:
+        waiters = turn.items
         try:
-            answers = self._send([waiter.item for waiter in batch])
-            if len(answers) != len(batch):
-                raise errors.Unavailable(f"{len(answers)} answers came to {len(batch)} requests")
-            for waiter, answer in zip(batch, answers, strict=True):
+            answers = self._send([waiter.item for waiter in waiters])
+            if len(answers) != len(waiters):
+                raise errors.Unavailable(f"{len(answers)} answers came to {len(waiters)} requests")
+            for waiter, answer in zip(waiters, answers, strict=True):
                 waiter.answers.append(answer)
         except BaseException as error:
-            for waiter in batch:
+            for waiter in waiters:
                 waiter.error = error
             if not isinstance(error, Exception):
                 raise
         finally:
-            self._end(batch)
-
-    def _end(self, batch: list[_Waiter[Item, Answer]]) -> None:
-        with self._lock:
-            del self.in_flight[batch[0]]
-            following = [self.waiting.popleft()] if self.waiting and self._lead(self.waiting[0]) else []
-        # The next leader first, so that its call is in flight while the other threads continue.
-        for waiter in following + batch[1:]:
-            waiter.ready.set()
+            with self._lock:
+                self.items.end(turn)
+                # The next call first, so that it is in flight while the other threads continue.
+                self._begin_turn()
+            for waiter in waiters[1:]:
+                waiter.ready.set()

@@ -1,23 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The client side of the agents' RPC, and the thread that uses it: the decision thread never waits for the bus."""
 
-import collections
+import itertools
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from tonnage.capacity import errors
+from tonnage.coalescer import Coalescer
 from tonnage.rpc.messages import Command, Commands, SharedStorages
 from tonnage.rpc.transport import TOPIC_AGENT, Peer, Transport
-from tonnage.worker import Worker, rest_after
+from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
-
-#: Largest number of commands in one message.
-_MAX_BATCH = 64
 
 
 class AgentClient:
@@ -73,30 +71,19 @@ class CommandOwner(Protocol):
 
 
 @dataclass(slots=True)
-class _Queue:
-    """The messages that wait for one backend. ``notices`` are names of methods; each is sent once."""
+class _Notices:
+    """The messages without a command for one backend. ``methods`` are names of methods; each is sent once."""
 
-    commands: collections.deque[Command] = field(default_factory=collections.deque)
-    notices: dict[str, None] = field(default_factory=dict)
+    methods: dict[str, None] = field(default_factory=dict)
     shared_storages: set[str] = field(default_factory=set)
-
-
-@dataclass(frozen=True, slots=True)
-class _Batch:
-    """The messages that are sent to one backend at a time."""
-
-    backend: str
-    notices: Sequence[str]
-    shared_storages: Sequence[str]
-    commands: Sequence[Command]
 
 
 class CommandSender:
     """Sends the messages for each backend together, the commands of a backend in their order.
 
-    The thread sends all messages that wait, one for each backend, and then rests as :func:`~tonnage.worker.rest_after`
-    says: a message costs more at both ends and at the broker than the commands in it. A full message ends the rest. A
-    lone command is sent at once, and so is the next one.
+    In each turn of its :class:`~tonnage.coalescer.Coalescer`, the thread sends each backend one message with commands:
+    a message costs more at both ends and at the broker than the commands in it. A lone command is sent at once, and so
+    is the next one; after several commands the thread rests, until a message is full.
 
     Messages that cannot be sent are dropped, so that the queues do not grow while the bus is away. The owner of the
     commands is told on the sender's thread.
@@ -105,14 +92,10 @@ class CommandSender:
     def __init__(self, agents: AgentClient) -> None:
         self._agents = agents
         self._owner: CommandOwner
-        # Guards the fields below; notified when a batch has been sent.
+        # Guards the fields below; notified when the messages of a turn have been sent.
         self._changed = threading.Condition()
-        # In the order of the backends' turns.
-        self._queues: dict[str, _Queue] = {}
-        # The end of the rest.
-        self._due = 0.0
-        self._sending = False
-        self._closing = False
+        self._commands: Coalescer[Command] = Coalescer()
+        self._notices: dict[str, _Notices] = {}
         self._worker = Worker("command-sender", self._take_turn)
 
     def start(self, owner: CommandOwner) -> None:
@@ -127,7 +110,7 @@ class CommandSender:
         """
         deadline = time.monotonic() + timeout
         with self._changed:
-            self._closing = True
+            self._commands.rests = False
         self._worker.wake()
         if self._worker.alive:
             self.wait_idle(timeout)
@@ -136,15 +119,12 @@ class CommandSender:
     def wait_idle(self, timeout: float) -> bool:
         """Wait at most ``timeout`` seconds until all messages are sent or dropped; return whether that is so."""
         with self._changed:
-            return self._changed.wait_for(lambda: not self._queues and not self._sending, timeout)
+            return self._changed.wait_for(lambda: self._commands.is_idle, timeout)
 
     def run(self, backend: str, command: Command) -> None:
         """Queue a command."""
         with self._changed:
-            waiting = self._queue(backend).commands
-            waiting.append(command)
-            if len(waiting) == _MAX_BATCH:
-                self._worker.wake()
+            self._queue(backend, command)
 
     def report_now(self, backend: str) -> None:
         """Queue a request for a report."""
@@ -157,7 +137,8 @@ class CommandSender:
     def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None:
         """Queue the names of storages that the backend shares."""
         with self._changed:
-            self._queue(backend).shared_storages.update(storage_ids)
+            self._notices.setdefault(backend, _Notices()).shared_storages.update(storage_ids)
+            self._queue(backend)
 
     def rejoin(self, backend: str) -> None:
         """Queue a request for a new hello."""
@@ -165,76 +146,58 @@ class CommandSender:
 
     def _notify(self, backend: str, method: str) -> None:
         with self._changed:
-            self._queue(backend).notices[method] = None
+            self._notices.setdefault(backend, _Notices()).methods[method] = None
+            self._queue(backend)
 
-    def _queue(self, backend: str) -> _Queue:
-        """Return the queue of a backend. Only a new queue wakes the worker: later messages share its turn."""
-        queue = self._queues.get(backend)
-        if queue is None:
-            queue = self._queues[backend] = _Queue()
+    def _queue(self, backend: str, *commands: Command) -> None:
+        if self._commands.add(*commands, destination=backend):
             self._worker.wake()
-        return queue
 
     def _take_turn(self) -> float | None:
-        """Send all messages that wait, unless the thread rests; return the seconds until the rest ends."""
+        """Send the messages of a turn, if it may begin; return the seconds until the next one."""
         with self._changed:
-            ends = self._closing or any(len(queue.commands) >= _MAX_BATCH for queue in self._queues.values())
-            rest = 0.0 if ends else self._due - time.monotonic()
-        if rest <= 0.0:
-            began = time.monotonic()
-            rest = rest_after(self._send_all(), time.monotonic() - began)
-            with self._changed:
-                self._due = time.monotonic() + rest
-        return rest if rest > 0.0 else None
+            turn = self._commands.begin()
+            if turn is None:
+                return self._commands.pause()
+            notices, self._notices = self._notices, {}
+        self._send(turn.batches, notices)
+        with self._changed:
+            self._commands.end(turn)
+            self._changed.notify_all()
+            return self._commands.pause()
 
-    def _send_all(self) -> int:
-        """Send messages, one backend after another, until none wait; return the number of commands in them."""
-        number = 0
-        while (batch := self._next_batch()) is not None:
-            number += len(batch.commands)
-            lost: list[str] = []
+    def _send(self, batches: Mapping[str, Sequence[Command]], notices: Mapping[str, _Notices]) -> None:
+        """Send the messages of a turn, one backend after another."""
+        unsent = dict(batches)
+        for backend, commands in batches.items():
+            lost: list[Command] = []
             try:
-                if batch.notices or batch.shared_storages:
-                    self._send_notices(batch)
-                if batch.commands:
-                    self._agents.run(batch.backend, batch.commands)
+                self._send_notices(backend, notices.get(backend, _Notices()))
+                if commands:
+                    self._agents.run(backend, commands)
             except Exception as error:
-                lost = [command.claim_id for command in batch.commands]
+                lost.extend(commands)
                 if isinstance(error, errors.Unavailable):
                     # The bus is away. The messages to other backends would fail too, each after some seconds.
-                    lost += self._drop_all()
+                    lost = [*itertools.chain(*unsent.values()), *self._drop_all()]
                 LOG.warning("%d command(s) could not be sent to agents and will be again: %s", len(lost), error)
-            if lost:
-                self._report_lost(lost)
-            with self._changed:
-                self._sending = False
-                self._changed.notify_all()
-        return number
+                if lost:
+                    self._report_lost([command.claim_id for command in lost])
+                if isinstance(error, errors.Unavailable):
+                    return
+            del unsent[backend]
 
-    def _next_batch(self) -> _Batch | None:
-        """Return the messages to the backend whose turn it is, None if none wait."""
+    def _send_notices(self, backend: str, notices: _Notices) -> None:
+        for method in notices.methods:
+            getattr(self._agents, method)(backend)
+        if notices.shared_storages:
+            self._agents.take_stamps(backend, sorted(notices.shared_storages))
+
+    def _drop_all(self) -> list[Command]:
+        """Drop all messages that wait and return their commands."""
         with self._changed:
-            if not self._queues:
-                return None
-            backend = next(iter(self._queues))
-            queue = self._queues.pop(backend)
-            commands = [queue.commands.popleft() for _ in range(min(_MAX_BATCH, len(queue.commands)))]
-            if queue.commands:
-                self._queues[backend] = _Queue(queue.commands)  # at the end: the other backends have their turns first
-            self._sending = True
-            return _Batch(backend, list(queue.notices), sorted(queue.shared_storages), commands)
-
-    def _send_notices(self, batch: _Batch) -> None:
-        for notice in batch.notices:
-            getattr(self._agents, notice)(batch.backend)
-        if batch.shared_storages:
-            self._agents.take_stamps(batch.backend, batch.shared_storages)
-
-    def _drop_all(self) -> list[str]:
-        """Drop all queues and return the claim ids of their commands."""
-        with self._changed:
-            queues, self._queues = self._queues, {}
-        return [command.claim_id for queue in queues.values() for command in queue.commands]
+            self._notices.clear()
+            return self._commands.clear()
 
     def _report_lost(self, claim_ids: list[str]) -> None:
         try:

@@ -11,20 +11,19 @@ transactions, and the more these conflict with other schedulers, the fewer they 
 over at once, and so is the next one.
 """
 
-import collections
 import logging
 import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent import futures
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from tonnage.capacity import errors, plugin_errors
+from tonnage.coalescer import Coalescer
 from tonnage.ledger.db.db_errors import log_level
-from tonnage.worker import rest_after
 
 LOG = logging.getLogger(__name__)
 
@@ -62,9 +61,8 @@ class DecisionThread:
         self._batch_size = batch_size
         self._period = period
         self._periodic_tasks: Callable[[], None] | None = None
-        # When each paced handler may be called again, and the jobs that wait for that.
-        self._rests: dict[object, float] = {}
-        self._waiting: list[_Job[Any, Any]] = []
+        # The jobs of each handler that rests or has jobs that wait, in the order in which these were first asked for.
+        self._coalescers: dict[object, Coalescer[_Job[Any, Any]]] = {}
         self._jobs: queue.SimpleQueue[_Job[Any, Any] | None] = queue.SimpleQueue()
         # When the call under way began, None without one.
         self._turn_began: float | None = None
@@ -105,7 +103,7 @@ class DecisionThread:
 
     def waiting(self) -> int:
         """Return the number of items that have not been handed over to their handlers."""
-        return self._jobs.qsize() + len(self._waiting)
+        return self._jobs.qsize() + sum(coalescer.waiting for coalescer in list(self._coalescers.values()))
 
     def turn_seconds(self) -> float:
         """Return for how many seconds the thread has been in one call of a handler or of the periodic tasks."""
@@ -121,16 +119,14 @@ class DecisionThread:
                 self._run_periodic_tasks()
                 self._turn_began = None
                 due = time.monotonic() + self._period
-            wake = min([due, *(self._rests[job.handler] for job in self._waiting)])
-            jobs = self._take(max(0.0, wake - time.monotonic()))
+            jobs = self._take(min([max(0.0, due - time.monotonic()), *self._pauses()]))
             stopped = None in jobs
-            for batch in self._batches([job for job in jobs if job is not None], everything=stopped):
-                began = self._turn_began = time.monotonic()
-                self._work(batch)
-                if batch[0].handler in self.paced:
-                    ended = time.monotonic()
-                    self._rests[batch[0].handler] = ended + rest_after(len(batch), ended - began)
-            self._turn_began = None
+            self._hand_over([job for job in jobs if job is not None], everything=stopped)
+
+    def _pauses(self) -> Iterable[float]:
+        """Return the seconds until the jobs of each handler that rests may be handed over."""
+        pauses = (coalescer.pause() for coalescer in self._coalescers.values())
+        return (pause for pause in pauses if pause is not None)
 
     def _take(self, timeout: float) -> list[_Job[Any, Any] | None]:
         """Wait for a job and return all jobs that have arrived by then; None among them is the end."""
@@ -143,30 +139,27 @@ class DecisionThread:
             pass
         return jobs
 
-    def _batches(self, jobs: Sequence[_Job[Any, Any]], *, everything: bool) -> list[list[_Job[Any, Any]]]:
-        """Return the jobs, of these and of those that have waited, that are due now; the others wait.
+    def _hand_over(self, jobs: Iterable[_Job[Any, Any]], *, everything: bool) -> None:
+        """Hand over the jobs, of these and of those that have waited, that are due now; the others wait.
 
-        The jobs of a handler are in calls of at most a batch, in the order in which the handlers were first asked for.
+        The handlers are called in the order in which they were first asked for. With ``everything`` none of them rests.
         """
-        now = time.monotonic()
-        jobs = [*self._waiting, *jobs]
-        # Once there is enough for a whole batch nothing is gained by waiting for more.
-        waiting: collections.Counter[object] = collections.Counter(job.handler for job in jobs)
-        resting = {
-            handler
-            for handler, end in self._rests.items()
-            if end > now and waiting[handler] < self._batch_size and not everything
-        }
-        self._waiting = []
-        by_handler: dict[object, list[_Job[Any, Any]]] = {}
         for job in jobs:
-            (self._waiting if job.handler in resting else by_handler.setdefault(job.handler, [])).append(job)
-        size = self._batch_size
-        return [
-            handler_jobs[start : start + size]
-            for handler_jobs in by_handler.values()
-            for start in range(0, len(handler_jobs), size)
-        ]
+            coalescer = self._coalescers.get(job.handler)
+            if coalescer is None:
+                coalescer = Coalescer(self._batch_size, rests=job.handler in self.paced)
+                self._coalescers[job.handler] = coalescer
+            coalescer.add(job)
+        for handler, coalescer in list(self._coalescers.items()):
+            if everything:
+                coalescer.rests = False
+            while (turn := coalescer.begin()) is not None:
+                self._turn_began = turn.began
+                self._work(turn.items)
+                coalescer.end(turn)
+            if coalescer.waiting == 0 and not coalescer.is_resting:
+                del self._coalescers[handler]
+        self._turn_began = None
 
     @staticmethod
     def _work(batch: Sequence[_Job[Item, Result]]) -> None:

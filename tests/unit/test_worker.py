@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tonnage import worker
 from tonnage.worker import Worker
 
 TIMEOUT = 60.0
@@ -139,10 +138,3 @@ def test_it_can_be_stopped_before_its_start_from_within_and_while_a_call_takes_l
     assert entered.wait(TIMEOUT)
     assert not made.stop(0.01)
     leave.set()
-
-
-def test_the_rest_after_a_turn_grows_with_the_items_and_ends() -> None:
-    assert [worker.rest_after(items, 0.01) for items in (0, 1, 2, 5, 10, 1000)] == pytest.approx(
-        [0.0, 0.0, 0.01, 0.04, 0.09, 0.09]
-    )
-    assert worker.rest_after(3, 60.0) == pytest.approx(0.25)

@@ -50,8 +50,8 @@ MUTATIONS = (
     Mutation(
         "An agent repeats an outcome until a scheduler confirms it.",
         "agent/outbox.py",
-        "                    self._enqueue(queued, time.monotonic() + self._backoff.after(queued.attempts))\n",
-        "                    del self._outcomes[queued.outcome.claim_id]\n",
+        "                    heapq.heappush(self._retries, (queued.retry_at, next(self._numbers), queued))\n",
+        "                    del self._outcomes[queued.key]\n",
         (guards.OUTBOX,),
     ),
     Mutation(

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.agent import fakes
 from tests.unit.agent.fakes import eventually
-from tonnage.agent import outbox as module
+from tonnage import coalescer
 from tonnage.agent.backoff import BackOff
 from tonnage.agent.outbox import Outbox
 from tonnage.rpc.messages import Outcome
@@ -39,7 +39,7 @@ def receiver() -> Receiver:
 
 @pytest.fixture
 def outbox(receiver: Receiver) -> Iterator[Outbox]:
-    outbox = Outbox("host@backend", receiver, BackOff(0.01, 0.05), stale_after=fakes.DEADLINE)
+    outbox = Outbox("host@backend", receiver, BackOff(0.01, 0.05), patience=fakes.DEADLINE)
     outbox.start()
     yield outbox
     receiver.gate.set()
@@ -85,7 +85,7 @@ def test_outcomes_that_wait_are_sent_together_in_order(
 def test_outcomes_gather_after_a_call_with_several(
     outbox: Outbox, receiver: Receiver, gathered: Callable[[range], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "rest_after", lambda items, seconds: 1800.0 if items > 1 else 0.0)
+    monkeypatch.setattr(coalescer, "rest_after", lambda items, seconds: 1800.0 if items > 1 else 0.0)
     gathered(range(3))
     assert outbox.flush(fakes.DEADLINE)
     outbox.put(outcome("late"))
@@ -125,7 +125,7 @@ def test_an_outcome_that_is_put_again_while_it_waits_is_sent_at_once(receiver: R
     outbox.start()
     receiver.undeliverable = "c1"
     outbox.put(outcome("c1"))
-    eventually(lambda: receiver.calls and not outbox._outcomes["c1", False].sending)
+    eventually(lambda: receiver.calls and outbox._outcomes["c1", False].retry_at)
     receiver.undeliverable = ""
     outbox.put(outcome("c1"))
     assert outbox.flush(fakes.DEADLINE)
@@ -141,7 +141,7 @@ def test_outcomes_of_a_past_epoch_are_not_sent(outbox: Outbox, receiver: Receive
 
 
 def test_a_call_without_an_answer_does_not_keep_later_outcomes(receiver: Receiver) -> None:
-    outbox = Outbox("host@backend", receiver, BackOff(0.01, 0.05), stale_after=0.05)
+    outbox = Outbox("host@backend", receiver, BackOff(0.01, 0.05), patience=0.05)
     outbox.start()
     receiver.gate.clear()
     for number in range(2):

@@ -2,7 +2,6 @@
 """The batching of calls: which items share a call, and that each gets its own answer."""
 
 import threading
-import time
 from collections.abc import Sequence
 from concurrent import futures
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.unit.agent.fakes import eventually
 from tonnage.capacity import errors
+from tonnage.coalescer import Coalescer
 from tonnage.rpc.clients.call_batcher import CallBatcher
 
 TIMEOUT = 30
@@ -18,14 +18,14 @@ TIMEOUT = 30
 class Server:
     """The receiver of calls: each call waits until the test ends it."""
 
-    def __init__(self, max_in_flight: int = 1, max_batch: int = 64, stale_after: float = TIMEOUT) -> None:
+    def __init__(self, max_in_flight: int = 1, batch_size: int = 64, patience: float = TIMEOUT) -> None:
         self.calls: list[list[int]] = []
         self.gates: list[threading.Event] = []
         self.failures: dict[int, BaseException] = {}
         self.in_flight = self.most_in_flight = 0
         self._lock = threading.Lock()
         self.batcher: CallBatcher[int, str] = CallBatcher(
-            self._send, max_in_flight=max_in_flight, max_batch=max_batch, stale_after=stale_after
+            self._send, max_in_flight=max_in_flight, batch_size=batch_size, patience=patience
         )
         self.pool = futures.ThreadPoolExecutor(100)
 
@@ -51,9 +51,9 @@ class Server:
         """Start a call with each number in turn, each after the one before it waits."""
         asked = []
         for number in numbers:
-            before = len(self.batcher.waiting)
+            before = self.batcher.items.waiting
             asked.append(self.ask(number))
-            eventually(lambda before=before: len(self.batcher.waiting) == before + 1)  # type: ignore[misc]
+            eventually(lambda before=before: self.batcher.items.waiting == before + 1)  # type: ignore[misc]
         return asked
 
     def end(self, number: int) -> None:
@@ -90,8 +90,8 @@ def test_items_that_arrive_while_calls_are_in_flight_share_the_next_call() -> No
     assert server.calls == [[0], [1], [2, 3, 4]]
 
 
-def test_a_call_has_at_most_max_batch_items() -> None:
-    server = Server(max_batch=2)
+def test_a_call_has_at_most_batch_size_items() -> None:
+    server = Server(batch_size=2)
     asked = [server.ask(0)]
     eventually(lambda: server.calls)
     asked += server.ask_waiting(1, 2, 3)
@@ -131,7 +131,7 @@ def test_too_few_answers_are_an_error() -> None:
 
 
 def test_a_call_that_does_not_end_delays_others_only_for_a_moment() -> None:
-    server = Server(stale_after=0.1)
+    server = Server(patience=0.1)
     stuck = server.ask(0)
     eventually(lambda: server.calls)
     asked = [server.ask(number) for number in (1, 2, 3)]
@@ -146,13 +146,15 @@ def test_a_call_that_does_not_end_delays_others_only_for_a_moment() -> None:
 
 
 def test_while_calls_do_not_end_others_are_sent_at_once_and_in_batches() -> None:
-    server = Server(stale_after=0.1)
+    server = Server()
+    seconds = 0.0
+    server.batcher.items = Coalescer(64, 1, TIMEOUT, rests=False, clock=lambda: seconds)
     stuck = [server.ask(0)]
     eventually(lambda: server.calls)
+    seconds += TIMEOUT
     stuck.append(server.ask(1))
     eventually(lambda: len(server.calls) == 2)
-    server.batcher.stale_after = TIMEOUT
-    server.batcher.in_flight = dict.fromkeys(server.batcher.in_flight, time.monotonic() - TIMEOUT)
+    seconds += TIMEOUT
     asked = [server.ask(2)]
     eventually(lambda: len(server.calls) == 3)
     asked += server.ask_waiting(3, 4)
@@ -165,7 +167,7 @@ def test_while_calls_do_not_end_others_are_sent_at_once_and_in_batches() -> None
     assert server.calls[3] == [3, 4]
     server.end(1)
     assert stuck[1].result(TIMEOUT) == "answer 1"
-    assert server.batcher.in_flight == {}
+    assert server.batcher.items.is_idle
 
 
 def test_a_thousand_items_of_many_threads_are_each_sent_once_and_answered() -> None:
@@ -181,7 +183,7 @@ def test_a_thousand_items_of_many_threads_are_each_sent_once_and_answered() -> N
             in_flight[0] -= 1
         return [f"answer {each}" for each in items]
 
-    batcher: CallBatcher[int, str] = CallBatcher(send, max_in_flight=3, max_batch=8, stale_after=TIMEOUT)
+    batcher: CallBatcher[int, str] = CallBatcher(send, max_in_flight=3, batch_size=8, patience=TIMEOUT)
     with futures.ThreadPoolExecutor(32) as pool:
         found = list(pool.map(batcher.call, range(1000)))
     assert found == [f"answer {number}" for number in range(1000)]

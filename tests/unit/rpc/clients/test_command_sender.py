@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from tests.unit.agent.fakes import command, eventually
+from tonnage import coalescer
 from tonnage.capacity import errors
-from tonnage.rpc.clients import command_sender
 from tonnage.rpc.clients.command_sender import AgentClient, CommandSender
 from tonnage.rpc.messages import Command
 
@@ -110,7 +110,7 @@ def test_each_command_is_sent_at_once_while_the_sender_is_free(sender: CommandSe
 def test_after_several_commands_others_wait_unless_a_message_is_full_or_the_sender_stops(
     agents: Agents, owner: Owner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(command_sender, "rest_after", lambda items, seconds: 1800.0 if items > 1 else 0.0)
+    monkeypatch.setattr(coalescer, "rest_after", lambda items, seconds: 1800.0 if items > 1 else 0.0)
     sender = CommandSender(agents)
     for number in range(2):
         sender.run("h@a", command(f"c{number}", "v"))

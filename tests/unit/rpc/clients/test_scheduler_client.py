@@ -310,13 +310,13 @@ def test_threads_that_request_all_pools_share_a_call_and_other_queries_do_not_wa
     scheduler.answer = answer
     everything = messages.PoolListQuery(detail=True)
     batcher = client._all_pools[False]._batcher
-    batcher.stale_after = 600.0  # whoever waited for the others longer than that would go alone
+    batcher.items.patience = 600.0  # whoever waited for the others longer than that would go alone
     with futures.ThreadPoolExecutor(6) as threads:
         first = threads.submit(client.get_pool_list, everything)
         scheduler.seen.get(timeout=30)
         others = [threads.submit(client.get_pool_list, everything) for _ in range(4)]
         deadline = time.monotonic() + 60
-        while len(batcher.waiting) < 4:
+        while batcher.items.waiting < 4:
             assert time.monotonic() < deadline
             time.sleep(0.01)
         one = client.get_pool_list(dataclasses.replace(everything, name="h@b#p"))

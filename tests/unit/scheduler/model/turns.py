@@ -57,8 +57,7 @@ class Turns(DecisionThread):
         jobs, self.jobs = self.jobs, []
         self.busy = True
         try:
-            for batch in self._batches(jobs, everything=True):
-                self._work_until_killed(batch)
+            self._hand_over(jobs, everything=True)
         finally:
             self.busy = False
         for job in jobs:
@@ -66,7 +65,7 @@ class Turns(DecisionThread):
             if error is not None and not isinstance(error, errors.TonnageError):
                 raise error
 
-    def _work_until_killed(self, batch: Sequence[_Job]) -> None:
+    def _work(self, batch: Sequence[_Job]) -> None:
         """Answer the jobs of a batch, none if the process ends in the middle: the thread itself survives anything."""
         killed: list[Killed] = []
 
@@ -78,7 +77,7 @@ class Turns(DecisionThread):
                 raise
 
         answered = [_Job(watched, job.item, futures.Future()) for job in batch]
-        self._work(answered)
+        super()._work(answered)
         if killed:
             raise killed[0]
         for job, answer in zip(batch, answered, strict=True):
