@@ -1,5 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bookings of decisions: counters, volume, claim and request key change in one transaction, together or not at all."""
+"""Bookings of decisions: counters, volume, claim and request key change in one transaction, together or not at all.
+
+The counters of a pool change in one conditional update. An example: a thin volume of 300 GiB on the pool with the id 1,
+whose last report said total 1000, free 480, provisioned 1400, reserved 10 %, ratio 2.0, by the calculation ``cinder``.
+That report wrote the limits ``thin_limit_gb`` = 1000 * 2.0 and ``physical_limit_gb`` = 480 - 100; the decision read
+generation 1 of the pool, and 20 GiB are in flight. The update is, without terms that are 0 here::
+
+    UPDATE pools
+    SET allocated_capacity_gb = allocated_capacity_gb + 300,
+        in_flight_gb = in_flight_gb + 300
+    WHERE id = 1 AND generation = 1 AND present
+      AND provisioned_capacity_gb + in_flight_gb + shared_in_flight_gb + 300 <= thin_limit_gb
+      AND 300 <= (physical_limit_gb - in_flight_physical_gb - shared_in_flight_physical_gb) * ratio
+
+Here 1400 + 20 + 0 + 300 <= 2000 and 300 <= (380 - 0 - 0) * 2.0, so the row matches. If another scheduler has booked 300
+GiB since the decision, ``in_flight_gb`` is 320 and no row matches: nothing is booked, and the decision is made anew.
+Two updates at the same time wait for the lock of the row, so the second one compares what the first one wrote.
+"""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,6 +4,19 @@
 Containment: a claim that ended at tick *t* of epoch *e* is contained in a pool's figures when the report that brought
 them covers a later tick of that epoch, or belongs to a later epoch. Until then it stays in flight, however it ended:
 only a failure that the driver verified as clean drops it at once.
+
+An example: the four ends of a claim of 20 GiB in an empty pool, with the pool's allocated and in-flight capacity after
+the outcome, and after the next report, which contains the claim::
+
+    end of the create                                claim       allocated, in flight    after a report
+    it succeeds                                      confirmed          20         20          20     0
+    it fails, and the driver has removed the rest    deleted             0          0           0     0
+    it fails, and a rest may be on the storage       released            0         20           0     0
+    it fails, and the whole copy is there            confirmed          20         20          20     0
+
+In the second and the third case the volume is placed again. In the third the 20 GiB stay in flight, because no figures
+show yet whether the storage uses them; the report that does deletes the claim. In the fourth the volume is in error, in
+its pool, until somebody deletes it.
 """
 
 import math

@@ -4,6 +4,22 @@
 It keeps the pool table that decisions read, and belongs to the decision thread. The cache changes in two ways:
 :meth:`HostManager.apply_report` and :meth:`HostManager.set_counters` follow this scheduler's own transactions, and
 :class:`~tonnage.scheduler.cache.cache_refresh.CacheRefresh` applies what it reads from the ledger.
+
+An example. The agent of backend ``host@backend`` reports one pool, in GiB and percent::
+
+    {"pool_name": "gold", "total_capacity_gb": 1000, "free_capacity_gb": 480, "provisioned_capacity_gb": 1400,
+     "reserved_percentage": 10, "max_over_subscription_ratio": "2.0", "thin_provisioning_support": True,
+     "disk": "nvme"}
+
+A thin volume of 20 GiB was booked there since the report began. The row of ``host@backend#gold`` in the table is then::
+
+    of the report            total=1000 free=480 provisioned=1400 reserved_percentage=10 ratio=2 thin=True thick=False
+    of the ledger's counters allocated=20 claimed=20 claimed_physical=0 shared_in_flight=0 external=0
+    of its backend           up=True enabled=True expired=False
+    computed from these      in_flight=20 in_flight_physical=0 others=0
+
+All fields of the report are in ``capabilities``, so a filter can ask for ``disk``. The next report that contains the
+claim has ``"provisioned_capacity_gb": 1420`` and sets ``claimed`` to 0: the volume counts once, before and after.
 """
 
 import datetime

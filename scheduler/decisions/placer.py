@@ -9,6 +9,20 @@ The course of a batch of requests that arrived together::
 
 If the ledger finds that a pool or the usage of a quota changed meanwhile, nothing is booked, the row is read again and
 the batch is decided anew.
+
+An example. The only pool has total 1000, free 480, provisioned 1400, in flight 20, reserved 10 %, ratio 2.0. Three
+requests for thin volumes arrive while the transaction before theirs runs, so they are one batch. Each decision counts
+in the table before the next one, as ``in_flight``::
+
+    request   in flight   headroom   decision
+    300 GiB          20        580   placed
+    300 GiB         320        280   refused, nearest headroom 280.00 GiB
+    200 GiB         320        280   placed
+
+One transaction books both claims: one update of the pool's row adds 500 GiB, if the row still has room for them. It
+also inserts two volumes, two claims, and the request keys of all three. After its commit two commands go to the agent,
+and three answers to the API. If another scheduler takes 100 GiB of the pool meanwhile, the update matches no row, and
+the whole batch is decided anew: 180 GiB remain beside the first volume, so the third request is refused too.
 """
 
 import functools
