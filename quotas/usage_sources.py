@@ -28,11 +28,12 @@ def quota_settings(conf: cfg.ConfigOpts, database: Database) -> Settings:
     settings, source = options.from_conf(conf), options.source(conf)
     if source in _OF_THE_LEDGER:
         return settings
-    for declaration in enabled_extensions.enabled(conf).values():
+    declarations = enabled_extensions.enabled(conf)
+    for declaration in declarations.values():
         if source in declaration.usage_sources:
             add_source: UsageSource = extension.load(declaration.usage_sources[source])
             return add_source(conf, database, settings)
     raise errors.ConfigurationError(
         f"[quota] usage_source is {source}, and no enabled extension counts usage from there: add {source} to "
-        f"enabled_extensions, which is {', '.join(conf.enabled_extensions) or 'empty'}"
+        f"enabled_extensions, which is {', '.join(declarations) or 'empty'}"
     )
