@@ -23,9 +23,10 @@ from tonnage.agent.outbox import Outbox
 from tonnage.agent.snapshots import StorageSnapshots
 from tonnage.capacity import errors, plugin_errors
 from tonnage.drivers.base import Driver
-from tonnage.rpc import messages
+from tonnage.rpc import contract, messages
 from tonnage.rpc import transport as rpc
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
+from tonnage.rpc.packed_reports import PackedReport
 
 LOG = logging.getLogger(__name__)
 
@@ -63,9 +64,7 @@ class BackendAgent:
         )
         self._server = rpc.server(transport, rpc.TOPIC_AGENT, backend, AgentEndpoint(self, self.operations))
         self._serving = False
-        self._snapshots = StorageSnapshots(
-            driver, self.operations, self._scheduler, settings.quiet_wait, settings.quiet_look
-        )
+        self._snapshots = StorageSnapshots(driver, self.operations, self, settings.quiet_wait, settings.quiet_look)
         self.outbox = Outbox(backend, self, settings.backoff)
         self._listing_loop = ListingLoop(backend, self, settings.listing_interval, settings.backoff)
         # The same during the life of this process, so that a repeated hello opens no new epoch. Set by start().
@@ -287,7 +286,10 @@ class BackendAgent:
             return
         self.operations.resume()
         receipt = retry(
-            lambda: self._scheduler.listing(listing), self._log_join_failure, self._interrupt, self.settings.backoff
+            lambda: self._scheduler.call(contract.LISTING, listing),
+            self._log_join_failure,
+            self._interrupt,
+            self.settings.backoff,
         )
         if receipt is None:
             return
@@ -326,7 +328,7 @@ class BackendAgent:
             driver=self.settings.driver_name,
             ledgers=sorted(self._driver.ledgers()),
         )
-        welcome = self._scheduler.hello(hello)
+        welcome = self._scheduler.call(contract.HELLO, hello)
         self._introduced = True
         return welcome
 
@@ -340,7 +342,7 @@ class BackendAgent:
         finally:
             # The figures that the driver reported for it may be news, and no report carried them.
             self._wake.set()
-        if not self._scheduler.listing(listing).accepted:
+        if not self._scheduler.call(contract.LISTING, listing).accepted:
             self._check_superseded(epoch.number)
 
     def _report(self) -> float | None:
@@ -350,7 +352,7 @@ class BackendAgent:
         """
         try:
             report = self._snapshots.report(self._current_epoch())
-            self._scheduler.report(report)
+            self._scheduler.cast(contract.REPORT, PackedReport.of(report))
         except errors.TonnageError as error:
             self._failure_log.failed(f"Backend {self.backend} could not report: {error.message}")
         except plugin_errors.CAUGHT as error:
@@ -377,11 +379,16 @@ class BackendAgent:
 
     def deliver(self, outcomes: Sequence[messages.Outcome]) -> None:
         """Send outcomes. It raises an exception if they have to be sent again, which is safe."""
-        for outcome, receipt in zip(outcomes, self._scheduler.outcomes(outcomes), strict=True):
+        receipts = self._scheduler.call(contract.OUTCOMES, messages.Outcomes(outcomes=list(outcomes)))
+        for outcome, receipt in zip(outcomes, receipts, strict=True):
             if not receipt.accepted:
                 self._check_superseded(outcome.epoch)
             elif not outcome.unknown:
                 self.operations.acknowledge(outcome.claim_id)
+
+    def stamps(self, query: messages.StampQuery) -> dict[str, int]:
+        """Return stamps of storages from a scheduler, for a report that has not begun."""
+        return self._scheduler.call(contract.STAMPS, query)
 
     def _joining(self) -> bool:
         with self._hello_lock:

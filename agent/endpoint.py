@@ -1,17 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The RPC methods of one backend's agent. All of them are casts.
-
-============  =========  =====================================================================
-method        message    meaning
-============  =========  =====================================================================
-run           Commands   operations on volumes, taken in their order
-report_now               report soon
-list_now                 list all volumes soon
-take_stamps   Shared-    take stamps before each look at these storages, and report soon
-              Storages
-rejoin                   the ledger does not know this agent's epoch; say hello again
-============  =========  =====================================================================
-"""
+"""The RPC methods of one backend's agent. All of them are casts."""
 
 import logging
 from collections.abc import Collection

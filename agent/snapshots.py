@@ -22,9 +22,10 @@ LOG = logging.getLogger(__name__)
 
 
 class StampSource(Protocol):
-    """The part of :class:`~tonnage.rpc.clients.scheduler_client.SchedulerClient` that gives stamps."""
+    """The agent of a backend, which asks the schedulers."""
 
-    def stamps(self, query: messages.StampQuery) -> Mapping[str, int]: ...
+    def stamps(self, query: messages.StampQuery) -> Mapping[str, int]:
+        """Return stamps of storages. Raises :class:`~tonnage.capacity.errors.TonnageError` if there is no answer."""
 
 
 class StorageSnapshots:
@@ -34,22 +35,22 @@ class StorageSnapshots:
     report waits for running operations to end, if recent operations took less; ``quiet_look`` how many seconds new
     operations wait for the driver to collect the figures.
 
-    It asks the schedulers for stamps of storages, and reports without them if there is no answer. Stamps are taken only
-    of storages that other backends share: a report contains a claim of another backend only if its stamp tells so, and
-    a report without a stamp contains none. Schedulers tell which storages are shared.
+    ``stamp_source`` asks the schedulers for stamps of storages; a report goes without them if there is no answer.
+    Stamps are taken only of storages that other backends share: a report contains a claim of another backend only if
+    its stamp tells so, and a report without a stamp contains none. Schedulers tell which storages are shared.
     """
 
     def __init__(
         self,
         driver: Driver,
         operations: Operations,
-        scheduler: StampSource,
+        stamp_source: StampSource,
         quiet_wait: float,
         quiet_look: float,
     ) -> None:
         self._driver = driver
         self._operations = operations
-        self._scheduler = scheduler
+        self._stamp_source = stamp_source
         self._stamp_failure_log = FailureLog(LOG)
         self._quiet_wait = quiet_wait
         self._quiet_look = quiet_look
@@ -108,7 +109,7 @@ class StorageSnapshots:
         """Return stamps of storages, none if the schedulers do not answer."""
         backend = self._driver.backend
         try:
-            stamps = self._scheduler.stamps(messages.StampQuery(backend=backend, storage_ids=sorted(storage_ids)))
+            stamps = self._stamp_source.stamps(messages.StampQuery(backend=backend, storage_ids=sorted(storage_ids)))
         except errors.TonnageError as error:
             self._stamp_failure_log.failed(f"Backend {backend} reports without stamps of its storages: {error.message}")
             return {}

@@ -18,7 +18,7 @@ from oslo_config import cfg
 from tonnage.api import options as api_options
 from tonnage.cli import setup
 from tonnage.ledger.db import database
-from tonnage.rpc import options, transport
+from tonnage.rpc import contract, options, transport
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import CreateVolume, PoolQuery
 
@@ -45,7 +45,7 @@ class Requests(load.Load):
             request = new_volume()
             began = time.perf_counter()
             try:
-                answer = self._scheduler.create(request)
+                answer = self._scheduler.call(contract.CREATE_VOLUME, request)
             except Exception:
                 LOG.exception("A request failed")
                 with self._lock:
@@ -78,10 +78,10 @@ def main() -> None:
     bus = transport.create(conf)
     ledger = database.connect(conf)
     scheduler = SchedulerClient(bus)
-    scheduler.get_pools(PoolQuery(name="none"))
+    scheduler.call(contract.GET_POOLS, PoolQuery(name="none"))
 
     def one() -> str:
-        answer = scheduler.create(new_volume())
+        answer = scheduler.call(contract.CREATE_VOLUME, new_volume())
         return json.dumps({"pool": answer.pool, "at": time.monotonic()})
 
     load.talk(Requests(scheduler, arguments.in_flight), {"one": one})

@@ -37,14 +37,14 @@ from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db import database
+from tonnage.rpc import contract, serialization, transport
 from tonnage.rpc import options as rpc_options
-from tonnage.rpc import serialization, transport
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import BackendReport, CreateVolume, Hello, PoolQuery
 from tonnage.rpc.packed_reports import PackedReport
+from tonnage.scheduler import endpoints
 from tonnage.scheduler.configuration import plugins, settings
 from tonnage.scheduler.configuration.builtin_filters import BackendStateFilter
-from tonnage.scheduler.endpoints import SchedulerEndpoint
 from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.requests.pool_selection import Rules
 
@@ -195,7 +195,7 @@ class Whole:
         with conffixture.ConfFixture(conf, transport_url="kombu+memory://"):
             conf.set_override("transport_url", "kombu+memory://")
             bus = transport.create(conf)
-            server = transport.server(bus, transport.TOPIC_SCHEDULER, "bench", SchedulerEndpoint(self.core))
+            server = transport.server(bus, transport.TOPIC_SCHEDULER, "bench", endpoints.build(self.core))
             server.start()
             yield SchedulerClient(bus)
             server.stop()
@@ -255,7 +255,7 @@ def decisions(pools: int, seconds: float, whole: bool) -> dict[str, Any]:
         found["pipeline_of_64_ms"] = {key: together[key] / (1 if key == "count" else _TOGETHER) for key in together}
         with scheduler.served() as client:
             found["rpc_ms"] = workload.timed(
-                lambda: client.create(scheduler.orders(1)[0]), seconds, clock=time.process_time
+                lambda: client.call(contract.CREATE_VOLUME, scheduler.orders(1)[0]), seconds, clock=time.process_time
             )
         scheduler.stop()
     return found

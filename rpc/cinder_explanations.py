@@ -10,6 +10,7 @@ from oslo_config import cfg
 from tonnage.capacity.explanation import Explanation
 from tonnage.rpc import options
 from tonnage.rpc import transport as rpc_transport
+from tonnage.rpc.contract import Delivery, Method
 
 #: The topic of Cinder's schedulers.
 _TOPIC = "cinder-scheduler"
@@ -34,6 +35,16 @@ class PartialExplanation:
     pools: int
 
 
+#: The method of Tonnage's schedulers in Cinder's place, beside those of Cinder.
+EXPLAIN = Method(
+    "explain",
+    Question,
+    PartialExplanation,
+    "the decision that a recorded request would get now; no side effect",
+    Delivery.SINGLE_CALL,
+)
+
+
 def ask(conf: cfg.ConfigOpts, request: Mapping[str, Any], exchange: str, most: int | None) -> PartialExplanation:
     """Ask a scheduler. ``exchange`` is the option ``control_exchange`` of its Cinder.
 
@@ -44,6 +55,6 @@ def ask(conf: cfg.ConfigOpts, request: Mapping[str, Any], exchange: str, most: i
     transport = rpc_transport.create(conf)
     try:
         peer = rpc_transport.Peer(transport, _TOPIC, SERVER)
-        return peer.call("explain", Question(request=dict(request), most=most), PartialExplanation, once=True)
+        return peer.call(EXPLAIN, Question(request=dict(request), most=most))
     finally:
         transport.cleanup()

@@ -231,9 +231,9 @@ class Command:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commands:
-    """Commands for one backend, in their order."""
+    """Commands for one backend, in their order. The agent checks each :class:`Command` by itself."""
 
-    commands: list[Command]
+    commands: list[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -382,11 +382,15 @@ class SetBackendState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestBatch:
-    """Independent requests in one message; the answer is a list with the answer to each."""
+    """Independent requests in one message; the answer is a list with the answer to each.
 
-    creates: list[CreateVolume] = field(default_factory=list)
-    extends: list[ExtendVolume] = field(default_factory=list)
-    deletes: list[DeleteVolume] = field(default_factory=list)
+    They are each a :class:`CreateVolume`, :class:`ExtendVolume` or :class:`DeleteVolume`, which the scheduler checks by
+    itself: a malformed request has no effect on the others.
+    """
+
+    creates: list[Any] = field(default_factory=list)
+    extends: list[Any] = field(default_factory=list)
+    deletes: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ transport holds connections and threads: make it after the last fork.
 import contextlib
 import logging
 import time
-from collections.abc import Callable
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import oslo_messaging
 from amqp import exceptions as amqp_exceptions
@@ -21,6 +21,7 @@ from oslo_messaging.rpc import server as oslo_server
 
 from tonnage.capacity import errors
 from tonnage.rpc import local_bus, options, serialization
+from tonnage.rpc.contract import Answer, Delivery, Message, Method
 
 LOG = logging.getLogger(__name__)
 
@@ -66,8 +67,6 @@ _SEARCH = 2.0
 #: Seconds before a declined call is sent again: the first time, and at most.
 _SHORTEST_PAUSE = 0.01
 _LONGEST_PAUSE = 0.1
-
-T = TypeVar("T")
 
 Server: TypeAlias = oslo_server.RPCServer
 
@@ -231,7 +230,7 @@ class Peer:
         """``name`` is the name of the server in errors.
 
         A call that is not answered within ``resend_after`` seconds is sent again, so that another server can answer it,
-        and once more after twice that time, and so on. Its methods must take effect only once. A call that a server
+        and once more after twice that time, and so on, unless its delivery is a single call. A call that a server
         declines is sent again soon; for one whose server has no database, another is sought for two seconds.
         """
         self._name = name
@@ -241,34 +240,33 @@ class Peer:
             transport, oslo_messaging.Target(topic=topic, version=VERSION), retry=CONNECTION_RETRIES
         )
 
-    def call(
-        self, method: str, message: object, answer_type: type[T], timeout: float | None = None, *, once: bool = False
-    ) -> T:
-        """Send a message to any server and return its answer, a message of type ``answer_type``.
-
-        With ``once`` the message is not sent again, for methods that may take long.
+    def call(self, method: Method[Message, Answer], message: Message) -> Answer:
+        """Send a message to any server and return its answer.
 
         Raises the error that the server raised, or :class:`~tonnage.capacity.errors.Unavailable` if no server answers
-        within ``timeout`` seconds (unless given, ``rpc_response_timeout``), the bus cannot be reached, or the server
+        within the timeout of the method or ``rpc_response_timeout`` seconds, the bus cannot be reached, or the server
         failed or speaks another version.
         """
-        packed = serialization.pack(message)
-        timeout_name = "" if timeout else "rpc_response_timeout = "
-        timeout = timeout or self._conf.rpc_response_timeout
+        arguments = _arguments(message)
+        longest = float(self._conf.rpc_response_timeout)
+        timeout = longest if method.timeout is None else min(method.timeout, longest)
+        timeout_name = "rpc_response_timeout = " if timeout == longest else ""
         end = search_end = time.monotonic() + timeout
-        resend_after = timeout if once or self._resend_after is None else self._resend_after
+        resend_after = timeout
+        if self._resend_after is not None and method.delivery is not Delivery.SINGLE_CALL:
+            resend_after = self._resend_after
         pause = _SHORTEST_PAUSE
         while True:
             remaining = end - time.monotonic()
             try:
-                answer = self._send(method, packed, min(resend_after, max(remaining, _SHORTEST_PAUSE)))
-                return serialization.result(answer, answer_type)
+                answer = self._send(method.name, arguments, min(resend_after, max(remaining, _SHORTEST_PAUSE)))
+                return serialization.result(answer, method.answer)
             except oslo_messaging.MessagingTimeout:
                 if resend_after >= remaining:
                     raise errors.Unavailable(
-                        f"no {self._name} answered {method} within {timeout_name}{timeout:g} s"
+                        f"no {self._name} answered {method.name} within {timeout_name}{timeout:g} s"
                     ) from None
-                LOG.info("No %s has answered %s within %g s", self._name, method, resend_after)
+                LOG.info("No %s has answered %s within %g s", self._name, method.name, resend_after)
                 resend_after *= 2
             except (errors.Declined, errors.DatabaseUnreachable) as error:
                 now = time.monotonic()
@@ -279,29 +277,37 @@ class Peer:
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _send(self, method: str, packed: Any, seconds: float) -> Any:
-        """Send a packed message once, and return its answer. Raises ``MessagingTimeout`` after so many seconds."""
+    def _send(self, name: str, arguments: Mapping[str, Any], seconds: float) -> Any:
+        """Send a message once, and return its answer. Raises ``MessagingTimeout`` after so many seconds."""
         try:
-            return self._client.prepare(timeout=seconds).call({}, method, message=packed)
+            return self._client.prepare(timeout=seconds).call({}, name, **arguments)
         except oslo_messaging.MessagingTimeout:
             raise
         except oslo_messaging.RemoteError as error:
-            raise errors.Unavailable(f"the {self._name} could not take {method}: {error.exc_type}") from None
+            raise errors.Unavailable(f"the {self._name} could not take {name}: {error.exc_type}") from None
         except FAILURES as error:
-            raise self._unreachable(method, error) from None
+            raise self._unreachable(name, error) from None
 
-    def cast(self, method: str, message: object | None = None, **target: Any) -> None:
-        """Send a message without waiting; ``target`` is ``server=name`` or ``fanout=True``.
+    def cast(self, method: Method[Message, None], message: Message, server: str | None = None) -> None:
+        """Send a message without waiting for an answer, to the server of that name if it is given.
 
         Raises :class:`~tonnage.capacity.errors.Unavailable` if the bus cannot be reached.
         """
-        arguments = {} if message is None else {"message": serialization.pack(message)}
+        arguments = _arguments(message)
+        target: dict[str, Any] = {"fanout": True} if method.delivery is Delivery.FANOUT else {}
+        if server is not None:
+            target["server"] = server
         try:
-            self._client.prepare(**target).cast({}, method, **arguments)
+            self._client.prepare(**target).cast({}, method.name, **arguments)
         except FAILURES as error:
-            raise self._unreachable(method, error) from None
+            raise self._unreachable(method.name, error) from None
 
-    def _unreachable(self, method: str, error: Exception) -> errors.Unavailable:
+    def _unreachable(self, name: str, error: Exception) -> errors.Unavailable:
         return errors.Unavailable(
-            f"the message bus did not take {method} for the {self._name}: {describe_failure(error)}"
+            f"the message bus did not take {name} for the {self._name}: {describe_failure(error)}"
         )
+
+
+def _arguments(message: object) -> dict[str, Any]:
+    """Return the arguments of a method on the bus; a method without a message has none."""
+    return {} if message is None else {"message": serialization.pack(message)}

@@ -11,12 +11,13 @@ of locks of docs/ledger.rst, and never commit. All schedulers must enable the sa
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from oslo_config import cfg
 
 from tonnage.extension import Hook
 from tonnage.ledger.db.database import Database
+from tonnage.rpc.endpoint import RpcHandler
 from tonnage.scheduler.agents.report_observer import ReportObserver
 from tonnage.scheduler.cache.host_manager import HostManager
 from tonnage.scheduler.cluster.membership import Membership
@@ -63,12 +64,14 @@ Reload: TypeAlias = Callable[[cfg.ConfigOpts], Callable[[], None]]
 class SchedulerParts:
     """The objects of an extension that a scheduler calls; all are optional.
 
-    ``closers`` are called last, for files and pools of threads.
+    ``rpc_handlers`` serve RPC methods of the extension, on threads of the server. ``closers`` are called last, for
+    files and pools of threads.
     """
 
     report_observers: Sequence[ReportObserver] = ()
     decision_observers: Sequence[DecisionObserver] = ()
     preparations: Sequence[Preparation] = ()
+    rpc_handlers: Sequence[RpcHandler[Any, Any]] = ()
     purges: Sequence[PurgeFunction] = ()
     background: Sequence[BackgroundWork] = ()
     reloads: Sequence[Reload] = ()
@@ -86,6 +89,7 @@ class ExtensionParts:
     report_observers: list[ReportObserver] = field(default_factory=list)
     decision_observers: list[DecisionObserver] = field(default_factory=list)
     preparations: list[Preparation] = field(default_factory=list)
+    rpc_handlers: list[RpcHandler[Any, Any]] = field(default_factory=list)
     purges: list[PurgeFunction] = field(default_factory=list)
     background: list[BackgroundWork] = field(default_factory=list)
     reloads: list[Reload] = field(default_factory=list)
@@ -103,6 +107,7 @@ class ExtensionParts:
             merged.report_observers += parts.report_observers
             merged.decision_observers += parts.decision_observers
             merged.preparations += parts.preparations
+            merged.rpc_handlers += parts.rpc_handlers
             merged.purges += parts.purges
             merged.background += parts.background
             merged.reloads += parts.reloads

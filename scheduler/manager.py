@@ -14,8 +14,6 @@ from typing import TypeAlias, overload
 from tonnage.capacity import errors
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.request import Request
-from tonnage.extensions.kubernetes.fit.node_fit import NodeFit
-from tonnage.extensions.kubernetes.fit.node_fit_messages import FitAnswer, FitQuery
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends, reports
 from tonnage.ledger.locks import heartbeats, volume_usage
@@ -108,7 +106,6 @@ class SchedulerManager:
         # The messages of agents, for which no caller waits.
         self._thread.paced = (self._outcome_handler.outcomes, self._report_handler.reports)
         self._pool_list_text = PoolListTextCache()
-        self._node_fit = NodeFit(database)
         self._unread_functions = UnreadFunctions(base.hosts)
 
     def start(self) -> None:
@@ -315,13 +312,6 @@ class SchedulerManager:
         """
         work = self.decisions.prepare(simulator.requests_of(question))
         return self.decisions.simulator.what_if(question, work, self.decisions.snapshots.take())
-
-    def fit_nodes(self, query: FitQuery) -> FitAnswer:
-        """Return which nodes of a cluster take volumes together.
-
-        Raises :class:`~tonnage.capacity.errors.InvalidInput` for impossible volumes.
-        """
-        return self._node_fit.answer(query)
 
     def _submit(self, work: CreateGroup | PlaceableVolume) -> futures.Future[Answer | GroupAnswer]:
         """Have a request decided in the next batch."""

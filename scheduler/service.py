@@ -13,8 +13,8 @@ from tonnage.ledger.db.database import Database
 from tonnage.quotas import usage_sources
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.clients.command_sender import AgentClient, CommandSender
+from tonnage.scheduler import endpoints
 from tonnage.scheduler.configuration import settings
-from tonnage.scheduler.endpoints import SchedulerEndpoint
 from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.requests.pool_selection import Rules
 
@@ -42,8 +42,9 @@ class SchedulerService:
                 for name, build in enabled_extensions.parts(conf, "scheduler").items()
             },
         )
+        endpoint = endpoints.build(self._manager)
         self._server = rpc_transport.server(
-            transport, rpc_transport.TOPIC_SCHEDULER, static.host, SchedulerEndpoint(self._manager), self._manager
+            transport, rpc_transport.TOPIC_SCHEDULER, static.host, endpoint, self._manager
         )
 
     def start(self) -> None:

@@ -32,10 +32,10 @@ _REPORTING = {
     "BackendAgent._rest",
     "BackendAgent._has_news",
     "BackendAgent._report",
-    "SchedulerEndpoint.report",
+    "SchedulerManager.report",
     "ReportHandler.reports",
 }
-_LISTING = {"ListingLoop._list_once", "SchedulerEndpoint.listing", "Registration.listings"}
+_LISTING = {"ListingLoop._list_once", "SchedulerManager.listing", "Registration.listings"}
 _AUDITING = {"AuditThread._audit_waiting"}
 _BACKGROUND = _PERIODIC | _REPORTING | _LISTING | _AUDITING
 

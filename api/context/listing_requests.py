@@ -8,7 +8,9 @@ from collections.abc import Collection
 from tonnage.capacity import errors
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import listings
+from tonnage.rpc import contract
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
+from tonnage.rpc.messages import ListBackends
 
 LOG = logging.getLogger(__name__)
 
@@ -50,7 +52,7 @@ class ListingRequests:
         fresh: set[str] = set()
         step, deadline = _STEP, time.monotonic() + self._timeout
         try:
-            self._scheduler.list_now(waiting)
+            self._request(waiting)
             while waiting and time.monotonic() < deadline:
                 time.sleep(step)
                 step = min(2 * step, self._longest_step)
@@ -60,10 +62,14 @@ class ListingRequests:
                 last.update(arrived)
                 fresh.update(arrived)
                 waiting -= {name for name, listing in arrived.items() if not listing.unclear}
-                self._scheduler.list_now(waiting & arrived.keys())
+                self._request(waiting & arrived.keys())
         except errors.Unavailable as error:
             LOG.warning("No listing could be requested: %s", error.message)
         return {name: listing for name, listing in last.items() if name not in fresh}
+
+    def _request(self, backends: Collection[str]) -> None:
+        if backends:
+            self._scheduler.cast(contract.LIST_BACKENDS, ListBackends(backends=sorted(backends)))
 
     def _last(self, backends: Collection[str] | None) -> dict[str, listings.LastListing]:
         with self._database.reading() as session:

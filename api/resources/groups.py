@@ -23,6 +23,7 @@ from tonnage.ledger.claims import group_backends
 from tonnage.ledger.locks import heartbeats
 from tonnage.quotas import group_limit as quota
 from tonnage.quotas.options import Settings
+from tonnage.rpc import contract
 from tonnage.rpc.messages import DeleteVolume
 
 _QUERY = Query(sort_keys=groups.SORT_KEYS, flags=("all_tenants", "list_volume"), filters=groups.FILTERS)
@@ -194,7 +195,8 @@ class GroupActions(_Resource):
         )
         for index, volume_id in enumerate(volume_ids):
             try:
-                context.scheduler.delete(DeleteVolume(request_id=f"{request_id}.{index}", volume_id=volume_id))
+                request = DeleteVolume(request_id=f"{request_id}.{index}", volume_id=volume_id)
+                context.scheduler.call(contract.DELETE_VOLUME, request)
             except errors.NotFound:
                 continue  # another request has deleted it
         if volume_ids:

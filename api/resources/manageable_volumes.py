@@ -21,6 +21,7 @@ from tonnage.api.schemas import response_bodies, volume_bodies
 from tonnage.capacity import errors, type_conversion
 from tonnage.ledger.catalog import managed_volumes, volumes
 from tonnage.ledger.catalog.managed_volumes import Manageable
+from tonnage.rpc import contract
 from tonnage.rpc.messages import ManageVolume, PoolQuery
 
 _SORT_KEYS: Mapping[str, Callable[[Manageable], Any]] = {
@@ -46,7 +47,9 @@ class ManageableVolumes:
         with context.database.reading() as session:
             pool = host_references.find(session, sent.host).single_pool()
         volume_type = self._reader.type_for(sent.volume_type, identity)
-        if volume_type is not None and not context.scheduler.get_pools(PoolQuery(name=pool, volume_type=volume_type)):
+        if volume_type is not None and not context.scheduler.call(
+            contract.GET_POOLS, PoolQuery(name=pool, volume_type=volume_type)
+        ):
             raise errors.InvalidInput(
                 f"volume_type is {sent.volume_type or 'the default'!r}: pool {pool} does not match its extra specs"
             )
@@ -62,7 +65,7 @@ class ManageableVolumes:
             volume_type=volume_type,
             metadata=sent.metadata or {},
         )
-        context.scheduler.manage(request)
+        context.scheduler.call(contract.MANAGE_VOLUME, request)
         with context.database.reading() as session:
             volume = volumes.get(session, request.volume_id, request.project_id)
         resp.status = falcon.HTTP_202

@@ -17,6 +17,7 @@ from tonnage.api.http.list_query import Query
 from tonnage.api.schemas import response_bodies, simulation_bodies
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import refusals, volume_decisions
+from tonnage.rpc import contract
 from tonnage.rpc.messages import PoolListQuery, PoolQuery, WhatIf
 
 _QUERY = Query(
@@ -65,7 +66,7 @@ class Pools:
             detail=detail,
             factors=detail and req.at_least(microversions.OWN_KEYS),
         )
-        pools = self._context.scheduler.get_pool_list(query)
+        pools = self._context.scheduler.pool_list(query)
         if not pools:
             self._require_known(query.capabilities)
         _send(resp, b'{"pools":[', *_with_commas(pools), b"]}")
@@ -74,7 +75,9 @@ class Pools:
         """Raise InvalidInput if no pool reports one of these capabilities at all."""
         if not capabilities:
             return
-        reported_keys = {key for pool in self._context.scheduler.get_pools(PoolQuery()) for key in pool.capabilities}
+        reported_keys = {
+            key for pool in self._context.scheduler.call(contract.GET_POOLS, PoolQuery()) for key in pool.capabilities
+        }
         unknown = sorted(capabilities.keys() - reported_keys)
         if unknown and reported_keys:
             raise errors.InvalidInput(
@@ -123,9 +126,9 @@ class Explain:
         request, scheduler = self._reader.read_explain(req), self._context.scheduler
         if request.create is not None:
             # Schedulers of all releases support this RPC method.
-            resp.media = response_bodies.Explained(explanation=scheduler.explain(request.create))
+            resp.media = response_bodies.Explained(explanation=scheduler.call(contract.EXPLAIN, request.create))
             return
-        [outlook] = scheduler.what_if(WhatIf(requests=[request]))
+        [outlook] = scheduler.call(contract.WHAT_IF, WhatIf(requests=[request]))
         resp.media = (
             response_bodies.Explained(explanation=outlook.volumes[0])
             if request.group is None
@@ -179,7 +182,7 @@ class Why:
         explanation = unexplained = None
         try:
             if (repeated := self._reader.repeat(decisions, identity)) is not None:
-                explanation = self._context.scheduler.explain(repeated)
+                explanation = self._context.scheduler.call(contract.EXPLAIN, repeated)
         except errors.TonnageError as error:
             unexplained = error.message
         resp.media = response_bodies.Why(views.volume_decisions(decisions, explanation, unexplained))
@@ -203,4 +206,6 @@ class WhatIfSimulation:
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Simulate the decisions about requests, one after another, under assumed changes, without placing anything."""
         self._context.policy.require(req.context.identity, policies.WHAT_IF)
-        resp.media = response_bodies.Outlooks(self._context.scheduler.what_if(self._reader.read_what_if(req)))
+        resp.media = response_bodies.Outlooks(
+            self._context.scheduler.call(contract.WHAT_IF, self._reader.read_what_if(req))
+        )

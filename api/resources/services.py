@@ -17,6 +17,7 @@ from tonnage.api.schemas import service_bodies
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import volumes
 from tonnage.ledger.locks import heartbeats
+from tonnage.rpc import contract
 from tonnage.rpc.messages import BackendState, SetBackendState
 
 _CHANGE = Annotated[service_bodies.ServiceChange, service_bodies.SERVICE_NAMED]
@@ -87,7 +88,8 @@ class ChangeService:
         enabled = self._state is BackendState.ENABLED
         draining = self._state is BackendState.DRAINING
         if not sent.of_scheduler:
-            context.scheduler.set_backend_state(SetBackendState(backend=sent.host, state=self._state, reason=reason))
+            change = SetBackendState(backend=sent.host, state=self._state, reason=reason)
+            context.scheduler.call(contract.SET_BACKEND_STATE, change)
         else:
             context.database.run(heartbeats.set_scheduler_state, sent.host, enabled=enabled, reason=reason)
         resp.media = service_bodies.ServiceChanged(

@@ -17,6 +17,7 @@ from tonnage.api.schemas import volume_bodies
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, volumes
+from tonnage.rpc import contract
 from tonnage.rpc.messages import (
     DeleteVolume,
     ExtendVolume,
@@ -56,7 +57,7 @@ class Actions:
         volume = self._context.authorized_volume(req, volume_id, policies.VOLUME_EXTEND)
         size = body.convert(arguments, volume_bodies.Extend).new_size
         request = ExtendVolume(request_id=_id(req), volume_id=volume.id, new_size_gb=int(size))
-        answer = self._context.scheduler.extend(request)
+        answer = self._context.scheduler.call(contract.EXTEND_VOLUME, request)
         if answer.refusal is not None:
             self._context.write_refusal(req, resp, answer.refusal)
 
@@ -64,7 +65,7 @@ class Actions:
         """Delete a volume. An operation in progress is not interrupted."""
         volume = self._context.authorized_volume(req, volume_id, policies.VOLUME_FORCE_DELETE_ACTION)
         groups.require_free(volume, "deleted")
-        self._context.scheduler.delete(DeleteVolume(request_id=_id(req), volume_id=volume.id))
+        self._context.scheduler.call(contract.DELETE_VOLUME, DeleteVolume(request_id=_id(req), volume_id=volume.id))
 
     def _retype(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
         """Change the type of a volume, in its pool or, if the migration policy allows it, in another one."""
@@ -79,7 +80,7 @@ class Actions:
             volume_type=type_id,
             migration_policy=MigrationPolicy(sent.migration_policy or MigrationPolicy.NEVER),
         )
-        answer = self._context.scheduler.retype(request)
+        answer = self._context.scheduler.call(contract.RETYPE_VOLUME, request)
         if answer.refusal is not None:
             self._context.write_refusal(req, resp, answer.refusal)
 
@@ -90,7 +91,7 @@ class Actions:
         if host is not None:
             self._check_destination(host, volume)
         request = MigrateVolume(request_id=_id(req), volume_id=volume.id, destination=host)
-        answer = self._context.scheduler.migrate(request)
+        answer = self._context.scheduler.call(contract.MIGRATE_VOLUME, request)
         if answer.refusal is not None:
             self._context.write_refusal(req, resp, answer.refusal)
 
@@ -105,7 +106,7 @@ class Actions:
         """Unmanage a volume and leave it on the storage."""
         volume = self._context.authorized_volume(req, volume_id, policies.VOLUME_UNMANAGE)
         groups.require_free(volume, "unmanaged")
-        self._context.scheduler.unmanage(UnmanageVolume(request_id=_id(req), volume_id=volume.id))
+        self._context.scheduler.call(contract.UNMANAGE_VOLUME, UnmanageVolume(request_id=_id(req), volume_id=volume.id))
 
     def _reset_status(self, req: Request, resp: falcon.Response, volume_id: str, arguments: Any) -> None:
         volume = self._context.authorized_volume(req, volume_id, policies.VOLUME_RESET_STATUS)

@@ -20,6 +20,7 @@ from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, volumes
 from tonnage.ledger.db import filter_values
+from tonnage.rpc import contract
 from tonnage.rpc.clients.call_batcher import CallBatcher
 from tonnage.rpc.messages import CreateGroup, DeleteVolume
 
@@ -67,7 +68,7 @@ class Volumes:
             self._create_several(req, resp, request)
             return
         context = self._context
-        answer = context.scheduler.create(request)
+        answer = context.scheduler.call(contract.CREATE_VOLUME, request)
         if answer.refusal is not None:
             context.write_refusal(req, resp, answer.refusal)
             return
@@ -84,7 +85,7 @@ class Volumes:
 
     def _create_several(self, req: Request, resp: falcon.Response, request: CreateGroup) -> None:
         context = self._context
-        answer = context.scheduler.create_group(request)
+        answer = context.scheduler.call(contract.CREATE_GROUP, request)
         if answer.refusal is not None:
             context.write_refusal(req, resp, answer.refusal)
             return
@@ -185,7 +186,8 @@ class Volume:
             req, volume_id, policies.VOLUME_FORCE_DELETE if force else policies.VOLUME_DELETE
         )
         groups.require_free(volume, "deleted")
-        self._context.scheduler.delete(DeleteVolume(request_id=req.context.identity.request_id, volume_id=volume.id))
+        request = DeleteVolume(request_id=req.context.identity.request_id, volume_id=volume.id)
+        self._context.scheduler.call(contract.DELETE_VOLUME, request)
         resp.status = falcon.HTTP_202
 
 

@@ -23,6 +23,7 @@ from tests.unit.rpc import bus
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import database, schema
+from tonnage.rpc import contract
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import PoolQuery
 
@@ -241,7 +242,7 @@ class Cluster:
 
 def _answers(client: SchedulerClient) -> bool:
     try:
-        client.get_pools(PoolQuery())
+        client.call(contract.GET_POOLS, PoolQuery())
     except errors.TonnageError:
         return False
     return True

@@ -89,14 +89,20 @@ def later(seconds: float, work: Callable[[], object]) -> None:
     timer.start()
 
 
-def trouble_reports(client: Any) -> None:
-    """Delay, repeat, reorder and back-date reports, according to the control file."""
-    send = client.report
+def trouble_reports(client: Any, report: Any) -> None:
+    """Delay, repeat, reorder and back-date the casts of the method ``report``, according to the control file."""
+    cast = client.cast
     kept: list[tuple[Any, Any]] = []
     past: list[tuple[float, Any]] = []
     lock = threading.Lock()
 
-    def report(self: Any, message: Any) -> None:
+    def send(self: Any, message: Any) -> None:
+        cast(self, report, message)
+
+    def troubled(self: Any, method: Any, message: Any) -> None:
+        if method.name != report.name:
+            cast(self, method, message)
+            return
         kind, seconds = control.get("reports", None) or (None, 0.0)
         now = _monotonic()
         with lock:
@@ -130,29 +136,27 @@ def trouble_reports(client: Any) -> None:
             tally("reordered")
             send(client_before, before)
 
-    client.report = report
+    client.cast = troubled
 
 
-def trouble_outcomes(client: Any, unavailable: Callable[[str], Exception]) -> None:
-    """Delay or repeat some outcomes, or deliver them without an answer to the agent."""
+def trouble_outcomes(client: Any, outcomes: Any, unavailable: Callable[[str], Exception]) -> None:
+    """Delay or repeat some calls of the method ``outcomes``, or deliver them without an answer to the agent."""
+    call = client.call
 
-    def wrap(name: str) -> None:
-        tell = getattr(client, name)
+    def troubled(self: Any, method: Any, message: Any) -> Any:
+        if method.name != outcomes.name:
+            return call(self, method, message)
+        share, fate = float(control.get("trouble", 0.0)), draw.random()
+        if fate < share:
+            _sleep(draw.uniform(0.0, 2.0))
+        elif fate < 2 * share:
+            call(self, method, message)
+        answer = call(self, method, message)
+        if 2 * share <= fate < 3 * share:
+            raise unavailable("the answer was lost on its way")
+        return answer
 
-        def outcome(self: Any, message: Any) -> Any:
-            share, fate = float(control.get("trouble", 0.0)), draw.random()
-            if fate < share:
-                _sleep(draw.uniform(0.0, 2.0))
-            elif fate < 2 * share:
-                tell(self, message)
-            answer = tell(self, message)
-            if 2 * share <= fate < 3 * share:
-                raise unavailable("the answer was lost on its way")
-            return answer
-
-        setattr(client, name, outcome)
-
-    wrap("outcomes")
+    client.call = troubled
 
 
 def trouble_commands(endpoint: Any) -> None:
@@ -204,10 +208,11 @@ def main() -> None:
     from tonnage.capacity import errors
     from tonnage.cli.daemons import agent
     from tonnage.drivers.memory.driver import MemoryDriver
+    from tonnage.rpc import contract
     from tonnage.rpc.clients.scheduler_client import SchedulerClient
 
-    trouble_reports(SchedulerClient)
-    trouble_outcomes(SchedulerClient, errors.Unavailable)
+    trouble_reports(SchedulerClient, contract.REPORT)
+    trouble_outcomes(SchedulerClient, contract.OUTCOMES, errors.Unavailable)
     trouble_commands(AgentEndpoint)
     trouble_driver(MemoryDriver, errors.DriverError)
     sys.argv[:] = ["tonnage-agent", *sys.argv[4:]]

@@ -14,7 +14,7 @@ from typing import Any
 
 from chaos.plan import THIN, Plan, PlannedRequest
 from tonnage.capacity import errors
-from tonnage.rpc import messages
+from tonnage.rpc import contract, messages
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
 
 PLACED = "placed"
@@ -99,7 +99,7 @@ class Requesters:
         for volume_id in volume_ids:
             message = messages.DeleteVolume(request_id=f"req-{uuid.uuid4()}", volume_id=volume_id)
             with contextlib.suppress(errors.TonnageError):
-                self._client.delete(message)
+                self._client.call(contract.DELETE_VOLUME, message)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -140,7 +140,9 @@ class Requesters:
 
     def _create(self, asked: SentRequest) -> list[str]:
         def send() -> messages.Answer:
-            return self._client.create(_new_volume(asked.wish, asked.request_id, asked.new_ids[0]))
+            return self._client.call(
+                contract.CREATE_VOLUME, _new_volume(asked.wish, asked.request_id, asked.new_ids[0])
+            )
 
         answer = self._insist(asked, send)
         if answer is not None:
@@ -150,7 +152,9 @@ class Requesters:
     def _group(self, asked: SentRequest) -> list[str]:
         def send() -> Any:
             members = [_new_volume(asked.wish, f"{asked.request_id}-{id[:8]}", id) for id in asked.new_ids]
-            return self._client.create_group(messages.CreateGroup(request_id=asked.request_id, volumes=members))
+            return self._client.call(
+                contract.CREATE_GROUP, messages.CreateGroup(request_id=asked.request_id, volumes=members)
+            )
 
         answer = self._insist(asked, send)
         if answer is not None:
@@ -163,7 +167,7 @@ class Requesters:
         asked = self._note(wish)
         asked.volume, asked.new_size_gb = volume, volume.size_gb + wish.size_gb
         message = messages.ExtendVolume(request_id=asked.request_id, volume_id=volume.id, new_size_gb=asked.new_size_gb)
-        answer = self._insist(asked, lambda: self._client.extend(message))
+        answer = self._insist(asked, lambda: self._client.call(contract.EXTEND_VOLUME, message))
         if answer is None:
             return
         self._decided(asked, [answer], answer.refusal)
@@ -173,7 +177,7 @@ class Requesters:
     def _migrate(self, wish: PlannedRequest, volume: Volume) -> None:
         asked = self._note(wish)
         message = messages.MigrateVolume(request_id=asked.request_id, volume_id=volume.id)
-        self._move(asked, volume, lambda: self._client.migrate(message))
+        self._move(asked, volume, lambda: self._client.call(contract.MIGRATE_VOLUME, message))
 
     def _retype(self, wish: PlannedRequest, volume: Volume) -> None:
         asked = self._note(wish)
@@ -183,7 +187,7 @@ class Requesters:
             volume_type=wish.kind or THIN,
             migration_policy=messages.MigrationPolicy.ON_DEMAND,
         )
-        self._move(asked, volume, lambda: self._client.retype(message))
+        self._move(asked, volume, lambda: self._client.call(contract.RETYPE_VOLUME, message))
 
     def _move(self, asked: SentRequest, volume: Volume, send: Callable[[], messages.Answer]) -> None:
         asked.volume = volume
@@ -195,7 +199,7 @@ class Requesters:
         asked = self._note(wish)
         asked.volume = volume
         message = messages.DeleteVolume(request_id=asked.request_id, volume_id=volume.id)
-        self._insist(asked, lambda: self._client.delete(message))
+        self._insist(asked, lambda: self._client.call(contract.DELETE_VOLUME, message))
         if asked.outcome == PLACED or ("could not be found" in asked.why and asked.resends):
             asked.outcome, volume.deleted = PLACED, True
             return

@@ -26,6 +26,7 @@ from tonnage.capacity import errors, type_conversion
 from tonnage.capacity.pools.hypothetical_pools import Changes
 from tonnage.cli.simulation import credentials
 from tonnage.cli.simulation.simulation_arguments import PROJECT
+from tonnage.rpc import contract
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import CreateGroup, CreateVolume, SimulatedRequest, SimulationResult, WhatIf
@@ -83,7 +84,7 @@ def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -
         logging.getLogger("oslo.messaging").setLevel(logging.CRITICAL)
     transport = rpc_transport.create(conf)
     try:
-        return SchedulerClient(transport).what_if(message)
+        return SchedulerClient(transport).call(contract.WHAT_IF, message)
     except errors.Unavailable as error:
         hosts = oslo_messaging.TransportURL.parse(conf).hosts
         named = ", ".join(f"{host.hostname}:{host.port or 'its usual port'}" for host in hosts) or "this machine"

@@ -7,4 +7,5 @@ EXTENSION = Extension(
     summary="capacity of the storage of Kubernetes clusters: extender, publisher, claims of pods",
     options="tonnage.extensions.kubernetes.publication.publisher_options:list_opts",
     tables="tonnage.extensions.kubernetes.ledger.tables",
+    scheduler="tonnage.extensions.kubernetes.scheduler_parts:build",
 )

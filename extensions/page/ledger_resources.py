@@ -22,6 +22,7 @@ from tonnage.extensions.page.shared_results import SharedResult
 from tonnage.ledger.catalog import refusals
 from tonnage.ledger.inventory import audit_findings, volume_figures
 from tonnage.ledger.repair import consistency_check
+from tonnage.rpc import contract
 from tonnage.rpc.messages import CreateVolume, SimulatedRequest, WhatIf
 
 #: The largest number of types that are remembered, of findings, and of refusals in one answer.
@@ -88,7 +89,9 @@ class Type:
             project_id="",
             volume_type=name,
         )
-        [outlook] = self._context.scheduler.what_if(WhatIf(requests=[SimulatedRequest(create=create)], detail=True))
+        [outlook] = self._context.scheduler.call(
+            contract.WHAT_IF, WhatIf(requests=[SimulatedRequest(create=create)], detail=True)
+        )
         return _type_capacity(name, outlook.volumes[0])
 
 

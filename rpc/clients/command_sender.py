@@ -11,6 +11,7 @@ from typing import Protocol
 
 from tonnage.capacity import errors
 from tonnage.coalescer import Coalescer
+from tonnage.rpc import contract
 from tonnage.rpc.messages import Command, Commands, SharedStorages
 from tonnage.rpc.transport import TOPIC_AGENT, Peer, Transport
 from tonnage.worker import Worker
@@ -30,23 +31,23 @@ class AgentClient:
 
     def run(self, backend: str, commands: Sequence[Command]) -> None:
         """Send commands, which the agent takes in this order. It runs a claim id once, so sending again is safe."""
-        self._peer.cast("run", Commands(commands=list(commands)), server=backend)
+        self._peer.cast(contract.RUN, Commands(commands=list(commands)), backend)
 
     def report_now(self, backend: str) -> None:
         """Ask for a report soon."""
-        self._peer.cast("report_now", server=backend)
+        self._peer.cast(contract.REPORT_NOW, None, backend)
 
     def list_now(self, backend: str) -> None:
         """Ask for a list of all volumes soon."""
-        self._peer.cast("list_now", server=backend)
+        self._peer.cast(contract.LIST_NOW, None, backend)
 
     def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None:
         """Tell a backend which storages it shares with others, so that it takes stamps before each look at them."""
-        self._peer.cast("take_stamps", SharedStorages(storage_ids=list(storage_ids)), server=backend)
+        self._peer.cast(contract.TAKE_STAMPS, SharedStorages(storage_ids=list(storage_ids)), backend)
 
     def rejoin(self, backend: str) -> None:
         """Ask for a new hello: the ledger does not know the agent's epoch."""
-        self._peer.cast("rejoin", server=backend)
+        self._peer.cast(contract.REJOIN, None, backend)
 
 
 class AgentMessages(Protocol):

@@ -1,14 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validation of requests: values that the ledger cannot store, and unusable request ids."""
+"""Validation of requests: values that the ledger cannot store."""
 
 import uuid
-from typing import Protocol
 
 from tonnage.capacity import errors, units
+from tonnage.rpc.endpoint import LONGEST_REQUEST_ID
 from tonnage.rpc.messages import CreateVolume
-
-#: Most characters of the id of a request.
-_LONGEST_REQUEST_ID = 64
 
 
 def check_new_volume(message: CreateVolume) -> None:
@@ -16,26 +13,9 @@ def check_new_volume(message: CreateVolume) -> None:
     if not 1 <= message.size_gb <= units.MAX_SIZE_GB:
         raise errors.InvalidInput(f"size is {message.size_gb}: it takes 1 to {units.MAX_SIZE_GB} GiB")
     check_uuid(message.volume_id)
-    check_length("request_id", message.request_id, _LONGEST_REQUEST_ID)
+    check_length("request_id", message.request_id, LONGEST_REQUEST_ID)
     for field_name in ("project_id", "user_id", "name", "description", "availability_zone"):
         check_length(field_name, getattr(message, field_name) or "", 255)
-
-
-class IdentifiedRequest(Protocol):
-    """A request with an id."""
-
-    @property
-    def request_id(self) -> str: ...
-
-
-def check_request_id(request: IdentifiedRequest) -> None:
-    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for an unusable request id."""
-    request_id = request.request_id
-    if not request_id or len(request_id) > _LONGEST_REQUEST_ID or "\0" in request_id:
-        raise errors.InvalidInput(
-            f"request_id is {request_id[:40]!r}: it takes 1 to {_LONGEST_REQUEST_ID} characters, none of them NUL, and "
-            "each request has one of its own"
-        )
 
 
 def check_uuid(volume_id: str) -> None:

@@ -35,8 +35,10 @@ from tonnage.extensions.announcements.threshold_crossings import Reason
 from tonnage.extensions.announcements.usage_sender import UsageReport
 from tonnage.ledger import models
 from tonnage.ledger.db import database
+from tonnage.rpc import contract
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import Hello
+from tonnage.rpc.packed_reports import PackedReport
 
 # kombu leaves the socket of a connection that broke to the garbage collector.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
@@ -93,7 +95,7 @@ class Tonnage:
 
         def joined() -> int:
             with contextlib.suppress(errors.Unavailable):
-                return self._client.hello(hello).epoch
+                return self._client.call(contract.HELLO, hello).epoch
             return 0
 
         self.agent.epoch = wait_for(joined, "a scheduler answers")
@@ -106,7 +108,7 @@ class Tonnage:
         first = self.agent.seq + 1
 
         def applied() -> bool:
-            self._client.report(self.agent.look())
+            self._client.cast(contract.REPORT, PackedReport.of(self.agent.look()))
             with contextlib.suppress(TimeoutError):
                 return bool(wait_for(lambda: self._seq() >= first, "the report is applied", seconds=1.0))
             return False

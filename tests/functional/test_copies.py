@@ -15,6 +15,7 @@ from tests.functional.deployment import GIB, Addresses, Deployment
 from tests.servers.base import wait_for
 from tests.servers.postgresql import PostgreSQL
 from tests.servers.rabbitmq import RabbitMQ
+from tonnage.rpc import contract
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import ManageVolume, MigrateVolume
 
@@ -78,8 +79,9 @@ def create_in(tonnage: Deployment, scheduler: SchedulerClient, backend: str) -> 
 
 
 def begin_migration(scheduler: SchedulerClient, volume_id: str, destination: str) -> None:
-    answer = scheduler.migrate(
-        MigrateVolume(request_id=f"req-{uuid.uuid4()}", volume_id=volume_id, destination=destination)
+    answer = scheduler.call(
+        contract.MIGRATE_VOLUME,
+        MigrateVolume(request_id=f"req-{uuid.uuid4()}", volume_id=volume_id, destination=destination),
     )
     assert answer.refusal is None
     assert answer.pool == destination
@@ -139,14 +141,15 @@ def test_a_managed_file_is_migrated(tonnage: Deployment, scheduler: SchedulerCli
     content = write(image, 3)
     os.truncate(image, 3 * GIB // 2)
     volume_id = str(uuid.uuid4())
-    scheduler.manage(
+    scheduler.call(
+        contract.MANAGE_VOLUME,
         ManageVolume(
             request_id=f"req-{volume_id}",
             volume_id=volume_id,
             pool=tonnage.pool("one"),
             reference="image.raw",
             project_id="demo",
-        )
+        ),
     )
     assert tonnage.rest.wait_until_available(volume_id)["size"] == 2
     assert list(tonnage.files("one")) == [volume_id]

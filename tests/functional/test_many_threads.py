@@ -12,6 +12,7 @@ import pytest
 
 from tests.functional.conftest import Deploy, on_one_database
 from tests.functional.deployment import GIB, Deployment, run_concurrently
+from tonnage.rpc import contract
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import CreateVolume
 
@@ -52,10 +53,11 @@ def over_rest(tonnage: Deployment) -> RequestVolume:
 def over_rpc(scheduler: SchedulerClient) -> RequestVolume:
     def request(size: int, kind: str) -> str | None:
         volume_id = str(uuid.uuid4())
-        answer = scheduler.create(
+        answer = scheduler.call(
+            contract.CREATE_VOLUME,
             CreateVolume(
                 request_id=f"req-{volume_id}", volume_id=volume_id, size_gb=size, project_id="demo", volume_type=kind
-            )
+            ),
         )
         return None if answer.refusal is None else answer.refusal.message
 

@@ -13,6 +13,7 @@ import pytest
 from tests.functional.conftest import Deploy, on_one_database
 from tests.functional.deployment import GIB, Addresses, Deployment
 from tests.servers.base import wait_for
+from tonnage.rpc import contract
 from tonnage.rpc.messages import CreateVolume
 
 PAIR: dict[str, dict[str, Any]] = {
@@ -46,14 +47,15 @@ def place(tonnage: Deployment, size: int) -> str:
     else:
         volume_id = str(uuid.uuid4())
         with tonnage.rpc() as scheduler:
-            decided = scheduler.create(
+            decided = scheduler.call(
+                contract.CREATE_VOLUME,
                 CreateVolume(
                     request_id=f"req-{volume_id}",
                     volume_id=volume_id,
                     size_gb=size,
                     project_id="demo",
                     volume_type="pair",
-                )
+                ),
             )
         if decided.refusal is not None:
             return decided.refusal.message

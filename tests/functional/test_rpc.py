@@ -15,7 +15,7 @@ from tests.servers.rabbitmq import RabbitMQ
 from tests.unit.agent.fakes import command
 from tests.unit.rpc import bus as message_bus
 from tonnage.capacity import errors
-from tonnage.rpc import messages, serialization, transport
+from tonnage.rpc import contract, messages, serialization, transport
 from tonnage.rpc import request_batch as batches
 from tonnage.rpc.clients.command_sender import AgentClient, CommandSender
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
@@ -34,7 +34,7 @@ class Scheduler:
         self.sizes: list[int] = []
 
     def request_batch(self, context: Any, message: Any) -> Any:
-        return batches.serve(message, self._answer)
+        return batches.serve(serialization.unpack(message, messages.RequestBatch), self._answer)
 
     def _answer(self, requests: list[batches.BatchedRequest]) -> Sequence[object]:
         self.sizes.append(len(requests))
@@ -50,7 +50,7 @@ class Agent:
 
     def run(self, context: Any, message: Any) -> None:
         self.messages += 1
-        self.claims += [each.claim_id for each in serialization.unpack(message, messages.Commands).commands]
+        self.claims += [command["claim_id"] for command in serialization.unpack(message, messages.Commands).commands]
 
 
 @pytest.fixture
@@ -85,7 +85,7 @@ def test_requests_of_many_threads_survive_a_kill_of_the_broker(
             volume_id = f"{thread}-{number}"
             request = messages.CreateVolume(request_id=volume_id, volume_id=volume_id, size_gb=1, project_id="p")
             try:
-                answer = client.create(request)
+                answer = client.call(contract.CREATE_VOLUME, request)
             except errors.Unavailable as error:
                 failed.append(error.message)
             else:

@@ -23,6 +23,7 @@ from tonnage.extensions.cinder.scheduler.volume_rows import VolumeRows
 from tonnage.extensions.cinder.scheduler.waiting_requests import WaitingRequests
 from tonnage.rpc import cinder_explanations, serialization, transport
 from tonnage.rpc.cinder_explanations import PartialExplanation, Question
+from tonnage.rpc.endpoint import Endpoint, RpcHandler
 
 LOG = logging.getLogger(__name__)
 
@@ -46,9 +47,9 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         self._ended = threading.Event()
         #: The last report of each backend that answered a probe.
         self._probed: dict[str, Mapping[str, Any]] = {}
-        self.additional_endpoints.append(
-            serialization.Guarded(_Explanations(self.driver), cinder_explanations.SERVER, transport.VERSION)
-        )
+        explain = RpcHandler(cinder_explanations.EXPLAIN, self._explain)
+        endpoint = Endpoint(cinder_explanations.SERVER, [cinder_explanations.EXPLAIN], [explain])
+        self.additional_endpoints.append(serialization.Guarded(endpoint, cinder_explanations.SERVER, transport.VERSION))
 
     def init_host(self, *args: Any, **kwargs: Any) -> None:
         """Connect to the ledger, adopt all volumes and start the threads, in the process that serves."""
@@ -154,17 +155,10 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         context.request_id = cinder_ledger.token(probe)
         self.volume_api._get_cctxt(probe.backend).cast(context, "publish_service_capabilities")
 
-
-class _Explanations:
-    """The RPC methods of Tonnage beside Cinder's own."""
-
-    def __init__(self, driver: LedgerScheduler) -> None:
-        self._driver = driver
-
-    def explain(self, _context: Any, message: Any) -> PartialExplanation:
+    def _explain(self, question: Question) -> PartialExplanation:
         """Return how a recorded request would be decided now."""
-        question = serialization.unpack(message, Question)
-        return self._driver.explain(recorded_requests.read(question.request), question.most)
+        explanation: PartialExplanation = self.driver.explain(recorded_requests.read(question.request), question.most)
+        return explanation
 
 
 def _require_driver(driver: Any) -> None:

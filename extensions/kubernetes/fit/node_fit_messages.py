@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages of the node-fit query. Sizes are in bytes, as in Kubernetes."""
+"""The node-fit query: its RPC method and its messages. Sizes are in bytes, as in Kubernetes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from tonnage.rpc.contract import Delivery, Method
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,3 +82,13 @@ class FitAnswer:
     nodes: dict[str, float]
     refused: dict[str, NodeRefusal]
     unchecked: list[UncheckedVolume] = field(default_factory=list)
+
+
+#: The method of schedulers that answers the query.
+FIT_NODES = Method(
+    "fit_nodes",
+    FitQuery,
+    FitAnswer,
+    "the nodes of a cluster with room for volumes together, and reasons for the others; no side effect",
+    Delivery.SINGLE_CALL,
+)

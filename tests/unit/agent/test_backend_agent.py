@@ -15,7 +15,7 @@ from tests.unit.agent.fakes import command, eventually
 from tonnage.agent.backend_agent import BackendAgent
 from tonnage.agent.backoff import gap_after
 from tonnage.capacity import errors
-from tonnage.rpc import messages, serialization, transport
+from tonnage.rpc import contract, messages, serialization, transport
 from tonnage.rpc.clients.command_sender import AgentClient
 from tonnage.rpc.messages import Verb
 from tonnage.rpc.transport import Peer, Transport
@@ -313,7 +313,7 @@ def test_commands_of_other_epochs_are_ignored(
 def test_a_malformed_command_is_ignored_with_a_warning(
     agent: BackendAgent, scheduler: fakes.Scheduler, client: AgentClient, peer: Peer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    peer.cast("run", {"commands": [{"claim_id": 7}]}, server=BACKEND)
+    peer.cast(contract.RUN, messages.Commands(commands=[{"claim_id": 7}]), BACKEND)
     client.run(BACKEND, [command("c1", "v1")])
     scheduler.outcome_of("c1")
     assert f"Backend {BACKEND} ignores a command: malformed Command" in caplog.text
@@ -372,8 +372,8 @@ def test_a_malformed_command_does_not_affect_the_others_of_its_message(
     agent: BackendAgent, scheduler: fakes.Scheduler, peer: Peer, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = [serialization.pack(command(claim, volume)) for claim, volume in (("c1", "v1"), ("c2", "v2"))]
-    peer.cast("run", {"commands": 7}, server=BACKEND)
-    peer.cast("run", {"commands": [good[0], {"claim_id": 7}, good[1]]}, server=BACKEND)
+    peer.cast(contract.RUN, messages.Commands(commands=7), BACKEND)  # type: ignore[arg-type]
+    peer.cast(contract.RUN, messages.Commands(commands=[good[0], {"claim_id": 7}, good[1]]), BACKEND)
     assert scheduler.outcome_of("c1").ok
     assert scheduler.outcome_of("c2").ok
     assert f"Backend {BACKEND} ignores a command: malformed Command" in caplog.text
@@ -515,7 +515,7 @@ def test_a_backend_that_is_told_that_it_shares_a_storage_reports_soon_with_a_sta
 def test_a_malformed_list_of_shared_storages_is_ignored(
     agent: BackendAgent, scheduler: fakes.Scheduler, peer: Peer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    peer.cast("take_stamps", {"storage_ids": 7}, server=BACKEND)
+    peer.cast(contract.TAKE_STAMPS, messages.SharedStorages(storage_ids=7), BACKEND)  # type: ignore[arg-type]
     eventually(lambda: f"Backend {BACKEND} ignores the names of shared storages: malformed" in caplog.text)
 
 

@@ -21,19 +21,21 @@ from tonnage.api.auth import authentication
 from tonnage.api.context.resource_context import ResourceContext
 from tonnage.api.http import request_context
 from tonnage.api.resources.discovery import OpenApi
+from tonnage.extensions.kubernetes import scheduler_parts
 from tonnage.extensions.page.shared_results import LIFETIMES, Lifetimes
 from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.ledger.db import database
+from tonnage.rpc import contract, serialization, transport
 from tonnage.rpc import options as rpc_options
-from tonnage.rpc import serialization, transport
 from tonnage.rpc.clients.bus_health import BusHealth
 from tonnage.rpc.clients.command_sender import AgentClient, CommandSender
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
-from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, ListedVolume, Listing, Outcome, Verb
-from tonnage.scheduler.endpoints import SchedulerEndpoint
+from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, ListedVolume, Listing, Outcome, Outcomes, Verb
+from tonnage.rpc.packed_reports import PackedReport
+from tonnage.scheduler import endpoints
 
 BACKEND = "box@disk"
 POOLS: list[dict[str, Any]] = [
@@ -88,14 +90,15 @@ class Storage:
     def register(self) -> None:
         """Register the backend and report its pools."""
         hello = Hello(backend=BACKEND, nonce="one", availability_zone="nova", driver="memory")
-        self.epoch = self._scheduler.hello(hello).epoch
+        self.epoch = self._scheduler.call(contract.HELLO, hello).epoch
         self.list_now(None)
         with self._lock:
             self._report()
 
     def run(self, context: Any, message: Any) -> None:
         """Handle several commands."""
-        for command in serialization.unpack(message, Commands).commands:
+        for packed in serialization.unpack(message, Commands).commands:
+            command = serialization.unpack(packed, Command)
             with self._lock:
                 is_pending = self.paused or (command.verb is Verb.PURGE and not self.purges_enabled)
                 if is_pending:
@@ -126,7 +129,7 @@ class Storage:
                 for name, size in {**managed, **self.unmanaged[pool]}.items()
             ]
             tick = self._tick()
-        self._scheduler.listing(Listing(backend=BACKEND, epoch=self.epoch, tick=tick, volumes=volumes))
+        self._scheduler.call(contract.LISTING, Listing(backend=BACKEND, epoch=self.epoch, tick=tick, volumes=volumes))
 
     def rejoin(self, context: Any) -> None: ...
 
@@ -151,7 +154,7 @@ class Storage:
         with self._lock:
             outcome = self._work(command)
         # A scheduler handles outcomes of about the same time in one batch, so the lock is not held during the call.
-        self._scheduler.outcomes([outcome])
+        self._scheduler.call(contract.OUTCOMES, Outcomes(outcomes=[outcome]))
         with self._lock:
             self._report()
 
@@ -182,9 +185,8 @@ class Storage:
             used = sum(self._sizes[pool["pool_name"]].values())
             free = pool["free_capacity_gb"] - (used if pool.get("thick_provisioning_support") else 0)
             pools.append({**pool, "provisioned_capacity_gb": used, "free_capacity_gb": free})
-        self._scheduler.report(
-            BackendReport(backend=BACKEND, epoch=self.epoch, seq=self._seq, covers=covers, pools=pools)
-        )
+        report = BackendReport(backend=BACKEND, epoch=self.epoch, seq=self._seq, covers=covers, pools=pools)
+        self._scheduler.cast(contract.REPORT, PackedReport.of(report))
 
     def _tick(self) -> int:
         self._ticks += 1
@@ -212,10 +214,11 @@ class Cluster:
         self._sender = CommandSender(AgentClient(bus))
         # The storage reports only after commands, so its last report may be old.
         settings = managers.settings(host="box", service_down_time=3600.0, max_attempts=1)
-        self._core = managers.manager(self.database, self._sender, settings, filters)
+        builders = {"kubernetes": functools.partial(scheduler_parts.build, cfg.ConfigOpts())}
+        self._core = managers.manager(self.database, self._sender, settings, filters, builders=builders)
         self.storage = Storage(self.scheduler)
         self._servers = [
-            transport.server(bus, transport.TOPIC_SCHEDULER, "box", SchedulerEndpoint(self._core)),
+            transport.server(bus, transport.TOPIC_SCHEDULER, "box", endpoints.build(self._core)),
             transport.server(bus, transport.TOPIC_AGENT, BACKEND, self.storage),
         ]
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a client says when nobody answers."""
 
+import dataclasses
 import socket
 import threading
 from typing import Any
@@ -9,20 +10,21 @@ import pytest
 
 from tests.unit.rpc import bus as memory_bus
 from tonnage.capacity import errors
-from tonnage.rpc import messages, transport
+from tonnage.rpc import contract, messages, transport
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
+from tonnage.rpc.packed_reports import PackedReport
 
 
 def test_a_timeout_names_the_method_and_the_seconds() -> None:
     with memory_bus.memory_transport(response_timeout=1) as bus, pytest.raises(errors.Unavailable) as caught:
-        SchedulerClient(bus).get_pools(messages.PoolQuery())
+        SchedulerClient(bus).call(contract.GET_POOLS, messages.PoolQuery())
     assert str(caught.value) == "no scheduler answered get_pools within rpc_response_timeout = 1 s"
 
 
 def test_a_hello_is_given_up_sooner_so_that_it_is_said_again() -> None:
     hello = messages.Hello(backend="h@b", nonce="n", availability_zone="nova", driver="memory")
     with memory_bus.memory_transport(response_timeout=60) as bus, pytest.raises(errors.Unavailable) as caught:
-        SchedulerClient(bus).hello(hello)
+        SchedulerClient(bus).call(contract.HELLO, hello)
     assert str(caught.value) == "no scheduler answered hello within 5 s"
 
 
@@ -32,10 +34,11 @@ def test_a_bus_that_is_away_is_unavailable_and_blocks_no_caller() -> None:
         url = f"rabbit://guest:guest@127.0.0.1:{taken.getsockname()[1]}/"
         with memory_bus.memory_transport(url=url) as bus:
             client = SchedulerClient(bus)
+            report = messages.BackendReport(backend="h@b", epoch=1, seq=1, covers=1, pools=[])
             with pytest.raises(errors.Unavailable, match="the message bus did not take get_pools for the scheduler: "):
-                client.get_pools(messages.PoolQuery())
+                client.call(contract.GET_POOLS, messages.PoolQuery())
             with pytest.raises(errors.Unavailable, match="the message bus did not take report for the scheduler: "):
-                client.report(messages.BackendReport(backend="h@b", epoch=1, seq=1, covers=1, pools=[]))
+                client.cast(contract.REPORT, PackedReport.of(report))
 
 
 class FrozenScheduler:
@@ -59,12 +62,13 @@ def test_a_call_without_an_answer_is_sent_again() -> None:
         server = transport.server(bus, transport.TOPIC_SCHEDULER, "frozen", frozen)
         server.start()
         peer = transport.Peer(bus, transport.TOPIC_SCHEDULER, "scheduler", resend_after=0.5)
+        create = messages.CreateVolume(request_id="r", volume_id="v", size_gb=1, project_id="p")
         try:
             with pytest.raises(errors.Unavailable, match="no scheduler answered get_pools within rpc_response_timeout"):
-                peer.call("get_pools", messages.PoolQuery(), object)
+                peer.call(contract.GET_POOLS, messages.PoolQuery())
             assert frozen.taken == 3, "after 0.5 seconds, 1 more and 0.5 more"
             with pytest.raises(errors.Unavailable, match="no scheduler answered explain within 1 s"):
-                peer.call("explain", messages.PoolQuery(), object, 1.0, once=True)
+                peer.call(dataclasses.replace(contract.EXPLAIN, timeout=1.0), create)
             assert frozen.taken == 4
         finally:
             frozen.thawed.set()
@@ -80,7 +84,7 @@ def test_a_change_without_a_key_is_sent_once() -> None:
         change = messages.SetBackendState(backend="h@b", state=messages.BackendState.DISABLED)
         try:
             with pytest.raises(errors.Unavailable, match="no scheduler answered set_backend_state within"):
-                SchedulerClient(bus).set_backend_state(change)
+                SchedulerClient(bus).call(contract.SET_BACKEND_STATE, change)
             assert frozen.taken == 1
         finally:
             frozen.thawed.set()
@@ -111,7 +115,7 @@ def test_a_declined_call_is_sent_again(error: errors.Unavailable) -> None:
         server = transport.server(bus, transport.TOPIC_SCHEDULER, "one", scheduler, scheduler)
         server.start()
         try:
-            assert SchedulerClient(bus).get_pools(messages.PoolQuery()) == []
+            assert SchedulerClient(bus).call(contract.GET_POOLS, messages.PoolQuery()) == []
         finally:
             server.stop()
             server.wait()
@@ -125,7 +129,7 @@ def test_a_scheduler_with_a_database_is_not_sought_until_the_timeout() -> None:
         server.start()
         try:
             with pytest.raises(errors.DatabaseUnreachable, match=r"^the database does not answer$"):
-                SchedulerClient(bus).get_pools(messages.PoolQuery())
+                SchedulerClient(bus).call(contract.GET_POOLS, messages.PoolQuery())
         finally:
             server.stop()
             server.wait()
@@ -149,8 +153,8 @@ def test_a_malformed_answer_is_not_an_invalid_request() -> None:
         server.start()
         said = "the answer cannot be read"
         with pytest.raises(errors.Unavailable, match=said):
-            SchedulerClient(bus).create(request)
+            SchedulerClient(bus).call(contract.CREATE_VOLUME, request)
         with pytest.raises(errors.Unavailable, match=said):
-            SchedulerClient(bus).get_pools(messages.PoolQuery())
+            SchedulerClient(bus).call(contract.GET_POOLS, messages.PoolQuery())
         server.stop()
         server.wait()

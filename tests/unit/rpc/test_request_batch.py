@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The scheduler's side of requests that travel together."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,6 +14,13 @@ EXTEND = messages.ExtendVolume(request_id="r2", volume_id="v2", new_size_gb=3)
 DELETE = messages.DeleteVolume(request_id="r3", volume_id="v3")
 
 
+def serve(
+    message: Any, handle: Callable[[list[request_batch.BatchedRequest]], Sequence[object]]
+) -> list[dict[str, Any]]:
+    """Serve a message as it arrives."""
+    return request_batch.serve(serialization.unpack(message, messages.RequestBatch), handle)
+
+
 def test_each_is_answered_for_itself_in_the_order_creates_extends_deletes() -> None:
     message = serialization.pack(messages.RequestBatch(creates=[CREATE], extends=[EXTEND], deletes=[DELETE]))
     seen: list[request_batch.BatchedRequest] = []
@@ -22,7 +29,7 @@ def test_each_is_answered_for_itself_in_the_order_creates_extends_deletes() -> N
         seen.extend(requests)
         return [messages.Answer(volume_id="v1", pool="h@b#p"), errors.Conflict("v2 is busy"), None]
 
-    assert request_batch.serve(message, handle) == [
+    assert serve(message, handle) == [
         {"result": serialization.pack(messages.Answer(volume_id="v1", pool="h@b#p"))},
         {"error": "Conflict", "message": "v2 is busy"},
         {"result": None},
@@ -33,18 +40,14 @@ def test_each_is_answered_for_itself_in_the_order_creates_extends_deletes() -> N
 def test_a_malformed_one_spoils_no_other() -> None:
     good = serialization.pack(CREATE)
     message = {"creates": [good | {"size_gb": "much"}, good], "deletes": ["?"]}
-    answered = request_batch.serve(
-        message, lambda requests: [messages.Answer(volume_id=one.volume_id) for one in requests]
-    )
+    answered = serve(message, lambda requests: [messages.Answer(volume_id=one.volume_id) for one in requests])
     assert [answer.get("error") for answer in answered] == ["InvalidInput", None, "InvalidInput"]
     assert "size_gb" in answered[0]["message"]
     assert answered[1]["result"]["volume_id"] == "v1"
 
 
 def test_an_internal_error_is_logged_and_not_shown(caplog: pytest.LogCaptureFixture) -> None:
-    [answer] = request_batch.serve(
-        {"creates": [serialization.pack(CREATE)]}, lambda requests: [ZeroDivisionError("secret")]
-    )
+    [answer] = serve({"creates": [serialization.pack(CREATE)]}, lambda requests: [ZeroDivisionError("secret")])
     assert answer == {
         "error": "Unavailable",
         "message": "request_batch failed in tonnage-scheduler with an internal error; its log says more",
@@ -55,4 +58,4 @@ def test_an_internal_error_is_logged_and_not_shown(caplog: pytest.LogCaptureFixt
 @pytest.mark.parametrize("message", [None, [], {"creates": 7}, {"deletes": {}}])
 def test_what_is_no_list_of_requests_is_refused_as_a_whole(message: Any) -> None:
     with pytest.raises(errors.InvalidInput, match=r"^malformed RequestBatch: "):
-        request_batch.serve(message, lambda requests: [])
+        serve(message, lambda requests: [])

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from tonnage.capacity import errors
-from tonnage.rpc import messages, serialization
-from tonnage.scheduler.endpoints import SchedulerEndpoint
+from tonnage.rpc import contract, messages, serialization
+from tonnage.rpc.contract import Method
+from tonnage.rpc.endpoint import Endpoint, RpcHandler
+from tonnage.scheduler import endpoints
+from tonnage.scheduler.extension_parts import ExtensionParts
 
 CREATE = messages.CreateVolume(request_id="r", volume_id="v", size_gb=1, project_id="p")
 EXTEND = messages.ExtendVolume(request_id="r", volume_id="v", new_size_gb=2)
@@ -30,12 +33,14 @@ class Core:
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
+        self.extensions = ExtensionParts()
 
     def place(self, work: Any) -> str:
         self.asked.append(work)
         return "done"
 
-    manage = unmanage = place
+    def __getattr__(self, name: str) -> Any:
+        return self.place
 
     def handle_batch(self, requests: Sequence[Any]) -> list[object]:
         self.asked += requests
@@ -48,15 +53,13 @@ def core() -> Core:
 
 
 @pytest.fixture
-def endpoint(core: Core) -> SchedulerEndpoint:
-    return SchedulerEndpoint(core)  # type: ignore[arg-type]
+def endpoint(core: Core) -> Endpoint:
+    return endpoints.build(core)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("verb", REQUESTS)
 @pytest.mark.parametrize("bad", ["", "r" * 65, "r\0"])
-def test_each_request_needs_an_id_that_can_be_kept(
-    endpoint: SchedulerEndpoint, core: Core, verb: str, bad: str
-) -> None:
+def test_each_request_needs_an_id_that_can_be_kept(endpoint: Endpoint, core: Core, verb: str, bad: str) -> None:
     with pytest.raises(errors.InvalidInput, match=r"^request_id is .* it takes 1 to 64 characters"):
         getattr(endpoint, verb)({}, serialization.pack(replace(REQUESTS[verb], request_id=bad)))
     assert core.asked == []
@@ -64,9 +67,7 @@ def test_each_request_needs_an_id_that_can_be_kept(
     assert len(core.asked) == 1
 
 
-def test_of_requests_that_came_together_only_those_without_an_id_are_refused(
-    endpoint: SchedulerEndpoint, core: Core
-) -> None:
+def test_of_requests_that_came_together_only_those_without_an_id_are_refused(endpoint: Endpoint, core: Core) -> None:
     message = messages.RequestBatch(
         creates=[CREATE, replace(CREATE, request_id="")],
         extends=[replace(EXTEND, request_id="")],
@@ -75,3 +76,16 @@ def test_of_requests_that_came_together_only_those_without_an_id_are_refused(
     answers = endpoint.request_batch({}, serialization.pack(message))
     assert [answer.get("error") for answer in answers] == [None, "InvalidInput", "InvalidInput", None, "InvalidInput"]
     assert core.asked == [CREATE, DELETE]
+
+
+def test_an_extension_serves_a_method_of_its_own(core: Core) -> None:
+    question = Method("question", messages.PoolQuery, str, "a question of an extension")
+    core.extensions.rpc_handlers.append(RpcHandler(question, lambda query: f"an answer about {query.name}"))
+    endpoint: Any = endpoints.build(core)  # type: ignore[arg-type]
+    assert endpoint.question({}, message={"name": "p"}) == "an answer about p"
+
+
+def test_an_extension_cannot_serve_a_method_of_the_core(core: Core) -> None:
+    core.extensions.rpc_handlers.append(RpcHandler(contract.EXPLAIN, core.place))
+    with pytest.raises(errors.ConfigurationError, match=r"with several, of Tonnage or of enabled extensions: explain$"):
+        endpoints.build(core)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Listings that are taken on request, because a user asks for the contents of the storage."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -14,7 +14,9 @@ from tonnage.capacity.request import Provisioning
 from tonnage.ledger import models
 from tonnage.ledger.claims import deletions
 from tonnage.ledger.repair import orphans
-from tonnage.rpc.messages import Answer
+from tonnage.rpc import contract
+from tonnage.rpc.contract import Method
+from tonnage.rpc.messages import Answer, ListBackends
 
 DOWN_TIME = 60.0
 
@@ -31,12 +33,12 @@ class Agents:
         self.answer = True
         self.events: dict[int, Callable[[], object]] = {}
 
-    def list_now(self, backends: Collection[str]) -> None:
+    def cast(self, method: Method[ListBackends, None], message: ListBackends) -> None:
+        assert method == contract.LIST_BACKENDS
         self.events.pop(len(self.asked), lambda: None)()
-        if backends:
-            self.asked.append(sorted(backends))
-            if self.answer:
-                self._world.registration.listings([self._world.agent.listing()])
+        self.asked.append(message.backends)
+        if self.answer:
+            self._world.registration.listings([self._world.agent.listing()])
 
 
 @pytest.fixture

@@ -125,10 +125,10 @@ def test_an_unreachable_bus_is_named_without_its_password(
     api_options.register(conf)
     conf(["--config-file", str(file)], project="tonnage")
 
-    def fail(self: object, question: object) -> None:
+    def fail(self: object, method: object, question: object) -> None:
         raise errors.Unavailable("nobody answers")
 
-    monkeypatch.setattr(scheduler_query.SchedulerClient, "what_if", fail)
+    monkeypatch.setattr(scheduler_query.SchedulerClient, "call", fail)
     with pytest.raises(errors.Unavailable) as caught:
         scheduler_query.query(conf, {"requests": [{"volume": {"size": 1}}]}, QueryTarget(project="p"))
     assert caught.value.message == (

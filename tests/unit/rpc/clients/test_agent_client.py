@@ -61,6 +61,14 @@ def command(number: int) -> messages.Command:
     )
 
 
+def commands(message: Any) -> list[messages.Command]:
+    """Return the commands in a message."""
+    return [
+        serialization.unpack(packed, messages.Command)
+        for packed in serialization.unpack(message, messages.Commands).commands
+    ]
+
+
 def test_messages_reach_only_their_agent_and_in_order(bus: transport.Transport, agents: dict[str, Agent]) -> None:
     client = AgentClient(bus)
     sent = [command(number) for number in range(50)]
@@ -73,10 +81,9 @@ def test_messages_reach_only_their_agent_and_in_order(bus: transport.Transport, 
     client.report_now("host@two")
 
     seen = agents["host@one"].seen
-    alone = [serialization.unpack(seen.get(timeout=TIMEOUT)[1], messages.Commands).commands for _ in sent]
+    alone = [commands(seen.get(timeout=TIMEOUT)[1]) for _ in sent]
     assert alone == [[each] for each in sent]
-    together = serialization.unpack(seen.get(timeout=TIMEOUT)[1], messages.Commands)
-    assert together.commands == sent
+    assert commands(seen.get(timeout=TIMEOUT)[1]) == sent
     assert seen.get(timeout=TIMEOUT) == ("report_now", None)
     assert seen.get(timeout=TIMEOUT) == ("rejoin", None)
     assert seen.get(timeout=TIMEOUT) == ("list_now", None)

@@ -9,7 +9,7 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent import futures
 from typing import Any
 
@@ -21,31 +21,20 @@ from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal, Rejection
 from tonnage.capacity.explanation import Explanation, PoolVerdict, Weight
 from tonnage.capacity.pools.hypothetical_pools import Changes
-from tonnage.extensions.kubernetes.fit.node_fit_messages import FitAnswer, FitQuery, NodePool, NodeRefusal, NodeVolume
-from tonnage.rpc import messages, packed_reports, request_batch, serialization, transport
+from tonnage.extensions.kubernetes.fit.node_fit_messages import (
+    FIT_NODES,
+    FitAnswer,
+    FitQuery,
+    NodePool,
+    NodeRefusal,
+    NodeVolume,
+)
+from tonnage.rpc import contract, messages, packed_reports, request_batch, serialization, transport
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
+from tonnage.rpc.contract import Method
 from tonnage.rpc.packed_reports import PackedReport
 
-METHODS = {
-    "hello",
-    "listing",
-    "report",
-    "get_pools",
-    "explain",
-    "request_batch",
-    "outcomes",
-    "stamps",
-    "create_group",
-    "retype_volume",
-    "migrate_volume",
-    "manage_volume",
-    "unmanage_volume",
-    "set_backend_state",
-    "get_pool_list",
-    "what_if",
-    "fit_nodes",
-    "list_now",
-}
+METHODS = {method.name for method in (*contract.SCHEDULER_METHODS, FIT_NODES)}
 CREATE = messages.CreateVolume(
     request_id="req-1", volume_id="v1", size_gb=500, project_id="p", volume_type="gold", metadata={"a": "b"}
 )
@@ -73,6 +62,10 @@ class Scheduler:
             return self.answer(message) if callable(self.answer) else self.answer
 
         return endpoint
+
+
+def _serve(message: Any, decide: Callable[[list[request_batch.BatchedRequest]], list[object]]) -> list[dict[str, Any]]:
+    return request_batch.serve(serialization.unpack(message, messages.RequestBatch), decide)
 
 
 @contextlib.contextmanager
@@ -110,9 +103,9 @@ def client(bus: transport.Transport) -> SchedulerClient:
 def test_a_request_has_a_time_of_the_ledger_before_it_was_sent(bus: transport.Transport, scheduler: Scheduler) -> None:
     now = datetime.datetime(2026, 3, 1, 12, 30)  # noqa: DTZ001  (the ledger's times are UTC without a zone)
     client = SchedulerClient(bus, lambda: now)
-    client.unmanage(messages.UnmanageVolume(request_id="r", volume_id="v"))
+    client.call(contract.UNMANAGE_VOLUME, messages.UnmanageVolume(request_id="r", volume_id="v"))
     scheduler.answer = lambda message: [serialization.good(None) for _ in message["deletes"]]
-    client.delete(messages.DeleteVolume(request_id="r", volume_id="v"))
+    client.call(contract.DELETE_VOLUME, messages.DeleteVolume(request_id="r", volume_id="v"))
     (_, unmanage), (_, batch) = scheduler.seen.get(timeout=30), scheduler.seen.get(timeout=30)
     for sent, kind in ((unmanage, messages.UnmanageVolume), (batch["deletes"][0], messages.DeleteVolume)):
         assert serialization.unpack(sent, kind) == kind(request_id="r", volume_id="v", asked_at=now)
@@ -144,13 +137,12 @@ REFUSAL = Refusal(
 
 
 @pytest.mark.parametrize(
-    ("method", "on_the_wire", "message", "answer"),
+    ("method", "message", "answer"),
     [
-        ("hello", "hello", HELLO, messages.Welcome(epoch=3)),
-        ("listing", "listing", LISTING, messages.Receipt(accepted=True)),
+        (contract.HELLO, HELLO, messages.Welcome(epoch=3)),
+        (contract.LISTING, LISTING, messages.Receipt(accepted=True)),
         (
-            "get_pools",
-            "get_pools",
+            contract.GET_POOLS,
             messages.PoolQuery(name="p", capabilities={"QoS_support": "True"}),
             [
                 messages.PoolView(
@@ -161,66 +153,59 @@ REFUSAL = Refusal(
     ],
 )
 def test_a_call_carries_the_message_and_its_answer(
-    scheduler: Scheduler, client: SchedulerClient, method: str, on_the_wire: str, message: Any, answer: Any
+    scheduler: Scheduler, client: SchedulerClient, method: Method[Any, Any], message: Any, answer: Any
 ) -> None:
     scheduler.answer = answer
-    assert getattr(client, method)(message) == answer
+    assert client.call(method, message) == answer
     seen, arrived = scheduler.seen.get_nowait()
-    assert seen == on_the_wire
+    assert seen == method.name
     assert serialization.unpack(arrived, type(message)) == message
 
 
 def test_pools_as_text(scheduler: Scheduler, client: SchedulerClient) -> None:
     scheduler.answer = []
     query = messages.PoolListQuery(volume_type="gold", capabilities={"QoS_support": "True"}, detail=True)
-    assert client.get_pool_list(query) == []
+    assert client.pool_list(query) == []
     seen, arrived = scheduler.seen.get_nowait()
     assert (seen, serialization.unpack(arrived, messages.PoolListQuery)) == ("get_pool_list", query)
 
 
-MORE: list[tuple[str, str, Any, Any]] = [
+MORE: list[tuple[Method[Any, Any], Any, Any]] = [
     (
-        "stamps",
-        "stamps",
+        contract.STAMPS,
         messages.StampQuery(backend="h@b", storage_ids=["array", "other"]),
         {"array": 3, "other": 2**40},
     ),
     (
-        "create_group",
-        "create_group",
+        contract.CREATE_GROUP,
         messages.CreateGroup(request_id="r", volumes=[CREATE, CREATE]),
         messages.GroupAnswer(volumes=[messages.Answer(volume_id="v1", pool="h@b#p")] * 2),
     ),
     (
-        "create_group",
-        "create_group",
+        contract.CREATE_GROUP,
         messages.CreateGroup(request_id="r", volumes=[CREATE]),
         messages.GroupAnswer(refusal=REFUSAL),
     ),
-    ("retype", "retype_volume", RETYPE, messages.Answer(volume_id="v", pool="h@b#p")),
+    (contract.RETYPE_VOLUME, RETYPE, messages.Answer(volume_id="v", pool="h@b#p")),
     (
-        "migrate",
-        "migrate_volume",
+        contract.MIGRATE_VOLUME,
         messages.MigrateVolume(request_id="r", volume_id="v", destination="h@c"),
         messages.Answer(volume_id="v", refusal=REFUSAL),
     ),
-    ("manage", "manage_volume", MANAGE, None),
-    ("unmanage", "unmanage_volume", messages.UnmanageVolume(request_id="r", volume_id="v"), None),
+    (contract.MANAGE_VOLUME, MANAGE, None),
+    (contract.UNMANAGE_VOLUME, messages.UnmanageVolume(request_id="r", volume_id="v"), None),
     (
-        "set_backend_state",
-        "set_backend_state",
+        contract.SET_BACKEND_STATE,
         messages.SetBackendState(backend="h@b", state=messages.BackendState.DRAINING, reason="old"),
         None,
     ),
     (
-        "explain",
-        "explain",
+        contract.EXPLAIN,
         dataclasses.replace(CREATE, source_volume_id="v0"),
         Explanation("2 GiB", "h@b#p", "", ()),
     ),
     (
-        "what_if",
-        "what_if",
+        contract.WHAT_IF,
         messages.WhatIf(
             requests=[
                 messages.SimulatedRequest(create=CREATE),
@@ -248,8 +233,7 @@ MORE: list[tuple[str, str, Any, Any]] = [
         ],
     ),
     (
-        "fit_nodes",
-        "fit_nodes",
+        FIT_NODES,
         FitQuery(
             volumes=[NodeVolume(name="a", driver="disk.example.com", storage_class="fast", size=2**40)],
             nodes={"n1": {"zone": "a"}, "n2": {}},
@@ -263,20 +247,20 @@ MORE: list[tuple[str, str, Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("method", "on_the_wire", "message", "answer"), MORE)
+@pytest.mark.parametrize(("method", "message", "answer"), MORE)
 def test_other_calls_carry_the_message_and_its_answer(
-    scheduler: Scheduler, client: SchedulerClient, method: str, on_the_wire: str, message: Any, answer: Any
+    scheduler: Scheduler, client: SchedulerClient, method: Method[Any, Any], message: Any, answer: Any
 ) -> None:
     scheduler.answer = answer
-    assert getattr(client, method)(message) == answer
+    assert client.call(method, message) == answer
     seen, arrived = scheduler.seen.get_nowait()
-    assert seen == on_the_wire
+    assert seen == method.name
     assert serialization.unpack(arrived, type(message)) == message
 
 
 def test_each_request_of_a_batch_has_its_own_answer_or_error(scheduler: Scheduler, client: SchedulerClient) -> None:
     def answer(message: Any) -> Any:
-        return request_batch.serve(message, decide)
+        return _serve(message, decide)
 
     def decide(requests: list[request_batch.BatchedRequest]) -> list[object]:
         return [
@@ -289,10 +273,10 @@ def test_each_request_of_a_batch_has_its_own_answer_or_error(scheduler: Schedule
         ]
 
     scheduler.answer = answer
-    assert client.create(CREATE).pool == "h@b#p"
-    assert client.delete(messages.DeleteVolume(request_id="r", volume_id="v")) is None  # type: ignore[func-returns-value]
+    assert client.call(contract.CREATE_VOLUME, CREATE).pool == "h@b#p"
+    assert client.call(contract.DELETE_VOLUME, messages.DeleteVolume(request_id="r", volume_id="v")) is None  # type: ignore[func-returns-value]
     with pytest.raises(errors.NotFound, match=r"^no volume v9$"):
-        client.extend(messages.ExtendVolume(request_id="r", volume_id="v9", new_size_gb=3))
+        client.call(contract.EXTEND_VOLUME, messages.ExtendVolume(request_id="r", volume_id="v9", new_size_gb=3))
     assert [scheduler.seen.get_nowait()[0] for _ in range(3)] == ["request_batch"] * 3
 
 
@@ -312,14 +296,14 @@ def test_threads_that_request_all_pools_share_a_call_and_other_queries_do_not_wa
     batcher = client._all_pools[False]._batcher
     batcher.items.patience = 600.0  # whoever waited for the others longer than that would go alone
     with futures.ThreadPoolExecutor(6) as threads:
-        first = threads.submit(client.get_pool_list, everything)
+        first = threads.submit(client.pool_list, everything)
         scheduler.seen.get(timeout=30)
-        others = [threads.submit(client.get_pool_list, everything) for _ in range(4)]
+        others = [threads.submit(client.pool_list, everything) for _ in range(4)]
         deadline = time.monotonic() + 60
         while batcher.items.waiting < 4:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        one = client.get_pool_list(dataclasses.replace(everything, name="h@b#p"))
+        one = client.pool_list(dataclasses.replace(everything, name="h@b#p"))
         assert not first.done()
         gate.set()
         assert [each.result(30) for each in (first, *others)] == [one] * 5 == [[b'{"updated":1}']] * 5
@@ -331,8 +315,8 @@ def test_a_request_that_waits_for_the_compute_service_is_sent_alone(
 ) -> None:
     request = dataclasses.replace(CREATE, hints={"local_to_instance": "8f4d2c1a-5b3e-4c6f-9a7d-0e1f2a3b4c5d"})
     answer = messages.Answer(volume_id=request.volume_id, pool="h@b#p")
-    scheduler.answer = lambda message: request_batch.serve(message, lambda requests: [answer for _ in requests])
-    assert client.create(request).pool == "h@b#p"
+    scheduler.answer = lambda message: _serve(message, lambda requests: [answer for _ in requests])
+    assert client.call(contract.CREATE_VOLUME, request).pool == "h@b#p"
     seen, arrived = scheduler.seen.get_nowait()
     assert seen == "request_batch"
     assert [serialization.unpack(each, messages.CreateVolume) for each in arrived["creates"]] == [request]
@@ -350,11 +334,11 @@ def test_many_threads_share_calls_and_each_gets_its_own_answer(scheduler: Schedu
 
     def ask(number: int) -> str:
         try:
-            return client.create(dataclasses.replace(CREATE, volume_id=str(number))).volume_id
+            return client.call(contract.CREATE_VOLUME, dataclasses.replace(CREATE, volume_id=str(number))).volume_id
         except errors.Conflict as error:
             return error.message
 
-    scheduler.answer = lambda message: request_batch.serve(message, decide)
+    scheduler.answer = lambda message: _serve(message, decide)
     with futures.ThreadPoolExecutor(32) as pool:
         found = list(pool.map(ask, range(200)))
     assert found == [f"{number} is odd" if number % 2 else str(number) for number in range(200)]
@@ -378,14 +362,15 @@ def test_answers_to_requests_of_several_kinds_find_the_way_back(scheduler: Sched
         volume = str(number)
         match number % 3:
             case 0:
-                return client.create(dataclasses.replace(CREATE, volume_id=volume)).volume_id
+                return client.call(contract.CREATE_VOLUME, dataclasses.replace(CREATE, volume_id=volume)).volume_id
             case 1:
-                return client.extend(messages.ExtendVolume(request_id="r", volume_id=volume, new_size_gb=3)).volume_id
+                extend = messages.ExtendVolume(request_id="r", volume_id=volume, new_size_gb=3)
+                return client.call(contract.EXTEND_VOLUME, extend).volume_id
         with pytest.raises(errors.NotFound, match=f"^no volume {volume}$"):
-            client.delete(messages.DeleteVolume(request_id="r", volume_id=volume))
+            client.call(contract.DELETE_VOLUME, messages.DeleteVolume(request_id="r", volume_id=volume))
         return volume
 
-    scheduler.answer = lambda message: request_batch.serve(message, decide)
+    scheduler.answer = lambda message: _serve(message, decide)
     with futures.ThreadPoolExecutor(16) as pool:
         assert list(pool.map(ask, range(60))) == [str(number) for number in range(60)]
     assert max(kinds_together) == 3
@@ -395,7 +380,7 @@ def test_answers_to_requests_of_several_kinds_find_the_way_back(scheduler: Sched
 def test_an_answer_to_other_requests_is_garbled(scheduler: Scheduler, client: SchedulerClient, answered: Any) -> None:
     scheduler.answer = lambda message: answered
     with pytest.raises(errors.Unavailable, match=r"^the scheduler's answer to 1 requests is garbled$"):
-        client.create(CREATE)
+        client.call(contract.CREATE_VOLUME, CREATE)
 
 
 def test_calls_to_a_killed_scheduler_do_not_delay_others(scheduler: Scheduler, client: SchedulerClient) -> None:
@@ -404,12 +389,10 @@ def test_calls_to_a_killed_scheduler_do_not_delay_others(scheduler: Scheduler, c
     def answer(message: Any) -> Any:
         if taken.acquire(blocking=False):
             died.wait(60)
-        return request_batch.serve(
-            message, lambda requests: [messages.Answer(volume_id=one.volume_id) for one in requests]
-        )
+        return _serve(message, lambda requests: [messages.Answer(volume_id=one.volume_id) for one in requests])
 
     def ask(number: int) -> str:
-        return client.create(dataclasses.replace(CREATE, volume_id=str(number))).volume_id
+        return client.call(contract.CREATE_VOLUME, dataclasses.replace(CREATE, volume_id=str(number))).volume_id
 
     scheduler.answer = answer
     with futures.ThreadPoolExecutor(16) as pool:
@@ -425,13 +408,13 @@ def test_a_request_that_cannot_be_packed_is_refused_before_it_joins_others(
     scheduler: Scheduler, client: SchedulerClient
 ) -> None:
     with pytest.raises(TypeError):
-        client.create(dataclasses.replace(CREATE, hints={"x": object()}))
+        client.call(contract.CREATE_VOLUME, dataclasses.replace(CREATE, hints={"x": object()}))
     assert scheduler.seen.empty()
 
 
 def test_outcomes_are_sent_in_one_call(scheduler: Scheduler, client: SchedulerClient) -> None:
     scheduler.answer = [messages.Receipt(accepted=True), messages.Receipt(accepted=False)]
-    assert client.outcomes([OUTCOME, OUTCOME]) == scheduler.answer
+    assert client.call(contract.OUTCOMES, messages.Outcomes(outcomes=[OUTCOME, OUTCOME])) == scheduler.answer
     method, arrived = scheduler.seen.get_nowait()
     assert (method, serialization.unpack(arrived, messages.Outcomes).outcomes) == ("outcomes", [OUTCOME, OUTCOME])
 
@@ -439,7 +422,7 @@ def test_outcomes_are_sent_in_one_call(scheduler: Scheduler, client: SchedulerCl
 def test_an_explanation_keeps_weights_that_are_not_numbers(scheduler: Scheduler, client: SchedulerClient) -> None:
     weights = (Weight("W", math.nan, 0.0, 1.0), Weight("V", math.inf, 1.0, -2.0))
     scheduler.answer = Explanation("2 GiB", "h@b#p", "", (PoolVerdict("h@b#p", None, None, weights, 0.5),))
-    explanation = client.explain(CREATE)
+    explanation = client.call(contract.EXPLAIN, CREATE)
     first, second = explanation.verdicts[0].weights
     assert math.isnan(first.raw)
     assert second == weights[1]
@@ -455,7 +438,7 @@ def test_an_error_arrives_with_its_class_and_message(
 ) -> None:
     scheduler.answer = kind("volume v1 is busy")
     with pytest.raises(errors.TonnageError) as caught:
-        client.create(CREATE)
+        client.call(contract.CREATE_VOLUME, CREATE)
     assert type(caught.value) is kind
     # What is not available there may be available here.
     whose = "tonnage-scheduler: " if kind is errors.Unavailable else ""
@@ -471,7 +454,7 @@ def test_an_error_of_another_room_arrives_as_the_leaf_it_derives_from(
 ) -> None:
     scheduler.answer = LostRace("someone was faster")
     with pytest.raises(errors.Conflict, match=r"^someone was faster$"):
-        client.create(CREATE)
+        client.call(contract.CREATE_VOLUME, CREATE)
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError("secret figures"), errors.TonnageError("no leaf")])
@@ -480,22 +463,24 @@ def test_an_internal_error_is_logged_by_the_server_and_hidden_from_the_client(
 ) -> None:
     scheduler.answer = error
     with pytest.raises(errors.Unavailable) as caught:
-        client.create(CREATE)
+        client.call(contract.CREATE_VOLUME, CREATE)
     assert str(caught.value) == ("request_batch failed in tonnage-scheduler with an internal error; its log says more")
     assert "Traceback" in caplog.text
 
 
+TELEPORT = Method("teleport", messages.CreateVolume, messages.Answer, "a method that no scheduler has")
+
+
 def test_a_method_that_the_server_does_not_know_is_named(scheduler: Scheduler, bus: transport.Transport) -> None:
     with pytest.raises(errors.Unavailable, match=r"^the scheduler could not take teleport: NoSuchMethod$"):
-        transport.Peer(bus, transport.TOPIC_SCHEDULER, "scheduler").call("teleport", CREATE, object)
+        transport.Peer(bus, transport.TOPIC_SCHEDULER, "scheduler").call(TELEPORT, CREATE)
 
 
 def test_a_message_of_the_wrong_shape_is_the_callers_mistake(scheduler: Scheduler, bus: transport.Transport) -> None:
+    other = Method(contract.HELLO.name, messages.Welcome, messages.Welcome, "a hello of another form")
     scheduler.answer = lambda message: serialization.unpack(message, messages.Hello)
     with pytest.raises(errors.InvalidInput, match=r"^malformed Hello: .*`backend`"):
-        transport.Peer(bus, transport.TOPIC_SCHEDULER, "scheduler").call(
-            "hello", messages.Welcome(epoch=1), messages.Welcome
-        )
+        transport.Peer(bus, transport.TOPIC_SCHEDULER, "scheduler").call(other, messages.Welcome(epoch=1))
 
 
 def test_a_report_reaches_every_scheduler(
@@ -511,7 +496,7 @@ def test_a_report_reaches_every_scheduler(
         in_hand=["c"],
     )
     with serving(bus, other, "other"):
-        client.report(report)
+        client.cast(contract.REPORT, PackedReport.of(report))
         for each in (scheduler, other):
             method, arrived = each.seen.get(timeout=30)
             assert method == "report"
@@ -519,8 +504,6 @@ def test_a_report_reaches_every_scheduler(
 
 
 def test_a_request_for_listings_has_no_answer(scheduler: Scheduler, client: SchedulerClient) -> None:
-    client.list_now({"h@c", "h@b"})
+    client.cast(contract.LIST_BACKENDS, messages.ListBackends(backends=["h@b", "h@c"]))
     seen, arrived = scheduler.seen.get(timeout=60)
     assert (seen, arrived) == ("list_now", {"backends": ["h@b", "h@c"]})
-    client.list_now(())
-    assert scheduler.seen.empty()

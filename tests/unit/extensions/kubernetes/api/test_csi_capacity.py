@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.api.cluster import Client, Cluster
 from tonnage.capacity import errors
-from tonnage.extensions.kubernetes.fit.node_fit_messages import FitQuery, NodeVolume
+from tonnage.extensions.kubernetes.fit.node_fit_messages import FIT_NODES, FitQuery, NodeVolume
 
 MERGE = {"Content-Type": "application/strategic-merge-patch+json"}
 
@@ -97,7 +97,9 @@ def test_a_scheduler_gives_the_same_answer_over_rpc(cluster: Cluster, client: Cl
         NodeVolume(name=f"v{number}", driver=driver, storage_class="fast", size=size)
         for number, size in enumerate((2 * 2**30, 4 * 2**30))
     ]
-    answer = cluster.scheduler.fit_nodes(FitQuery(volumes=wanted, nodes={"n1": {}, "n2": {"zone": "b"}, "n3": {}}))
+    answer = cluster.scheduler.call(
+        FIT_NODES, FitQuery(volumes=wanted, nodes={"n1": {}, "n2": {"zone": "b"}, "n3": {}})
+    )
     result = query_fit(client, driver, "2Gi", "4Gi")
     assert [{"name": name, "left": left} for name, left in answer.nodes.items()] == result["nodes"]
     assert [(name, why.message) for name, why in answer.refused.items()] == [
@@ -105,7 +107,7 @@ def test_a_scheduler_gives_the_same_answer_over_rpc(cluster: Cluster, client: Cl
     ]
     assert list(answer.nodes) == ["n1"]
     with pytest.raises(errors.InvalidInput, match="'v0' is named twice"):
-        cluster.scheduler.fit_nodes(FitQuery(volumes=wanted[:1] * 2, nodes={}))
+        cluster.scheduler.call(FIT_NODES, FitQuery(volumes=wanted[:1] * 2, nodes={}))
 
 
 def test_refused_nodes_have_reasons_and_pools(client: Client, driver: str) -> None:
