@@ -71,7 +71,7 @@ class ReportHandler:
                 LOG.debug("Report %d of %s is of epoch %d, which is over", message.seq, message.backend, message.epoch)
                 continue
             outcomes += [outcome for outcome in message.ended if outcome.epoch == message.epoch]
-            if message.seq <= backend.seq or message.covers < backend.covers:
+            if message.seq <= backend.report_seq or message.covers < backend.report_covers:
                 LOG.debug("Report %d of %s, epoch %d, came late", message.seq, message.backend, message.epoch)
             elif message.backend not in newest or messages[newest[message.backend][0]].seq < message.seq:
                 newest[message.backend] = (number, backend)
@@ -170,6 +170,6 @@ class ReportHandler:
             for diff in diffs
             if diff.backend.id in missed
             and diff.backend.epoch == diff.message.epoch
-            and diff.backend.seq < diff.message.seq
-            and diff.backend.covers <= diff.message.covers
+            and diff.backend.report_seq < diff.message.seq
+            and diff.backend.report_covers <= diff.message.covers
         ]

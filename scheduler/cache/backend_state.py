@@ -28,9 +28,9 @@ class BackendEntry:
     moves ``last_seen`` forward. ``last_collected`` is when the driver began to collect that report, which takes a slow
     driver a while.
 
-    ``seq`` and ``covers`` belong to the report that the cached figures are from; figures of some pools may be newer.
-    ``figures_collected`` is when the driver began to collect that report. ``stale_since`` maps each pool without usable
-    figures in it to the time when the driver began to collect the pool's cached figures.
+    ``report_seq`` and ``report_covers`` belong to the report that the cached figures are from; figures of some pools
+    may be newer. ``figures_collected`` is when the driver began to collect that report. ``stale_since`` maps each pool
+    without usable figures in it to the time when the driver began to collect the pool's cached figures.
 
     ``reported_at`` is when the driver collected the last report, by UTC. ``reported_here`` is true once a report of the
     backend has come to this scheduler. ``lifetimes`` maps pools that limit the age of their figures to that limit in
@@ -45,8 +45,8 @@ class BackendEntry:
     enabled: bool
     disabled_reason: str | None
     epoch: int
-    seq: int
-    covers: int
+    report_seq: int
+    report_covers: int
     last_seen: float
     up: bool = True
     draining: bool = False

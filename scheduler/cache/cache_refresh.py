@@ -2,7 +2,7 @@
 """The refresh of the cache from the ledger, where other schedulers, operators or agents have changed that."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from sqlalchemy import orm
@@ -13,31 +13,17 @@ from tonnage.filters.chain import FilterChain
 from tonnage.ledger.inventory import backends
 from tonnage.ledger.inventory.backends import BackendRow, PoolMark, PoolRow
 from tonnage.ledger.locks import pool_counters
-from tonnage.ledger.locks.pool_counters import Counters
 from tonnage.scheduler.cache import pool_figures
 from tonnage.scheduler.cache.host_manager import HostManager
+from tonnage.scheduler.cache.ledger_cache import LedgerCache
 
 _OfPool = TypeVar("_OfPool", PoolMark, PoolRow)
 
 
-class Cache(Protocol):
-    """A cache of the ledger's backends and pools. :class:`~tonnage.scheduler.cache.host_manager.HostManager` is one."""
-
-    def is_outdated(self, row: BackendRow) -> bool: ...
-    def has_figures(self, mark: PoolMark, row: BackendRow) -> bool: ...
-    def apply_silence(self, row: BackendRow, now: float) -> bool: ...
-    def apply_rows(
-        self, row: BackendRow, marks: Iterable[PoolMark], rows: Iterable[PoolRow], now: float, absence: float = 0.0
-    ) -> None: ...
-    def forget_missing(self, rows: Iterable[BackendRow]) -> bool: ...
-    def counters(self, pool_ids: Collection[int]) -> Mapping[int, Counters]: ...
-    def set_counters(self, counters: Mapping[int, Counters]) -> None: ...
+_Cache = TypeVar("_Cache", bound=LedgerCache[Any, Any])
 
 
-_Cache = TypeVar("_Cache", bound=Cache)
-
-
-class BackendRefresh(Generic[_Cache]):
+class LedgerRefresh(Generic[_Cache]):
     """Reads rows of the ledger and applies them to a cache. One thread at a time may use it.
 
     The rows are read in one order: counters, if a caller needs them, rows of backends, marks of pools, rows of pools
@@ -85,7 +71,7 @@ class BackendRefresh(Generic[_Cache]):
         return any(before.get(id) != value for id, value in current.items())
 
 
-class CacheRefresh(BackendRefresh[HostManager]):
+class CacheRefresh(LedgerRefresh[HostManager]):
     """Refreshes the scheduler's own cache, also for single decisions. Belongs to the decision thread."""
 
     def refresh_candidates(self, session: orm.Session, requests: Sequence[Request], filters: FilterChain) -> bool:
@@ -126,7 +112,7 @@ class CacheRefresh(BackendRefresh[HostManager]):
         names = self.hosts.names(booked)
         entries = {entry.id: entry for entry in map(self.hosts.backend, {backend_of(name) for name in names}) if entry}
         for row in backends.load_backends(session, ids=entries.keys()):
-            if (row.epoch, row.report_seq) != (entries[row.id].epoch, entries[row.id].seq):
+            if (row.epoch, row.report_seq) != (entries[row.id].epoch, entries[row.id].report_seq):
                 return True
         pools = [pool for pool in map(self.hosts.table.get, names) if pool]
         return any(

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host manager: a scheduler's cache of the ledger's backends and pools.
 
-It keeps the pool table that decisions read, and belongs to the decision thread. The cache changes in two ways:
-:meth:`HostManager.apply_report` and :meth:`HostManager.set_counters` follow this scheduler's own transactions, and
+It is a :class:`~tonnage.scheduler.cache.ledger_cache.LedgerCache` with the pool table that decisions read, and belongs
+to the decision thread. The cache changes in two ways: :meth:`HostManager.apply_report` and
+:meth:`HostManager.set_counters` follow this scheduler's own transactions, and
 :class:`~tonnage.scheduler.cache.cache_refresh.CacheRefresh` applies what it reads from the ledger.
 
 An example. The agent of backend ``host@backend`` reports one pool, in GiB and percent::
@@ -25,7 +26,7 @@ claim has ``"provisioned_capacity_gb": 1420`` and sets ``claimed`` to 0: the vol
 import datetime
 import logging
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
@@ -40,12 +41,13 @@ from tonnage.ledger.locks.pool_counters import Counters
 from tonnage.rpc.messages import BackendReport
 from tonnage.scheduler.cache import pool_figures
 from tonnage.scheduler.cache.backend_state import BackendEntry, PoolEntry
+from tonnage.scheduler.cache.ledger_cache import LedgerCache
 from tonnage.scheduler.cache.report_diff import ReportDiff, ReportDiffer
 
 LOG = logging.getLogger(__name__)
 
 
-class HostManager:
+class HostManager(LedgerCache[BackendEntry, PoolEntry]):
     """Backends, pools and the table that decisions read.
 
     ``default_ratio`` applies to pools that report no ratio. ``down_time`` is the silence in seconds after which a
@@ -54,14 +56,12 @@ class HostManager:
     """
 
     def __init__(self, default_ratio: float | str, calculation: arithmetic.Calculation, down_time: float) -> None:
+        super().__init__()
         self.table = PoolTable()
         self.calculation = calculation
         self.down_time = down_time
         self.default_ratio = default_ratio
         self.rules_generation = 0
-        self._backends: dict[str, BackendEntry] = {}
-        self._names: dict[int, str] = {}
-        self.entries: dict[str, PoolEntry] = {}
         self._differ = ReportDiffer(self.table, self.entries, default_ratio, calculation, self.rules_generation)
 
     def apply_rules(self, default_ratio: float | str, calculation: arithmetic.Calculation, generation: int) -> None:
@@ -96,56 +96,19 @@ class HostManager:
                 wrong_limits.append(Limit(row.id, ratio, limit))
         return wrong_limits
 
-    def backend(self, name: str) -> BackendEntry | None:
-        """Return the backend of that name, or None if the cache does not have it."""
-        return self._backends.get(name)
-
-    def backends(self) -> Iterable[BackendEntry]:
-        """Return all backends."""
-        return self._backends.values()
-
-    def is_outdated(self, row: BackendRow) -> bool:
-        """Return whether a report, a hello or an operator has changed a backend, and maybe its pools, in the ledger."""
-        backend = self._backends.get(row.name)
-        return backend is None or (
-            (backend.id, backend.epoch, backend.seq, backend.enabled, backend.draining, backend.availability_zone)
-            != (row.id, row.epoch, row.report_seq, row.enabled, row.draining, row.availability_zone)
-        )
-
-    def has_figures(self, mark: PoolMark, row: BackendRow) -> bool:
-        """Return whether the cache has the figures of a pool that the ledger has, by the pool's mark."""
-        backend, entry = self._backends.get(row.name), self.entries.get(mark.name)
-        if backend is None or entry is None or (backend.id, entry.id) != (row.id, mark.id):
-            return False
-        return mark.is_unchanged(entry.generation, (backend.epoch, backend.covers))
-
     def apply_rows(
         self, row: BackendRow, marks: Iterable[PoolMark], rows: Iterable[PoolRow], now: float, absence: float = 0.0
-    ) -> None:
-        """Bring a backend and its pools up to the ledger.
-
-        ``row`` was read first, then the ``marks`` of all pools, then the ``rows`` of those whose figures the cache does
-        not have. Pools in neither are forgotten. The silence of a backend counts only while a scheduler listened:
-        ``absence`` is for how many seconds none did.
-        """
+    ) -> list[PoolMark]:
         rows = list(rows)
-        loaded = {pool.name for pool in rows}
-        # A row that was to be read and is not there has gone since its mark was read.
-        same = {mark.name: mark for mark in marks if mark.name not in loaded and self.has_figures(mark, row)}
-        backend = self._apply_backend(row, now, absence)
-        self.forget_pools([name for name in sorted(backend.pools) if name not in loaded and name not in same])
-        self.apply_pools(rows)
-        self.set_counters({mark.id: mark.counters for mark in same.values()})
-        ages = {pool.name: pool.figures_age for pool in rows} | {name: mark.figures_age for name, mark in same.items()}
+        current = super().apply_rows(row, marks, rows, now, absence)
+        backend = self._backends[row.name]
+        ages = {pool.name: pool.figures_age for pool in rows} | {mark.name: mark.figures_age for mark in current}
         backend.stale_since = {name: now - age for name, age in ages.items() if age is not None}
         self.update_status(backend, now)
+        return current
 
-    def _apply_backend(self, row: BackendRow, now: float, absence: float) -> BackendEntry:
+    def _put_backend(self, row: BackendRow, now: float, absence: float) -> None:
         backend = self._backends.get(row.name)
-        if backend is not None and backend.id != row.id:
-            # It was removed, and has said hello again.
-            self.forget_backend(row.name)
-            backend = None
         collected = now - (row.silence or 0.0) - row.report_age
         if backend is None:
             backend = self._backends[row.name] = BackendEntry(
@@ -155,15 +118,15 @@ class HostManager:
                 enabled=row.enabled,
                 disabled_reason=row.disabled_reason,
                 epoch=row.epoch,
-                seq=row.report_seq,
-                covers=row.report_covers,
+                report_seq=row.report_seq,
+                report_covers=row.report_covers,
                 last_seen=now - max(0.0, (row.silence or 0.0) - absence),
                 draining=row.draining,
             )
             if now - backend.last_seen > self.down_time:
                 self._mark_down(backend, now)
         else:
-            backend.epoch, backend.seq, backend.covers = row.epoch, row.report_seq, row.report_covers
+            backend.epoch, backend.report_seq, backend.report_covers = row.epoch, row.report_seq, row.report_covers
             backend.update_last_seen(row, now)
             self.apply_backend_state(row)
         backend.figures_collected = collected
@@ -171,7 +134,6 @@ class HostManager:
         if row.last_report_at is not None:
             age = datetime.timedelta(seconds=row.report_age)
             backend.reported_at = row.last_report_at.replace(tzinfo=datetime.UTC) - age
-        return backend
 
     def apply_backend_state(self, row: BackendRow) -> None:
         """Take over the state that an operator has given a backend, and its availability zone."""
@@ -186,7 +148,6 @@ class HostManager:
             self.reset(backend.pools)
 
     def apply_silence(self, row: BackendRow, now: float) -> bool:
-        """Take over when any scheduler received the last report; return whether the backend's status changes."""
         backend = self._backends.get(row.name)
         if backend is None:
             return False
@@ -194,22 +155,7 @@ class HostManager:
         backend.update_last_seen(row, now)
         return self.update_status(backend, now)
 
-    def forget_missing(self, rows: Iterable[BackendRow]) -> bool:
-        """Forget backends that are not among the rows of all backends; return whether there were any."""
-        present = {(row.name, row.id) for row in rows}
-        missing = [backend.name for backend in self._backends.values() if (backend.name, backend.id) not in present]
-        for name in missing:
-            LOG.warning("Backend %s has been removed", name)
-            self.forget_backend(name)
-        return bool(missing)
-
-    def forget_backend(self, name: str) -> None:
-        """Forget a backend that an operator has removed."""
-        self.forget_pools(sorted(self._backends[name].pools))
-        del self._backends[name]
-
     def apply_pools(self, rows: Iterable[PoolRow]) -> None:
-        """Bring pools up to the ledger, with the figures of their last reports. Skip pools of unknown backends."""
         of_backend: dict[str, list[PoolRow]] = {}
         for row in rows:
             of_backend.setdefault(backend_of(row.name), []).append(row)
@@ -232,31 +178,19 @@ class HostManager:
             loaded.append(row.name)
         return loaded
 
-    def forget_pools(self, names: Iterable[str]) -> None:
-        """Place nothing more in these pools, which are no longer reported. The ledger keeps its counters of them."""
+    def _pools_of(self, backend: BackendEntry) -> Collection[str]:
+        return backend.pools
+
+    def _with_counters(self, pool: PoolEntry, counters: Counters) -> PoolEntry:
+        return pool._replace(counters=counters)
+
+    def _hide_pools(self, names: Sequence[str]) -> None:
         for name in names:
-            LOG.warning("Pool %s is no longer reported; nothing is placed there", name)
             self._backends[backend_of(name)].remove_pool(name)
-            self._names.pop(self.entries.pop(name).id, None)
             self.table.remove(name)
 
-    def names(self, pool_ids: Iterable[int]) -> list[str]:
-        """Return the names of the pools with these ids in the ledger, without those that the cache does not have."""
-        return [self._names[pool_id] for pool_id in pool_ids if pool_id in self._names]
-
-    def counters(self, pool_ids: Collection[int]) -> dict[int, Counters]:
-        """Return the counters of these pools, without pools that the cache does not have."""
-        return {id: self.entries[name].counters for id in pool_ids for name in self.names([id])}
-
-    def set_counters(self, counters: Mapping[int, Counters]) -> None:
-        """Take over counters that are committed in the ledger."""
-        changed = []
-        for pool_id, value in counters.items():
-            name = self._names.get(pool_id)
-            if name is not None and name in self.entries and self.entries[name].counters != value:
-                self.entries[name] = self.entries[name]._replace(counters=value)
-                changed.append(name)
-        self.reset_counters(changed)
+    def _show_counters(self, names: Sequence[str]) -> None:
+        self.reset_counters(names)
 
     def reset_counters(self, names: Sequence[str]) -> None:
         """Set the counters in rows of the table to those of their entries, without claims that were not booked."""
@@ -347,7 +281,7 @@ class HostManager:
     def apply_report(self, diff: ReportDiff, applied: reports.Applied, now: float) -> None:
         """Take over a report that this scheduler has applied to the ledger."""
         backend, message = diff.backend, diff.message
-        backend.seq, backend.covers, backend.last_seen = message.seq, message.covers, now
+        backend.report_seq, backend.report_covers, backend.last_seen = message.seq, message.covers, now
         # The cache and the ledger have to agree: schedulers that read it there must not take the figures for newer.
         age = diff.report.age
         backend.set_collected(now - age, self.names(diff.report.unusable) if diff.report.unusable else ())

@@ -113,7 +113,7 @@ class ReportDiffer:
                 backend_id=backend.id,
                 epoch=message.epoch,
                 seq=message.seq,
-                base=backend.seq,
+                base=backend.report_seq,
                 covers=message.covers,
                 rules=self._rules,
                 figures=pool_figures.for_ledger(self._changes(stats, raw), self._calculation),

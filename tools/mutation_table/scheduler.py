@@ -151,7 +151,7 @@ MUTATIONS = (
     Mutation(
         "A check before a refusal reads the reports that other schedulers applied.",
         "scheduler/cache/cache_refresh.py",
-        "!= (entries[row.id].epoch, entries[row.id].seq):",
+        "!= (entries[row.id].epoch, entries[row.id].report_seq):",
         "!= (row.epoch, row.report_seq):",
         (guards.CAPACITY_RELEASED_BEFORE_BOOKING,),
     ),

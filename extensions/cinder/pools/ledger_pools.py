@@ -5,15 +5,16 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from tonnage.capacity import errors
 from tonnage.ledger.db.database import Database
-from tonnage.ledger.inventory.backends import BackendRow, PoolMark, PoolRow
+from tonnage.ledger.inventory.backends import BackendRow, PoolRow
 from tonnage.ledger.locks import pool_counters
 from tonnage.ledger.locks.pool_counters import Counters
-from tonnage.scheduler.cache.cache_refresh import BackendRefresh
+from tonnage.scheduler.cache.cache_refresh import LedgerRefresh
+from tonnage.scheduler.cache.ledger_cache import LedgerCache
 
 LOG = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ class LedgerPools:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._cache = _PoolRows()
-        self._refresh = BackendRefresh(self._cache, time.monotonic)
+        self._refresh = LedgerRefresh(self._cache, time.monotonic)
         #: The allocated capacity of each backend, by id, at the last turn.
         self._allocated: Mapping[int, int] = {}
         #: The pools with claims that were noted since then.
@@ -38,7 +39,7 @@ class LedgerPools:
     @property
     def rows(self) -> Mapping[str, PoolRow]:
         """The pools by name."""
-        return self._cache.rows
+        return self._cache.entries
 
     def changes(self, version: int) -> tuple[int, Collection[str] | None]:
         """Return the present version, and the names of the pools that have changed since an earlier one.
@@ -80,13 +81,11 @@ class LedgerPools:
         self._noted.append(pool_id)
 
 
-class _PoolRows:
-    """The cache behind :class:`LedgerPools`."""
+class _PoolRows(LedgerCache[BackendRow, PoolRow]):
+    """The cache behind :class:`LedgerPools`: whole rows, and the names of the pools that have changed."""
 
     def __init__(self) -> None:
-        self.rows: dict[str, PoolRow] = {}
-        self._names: dict[int, str] = {}
-        self._backends: dict[str, BackendRow] = {}
+        super().__init__()
         #: The names of changed pools, one for each change, after those that were dropped.
         self._changes: list[str] = []
         self._dropped = 0
@@ -98,70 +97,35 @@ class _PoolRows:
             return self._dropped + len(self._changes), names
 
     def ids(self, backend_ids: Collection[int] | None = None) -> list[int]:
-        return [row.id for row in self.rows.values() if backend_ids is None or row.backend_id in backend_ids]
+        return [row.id for row in self.entries.values() if backend_ids is None or row.backend_id in backend_ids]
 
-    def is_outdated(self, row: BackendRow) -> bool:
-        cached = self._backends.get(row.name)
-        return cached is None or _state(cached) != _state(row)
+    def apply_pools(self, rows: Iterable[PoolRow]) -> None:
+        rows = list(rows)
+        self.entries.update((row.name, row) for row in rows)
+        self._names.update((row.id, row.name) for row in rows)
+        self._note([row.name for row in rows])
 
-    def has_figures(self, mark: PoolMark, row: BackendRow) -> bool:
-        cached, pool = self._backends.get(row.name), self.rows.get(mark.name)
-        if cached is None or pool is None or (cached.id, pool.id) != (row.id, mark.id):
-            return False
-        return mark.is_unchanged(pool.generation, (cached.epoch, cached.report_covers))
-
-    def apply_silence(self, row: BackendRow, now: float) -> bool:
-        return False  # Cinder's services tell whether a backend is up
-
-    def apply_rows(
-        self, row: BackendRow, marks: Iterable[PoolMark], rows: Iterable[PoolRow], now: float, absence: float = 0.0
-    ) -> None:
-        loaded = {pool.name: pool for pool in rows}
-        same = [mark for mark in marks if mark.name not in loaded and self.has_figures(mark, row)]
-        kept = loaded.keys() | {mark.name for mark in same}
-        self._forget([pool.name for pool in self.rows.values() if pool.backend_id == row.id and pool.name not in kept])
+    def _put_backend(self, row: BackendRow, now: float, absence: float) -> None:
         self._backends[row.name] = row
-        self.rows.update(loaded)
-        self._names.update((pool.id, pool.name) for pool in loaded.values())
-        self._note(loaded)
-        self.set_counters({mark.id: mark.counters for mark in same})
 
-    def forget_missing(self, rows: Iterable[BackendRow]) -> bool:
-        there = {row.name: row.id for row in rows}
-        missing = {backend.id: name for name, backend in self._backends.items() if there.get(name) != backend.id}
-        for name in missing.values():
-            del self._backends[name]
-        self._forget([pool.name for pool in self.rows.values() if pool.backend_id in missing])
-        return bool(missing)
+    def _pools_of(self, backend: BackendRow) -> list[str]:
+        return [row.name for row in self.entries.values() if row.backend_id == backend.id]
 
-    def counters(self, pool_ids: Collection[int]) -> dict[int, Counters]:
-        return {id: self.rows[self._names[id]].counters for id in pool_ids if id in self._names}
+    def _with_counters(self, pool: PoolRow, counters: Counters) -> PoolRow:
+        return replace(pool, counters=counters)
 
-    def set_counters(self, counters: Mapping[int, Counters]) -> None:
-        changed = []
-        for pool_id, value in counters.items():
-            name = self._names.get(pool_id)
-            if name is not None and self.rows[name].counters != value:
-                self.rows[name] = replace(self.rows[name], counters=value)
-                changed.append(name)
-        self._note(changed)
-
-    def _forget(self, names: Collection[str]) -> None:
-        for name in names:
-            del self._names[self.rows.pop(name).id]
+    def _show_counters(self, names: Sequence[str]) -> None:
         self._note(names)
 
-    def _note(self, names: Collection[str]) -> None:
+    def _hide_pools(self, names: Sequence[str]) -> None:
+        self._note(names)
+
+    def _note(self, names: Sequence[str]) -> None:
         with self._lock:
             self._changes.extend(names)
-            if len(self._changes) > 2 * len(self.rows) + 1024:
+            if len(self._changes) > 2 * len(self.entries) + 1024:
                 self._dropped += len(self._changes)
                 self._changes.clear()
-
-
-def _state(row: BackendRow) -> tuple[object, ...]:
-    """Return the part of a backend's row that changes when the figures of its pools may have."""
-    return row.id, row.epoch, row.report_seq, row.enabled, row.draining, row.availability_zone
 
 
 @contextlib.contextmanager

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tonnage.capacity import arithmetic
-from tonnage.capacity.over_subscription import AUTO
 from tonnage.capacity.pool_stats import ALLOCATED, PoolStats
 from tonnage.capacity.pools.pool import backend_of, pool_name
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
@@ -22,6 +20,8 @@ from tonnage.capacity.reports import validation
 from tonnage.capacity.reports.backend_stats import pools_of
 from tonnage.extensions.cinder.decoding.cinder_messages import MOVES, Command, Report, Verb
 from tonnage.extensions.cinder.decoding.cinder_rows import Changes, ServiceRow, VolumeRow
+from tonnage.ledger.locks.pool_counters import Counters
+from tonnage.scheduler.cache import pool_figures
 
 #: Seconds that are added to the end of an operation, as rows have whole seconds.
 _ROUNDING = 1.0
@@ -315,16 +315,10 @@ class PromisedCapacity:
         stats = reported.stats
         promises = self._promises.get(name, {}).values()
         in_flight = self.in_flight(name)
-        allocated = self.row_sum(name) + sum(
+        allocated = int(self.row_sum(name)) + sum(
             promise.command.size_gb for promise in promises if self._is_beyond_rows(promise)
         )
         up, enabled, zone = state
-        ratio_or_auto = self._default_ratio if stats.ratio is None else stats.ratio
-        ratio = (
-            float(arithmetic.auto_ratio(stats.total, stats.free, stats.provisioned, allocated))
-            if ratio_or_auto == AUTO
-            else float(ratio_or_auto)
-        )
         return Pool(
             name=name,
             total=stats.total,
@@ -334,7 +328,7 @@ class PromisedCapacity:
             claimed=in_flight,
             claimed_physical=in_flight if stats.thick and not stats.thin else 0.0,
             reserved_percentage=stats.reserved_percentage,
-            ratio=ratio,
+            ratio=pool_figures.ratio(stats, Counters(allocated=allocated), self._default_ratio),
             thin=stats.thin,
             thick=stats.thick,
             up=up,

@@ -272,7 +272,7 @@ def test_figures_age_while_reports_are_invalid(world: World, restarted: bool, se
         world.report(free_capacity_gb="many")
         heard = world.core.hosts.backend("n3@pmem")
         assert heard is not None
-        wait_for(lambda heard=heard: heard.seq == world.seq, "the report has been applied")  # type: ignore[misc]
+        wait_for(lambda heard=heard: heard.report_seq == world.seq, "the report has been applied")  # type: ignore[misc]
     assert world.ask(1, **wanted) == "n3@pmem"
     if restarted:
         world.core.stop()

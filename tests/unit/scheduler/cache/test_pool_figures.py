@@ -16,8 +16,8 @@ def test_columns_say_what_rows_say() -> None:
         enabled=False,
         disabled_reason=None,
         epoch=1,
-        seq=1,
-        covers=1,
+        report_seq=1,
+        report_covers=1,
         last_seen=0.0,
         up=False,
     )

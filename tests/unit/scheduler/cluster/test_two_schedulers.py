@@ -186,7 +186,7 @@ def test_a_report_applied_by_another_scheduler_is_adopted(one: World, two: World
     row = two.hosts.table.get(POOL)
     assert row is not None
     assert (row.provisioned, row.allocated) == (5, 5)
-    assert two.hosts.backend(BACKEND).seq == report.seq  # type: ignore[union-attr]
+    assert two.hosts.backend(BACKEND).report_seq == report.seq  # type: ignore[union-attr]
 
 
 def test_refused_figures_leave_the_age_of_the_old_ones_in_every_scheduler(one: World, two: World) -> None:
@@ -202,7 +202,7 @@ def test_refused_figures_leave_the_age_of_the_old_ones_in_every_scheduler(one: W
         # The second scheduler finds it in the ledger before it gets the report.
         two.refresh()
         two.deliver(look)
-    assert two.hosts.backend(BACKEND).seq == one.hosts.backend(BACKEND).seq  # type: ignore[union-attr]
+    assert two.hosts.backend(BACKEND).report_seq == one.hosts.backend(BACKEND).report_seq  # type: ignore[union-attr]
     assert [world.hosts.age(POOL, 20.0) for world in (one, two)] == [pytest.approx(20, abs=5)] * 2
     one.report()
     assert one.hosts.age(POOL, 20.0) == 0
@@ -419,7 +419,7 @@ def test_a_report_that_waited_too_long_is_applied_out_of_turn(one: World, two: W
     for world in (one, two):
         row = world.hosts.table.get(POOL)
         assert row is not None
-        assert (row.provisioned, world.hosts.backend(BACKEND).seq) == (5, report.seq)  # type: ignore[union-attr]
+        assert (row.provisioned, world.hosts.backend(BACKEND).report_seq) == (5, report.seq)  # type: ignore[union-attr]
 
 
 def test_a_deferred_report_that_another_scheduler_applied_is_adopted(one: World, two: World) -> None:
@@ -431,13 +431,13 @@ def test_a_deferred_report_that_another_scheduler_applied_is_adopted(one: World,
     waiting.run()
     backend = two.hosts.backend(BACKEND)
     assert backend is not None
-    assert (backend.seq, backend.reported_here) == (reports[1].seq, True)
+    assert (backend.report_seq, backend.reported_here) == (reports[1].seq, True)
     row = two.hosts.table.get(POOL)
     assert row is not None
     assert (row.provisioned, row.allocated) == (5, 5)
     one.deliver(reports[2])
     waiting.run()
-    assert backend.seq == reports[2].seq
+    assert backend.report_seq == reports[2].seq
 
 
 def test_the_wait_of_a_deferred_report_begins_at_the_last_progress(one: World, two: World) -> None:
@@ -470,7 +470,7 @@ def test_a_newer_report_from_the_ledger_replaces_a_deferred_one(one: World, two:
     deferred(two, reports[0]).run()
     row = two.hosts.table.get(POOL)
     assert row is not None
-    assert (row.provisioned, row.allocated, two.hosts.backend(BACKEND).seq) == (5, 5, reports[1].seq)  # type: ignore[union-attr]
+    assert (row.provisioned, row.allocated, two.hosts.backend(BACKEND).report_seq) == (5, 5, reports[1].seq)  # type: ignore[union-attr]
 
 
 def test_only_pools_that_were_written_are_read_again(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -528,7 +528,7 @@ def test_a_malformed_report_does_not_block_deferred_ones(
     waiting = deferred(two, timeout=0.0)
     waiting.put([replace(PackedReport.of(report), pools="rubbish")])
     waiting.run()
-    assert two.hosts.backend(BACKEND).seq < report.seq  # type: ignore[union-attr]
+    assert two.hosts.backend(BACKEND).report_seq < report.seq  # type: ignore[union-attr]
     assert "its pools cannot be read" in caplog.text or "malformed" in caplog.text
     one.deliver(report)
     waiting.put([PackedReport.of(report)])
@@ -536,4 +536,4 @@ def test_a_malformed_report_does_not_block_deferred_ones(
         waiting.run()
     assert "could not be taken over" in caplog.text
     waiting.run()
-    assert two.hosts.backend(BACKEND).seq == report.seq  # type: ignore[union-attr]
+    assert two.hosts.backend(BACKEND).report_seq == report.seq  # type: ignore[union-attr]
