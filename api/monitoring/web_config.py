@@ -82,6 +82,19 @@ class WebConfig:
         tls = self._state.content.tls_server_config
         if tls is None:
             return None
+        self._context = self._build(tls)
+        # A handshake, too, notices a new certificate: its client may reject the old one.
+        self._context.sni_callback = self._use_newest
+        return self._context
+
+    def _use_newest(self, connection: ssl.SSLObject, server_name: str | None, context: ssl.SSLContext) -> None:
+        """Read changed files, and give a connection that begins the certificate of the newest ones."""
+        self._refresh()
+        if self._context is not None:
+            connection.context = self._context
+
+    def _build(self, tls: _Tls) -> ssl.SSLContext:
+        """Return a new context. Raises :class:`~tonnage.capacity.errors.ConfigurationError` as :meth:`tls`."""
         for name, choices in (("client_auth_type", _CLIENT_AUTH), ("min_version", _VERSIONS)):
             if getattr(tls, name) not in choices:
                 raise self._error(f"{name}: {getattr(tls, name)!r} is none of {', '.join(choices)}")
@@ -96,7 +109,6 @@ class WebConfig:
             raise self._error(f"tls_server_config: {error}") from None
         context.minimum_version = _VERSIONS[tls.min_version]
         context.verify_mode = _CLIENT_AUTH[tls.client_auth_type]
-        self._context = context
         return context
 
     def admits(self, authorization: str | None) -> bool:
@@ -130,7 +142,7 @@ class WebConfig:
             state = self._read()
             tls = state.content.tls_server_config
             if self._context is not None and tls is not None:
-                self._context.load_cert_chain(self._file(tls.cert_file), self._file(tls.key_file))
+                self._context = self._build(tls)
         except (OSError, errors.ConfigurationError) as error:
             if str(error) != self._problem:
                 LOG.error("The earlier settings stay in force: %s", error)

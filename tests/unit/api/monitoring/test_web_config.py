@@ -4,6 +4,9 @@
 import base64
 import os
 import pathlib
+import shutil
+import ssl
+import subprocess
 
 import bcrypt
 import pytest
@@ -82,3 +85,43 @@ def test_settings_of_tls_are_checked(file: pathlib.Path, tmp_path: pathlib.Path,
     file.write_text(f"tls_server_config: {{cert_file: cert.pem, key_file: cert.key, {option}}}")
     with pytest.raises(errors.ConfigurationError, match=option.partition(":")[0]):
         WebConfig(str(file)).tls()
+
+
+def certificate(folder: pathlib.Path, name: str) -> None:
+    """Write a certificate for localhost that only those accept who trust it."""
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    files = ["-keyout", f"{name}.key", "-out", f"{name}.pem", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([*command, *files], cwd=folder, check=True, capture_output=True)
+
+
+def accepts(server: ssl.SSLContext, authority: pathlib.Path) -> bool:
+    """Return whether a client that trusts this certificate alone gets through the handshake."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    trusting = ssl.create_default_context(cafile=str(authority))
+    client = trusting.wrap_bio(to_client, to_server, server_hostname="localhost")
+    peer = server.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(4):
+        for side in (client, peer):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLCertVerificationError:
+                return False
+    return client.version() is not None
+
+
+def test_a_renewed_certificate_is_used_from_the_next_handshake_on(tmp_path: pathlib.Path) -> None:
+    for name in ("first", "second"):
+        certificate(tmp_path, name)
+    path = tmp_path / "web.yml"
+    path.write_text("tls_server_config: {cert_file: current.pem, key_file: current.key}\n")
+    for ending in ("pem", "key"):
+        shutil.copy(tmp_path / f"first.{ending}", tmp_path / f"current.{ending}")
+    context = WebConfig(str(path)).tls()
+    assert context is not None
+    assert accepts(context, tmp_path / "first.pem")
+    for ending in ("pem", "key"):
+        shutil.copy(tmp_path / f"second.{ending}", tmp_path / f"current.{ending}")
+    assert accepts(context, tmp_path / "second.pem")
+    assert not accepts(context, tmp_path / "first.pem")
