@@ -21,14 +21,17 @@ Stages: TypeAlias = Sequence[tuple[str, str]]
 SCHEDULER: Stages = (
     (
         "outcomes",
-        r"outcomes \(tonnage/scheduler/|scheduler/claims/outcome_handler\.py|ledger/claims/operation_outcomes\.py",
+        r"outcomes \(tonnage/scheduler/|scheduler/agents/outcome_handler\.py|ledger/claims/operation_outcomes\.py",
     ),
-    ("reports", r"scheduler/reports/(report_handler|report_diff|deferred_reports)\.py|HostManager\.apply_report"),
+    (
+        "reports",
+        r"scheduler/(agents/(report_handler|deferred_reports)|cache/report_diff)\.py|HostManager\.apply_report",
+    ),
     ("requests: filters and weighers", r"\(tonnage/(filters|weighers)/"),
     ("requests: ledger", r"\(tonnage/ledger/"),
     ("requests: commands to agents", r"Dispatcher\.|AgentClient\.|CommandSender|command_sender\.py"),
     ("requests: the rest of the placer", r"Placer\."),
-    ("periodic tasks", r"scheduler/claims/periodic_tasks\.py"),
+    ("periodic tasks", r"scheduler/periodic/periodic_tasks\.py"),
     ("decoding and encoding", r"rpc/serialization\.py|\(msgspec|\(oslo_serialization/|\(json/"),
     ("message bus", r"\(oslo_messaging/|\(kombu/|\(amqp/|\(futurist/"),
 )
@@ -37,7 +40,7 @@ API: Stages = (
     ("ledger", r"\(tonnage/ledger/"),
     ("calls to the scheduler", r"\(tonnage/rpc/|\(oslo_messaging/|\(kombu/|\(amqp/"),
     ("policy", r"\(tonnage/api/auth/|\(oslo_policy/"),
-    ("request bodies", r"\(tonnage/api/(http/(body|http_request|fields)|volume_requests)\.py"),
+    ("request bodies", r"\(tonnage/api/(http/(body|http_request)|schemas/fields|context/volume_requests)\.py"),
     ("response bodies", r"\(tonnage/api/(schemas|resources)/\w+\.py"),
     ("routes, errors and the rest of Falcon", r"\(falcon/|\(tonnage/api/"),
     ("middleware", r"\(webob/|\(oslo_middleware/"),

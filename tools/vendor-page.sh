@@ -1,13 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Bundle the JavaScript libraries of the web page into vendor.js and vendor.css in api/page/static, with their licences,
+# Bundle the JavaScript libraries of the web page into vendor.js and vendor.css in extensions/page/static, with their licences,
 # versions and checksums in vendor.txt. It needs node and npm; nothing else does. Change the versions here and run it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 libraries=(preact@11.2.0 htm@3.1.1 uplot@1.6.32)
 bundler=esbuild@0.28.2
-static=$PWD/api/page/static
+static=$PWD/extensions/page/static
 
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -184,7 +184,7 @@ def test_ratios_compare_medians(bench: Callable[[str], ModuleType]) -> None:
     ("stack", "stage"),
     [
         (
-            ("_work (tonnage/scheduler/manager.py:9)", "reports (tonnage/scheduler/reports/report_handler.py:1)"),
+            ("_work (tonnage/scheduler/manager.py:9)", "reports (tonnage/scheduler/agents/report_handler.py:1)"),
             "reports",
         ),
         (
