@@ -232,6 +232,20 @@ def test_the_glossary_has_the_terms_that_readers_need_and_no_more(structure: typ
     assert 60 <= len(structure.glossary_terms()) <= 80
 
 
+def test_the_readme_names_each_room_and_each_extension() -> None:
+    text = (ROOT / "README.rst").read_text(encoding="utf-8")
+    names = set(re.findall(r"^``([a-z]+(?:/[a-z]+)?)/``  ", text, re.MULTILINE))
+    extensions = {f"extensions/{path.parent.name}" for path in ROOT.glob("extensions/*/extension.py")}
+    assert names == ROOMS - {"extensions", "etc"} | extensions
+
+
+def test_the_picture_of_the_parts_is_up_to_date() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(ROOT / "tools"))
+        picture = importlib.import_module("parts_picture")
+    assert picture.PICTURE.read_text(encoding="utf-8") == picture.svg(), "run tools/parts_picture.py"
+
+
 def test_the_pages_for_contributors_name_each_folder() -> None:
     text = (ROOT / "CONTRIBUTING.rst").read_text(encoding="utf-8")
     folders = {path.relative_to(ROOT) for room in ROOMS for path in _folders_with_code(room)}
