@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from oslo_config import cfg
 
+from tonnage import enabled_extensions
 from tonnage.agent import options as agent_options
 from tonnage.api import options as api_options
 from tonnage.api.auth import authentication
@@ -82,9 +83,11 @@ def test_no_name_of_a_pool_becomes_a_link_to_a_mailbox() -> None:
 def test_configurations_for_several_machines_work(tmp_path: pathlib.Path) -> None:
     folder = DOCS / "examples" / "several-machines"
     control = cfg.ConfigOpts()
-    for register in (rpc_options.register, settings.register, database.register, api_options.register):
+    core = (rpc_options.register, settings.register, database.register, api_options.register)
+    for register in (*core, enabled_extensions.register):
         register(control)
     control(["--config-file", str(folder / "control.conf")], project="tonnage")
+    enabled_extensions.register_options(control)
     settings.validate(control)
     authentication.select(control, control.osapi_volume_listen)
     assert (control.auth_strategy, control.noauth_on_any_address) == ("noauth", False)
