@@ -4,8 +4,8 @@
 An event loop receives requests and sends responses. A thread gets a request when all of it has arrived, so a slow
 client occupies no thread.
 
-Tornado's own WSGIContainer, waitress, hypercorn, uvicorn with a2wsgi, and cheroot were tried in November 2026 in place of
-this module. None of them closes an idle connection when files run out, or answers all requests that arrived before a
+Tornado's own WSGIContainer, waitress, hypercorn, uvicorn with a2wsgi, and cheroot were tried in November 2026 in place
+of this module. None of them closes an idle connection when files run out, or answers all requests that arrived before a
 stop; only Tornado ends slow headers, bodies and handshakes in time. gunicorn forks, and Granian does not embed WSGI.
 Here are, on top of Tornado, these limits, the check of client certificates, and the stop.
 """

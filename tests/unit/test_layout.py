@@ -36,6 +36,7 @@ SHARED_NAMES = {
     "capacity",
     "chain",
     "driver",
+    "endpoint",
     "extension",
     "groups",
     "pool",
