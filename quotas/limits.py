@@ -187,9 +187,7 @@ def read(
     rows: dict[LimitOwner, dict[Item, int]] = {}
     parameters = {"of_class": class_name, "of_projects": sorted(project_ids)}
     for row in session.connection().execute(_READ, parameters):
-        resource = _RESOURCES.get(row[3])
-        if resource is not None:  # else it is a resource of a later release
-            rows.setdefault(LimitOwner(Holder(row[0]), row[1], row[2]), {})[Item(resource, row[4])] = int(row[5])
+        rows.setdefault(LimitOwner(Holder(row[0]), row[1], row[2]), {})[Item(_RESOURCES[row[3]], row[4])] = int(row[5])
     # A copy: the configuration may change while the result is in use.
     return Limits(dict(defaults), rows)
 

@@ -125,7 +125,6 @@ class Explain:
         self._context.policy.require(req.context.identity, policies.EXPLAIN)
         request, scheduler = self._reader.read_explain(req), self._context.scheduler
         if request.create is not None:
-            # Schedulers of all releases support this RPC method.
             resp.media = response_bodies.Explained(explanation=scheduler.call(contract.EXPLAIN, request.create))
             return
         [outlook] = scheduler.call(contract.WHAT_IF, WhatIf(requests=[request]))

@@ -23,17 +23,11 @@ CREATE TABLE IF NOT EXISTS volumes (
     name TEXT NOT NULL,
     size INTEGER NOT NULL,
     plugin_id TEXT,
-    earlier_ids TEXT NOT NULL DEFAULT '[]',
-    has_conflict INTEGER NOT NULL DEFAULT 0,
+    earlier_ids TEXT NOT NULL,
+    has_conflict INTEGER NOT NULL,
     PRIMARY KEY (pool, id)
 )
 """
-
-#: Columns that files of older versions do not have, with their definitions.
-_LATER_COLUMNS = {
-    "earlier_ids": "TEXT NOT NULL DEFAULT '[]'",
-    "has_conflict": "INTEGER NOT NULL DEFAULT 0",
-}
 
 _SELECT = "SELECT pool, id, name, size, plugin_id, earlier_ids, has_conflict FROM volumes"
 
@@ -80,10 +74,6 @@ class VolumeRecords:
         with self._transaction() as database:
             database.execute("BEGIN IMMEDIATE")
             database.execute(_TABLE)
-            present = {row[1] for row in database.execute("PRAGMA table_info(volumes)")}
-            for name, definition in _LATER_COLUMNS.items():
-                if name not in present:
-                    database.execute(f"ALTER TABLE volumes ADD COLUMN {name} {definition}")
 
     def all(self) -> list[VolumeRecord]:
         """Return all records."""

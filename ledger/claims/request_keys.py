@@ -84,16 +84,14 @@ class Key:
         """
         if self.expired:
             raise errors.Unavailable(f"the request was sent more than {EXPIRY} (h:mm:ss) ago: it has no effect")
-        # Keys of an earlier release have no verb.
-        if (self.volume_id, self.verb or verb) != (volume_id, verb):
+        if (self.volume_id, self.verb) != (volume_id, verb):
             raise errors.Conflict(
-                f"request id {self.request_id} has been used for another request ({self.verb or 'one'} of volume "
+                f"request id {self.request_id} has been used for another request ({self.verb} of volume "
                 f"{self.volume_id}): each request needs an id of its own"
             )
         if _ERROR in self.answer:
-            # A later release may store an error that is unknown here; it is a refusal as well.
             error_classes = {error.__name__: error for error in STORED_ERRORS}
-            raise error_classes.get(self.answer[_ERROR], errors.Conflict)(self.answer[_MESSAGE])
+            raise error_classes[self.answer[_ERROR]](self.answer[_MESSAGE])
 
 
 def find(session: orm.Session, sent_times: Mapping[str, datetime.datetime | None]) -> dict[str, Key]:
@@ -104,7 +102,7 @@ def find(session: orm.Session, sent_times: Mapping[str, datetime.datetime | None
     if not sent_times:
         return {}
     rows = session.connection().execute(_FIND, {"request_ids": list(sent_times)}).all()
-    keys = {id: Key(id, volume, answer.pop(_VERB, ""), answer) for _, id, volume, answer in rows if id is not None}
+    keys = {id: Key(id, volume, answer.pop(_VERB), answer) for _, id, volume, answer in rows if id is not None}
     before = rows[0].now - EXPIRY
     late = [id for id, at in sent_times.items() if at is not None and at < before and id not in keys]
     return keys | {id: Key(id, "", "", expired=True) for id in late}

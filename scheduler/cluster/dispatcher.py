@@ -47,6 +47,8 @@ class Dispatcher:
             return
         self._out[claim.id] = self._clock()
         entry = self._hosts.entries.get(claim.pool_name)
+        # Nothing is booked for a volume that is adopted by its name on the storage.
+        reference = claim.reference if isinstance(claim, PendingClaim) else None
         self._commands.run(
             backend.name,
             Command(
@@ -62,7 +64,7 @@ class Dispatcher:
                 calculation=self._hosts.calculation,
                 request_id=claim.request_id,
                 source=None if claim.source is None else self._source(claim.source),
-                reference=claim.reference or "",
+                reference=reference or "",
             ),
         )
 

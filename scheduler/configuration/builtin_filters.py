@@ -85,8 +85,6 @@ class BackendStateFilter(Filter):
             )
         if _is_clone(request) and pool.capabilities.get(CLONE_SUPPORT) is False:
             return Rejection("cannot_clone", "has a driver that cannot clone volumes")
-        if pool.name not in request.attempted:
-            return Rejection("agent_too_old", "has an agent of an older release, which cannot copy volumes")
         if request.operation is Operation.MIGRATE:
             return Rejection("attempted", "holds the volume already, or a copy that is still to go")
         return Rejection("attempted", "has failed to make this volume before")

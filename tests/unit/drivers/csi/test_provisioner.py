@@ -287,16 +287,6 @@ def test_a_volume_without_an_answer_counts_once_after_a_restart(
     assert listed(restarted) == {"v": ("default", 1.0), foreign: ("default", 1.0)}
 
 
-def test_a_state_file_of_an_older_version_is_used(plugin: CsiPlugin, make: Make, tmp_path: Path) -> None:
-    table = "CREATE TABLE volumes (pool TEXT, id TEXT, name TEXT, size INTEGER, plugin_id TEXT, PRIMARY KEY (pool, id))"
-    with contextlib.closing(sqlite3.connect(tmp_path / "state.db")) as database, database:
-        database.execute(table)
-        database.execute("INSERT INTO volumes VALUES ('default', 'v', 'v-1', ?, NULL)", (GIB,))
-    driver = make()
-    driver.create(volume())
-    assert [kept.name for kept in plugin.storage.all()] == ["v-1"]
-
-
 def test_a_delete_is_done_within_a_retry_interval_of_the_first_answer(
     plugin: CsiPlugin, make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -106,9 +106,6 @@ def test_a_claim_on_a_removed_pool_counts_on_the_same_disks(
     assert (fits(25), fits(26)) == (True, False)
     write_pools("fast", {"name": "p", "capacity": "100Gi", "backingId": "disks"})
     assert (fits(25), fits(26)) == (True, False)
-    # Like claims that processes of the previous release have stored.
-    ledger.run(lambda session: session.execute(sa.update(tables.CsiClaim).values(backing_id=None, capacity=None)))
-    assert (fits(25), fits(26)) == (True, False)
 
 
 def test_a_driver_that_appears_after_locking_is_not_used(
