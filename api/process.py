@@ -3,6 +3,7 @@
 
 from oslo_config import cfg
 
+from tonnage import enabled_extensions
 from tonnage.api.app import build
 from tonnage.api.auth import authentication
 from tonnage.api.http.http_request import WsgiApp
@@ -25,7 +26,7 @@ class ApiProcess:
         """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable configuration."""
         authenticator = authentication.select(conf, address)
         self._database = ledger_database.connect(conf)
-        schema.require_current(self._database.engine)
+        schema.require_current(self._database.engine, enabled_extensions.enabled(conf))
         self._transport = rpc_transport.create(conf)
         client = SchedulerClient(self._transport, self._database.recent_time)
         self.application: WsgiApp = build(conf, self._database, client, authenticator)

@@ -100,7 +100,7 @@ class Scheduler:
             self._driver.host_manager.update_service_capabilities("volume", host, report, None, timeutils.utcnow())
 
     def _open_ledger(self, url: str, native: NativePlugins) -> None:
-        schema.sync(database.create_engine(url))
+        schema.sync(database.create_engine(url), {})
         CONF.set_override("connection", url, group="tonnage")
         self.ledger = connect(CONF.tonnage)
         for host, report in self._capabilities.items():

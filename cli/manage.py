@@ -7,6 +7,7 @@ from typing import Any
 
 from oslo_config import cfg
 
+from tonnage import enabled_extensions
 from tonnage.cli.command_line import Program
 from tonnage.cli.commands import (
     backend,
@@ -31,30 +32,36 @@ _STATUSES = (
 
 
 def _db_sync(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
-    ledger = database.connect(conf, create=True)
+    ledger, extensions = database.connect(conf, create=True), enabled_extensions.enabled(conf)
     before = schema.current(ledger.engine)
-    schema.sync(ledger.engine)
-    after = schema.current(ledger.engine)
-    print(f"The database is at revision {after}" + ("" if before == after else f" (it was at {before or 'none'})"))
+    schema.sync(ledger.engine, extensions)
+    for branch in schema.branches(ledger.engine, extensions):
+        former = before.get(branch.name)
+        change = f" ({'they were' if branch.name else 'it was'} at {former or 'none'})"
+        print(_sentence(branch.text) + ("" if former == branch.revision else change))
     return 0
 
 
 def _db_version(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
-    print(schema.current(database.connect(conf).engine) or "none")
+    print("\n".join(schema.current(database.connect(conf).engine).values()) or "none")
     return 0
 
 
 def _db_check(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
     try:
-        revision = schema.current(database.connect(conf).engine)
+        branches = schema.branches(database.connect(conf).engine, enabled_extensions.enabled(conf))
     except database.NoDatabase as error:
-        print(f"{error.message[0].upper()}{error.message[1:]}")
+        print(_sentence(error.message))
         return _NOT_AT_HEAD
-    if revision == schema.HEAD:
-        print(f"The database is at revision {revision}, as this release needs it")
-        return 0
-    print(f"The database is at revision {revision or 'none'}; this release is made for {schema.HEAD}")
-    return _NOT_AT_HEAD if revision is None or revision < schema.HEAD else 0
+    for branch in branches:
+        is_at_head = branch.revision == branch.head
+        rest = ", as this release needs it" if is_at_head else f"; this release is made for {branch.head}"
+        print(_sentence(branch.text) + rest)
+    return _NOT_AT_HEAD if any(branch.is_behind for branch in branches) else 0
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}"
 
 
 def register_commands(subparsers: Any) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 
+from tonnage import enabled_extensions
 from tonnage.api import options as api_options
 from tonnage.capacity import errors, plugin_errors
 from tonnage.cli import setup, tls_verification, unknown_options
@@ -41,17 +42,17 @@ class Checks(upgradecheck.UpgradeCommands):
 
     def _schema(self) -> upgradecheck.Result:
         try:
-            revision = schema.current(database.connect(self._conf).engine)
+            branches = schema.branches(database.connect(self._conf).engine, enabled_extensions.enabled(self._conf))
         except database.NoDatabase as error:
             return _failure(error.message)
-        if revision is None or revision < schema.HEAD:
-            return _failure(
-                f"the database is at revision {revision or 'none'}, this release needs {schema.HEAD}: run "
-                "'tonnage-manage db sync', with the schedulers of the release before still running"
-            )
-        if revision > schema.HEAD:
-            return _warning(f"the database is at revision {revision}, of a later release than these programs")
-        return _success()
+        for branch in branches:
+            if branch.is_behind:
+                return _failure(
+                    f"{branch.text}, this release needs {branch.head}: run 'tonnage-manage db sync', with the "
+                    "schedulers of the release before still running"
+                )
+        later = [f"{branch.text}, of a later release than these programs" for branch in branches if branch.is_ahead]
+        return _warning("; ".join(later)) if later else _success()
 
     def _rules(self) -> upgradecheck.Result:
         """Check that all schedulers have the same defaults (spec "Over Subscription in Thin Provisioning")."""

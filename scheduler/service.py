@@ -30,7 +30,7 @@ class SchedulerService:
         Raises :class:`~tonnage.capacity.errors.ConfigurationError`.
         """
         static, reloadable = settings.from_conf(conf), settings.reloadable(conf)
-        schema.require_current(database.engine)
+        schema.require_current(database.engine, enabled_extensions.enabled(conf))
         self._sender = CommandSender(AgentClient(transport))
         self._manager = SchedulerManager(
             replace(static, quotas=usage_sources.quota_settings(conf, database)),

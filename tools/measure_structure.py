@@ -94,7 +94,7 @@ def modules_per_folder(modules: Sequence[Module]) -> dict[str, int]:
 
 def _named(modules: Sequence[Module]) -> list[Module]:
     """Return the modules that somebody named: all but ``__init__`` modules and database migrations."""
-    return [module for module in modules if module.path.stem != "__init__" and "versions" not in module.path.parts]
+    return [module for module in modules if module.path.stem != "__init__" and "migrations" not in module.path.parts]
 
 
 def words_of_module_names(modules: Sequence[Module]) -> set[str]:
@@ -145,7 +145,7 @@ def migrations(modules: Sequence[Module]) -> list[str]:
     return [
         str(module.path)
         for module in modules
-        if module.path.parent.name == "versions" and module.path.stem != "__init__"
+        if module.path.parent.name == "migrations" and module.path.stem != "__init__"
     ]
 
 

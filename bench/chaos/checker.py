@@ -230,7 +230,8 @@ class Checker:
         """
         found = defaultdict(set)
         for name, volume_id in connection.exec_driver_sql(
-            "SELECT p.name, d.volume_id FROM discrepancies d JOIN pools p ON p.id = d.pool_id WHERE d.kind = 'orphan'"
+            "SELECT p.name, d.volume_id FROM discrepancies d JOIN pools p ON p.id = d.pool_id"
+            " WHERE d.category = 'orphan'"
             " AND NOT EXISTS (SELECT 1 FROM claims c WHERE c.pool_id = p.id AND c.volume_id = d.volume_id)"
         ):
             if volume_id in held.get(name, {}):

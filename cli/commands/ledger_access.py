@@ -3,11 +3,12 @@
 
 from oslo_config import cfg
 
+from tonnage import enabled_extensions
 from tonnage.ledger.db import database, schema
 
 
 def connect(conf: cfg.ConfigOpts) -> database.Database:
     """Return the ledger. Raises :class:`~tonnage.capacity.errors.ConfigurationError` if it is missing or outdated."""
     ledger = database.connect(conf)
-    schema.require_current(ledger.engine)
+    schema.require_current(ledger.engine, enabled_extensions.enabled(conf))
     return ledger

@@ -36,7 +36,7 @@ def _run(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
         return 0
     url = sys.stdin.readline().strip() if arguments.to == "-" else arguments.to
     target = database.connect(conf, create=True, url=url)
-    extensions = enabled_extensions.installed().values()
+    extensions = enabled_extensions.installed()
     database_copy.copy(source, target, extensions, conf.service_down_time, _show)
     drift = len(consistency_check.check(target).drift)
     address = dialects.public_address(target.engine.url)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cotyledon import types
 from oslo_config import cfg
 
+from tonnage import enabled_extensions
 from tonnage.capacity import errors
 from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.cli.daemons import reload, workers
@@ -125,7 +126,7 @@ def main() -> None:
     unknown_options.warn(conf)
     tls_verification.warn(conf)
     ledger = database.connect(conf)
-    schema.require_current(ledger.engine)
+    schema.require_current(ledger.engine, enabled_extensions.enabled(conf))
     durability.warn(ledger)
     ledger.close()
     rpc_transport.warn_if_local(conf)

@@ -21,8 +21,8 @@ class Announcement(Base):
 
     id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
     message_id: orm.Mapped[str] = orm.mapped_column(Uuid, unique=True)
-    channel: orm.Mapped[str] = orm.mapped_column(sa.String(64))
-    event_type: orm.Mapped[str] = orm.mapped_column(sa.String(64))
+    channel: orm.Mapped[str] = orm.mapped_column(exact_text(64))
+    event_type: orm.Mapped[str] = orm.mapped_column(exact_text(64))
     payload: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json)
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
 
@@ -32,7 +32,7 @@ class AnnouncementLease(Base):
 
     __tablename__ = "announcement_leases"
 
-    channel: orm.Mapped[str] = orm.mapped_column(sa.String(64), primary_key=True)
+    channel: orm.Mapped[str] = orm.mapped_column(exact_text(64), primary_key=True)
     owner: orm.Mapped[str] = orm.mapped_column(exact_text(255), default="")
     term: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     leased_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.ledger.models.base import Base, Timestamp, Uuid
+from tonnage.ledger.models.base import Base, Timestamp, Uuid, exact_text
 
 
 class HistoryTurn(Base):
@@ -41,7 +41,7 @@ class PoolHistory(Base):
     __tablename__ = "pool_history"
     __table_args__ = ({"sqlite_with_rowid": False},)
 
-    grain: orm.Mapped[str] = orm.mapped_column(sa.String(4), primary_key=True)
+    grain: orm.Mapped[str] = orm.mapped_column(exact_text(4), primary_key=True)
     slot: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, primary_key=True)
     pool_id: orm.Mapped[int] = orm.mapped_column(primary_key=True, autoincrement=False)
     samples: orm.Mapped[int] = orm.mapped_column(sa.SmallInteger)
@@ -72,7 +72,7 @@ class TypeHistory(Base):
     __tablename__ = "type_history"
     __table_args__ = ({"sqlite_with_rowid": False},)
 
-    grain: orm.Mapped[str] = orm.mapped_column(sa.String(4), primary_key=True)
+    grain: orm.Mapped[str] = orm.mapped_column(exact_text(4), primary_key=True)
     slot: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, primary_key=True)
     type_id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
     samples: orm.Mapped[int] = orm.mapped_column(sa.SmallInteger)
@@ -97,7 +97,7 @@ class PoolForecast(Base):
 
     made_on: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, primary_key=True)
     pool_id: orm.Mapped[int] = orm.mapped_column(primary_key=True, autoincrement=False)
-    bound: orm.Mapped[str] = orm.mapped_column(sa.String(8), primary_key=True)
+    bound: orm.Mapped[str] = orm.mapped_column(exact_text(8), primary_key=True)
     known_days: orm.Mapped[int] = orm.mapped_column(sa.SmallInteger)
     p10_days: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     p50_days: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
@@ -123,6 +123,6 @@ class ComingRefusals(Base):
     known_days: orm.Mapped[int] = orm.mapped_column(sa.SmallInteger)
     runs: orm.Mapped[int] = orm.mapped_column(sa.SmallInteger)
     refused: orm.Mapped[int] = orm.mapped_column(sa.SmallInteger)
-    filter: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
-    message: orm.Mapped[str | None] = orm.mapped_column(sa.Text)
+    filter: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
+    message: orm.Mapped[str | None] = orm.mapped_column(exact_text())
     requests: orm.Mapped[list[list[Any]] | None] = orm.mapped_column(sa.JSON(none_as_null=True))

@@ -19,11 +19,11 @@ class Allocation(Base):
     __tablename__ = "placement_allocations"
 
     consumer_id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
-    consumer_type: orm.Mapped[str] = orm.mapped_column("kind", sa.String(16))
+    consumer_type: orm.Mapped[str] = orm.mapped_column(exact_text(16))
     volume_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
     pool_id: orm.Mapped[int] = orm.mapped_column(sa.Integer, index=True)
     project_id: orm.Mapped[str] = orm.mapped_column(exact_text(255), index=True)
     user_id: orm.Mapped[str] = orm.mapped_column(exact_text(255), default="")
     size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
     generation: orm.Mapped[int | None] = orm.mapped_column(sa.Integer)
-    doubt: orm.Mapped[str | None] = orm.mapped_column(sa.String(36))
+    doubt: orm.Mapped[str | None] = orm.mapped_column(Uuid)

@@ -123,8 +123,6 @@ class Booking:
     clone_of: str | None = None
     volume_type_id: str | None = None
     group_id: str | None = None
-    #: The name on the storage of a volume to adopt: none, as nothing is booked for one.
-    reference: None = None
 
 
 def book(
@@ -217,7 +215,7 @@ def insert_claims(session: orm.Session, bookings: Sequence[Booking], *, sent: bo
             "physical_gb": booking.physical_gb,
             "target_size_gb": booking.target_size_gb,
             "provisioning": booking.provisioning.value,
-            "everywhere": booking.storage_id is None,
+            "contained_by_all": booking.storage_id is None,
             "source_pool_id": booking.source_pool_id,
             # The type that a volume gets by a move; a new volume has its type in its own row.
             "volume_type_id": booking.volume_type_id if booking.volume is None else None,

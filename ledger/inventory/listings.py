@@ -396,7 +396,7 @@ def _write(session: orm.Session, comparison: _Comparison) -> None:
         sizes = {"listed_gb": difference.listed_gb, "ledger_gb": difference.ledger_gb}
         recorded_row = comparison.recorded.get((pool_id, name))
         if recorded_row is None:
-            insert.append({"pool_id": pool_id, "volume_id": name, "kind": difference.category, **sizes})
+            insert.append({"pool_id": pool_id, "volume_id": name, "category": difference.category, **sizes})
         elif recorded_row.difference != difference:
             update.append({"id": recorded_row.id, "category": difference.category, **sizes})
     if update:

@@ -421,7 +421,7 @@ _ENDED = sa.and_(
 _DROP = sa.delete(_CLAIM).where(
     _ENDED,
     _CLAIM.c.state == pool_counters.RELEASED,
-    sa.or_(_CLAIM.c.everywhere, _CLAIM.c.pool_id.in_(sa.select(_POOL.c.id).where(_POOL.c.storage_id.is_(None)))),
+    sa.or_(_CLAIM.c.contained_by_all, _CLAIM.c.pool_id.in_(sa.select(_POOL.c.id).where(_POOL.c.storage_id.is_(None)))),
 )
 _CONTAIN = sa.update(_CLAIM).where(_ENDED).values(contained=True)
 

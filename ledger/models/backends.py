@@ -19,31 +19,32 @@ class Backend(Base):
 
     An ``observed`` backend has no agent: its volumes are those of another system, see
     :mod:`tonnage.extensions.cinder.ledger.observed_claims`. ``last_probe`` is the number of the last probe for it,
-    allocated at ``probed_at``.
+    allocated at ``probed_at``. These three columns serve that extension alone; they are here because each booking and
+    each report locks the row of its backend, and a row of another table would be one more lock and read.
     """
 
     __tablename__ = "backends"
 
     id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
     name: orm.Mapped[str] = orm.mapped_column(exact_text(255), unique=True)
-    driver: orm.Mapped[str] = orm.mapped_column(sa.String(255), default="")
-    availability_zone: orm.Mapped[str] = orm.mapped_column(sa.String(255), default="")
+    driver: orm.Mapped[str] = orm.mapped_column(exact_text(255), default="")
+    availability_zone: orm.Mapped[str] = orm.mapped_column(exact_text(255), default="")
     allocated_capacity_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     enabled: orm.Mapped[bool] = orm.mapped_column(default=True)
-    disabled_reason: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
-    draining: orm.Mapped[bool] = orm.mapped_column(default=False, server_default=sa.false())
-    rules_generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    disabled_reason: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
+    draining: orm.Mapped[bool] = orm.mapped_column(default=False)
+    rules_generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     epoch: orm.Mapped[int] = orm.mapped_column(default=0)
-    nonce: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
+    nonce: orm.Mapped[str] = orm.mapped_column(exact_text(64), default="")
     report_seq: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     report_covers: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
-    listing_epoch: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
-    listing_tick: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    listing_epoch: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    listing_tick: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     last_report_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
-    report_age: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0, server_default="0")
+    report_age: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
     last_listing_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
-    observed: orm.Mapped[bool] = orm.mapped_column(default=False, server_default=sa.false())
-    last_probe: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    observed: orm.Mapped[bool] = orm.mapped_column(default=False)
+    last_probe: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     probed_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
 
@@ -64,9 +65,11 @@ class Pool(Base):
     listing.
 
     ``deleted_gb`` is the sum of all volumes that were deleted from the pool, ``moved_gb`` that of all that were
-    migrated to it less those that were migrated away. Only differences of two moments have a meaning.
+    migrated to it less those that were migrated away. Only differences of two moments have a meaning. They serve the
+    history alone, and are here because the statement that changes the counters of the pool changes them too.
 
     ``exceeded_at`` is the time at which the pool was found, and announced, to be over its limits; null while it is not.
+    It serves the announcements alone, and is here because they look at the row of each pool that a transaction changes.
 
     ``unheard_at`` is the time of the last report without usable figures of the pool. While the backend has sent no
     later report, ``figures_at`` is the time at which the driver began to collect the current figures.
@@ -95,15 +98,15 @@ class Pool(Base):
     generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     covers_epoch: orm.Mapped[int] = orm.mapped_column(default=0)
     covers_tick: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
-    covers_stamp: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    covers_stamp: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     storage_id: orm.Mapped[str | None] = orm.mapped_column(exact_text(255), index=True)
     storage_free_gb: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
-    shared_allocated_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
-    shared_in_flight_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
-    shared_in_flight_physical_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
-    external_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0, server_default="0")
-    deleted_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
-    moved_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0, server_default="0")
+    shared_allocated_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    shared_in_flight_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    shared_in_flight_physical_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    external_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
+    deleted_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
+    moved_gb: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     reported_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     stats: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json, default=dict)
     exceeded_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
@@ -141,7 +144,7 @@ class Discrepancy(Base):
     id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
     pool_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Pool.id))
     volume_id: orm.Mapped[str] = orm.mapped_column(exact_text(255))
-    category: orm.Mapped[str] = orm.mapped_column("kind", sa.String(16))
+    category: orm.Mapped[str] = orm.mapped_column(exact_text(16))
     listed_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
     ledger_gb: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
     seen_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
@@ -160,7 +163,7 @@ class Finding(Base):
     id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
     backend_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Backend.id, ondelete="CASCADE"))
     pool: orm.Mapped[str] = orm.mapped_column(exact_text(255))
-    breach: orm.Mapped[str] = orm.mapped_column(sa.String(32))
-    text: orm.Mapped[str] = orm.mapped_column(sa.Text)
+    breach: orm.Mapped[str] = orm.mapped_column(exact_text(32))
+    text: orm.Mapped[str] = orm.mapped_column(exact_text())
     once_seq: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
     seen_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())

@@ -15,13 +15,23 @@ Timestamp = sa.DateTime().with_variant(mysql.DATETIME(fsp=6), "mysql", "mariadb"
 Json = sa.JSON()
 #: Longest id of a volume, in characters.
 LONGEST_ID = 36
-Uuid = sa.String(LONGEST_ID)
 
 
-def exact_text(length: int) -> sa.String:
-    """Return the type of a case-sensitive text column: MariaDB's usual collations ignore case."""
-    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+def exact_text(length: int | None = None) -> sa.String:
+    """Return the type of a text column of at most ``length`` characters, None for 64 KiB.
+
+    Texts are equal only if all their characters are, on every database. MariaDB's usual collations ignore case, and all
+    that pad, its ``utf8mb4_bin`` too, ignore spaces at the end. InnoDB's keys have at most 3072 bytes, which are 768
+    characters.
+    """
+    charset, collation = "utf8mb4", "utf8mb4_nopad_bin"
+    if length is None:
+        return sa.Text().with_variant(mysql.TEXT(charset=charset, collation=collation), "mysql", "mariadb")
+    exact = mysql.VARCHAR(length, charset=charset, collation=collation)
     return sa.String(length).with_variant(exact, "mysql", "mariadb")
+
+
+Uuid = exact_text(LONGEST_ID)
 
 
 class utcnow(functions.FunctionElement[datetime.datetime]):  # noqa: N801  (reads as the SQL function that it is)

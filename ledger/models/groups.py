@@ -17,7 +17,7 @@ class GroupType(Base):
 
     id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
     name: orm.Mapped[str] = orm.mapped_column(exact_text(255), unique=True)
-    description: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    description: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
     is_public: orm.Mapped[bool] = orm.mapped_column(default=True)
     specs: orm.Mapped[dict[str, str]] = orm.mapped_column(Json, default=dict)
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
@@ -33,13 +33,13 @@ class Group(Base):
     __table_args__ = (sa.Index("ix_groups_project_id_created_at", "project_id", "created_at", "id"),)
 
     id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
-    name: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
-    description: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    name: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
+    description: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
     project_id: orm.Mapped[str] = orm.mapped_column(exact_text(255))
     user_id: orm.Mapped[str] = orm.mapped_column(exact_text(255), default="")
     group_type_id: orm.Mapped[str] = orm.mapped_column(sa.ForeignKey(GroupType.id), index=True)
-    availability_zone: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
-    status: orm.Mapped[str] = orm.mapped_column(sa.String(32))
+    availability_zone: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
+    status: orm.Mapped[str] = orm.mapped_column(exact_text(32))
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
     updated_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp, onupdate=utcnow())
 

@@ -17,10 +17,10 @@ class QuotaLimit(Base):
 
     __tablename__ = "quota_limits"
 
-    holder: orm.Mapped[str] = orm.mapped_column(sa.String(8), primary_key=True)
+    holder: orm.Mapped[str] = orm.mapped_column(exact_text(8), primary_key=True)
     name: orm.Mapped[str] = orm.mapped_column(exact_text(255), primary_key=True)
     user_id: orm.Mapped[str] = orm.mapped_column(exact_text(255), primary_key=True, default="")
-    resource: orm.Mapped[str] = orm.mapped_column(sa.String(32), primary_key=True)
+    resource: orm.Mapped[str] = orm.mapped_column(exact_text(32), primary_key=True)
     volume_type_id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True, default="", index=True)
     hard_limit: orm.Mapped[int] = orm.mapped_column(sa.Integer)
 

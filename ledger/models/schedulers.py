@@ -6,7 +6,7 @@ import datetime
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.ledger.models.base import Base, Timestamp, Uuid, utcnow
+from tonnage.ledger.models.base import Base, Timestamp, Uuid, exact_text, utcnow
 
 
 class Service(Base):
@@ -19,16 +19,16 @@ class Service(Base):
 
     __tablename__ = "services"
 
-    binary: orm.Mapped[str] = orm.mapped_column(sa.String(64), primary_key=True)
-    host: orm.Mapped[str] = orm.mapped_column(sa.String(255), primary_key=True)
-    availability_zone: orm.Mapped[str] = orm.mapped_column(sa.String(255), default="")
+    binary: orm.Mapped[str] = orm.mapped_column(exact_text(64), primary_key=True)
+    host: orm.Mapped[str] = orm.mapped_column(exact_text(255), primary_key=True)
+    availability_zone: orm.Mapped[str] = orm.mapped_column(exact_text(255), default="")
     last_seen_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
     last_listened_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
-    default_ratio: orm.Mapped[str | None] = orm.mapped_column(sa.String(32))
-    calculation: orm.Mapped[str | None] = orm.mapped_column(sa.String(16))
-    enabled: orm.Mapped[bool] = orm.mapped_column(default=True, server_default=sa.true())
-    disabled_reason: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
-    nonce: orm.Mapped[str | None] = orm.mapped_column(sa.String(32))
+    default_ratio: orm.Mapped[str | None] = orm.mapped_column(exact_text(32))
+    calculation: orm.Mapped[str | None] = orm.mapped_column(exact_text(16))
+    enabled: orm.Mapped[bool] = orm.mapped_column(default=True)
+    disabled_reason: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
+    nonce: orm.Mapped[str | None] = orm.mapped_column(exact_text(32))
 
 
 class Rules(Base):
@@ -41,8 +41,8 @@ class Rules(Base):
     __tablename__ = "rules"
 
     id: orm.Mapped[int] = orm.mapped_column(primary_key=True, autoincrement=False)
-    default_ratio: orm.Mapped[str] = orm.mapped_column(sa.String(32))
-    calculation: orm.Mapped[str] = orm.mapped_column(sa.String(16))
+    default_ratio: orm.Mapped[str] = orm.mapped_column(exact_text(32))
+    calculation: orm.Mapped[str] = orm.mapped_column(exact_text(16))
     generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
 
 
@@ -57,7 +57,7 @@ class LedgerIdentity(Base):
 
     id: orm.Mapped[int] = orm.mapped_column(primary_key=True, autoincrement=False)
     ledger_id: orm.Mapped[str] = orm.mapped_column(Uuid)
-    copied_to: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    copied_to: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
     copied_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
 
 
@@ -72,5 +72,5 @@ class WriterSlot(Base):
 
     slot: orm.Mapped[int] = orm.mapped_column(primary_key=True, autoincrement=False)
     term: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
-    node: orm.Mapped[str] = orm.mapped_column(sa.String(511))
+    node: orm.Mapped[str] = orm.mapped_column(exact_text(511))
     uses: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)

@@ -16,7 +16,7 @@ class VolumeType(Base):
 
     id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
     name: orm.Mapped[str] = orm.mapped_column(exact_text(255), unique=True)
-    description: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    description: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
     is_public: orm.Mapped[bool] = orm.mapped_column(default=True)
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
 
@@ -43,7 +43,7 @@ class ExtraSpec(Base):
         sa.ForeignKey(VolumeType.id, ondelete="CASCADE"), primary_key=True
     )
     key: orm.Mapped[str] = orm.mapped_column(exact_text(255), primary_key=True)
-    value: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+    value: orm.Mapped[str] = orm.mapped_column(exact_text(255))
 
 
 class QosSpecs(Base):
@@ -56,7 +56,7 @@ class QosSpecs(Base):
 
     id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
     name: orm.Mapped[str] = orm.mapped_column(exact_text(255), unique=True)
-    consumer: orm.Mapped[str] = orm.mapped_column(sa.String(16))
+    consumer: orm.Mapped[str] = orm.mapped_column(exact_text(16))
     specs: orm.Mapped[dict[str, str]] = orm.mapped_column(Json, default=dict)
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
 

@@ -23,24 +23,24 @@ class Volume(Base):
     __table_args__ = (sa.Index("ix_volumes_project_id_created_at", "project_id", "created_at", "id"),)
 
     id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
-    name: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
-    description: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    name: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
+    description: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
     project_id: orm.Mapped[str] = orm.mapped_column(exact_text(255))
     user_id: orm.Mapped[str] = orm.mapped_column(exact_text(255), default="")
     size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
-    status: orm.Mapped[str] = orm.mapped_column(sa.String(32), index=True)
-    status_reason: orm.Mapped[str | None] = orm.mapped_column(sa.Text)
+    status: orm.Mapped[str] = orm.mapped_column(exact_text(32), index=True)
+    status_reason: orm.Mapped[str | None] = orm.mapped_column(exact_text())
     volume_type_id: orm.Mapped[str | None] = orm.mapped_column(sa.ForeignKey(VolumeType.id), index=True)
-    availability_zone: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
-    requested_zone: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    availability_zone: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
+    requested_zone: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
     pool_id: orm.Mapped[int | None] = orm.mapped_column(sa.ForeignKey(Pool.id), index=True)
-    provisioning: orm.Mapped[str | None] = orm.mapped_column(sa.String(8))
+    provisioning: orm.Mapped[str | None] = orm.mapped_column(exact_text(8))
     user_metadata: orm.Mapped[dict[str, str]] = orm.mapped_column("metadata", Json, default=dict)
     hints: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json, default=dict)
     attempted_pools: orm.Mapped[list[str]] = orm.mapped_column(Json, default=list)
-    request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
+    request_id: orm.Mapped[str] = orm.mapped_column(exact_text(64), default="")
     source_volume_id: orm.Mapped[str | None] = orm.mapped_column(Uuid)
-    migration_status: orm.Mapped[str | None] = orm.mapped_column(sa.String(32))
+    migration_status: orm.Mapped[str | None] = orm.mapped_column(exact_text(32))
     group_id: orm.Mapped[str | None] = orm.mapped_column(Uuid, index=True)
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
     updated_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp, onupdate=utcnow())
@@ -63,7 +63,8 @@ class Claim(Base):
     :class:`Storage`. ``target_size_gb`` is the absolute new size of the volume (for ``manage`` the listed size),
     ``size_gb`` the capacity that the claim adds, ``physical_gb`` the part of it that may be used at once.
 
-    ``sent`` is false for a claim on an observed backend until its command is about to be sent.
+    ``sent`` is false for a claim on an observed backend until its command is about to be sent. It serves the extension
+    for Cinder alone; a claim is inserted once and has no other row that could hold it without a second insert.
 
     ``source_pool_id`` is the pool with the source of a copy, ``reference`` the name on the storage of a copy to manage,
     ``volume_type_id`` the type of the volume after a migration (null: unchanged).
@@ -73,29 +74,29 @@ class Claim(Base):
     __table_args__ = (
         sa.Index("ix_claims_pool_id_contained", "pool_id", "contained"),
         sa.Index("ix_claims_backend_id_contained", "backend_id", "contained"),
-        sa.Index("ix_claims_pool_id_everywhere", "pool_id", "everywhere"),
+        sa.Index("ix_claims_pool_id_contained_by_all", "pool_id", "contained_by_all"),
     )
 
     id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
     volume_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
     backend_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Backend.id))
     pool_id: orm.Mapped[int] = orm.mapped_column(sa.ForeignKey(Pool.id))
-    verb: orm.Mapped[str] = orm.mapped_column(sa.String(8))
-    state: orm.Mapped[str] = orm.mapped_column(sa.String(12), index=True)
+    verb: orm.Mapped[str] = orm.mapped_column(exact_text(8))
+    state: orm.Mapped[str] = orm.mapped_column(exact_text(12), index=True)
     size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
     physical_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
     target_size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
-    provisioning: orm.Mapped[str] = orm.mapped_column(sa.String(8))
+    provisioning: orm.Mapped[str] = orm.mapped_column(exact_text(8))
     contained: orm.Mapped[bool] = orm.mapped_column(default=False)
     end_epoch: orm.Mapped[int | None] = orm.mapped_column()
     end_tick: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
-    contained_by_all: orm.Mapped[bool] = orm.mapped_column("everywhere", default=True, server_default=sa.true())
+    contained_by_all: orm.Mapped[bool] = orm.mapped_column(default=True)
     end_stamp: orm.Mapped[int | None] = orm.mapped_column(sa.BigInteger)
-    sent: orm.Mapped[bool] = orm.mapped_column(default=True, server_default=sa.true())
+    sent: orm.Mapped[bool] = orm.mapped_column(default=True)
     source_pool_id: orm.Mapped[int | None] = orm.mapped_column()
-    reference: orm.Mapped[str | None] = orm.mapped_column(sa.String(255))
+    reference: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
     volume_type_id: orm.Mapped[str | None] = orm.mapped_column(Uuid)
-    request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
+    request_id: orm.Mapped[str] = orm.mapped_column(exact_text(64), default="")
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())
 
 
@@ -108,11 +109,11 @@ class RequestKey(Base):
 
     __tablename__ = "request_keys"
 
-    request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64), primary_key=True)
+    request_id: orm.Mapped[str] = orm.mapped_column(exact_text(64), primary_key=True)
     volume_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
     answer: orm.Mapped[dict[str, Any]] = orm.mapped_column(Json)
     counted_from: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow(), index=True)
-    refused: orm.Mapped[bool] = orm.mapped_column(default=False, server_default=sa.false())
+    refused: orm.Mapped[bool] = orm.mapped_column(default=False)
 
 
 class Message(Base):
@@ -122,10 +123,10 @@ class Message(Base):
 
     id: orm.Mapped[str] = orm.mapped_column(Uuid, primary_key=True)
     project_id: orm.Mapped[str] = orm.mapped_column(exact_text(255), index=True)
-    request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64), default="")
+    request_id: orm.Mapped[str] = orm.mapped_column(exact_text(64), default="")
     resource_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
-    resource_type: orm.Mapped[str] = orm.mapped_column(sa.String(32), default="VOLUME")
-    event: orm.Mapped[str] = orm.mapped_column(sa.String(64))
-    level: orm.Mapped[str] = orm.mapped_column(sa.String(16), default="ERROR")
-    text: orm.Mapped[str] = orm.mapped_column(sa.Text)
+    resource_type: orm.Mapped[str] = orm.mapped_column(exact_text(32), default="VOLUME")
+    event: orm.Mapped[str] = orm.mapped_column(exact_text(64))
+    level: orm.Mapped[str] = orm.mapped_column(exact_text(16), default="ERROR")
+    text: orm.Mapped[str] = orm.mapped_column(exact_text())
     created_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, default=utcnow())

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The copy of a ledger in another database, of the same kind or another one."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -36,13 +36,14 @@ _TYPES = models.table(models.VolumeType)
 def copy(
     source: Database,
     target: Database,
-    extensions: Iterable[Extension],
+    extensions: Mapping[str, Extension],
     down_time: float,
     on_table: Callable[[str, int], None],
 ) -> None:
     """Copy all rows of a ledger into an empty database, and record in the source that its copy is used from now on.
 
-    ``extensions`` are all that are installed: the tables of those that are not enabled are copied as well.
+    ``extensions`` are all that are installed, by their names: the tables of those that are not enabled are copied as
+    well, if the source has them.
 
     That is recorded first, so that no scheduler changes the source meanwhile or later, and taken back if the copy
     fails. ``down_time`` is the time in seconds after which a silent scheduler counts as down. ``on_table`` gets the
@@ -51,10 +52,11 @@ def copy(
     Raises :class:`~tonnage.capacity.errors.Conflict` while a scheduler uses the source, and for a target that is not
     empty, :class:`~tonnage.capacity.errors.ConfigurationError` for a source without the current schema.
     """
-    schema.require_current(source.engine)
+    extensions = _extensions_of(source, extensions)
+    schema.require_current(source.engine, extensions)
     with source.reading() as session:
         heartbeats.require_no_scheduler(session, down_time)
-    schema.sync(target.engine)
+    schema.sync(target.engine, extensions)
     tables = _tables(source, extensions)
     with target.engine.connect() as connection:
         _require_empty(connection, tables)
@@ -67,11 +69,16 @@ def copy(
         raise
 
 
-def _tables(source: Database, extensions: Iterable[Extension]) -> list[sa.Table]:
+def _extensions_of(source: Database, extensions: Mapping[str, Extension]) -> dict[str, Extension]:
+    """Return the extensions whose tables the source has."""
+    branches = schema.current(source.engine)
+    return {name: declaration for name, declaration in extensions.items() if name in branches}
+
+
+def _tables(source: Database, extensions: Mapping[str, Extension]) -> list[sa.Table]:
     """Return all tables of the source, but for the one that describes the servers of the database."""
-    for declaration in extensions:
-        if declaration.tables:
-            extension.load(declaration.tables)
+    for declaration in extensions.values():
+        extension.load(declaration.tables)
     names = set(sa.inspect(source.engine).get_table_names()) - {models.WriterSlot.__tablename__}
     return [table for table in models.Base.metadata.sorted_tables if table.name in names]
 
@@ -104,7 +111,7 @@ def _copy_rows(
 
 def undo(source: Database) -> None:
     """Let the source of a copy be used again."""
-    schema.require_revision(source.engine)
+    schema.require_revisions(source.engine, {})
     source.run(ledger_identity.set_copy, None)
 
 

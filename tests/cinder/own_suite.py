@@ -88,7 +88,7 @@ def _use_ledgers(base: Any, folder: pathlib.Path) -> None:
 
     template = folder / "template.sqlite"
     engine = database.create_engine(f"sqlite:///{template}")
-    schema.sync(engine)
+    schema.sync(engine, {})
     engine.dispose()
     flags = base._get_flags
 

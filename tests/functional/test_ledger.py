@@ -2,7 +2,7 @@
 """The ledger on every database: its schema, its rules under random interleavings, and concurrent schedulers."""
 
 import datetime
-import json
+import pathlib
 import threading
 import uuid
 from collections.abc import Iterator
@@ -12,21 +12,25 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from alembic import autogenerate, command
+from alembic import autogenerate
 from alembic.runtime import migration
 from oslo_db import exception as db_exc
 
 from tests.servers import ledger_schema
 from tests.unit.scheduler.model.play import Play
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
+from tonnage import enabled_extensions
 from tonnage.capacity import errors
+from tonnage.extensions.cinder.ledger import tables as cinder_tables
+from tonnage.extensions.history import tables as history_tables
+from tonnage.extensions.placement import tables as placement_tables
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types
-from tonnage.ledger.claims import operation_outcomes, request_keys
-from tonnage.ledger.claims.settlement import EndedOperation
+from tonnage.ledger.claims import request_keys
 from tonnage.ledger.db import database, dialects, schema
 from tonnage.ledger.inventory import backends
 from tonnage.ledger.locks import pool_counters
+from tonnage.ledger.repair import backend_removal, database_copy
 from tonnage.rpc.messages import ExtendVolume
 from tonnage.scheduler.decisions import resolution
 
@@ -44,101 +48,165 @@ def ledger(engine: sa.Engine) -> sa.Engine:
     return engine
 
 
+EXTENSIONS = enabled_extensions.installed()
+
+
+def differences(engine: sa.Engine) -> list[Any]:
+    """Return the differences between the tables of a database and the models of the core and of all extensions."""
+    with engine.connect() as connection:
+        context = migration.MigrationContext.configure(connection, opts={"compare_type": True})
+        return list(autogenerate.compare_metadata(context, ledger_schema.metadata()))
+
+
 def test_an_empty_database_is_refused_with_the_command_to_run(engine: sa.Engine) -> None:
     with pytest.raises(errors.ConfigurationError, match="run 'tonnage-manage db sync'"):
-        schema.require_current(engine)
+        schema.require_current(engine, EXTENSIONS)
 
 
 def test_a_migration_is_retried_after_a_deadlock(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    upgrade, collisions = command.upgrade, [1]
+    run, collisions = schema._run_migrations, [1]
 
-    def collide(config: Any, revision: str) -> None:
-        upgrade(config, revision)
+    def collide(connection: sa.Connection, branch: schema.Branch) -> None:
+        run(connection, branch)
         if collisions:
             raise db_exc.DBDeadlock(collisions.pop())
 
-    monkeypatch.setattr(command, "upgrade", collide)
+    monkeypatch.setattr(schema, "_run_migrations", collide)
     if engine.dialect.name == "postgresql":
-        schema.sync(engine)
-        schema.require_current(engine)
+        schema.sync(engine, EXTENSIONS)
+        schema.require_current(engine, EXTENSIONS)
     else:  # these databases cannot roll back a migration
         with pytest.raises(errors.ConfigurationError):
-            schema.sync(engine)
+            schema.sync(engine, EXTENSIONS)
 
 
 def test_migrations_create_the_tables_of_the_models(engine: sa.Engine) -> None:
-    schema.sync(engine)
-    schema.sync(engine)  # changes nothing
-    schema.require_current(engine)
-    with engine.connect() as connection:
-        context = migration.MigrationContext.configure(connection, opts={"compare_type": True})
-        assert autogenerate.compare_metadata(context, ledger_schema.metadata()) == []
+    schema.sync(engine, EXTENSIONS)
+    schema.sync(engine, EXTENSIONS)  # changes nothing
+    schema.require_current(engine, EXTENSIONS)
+    assert differences(engine) == []
 
 
 def test_an_interrupted_migration_can_be_run_again(engine: sa.Engine) -> None:
     """MariaDB commits each table at once, and the revision last."""
-    schema.sync(engine)
+    schema.sync(engine, EXTENSIONS)
     with engine.begin() as connection:
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0002'"))
-        connection.execute(sa.text("DROP TABLE volume_type_qos_specs"))
-    schema.sync(engine)
+        connection.execute(sa.text("DELETE FROM alembic_version"))
+        connection.execute(sa.text("DELETE FROM volume_types"))
+        for table in ("volume_type_qos_specs", "csi_claims", "type_history"):
+            connection.execute(sa.text(f"DROP TABLE {table}"))
+    schema.sync(engine, EXTENSIONS)
+    assert differences(engine) == []
     with engine.connect() as connection:
-        context = migration.MigrationContext.configure(connection, opts={"compare_type": True})
-        assert autogenerate.compare_metadata(context, ledger_schema.metadata()) == []
+        assert connection.execute(sa.text("SELECT name FROM volume_types")).scalars().all() == [volume_types.DEFAULT]
 
 
-def test_rows_of_the_previous_release_are_valid(engine: sa.Engine) -> None:
-    """During a rolling upgrade, processes of the previous release write to the new schema."""
-    schema.sync(engine, "0001")
-    before = sa.MetaData()
-    before.reflect(engine)
-    schema.sync(engine)
-    now = datetime.datetime(2026, 11, 21)  # noqa: DTZ001
-    volume, claim = str(uuid.uuid4()), str(uuid.uuid4())
-    rows: dict[str, dict[str, object]] = {
-        "backends": {"id": 1, "name": "h@b", "driver": "memory", "availability_zone": "nova"}
-        | {"allocated_capacity_gb": 3, "enabled": True, "epoch": 1, "nonce": "n", "report_seq": 1, "report_covers": 1}
-        | {"last_report_at": now, "created_at": now},
-        "pools": {"id": 1, "backend_id": 1, "name": "h@b#p", "present": True, "allocated_capacity_gb": 3}
-        | {"in_flight_gb": 3, "in_flight_physical_gb": 0, "ratio": 2.0, "generation": 0, "covers_epoch": 1}
-        | {"covers_tick": 1, "stats": {"pool_name": "p", "total_capacity_gb": 10, "free_capacity_gb": 10}},
-        "volumes": {"id": volume, "project_id": "p", "user_id": "u", "size_gb": 3, "status": "creating", "pool_id": 1}
-        | {"metadata": {}, "hints": {}, "attempted_pools": [], "request_id": "req-1", "created_at": now},
-        "claims": {"id": claim, "volume_id": volume, "backend_id": 1, "pool_id": 1, "verb": "create", "size_gb": 3}
-        | {"state": "pending", "physical_gb": 0, "target_size_gb": 3, "provisioning": "thin", "contained": False}
-        | {"request_id": "req-1", "created_at": now},
-        "services": {"binary": "tonnage-scheduler", "host": "old", "availability_zone": "", "last_seen_at": now},
+def test_every_text_column_of_mariadb_tells_all_texts_apart(ledger: sa.Engine) -> None:
+    if ledger.dialect.name != "mysql":
+        return
+    columns = sa.text(
+        "SELECT table_name, column_name, collation_name FROM information_schema.columns"
+        " WHERE table_schema = DATABASE() AND collation_name IS NOT NULL"
+    )
+    with ledger.connect() as connection:
+        collations = {(table, column): collation for table, column, collation in connection.execute(columns)}
+    texts = {
+        (table.name, column.name)
+        for table in ledger_schema.metadata().tables.values()
+        for column in table.columns
+        if isinstance(column.type, sa.String)
     }
-    with engine.begin() as connection:
-        for name, row in rows.items():
-            table = before.tables[name]
-            # MariaDB stores JSON as text.
-            as_text = [
-                key for key, value in row.items() if isinstance(value, dict | list) and str(table.c[key].type) != "JSON"
-            ]
-            connection.execute(sa.insert(table), row | {key: json.dumps(row[key]) for key in as_text})
-    db = database.Database(engine)
-    with db.reading() as session:
-        [backend] = backends.load_backends(session)
-        [pool] = backends.load_pools(session)
-        [pending] = backends.load_pending(session)
-    assert not backend.draining
-    assert (pool.counters.allocated, pool.counters.shared_allocated, pool.counters.external) == (3, 0, 0.0)
-    assert (pending.id, pending.source) == (claim, None)
-    ending = EndedOperation(claim_id=claim, ok=True, epoch=1, tick=5, size_gb=3)
-    assert db.run(operation_outcomes.apply, [ending], 3).ended == (claim,)
+    assert len(texts) > 100
+    assert {collations[column] for column in texts} == {"utf8mb4_nopad_bin"}
 
 
-def test_names_are_case_sensitive(ledger: sa.Engine) -> None:
-    access = database.Database(ledger)
+def test_names_that_differ_in_case_or_in_a_space_are_different(ledger: sa.Engine) -> None:
+    access, names = database.Database(ledger), ["gold", "Gold", "gold ", "góld"]
 
     def add(session: sa.orm.Session) -> None:
-        session.add_all([models.VolumeType(id=str(uuid.uuid4()), name=name) for name in ("gold", "Gold")])
+        session.add_all([models.VolumeType(id=str(uuid.uuid4()), name=name) for name in names])
+        session.add(models.Backend(id=1, name="h@b"))
+        session.flush()
+        session.add_all([models.Pool(backend_id=1, name=f"h@b#{name}") for name in names])
 
     access.run(add)
     with access.reading() as session:
-        wanted = session.scalars(sa.select(models.VolumeType.name).where(models.VolumeType.name == "Gold")).all()
-    assert wanted == ["Gold"]
+        for name in names:
+            types = session.scalars(sa.select(models.VolumeType.name).where(models.VolumeType.name == name)).all()
+            pools = session.scalars(sa.select(models.Pool.name).where(models.Pool.name == f"h@b#{name}")).all()
+            assert (types, pools) == ([name], [f"h@b#{name}"])
+
+
+def test_rows_of_a_disabled_extension_stay_and_keep_nothing_from_being_deleted(ledger: sa.Engine) -> None:
+    """It was enabled when they were written; now the core runs alone."""
+    world = World({"p0": StoragePool(20, 2.0, thin=True, thick=False)}, engine=ledger).started()
+    [answer] = world.create(3)
+    assert not isinstance(answer, Exception)
+    world.settle()
+    slot = datetime.datetime(2026, 11, 21)  # noqa: DTZ001  (the ledger's times are UTC without a zone)
+    pool = f"{BACKEND}#p0"
+    rows: list[models.Base] = [
+        history_tables.PoolHistory(
+            **{"grain": "day", "slot": slot, "pool_id": 1, "samples": 1, "in_flight_max_gb": 0, "allocated_gb": 3},
+            **dict.fromkeys(("created_gb", "deleted_gb", "moved_gb", "deleted_sum_gb", "moved_sum_gb"), 0),
+        ),
+        history_tables.PoolForecast(made_on=slot, pool_id=1, bound="physical", known_days=1),
+        placement_tables.Allocation(
+            consumer_id=answer.volume_id,
+            consumer_type="volume",
+            volume_id=answer.volume_id,
+            pool_id=1,
+            project_id="p",
+            size_gb=3,
+        ),
+        cinder_tables.CinderDecision(
+            decided_at=slot,
+            verb="create",
+            request_id="req",
+            volume_id=answer.volume_id,
+            size_gb=3,
+            pool=pool,
+            verdict="same",
+            reason="",
+            tonnage_seconds=0.0,
+        ),
+    ]
+    world.database.run(lambda session: session.add_all(rows))
+    schema.require_current(ledger, {})
+    world.delete(answer.volume_id)
+    world.settle()
+    assert world.rows("SELECT COUNT(*) FROM volumes") == [(0,)]
+    with ledger.begin() as connection:
+        connection.execute(sa.text("UPDATE backends SET last_report_at = '2020-01-01 00:00:00'"))
+    assert world.database.run(backend_removal.remove_backend, BACKEND, 60.0).pools == (pool,)
+    for table in ("pool_history", "pool_forecasts", "placement_allocations", "cinder_decisions"):
+        assert world.rows(f"SELECT COUNT(*) FROM {table}") == [(1,)]
+
+
+@pytest.mark.parametrize("is_target", [True, False])
+def test_a_copy_has_the_tables_of_its_ledger_and_gives_no_id_again(
+    engine: sa.Engine, tmp_path: pathlib.Path, is_target: bool
+) -> None:
+    other = database.create_engine(f"sqlite:///{tmp_path}/other.sqlite")
+    source, target = (other, engine) if is_target else (engine, other)
+    schema.sync(source, {"history": EXTENSIONS["history"]})
+    made_on = datetime.datetime(2026, 11, 21)  # noqa: DTZ001  (the ledger's times are UTC without a zone)
+    with source.begin() as connection:
+        connection.execute(sa.insert(models.Backend), {"name": "h@b"})
+        for name in ("one", "two", "three"):
+            connection.execute(sa.insert(models.Pool), {"name": name, "backend_id": 1})
+        row = {"made_on": made_on, "pool_id": 3, "bound": "physical", "known_days": 1}
+        connection.execute(sa.insert(history_tables.PoolForecast), row)
+        connection.execute(sa.delete(models.Pool).where(models.Pool.name == "three"))
+    ledgers = [database.Database(source), database.Database(target)]
+    database_copy.copy(*ledgers, EXTENSIONS, 60.0, lambda table, rows: None)
+    assert schema.current(target) == schema.current(source)
+    with target.begin() as connection:
+        assert connection.execute(sa.select(history_tables.PoolForecast.pool_id)).scalars().all() == [3]
+        assert connection.execute(sa.select(models.Pool.id).order_by(models.Pool.id)).scalars().all() == [1, 2]
+        new = connection.execute(sa.insert(models.Pool), {"name": "four", "backend_id": 1})
+        assert new.inserted_primary_key[0] == 4
+    other.dispose()
 
 
 @pytest.mark.parametrize("longest", [2**20, 200])

@@ -22,7 +22,7 @@ from tonnage.extensions.placement.client import PlacementUnavailable
 from tonnage.extensions.placement.project_usage import PlacementUsage
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.claims import deletions
-from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import database
 from tonnage.quotas import limits
 from tonnage.quotas import options as quota_options
 from tonnage.quotas.limits import Holder, Item, LimitOwner, Resource, Scope
@@ -386,7 +386,7 @@ def test_commands_write_check_and_repair_allocations(
 ) -> None:
     url, file = f"sqlite:///{tmp_path}/tonnage.sqlite", tmp_path / "tonnage.conf"
     engine = database.create_engine(url)
-    schema.sync(engine)
+    ledger_schema.create(engine)
     cloud = Cloud(placement_server, 100, engine, p0=thin()).started()
     ids = [cloud.made(size) for size in (1, 2, 3)]
     ledger = {"database": {"connection": url}}

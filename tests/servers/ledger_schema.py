@@ -25,15 +25,15 @@ def metadata() -> sa.MetaData:
 
 
 def create(engine: sa.Engine) -> None:
-    """Give an empty database the tables that ``tonnage-manage db sync`` creates. Another one stays as it is."""
-    if schema.current(engine) is None:
+    """Give an empty database the tables of the core and of all installed extensions. Another one stays as it is."""
+    if not schema.current(engine):
         {"sqlite": _copy_sqlite, "postgresql": _copy_postgresql, "mysql": _copy_mariadb}[engine.dialect.name](engine)
 
 
 @functools.cache
 def _sqlite() -> sqlite3.Connection:
     engine = database.create_engine("sqlite://")
-    schema.sync(engine)
+    schema.sync(engine, enabled_extensions.installed())
     template = sqlite3.connect(":memory:", check_same_thread=False)
     connection = engine.raw_connection()
     _driver_connection(connection).backup(template)
@@ -69,7 +69,7 @@ def _template(server: sa.URL) -> sa.URL:
         connection.exec_driver_sql(f"CREATE DATABASE {_TEMPLATE}")
     url = server.set(database=_TEMPLATE)
     engine = database.create_engine(url.render_as_string(hide_password=False))
-    schema.sync(engine)
+    schema.sync(engine, enabled_extensions.installed())
     engine.dispose()
     return url
 

@@ -224,7 +224,10 @@ def test_the_docstring_of_a_room_names_its_floors_from_the_ground_up(contract: d
 def test_each_room_with_folders_has_a_contract_of_its_floors() -> None:
     rooms = {ROOT / room for room in ROOMS - {"extensions", "etc"}} | set((ROOT / "extensions").glob("[a-z]*/"))
     with_folders = {
-        _package_of(room) for room in rooms for folder in room.iterdir() if (folder / "__init__.py").is_file()
+        _package_of(room)
+        for room in rooms
+        for folder in room.iterdir()
+        if (folder / "__init__.py").is_file() and folder.name != "migrations"
     }
     assert {package for contract in FLOORS for package in contract["containers"]} == with_folders
 
@@ -250,7 +253,7 @@ def test_the_picture_of_the_parts_is_up_to_date() -> None:
 def test_the_pages_for_contributors_name_each_folder() -> None:
     text = (ROOT / "CONTRIBUTING.rst").read_text(encoding="utf-8")
     folders = {path.relative_to(ROOT) for room in ROOMS for path in _folders_with_code(room)}
-    assert {str(folder) for folder in folders if f"``{folder}``" not in text and folder.name != "versions"} == set()
+    assert {str(folder) for folder in folders if f"``{folder}``" not in text and folder.name != "migrations"} == set()
 
 
 def test_each_folder_of_tests_is_a_package() -> None:

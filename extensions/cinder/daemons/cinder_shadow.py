@@ -7,6 +7,7 @@ import sys
 from cotyledon import types
 from oslo_config import cfg
 
+from tonnage import enabled_extensions
 from tonnage.api.monitoring import server as monitoring
 from tonnage.cli import setup, unknown_options
 from tonnage.cli.daemons import workers
@@ -73,6 +74,6 @@ def main() -> None:
         # Errors in the configuration are reported before a worker starts.
         ledger = database.connect(conf)
         cleanup.callback(ledger.close)
-        schema.require_current(ledger.engine)
+        schema.require_current(ledger.engine, enabled_extensions.enabled(conf))
         shadow_composition.build(conf, ledger, cleanup)
     workers.run(conf, PROG, workers.WorkerPlan([workers.WorkerSpec(PROG, ShadowWorker, (conf,))]))

@@ -20,14 +20,14 @@ class CinderDecision(Base):
 
     id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
     decided_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp, index=True)
-    verb: orm.Mapped[str] = orm.mapped_column(sa.String(32))
-    request_id: orm.Mapped[str] = orm.mapped_column(sa.String(64))
+    verb: orm.Mapped[str] = orm.mapped_column(exact_text(32))
+    request_id: orm.Mapped[str] = orm.mapped_column(exact_text(64))
     volume_id: orm.Mapped[str] = orm.mapped_column(Uuid, index=True)
     size_gb: orm.Mapped[int] = orm.mapped_column(sa.Integer)
     pool: orm.Mapped[str | None] = orm.mapped_column(exact_text(511))
-    verdict: orm.Mapped[str] = orm.mapped_column(sa.String(32), index=True)
+    verdict: orm.Mapped[str] = orm.mapped_column(exact_text(32), index=True)
     tonnage_pool: orm.Mapped[str | None] = orm.mapped_column(exact_text(511))
-    reason: orm.Mapped[str] = orm.mapped_column(sa.Text)
+    reason: orm.Mapped[str] = orm.mapped_column(exact_text())
     cinder_seconds: orm.Mapped[float | None] = orm.mapped_column(sa.Double)
     tonnage_seconds: orm.Mapped[float] = orm.mapped_column(sa.Double)
 
@@ -38,10 +38,10 @@ class CinderFinding(Base):
     __tablename__ = "cinder_findings"
 
     id: orm.Mapped[int] = orm.mapped_column(primary_key=True)
-    kind: orm.Mapped[str] = orm.mapped_column(sa.String(32))
+    category: orm.Mapped[str] = orm.mapped_column(exact_text(32))
     subject: orm.Mapped[str] = orm.mapped_column(exact_text(511))
-    code: orm.Mapped[str] = orm.mapped_column(sa.String(64))
-    text: orm.Mapped[str] = orm.mapped_column(sa.Text)
+    code: orm.Mapped[str] = orm.mapped_column(exact_text(64))
+    text: orm.Mapped[str] = orm.mapped_column(exact_text())
     numbers: orm.Mapped[dict[str, float]] = orm.mapped_column(Json)
     volumes: orm.Mapped[list[Any]] = orm.mapped_column(Json)
     found_at: orm.Mapped[datetime.datetime] = orm.mapped_column(Timestamp)

@@ -62,7 +62,7 @@ def connect(options: cfg.ConfigOpts) -> "CinderLedger":
         raise errors.ConfigurationError(f"option {_OPTION} is not set: it takes the URL of the ledger")
     name = f"option {_OPTION}"
     engine = database.create_engine(options.connection, name=name, max_overflow=_CONNECTIONS, pool_recycle=3600)
-    schema.require_current(engine, _OPTION)
+    schema.require_current(engine, {}, _OPTION)  # it uses the tables of the core alone
     return CinderLedger(database.Database(engine, _RETRIES, _PAUSE, _PAUSE), options.claim_lease, options.figures_lag)
 
 

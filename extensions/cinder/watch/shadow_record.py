@@ -59,12 +59,12 @@ class ShadowRecord:
         """Load the open findings, and return them."""
         with self._database.reading() as session:
             columns = _FINDINGS.c
-            query = sa.select(_FINDINGS).where(columns.ended_at.is_(None), columns.kind != _PERIOD)
+            query = sa.select(_FINDINGS).where(columns.ended_at.is_(None), columns.category != _PERIOD)
             rows = session.execute(query).all()
-        self._open = {(row.kind, row.subject, row.code): row.id for row in rows}
+        self._open = {(row.category, row.subject, row.code): row.id for row in rows}
         return [
             Finding(
-                category=Category(row.kind),
+                category=Category(row.category),
                 subject=row.subject,
                 code=row.code,
                 text=row.text,
@@ -107,7 +107,7 @@ class ShadowRecord:
                 continue
             category, subject, code = finding.key
             done = session.execute(
-                sa.insert(_FINDINGS).values(**values, kind=category, subject=subject, code=code, found_at=now)
+                sa.insert(_FINDINGS).values(**values, category=category, subject=subject, code=code, found_at=now)
             )
             ids_by_key[finding.key] = done.inserted_primary_key[0]  # type: ignore[attr-defined]
         if finished:
@@ -185,7 +185,7 @@ class ShadowRecord:
     def _rows(self, category: str, since: datetime.datetime | None) -> list[Mapping[str, Any]]:
         query = (
             sa.select(_FINDINGS)
-            .where(_FINDINGS.c.kind == category, _since(_FINDINGS.c.seen_at, since))
+            .where(_FINDINGS.c.category == category, _since(_FINDINGS.c.seen_at, since))
             .order_by(_FINDINGS.c.id.desc())
         )
         with self._database.reading() as session:
@@ -221,9 +221,9 @@ def _extend_period(session: orm.Session, period: int | None) -> int:
         alive = sa.update(_FINDINGS).where(columns.id == period).values(seen_at=now, ended_at=None)
         if session.execute(alive).rowcount:  # type: ignore[attr-defined]
             return period
-    earlier = sa.update(_FINDINGS).where(columns.kind == _PERIOD, columns.ended_at.is_(None))
+    earlier = sa.update(_FINDINGS).where(columns.category == _PERIOD, columns.ended_at.is_(None))
     session.execute(earlier.values(ended_at=columns.seen_at))
-    values = {"kind": _PERIOD, "subject": "watch", "code": "run", "text": "", "numbers": {}, "volumes": []}
+    values = {"category": _PERIOD, "subject": "watch", "code": "run", "text": "", "numbers": {}, "volumes": []}
     begun = session.execute(sa.insert(_FINDINGS).values(**values, found_at=now, seen_at=now))
     return int(begun.inserted_primary_key[0])  # type: ignore[attr-defined]
 

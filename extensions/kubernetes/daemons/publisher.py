@@ -12,7 +12,7 @@ from typing import Any
 from cotyledon import types
 from oslo_config import cfg
 
-from tonnage import installation
+from tonnage import enabled_extensions, installation
 from tonnage.agent.backoff import FailureLog
 from tonnage.capacity import errors
 from tonnage.cli import setup, tls_verification, unknown_options
@@ -109,7 +109,7 @@ def main() -> None:
     with contextlib.ExitStack() as cleanup:
         ledger = database.connect(conf)
         cleanup.callback(ledger.close)
-        schema.require_current(ledger.engine)
+        schema.require_current(ledger.engine, enabled_extensions.enabled(conf))
         if conf.kubernetes.publisher_namespace:
             # Errors in the configuration are reported before a worker starts.
             _publisher(conf.kubernetes, ledger, cleanup)

@@ -66,7 +66,7 @@ class CsiClaim(Base):
 
     holder: orm.Mapped[str] = orm.mapped_column(exact_text(255), primary_key=True)
     volume: orm.Mapped[str] = orm.mapped_column(exact_text(255), primary_key=True)
-    node: orm.Mapped[str] = orm.mapped_column(sa.String(255))
+    node: orm.Mapped[str] = orm.mapped_column(exact_text(255))
     driver_uid: orm.Mapped[str] = orm.mapped_column(sa.ForeignKey(CsiDriver.uid), index=True)
     storage_class: orm.Mapped[str] = orm.mapped_column(exact_text(253))
     pool: orm.Mapped[str] = orm.mapped_column(exact_text(253))

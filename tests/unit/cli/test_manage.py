@@ -31,7 +31,7 @@ def run(line: str, folder: pathlib.Path) -> int:
     arguments = parser.parse_args(line.split())
     options = {option.dest: option.default for option in database.OPTIONS}
     options["connection"] = f"sqlite:///{folder}/sub/tonnage.sqlite"
-    conf = SimpleNamespace(database=SimpleNamespace(**options), service_down_time=60)
+    conf = SimpleNamespace(database=SimpleNamespace(**options), service_down_time=60, enabled_extensions=["history"])
     return int(arguments.run(conf, arguments))
 
 
@@ -46,6 +46,27 @@ def test_only_a_sync_creates_a_database(tmp_path: pathlib.Path, capsys: pytest.C
     assert run("db check", tmp_path) == 0
     assert run("backend list", tmp_path) == 0
     assert f"The database is at revision {schema.HEAD} (it was at none)" in capsys.readouterr().out
+
+
+def test_the_database_commands_show_each_extension(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tables = "The tables of extension history are at revision"
+    assert run("db sync", tmp_path) == 0
+    assert f"{tables} history_0001 (they were at none)\n" in capsys.readouterr().out
+    assert run("db version", tmp_path) == 0
+    assert capsys.readouterr().out == f"{schema.HEAD}\nhistory_0001\n"
+    engine = database.create_engine(f"sqlite:///{tmp_path}/sub/tonnage.sqlite")
+    for revision, status, text in (
+        ("history_0001", 0, f"{tables} history_0001, as this release needs it\n"),
+        ("history_0009", 0, f"{tables} history_0009; this release is made for history_0001\n"),
+        ("history_0000", 3, f"{tables} history_0000; this release is made for history_0001\n"),
+    ):
+        with engine.begin() as connection:
+            connection.exec_driver_sql(
+                f"UPDATE alembic_version SET version_num = '{revision}' WHERE version_num LIKE 'history%'"
+            )
+        assert run("db check", tmp_path) == status
+        assert text in capsys.readouterr().out
+    engine.dispose()
 
 
 def test_a_reason_that_is_too_long_is_refused(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -22,14 +22,16 @@ def run(line: str, url: str) -> int:
     arguments = parser.parse_args(line.split())
     options = {option.dest: option.default for option in database.OPTIONS}
     quota = SimpleNamespace(usage_source="counters", count_usage_from_placement=False)
-    conf = SimpleNamespace(database=SimpleNamespace(**{**options, "connection": url}), quota=quota)
+    conf = SimpleNamespace(
+        database=SimpleNamespace(**{**options, "connection": url}), quota=quota, enabled_extensions=[]
+    )
     return int(arguments.run(conf, arguments))
 
 
 def test_exit_statuses_of_check_and_sync(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     url = f"sqlite:///{tmp_path}/tonnage.sqlite"
     engine = database.create_engine(url)
-    schema.sync(engine)
+    schema.sync(engine, {})
     world = World({"p0": StoragePool(100, 2.0, thin=True, thick=False)}, engine=engine).started()
     limit(world, PROJECT, {GIGABYTES: 50})
     world.create(5, 7)

@@ -40,7 +40,7 @@ class Ledger:
         self.world = World(figures, engine=self.engine).started()
         options = {option.dest: option.default for option in database.OPTIONS}
         database_options = SimpleNamespace(**{**options, "connection": url})
-        self.conf: Any = SimpleNamespace(database=database_options, service_down_time=60)
+        self.conf: Any = SimpleNamespace(database=database_options, service_down_time=60, enabled_extensions=[])
         self._capsys = capsys
 
     def run(self, line: str, status: int = 0) -> str:

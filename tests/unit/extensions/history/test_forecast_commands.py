@@ -37,7 +37,8 @@ def engine(tmp_path: pathlib.Path) -> Iterator[sa.Engine]:
 def run(engine: sa.Engine, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a command and return its exit status and its output."""
     options = {option.dest: option.default for option in database.OPTIONS}
-    conf: Any = SimpleNamespace(database=SimpleNamespace(**{**options, "connection": str(engine.url)}))
+    own_database = SimpleNamespace(**{**options, "connection": str(engine.url)})
+    conf: Any = SimpleNamespace(database=own_database, enabled_extensions=["history"])
 
     def run(line: str) -> tuple[int, str]:
         given = line.split()

@@ -1,30 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-import ast
 import pathlib
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import sqlalchemy as sa
-from alembic import config, script
+from alembic import script
 
-import tonnage.ledger
 from tests.servers import ledger_schema
+from tonnage import enabled_extensions
 from tonnage.capacity import errors
+from tonnage.extension import Extension
 from tonnage.ledger import models
+from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db import database, schema
 
 PAGE = pathlib.Path(__file__).parents[4] / "docs" / "ledger.rst"
-VERSIONS = pathlib.Path(tonnage.ledger.__file__).parent / "migrations" / "versions"
-LATER = sorted(VERSIONS.glob("v[0-9]*.py"))[1:]
+EXTENSIONS = enabled_extensions.installed()
+HISTORY = {"history": EXTENSIONS["history"]}
 
 
-def test_the_head_is_the_last_migration() -> None:
-    alembic = config.Config()
-    alembic.set_main_option("script_location", "tonnage.ledger:migrations")
-    assert script.ScriptDirectory.from_config(alembic).get_heads() == [schema.HEAD]
+@pytest.fixture
+def engine() -> Iterator[sa.Engine]:
+    engine = database.create_engine("sqlite://")
+    yield engine
+    engine.dispose()
+
+
+def test_each_branch_has_one_line_of_revisions_and_ends_with_its_head(engine: sa.Engine) -> None:
+    branches = schema.branches(engine, EXTENSIONS)
+    assert [branch.name for branch in branches] == [schema.CORE, *(n for n, each in EXTENSIONS.items() if each.tables)]
+    for branch in branches:
+        revisions = script.ScriptDirectory(branch.folder, version_locations=[branch.folder])
+        assert revisions.get_heads() == [branch.head]
+        assert {schema._branch_of(revision.revision) for revision in revisions.walk_revisions()} == {branch.name}
 
 
 def test_the_documentation_names_every_table_and_each_column_of_capacity_tables() -> None:
@@ -45,42 +56,55 @@ def test_a_daemon_does_not_import_alembic() -> None:
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
 
 
-def keywords(call: ast.Call) -> set[str | None]:
-    return {keyword.arg for keyword in call.keywords}
+def test_the_tables_of_an_extension_are_those_of_its_branch(engine: sa.Engine) -> None:
+    """The core's own are there without any extension."""
+    schema.sync(engine, {})
+    core = set(sa.inspect(engine).get_table_names())
+    schema.sync(engine, HISTORY)
+    history = set(sa.inspect(engine).get_table_names()) - core
+    assert history == {"history_turn", "pool_history", "type_history", "pool_forecasts", "coming_refusals"}
+    assert schema.current(engine) == {schema.CORE: schema.HEAD, "history": "history_0001"}
 
 
-def sets_true(call: ast.Call, keyword: str) -> bool:
-    return any(
-        each.arg == keyword and isinstance(each.value, ast.Constant) and each.value.value is True
-        for each in call.keywords
+def set_revision(engine: sa.Engine, old: str, new: str) -> None:
+    with engine.begin() as connection:
+        connection.exec_driver_sql(f"UPDATE alembic_version SET version_num = '{new}' WHERE version_num = '{old}'")
+
+
+@pytest.mark.parametrize("revision", [None, "history_0000"])
+def test_an_extension_that_is_behind_is_refused_by_its_name(engine: sa.Engine, revision: str | None) -> None:
+    ledger_schema.create(engine)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("DELETE FROM alembic_version WHERE version_num = 'history_0001'")
+        if revision is not None:
+            connection.exec_driver_sql(f"INSERT INTO alembic_version VALUES ('{revision}')")
+    expected = (
+        rf"^the tables of extension history are at revision {revision or 'none'}, this release needs history_0001: "
+        "run 'tonnage-manage db sync'$"
     )
+    with pytest.raises(errors.ConfigurationError, match=expected):
+        schema.require_current(engine, EXTENSIONS)
+    schema.require_current(engine, {name: each for name, each in EXTENSIONS.items() if name != "history"})
 
 
-@pytest.mark.parametrize("path", LATER, ids=lambda path: path.stem)
-def test_a_migration_only_adds(path: pathlib.Path) -> None:
-    """Processes of the previous release go on: they know none of the new columns and write rows without them."""
-    calls = [
-        node
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and isinstance(node.func.value, ast.Name)
-        and node.func.value.id == "op"
-    ]
-    names = {call.func.attr for call in calls if isinstance(call.func, ast.Attribute)}
-    assert names <= {"create_table", "add_column", "create_index", "f", "get_bind", "alter_column", "drop_column"}
-    for call in calls:
-        assert isinstance(call.func, ast.Attribute)
-        if call.func.attr == "add_column":
-            column = call.args[1]
-            assert isinstance(column, ast.Call)
-            assert "server_default" in keywords(column) or sets_true(column, "nullable"), ast.unparse(column)
-        if call.func.attr == "drop_column":
-            assert ast.unparse(call.args[1]) == "'rpc_version'", "no process of a release needs it"
-        if call.func.attr == "alter_column":
-            assert keywords(call) == {"type_", "existing_nullable"}, ast.unparse(call)
-        if call.func.attr == "create_index":
-            assert not sets_true(call, "unique"), ast.unparse(call)
+def test_revisions_of_extensions_that_are_not_installed_or_disabled_stay(engine: sa.Engine) -> None:
+    schema.sync(engine, HISTORY)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("INSERT INTO alembic_version VALUES ('elsewhere_0003')")
+    schema.sync(engine, {})
+    schema.sync(engine, {"placement": EXTENSIONS["placement"]})
+    assert schema.current(engine) == {
+        schema.CORE: schema.HEAD,
+        "elsewhere": "elsewhere_0003",
+        "history": "history_0001",
+        "placement": "placement_0001",
+    }
+
+
+def test_an_extension_without_migrations_is_refused(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    for tables in ("tonnage.ledger.models", "tonnage.missing"):
+        with pytest.raises(errors.ConfigurationError, match="'odd' has no folder 'migrations' beside its tables"):
+            schema.sync(engine, {"odd": Extension(summary="odd", tables=tables)})
 
 
 def engine_at(revision: str | None) -> sa.Engine:
@@ -92,57 +116,45 @@ def engine_at(revision: str | None) -> sa.Engine:
     return engine
 
 
-@pytest.mark.parametrize("revision", [None, "0001"])
+@pytest.mark.parametrize("revision", [None, "0000"])
 def test_a_database_that_is_behind_is_refused(revision: str | None) -> None:
     engine = engine_at(revision)
     with pytest.raises(errors.ConfigurationError, match=rf"at revision {revision or 'none'}, .* needs {schema.HEAD}"):
-        schema.require_current(engine)
+        schema.require_current(engine, {})
     engine.dispose()
 
 
-def test_a_database_that_is_ahead_is_accepted(caplog: pytest.LogCaptureFixture) -> None:
-    engine = database.create_engine("sqlite://")
+def test_a_database_that_is_ahead_is_accepted(engine: sa.Engine, caplog: pytest.LogCaptureFixture) -> None:
     ledger_schema.create(engine)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    schema.require_current(engine)
-    engine.dispose()
-    assert "9999 of a later release" in caplog.text
+    set_revision(engine, schema.HEAD, "9999")
+    set_revision(engine, "history_0001", "history_9999")
+    schema.require_current(engine, EXTENSIONS)
+    assert "the database is at revision 9999 of a later release" in caplog.text
+    assert "the tables of extension history are at revision history_9999 of a later release" in caplog.text
 
 
-def test_a_sync_does_not_change_a_database_that_is_ahead(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sync_does_not_change_what_is_ahead(engine: sa.Engine, caplog: pytest.LogCaptureFixture) -> None:
     """A service unit may run it at every start, also that of a process of the previous release."""
-    engine = engine_at("9999")
-    schema.sync(engine)
-    assert schema.current(engine) == "9999"
-    engine.dispose()
+    schema.sync(engine, {})
+    set_revision(engine, schema.HEAD, "9999")
+    schema.sync(engine, HISTORY)
+    assert schema.current(engine) == {schema.CORE: "9999", "history": "history_0001"}
     assert "9999 of a later release" in caplog.text
 
 
 @pytest.mark.parametrize("step", [schema.sync, schema.require_current])
-def test_the_database_of_another_program_is_refused(step: Callable[[sa.Engine], None]) -> None:
+def test_the_database_of_another_program_is_refused(step: Callable[[sa.Engine, dict[str, Extension]], None]) -> None:
     """Cinder keeps its revisions in a table of the same name."""
     engine = engine_at("9c74c1c6971f")
     with pytest.raises(
         errors.ConfigurationError, match="is that of another program, whose tables have the revision 9c7"
     ):
-        step(engine)
+        step(engine, {})
     engine.dispose()
 
 
-@pytest.mark.parametrize("known", [False, True])
-def test_a_migration_creates_the_default_volume_type(known: bool) -> None:
-    engine = database.create_engine("sqlite://")
-    schema.sync(engine, "0020")
-    kind = models.table(models.VolumeType)
-    values = {"id": "own", "name": "__DEFAULT__", "description": "mine", "is_public": False}
-    with engine.begin() as connection:
-        if known:
-            connection.execute(sa.insert(kind).values(values))
-    schema.sync(engine)
+def test_a_migration_creates_the_default_volume_type(engine: sa.Engine) -> None:
+    schema.sync(engine, {})
     with engine.connect() as connection:
-        [row] = connection.execute(sa.select(kind))
-    engine.dispose()
-    assert (row.name, row.description, row.is_public, row.id == "own") == (
-        ("__DEFAULT__", "mine", False, True) if known else ("__DEFAULT__", "Default Volume Type", True, False)
-    )
+        [row] = connection.execute(sa.select(models.table(models.VolumeType)))
+    assert (row.name, row.description, row.is_public) == (volume_types.DEFAULT, "Default Volume Type", True)

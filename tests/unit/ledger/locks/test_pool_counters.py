@@ -367,7 +367,7 @@ def test_a_pool_that_joins_a_storage_counts_the_claims_its_figures_lack() -> Non
     world.deliver(world.bus.pop(), scheduler)
     world.deliver(Letter(agents[0].look(), "s0"), scheduler)
     checks.check(world)
-    assert world.rows("SELECT contained, everywhere FROM claims") == [(1, 1)]
+    assert world.rows("SELECT contained, contained_by_all FROM claims") == [(1, 1)]
     world.deliver(Letter(early, "s0"), scheduler)
     checks.check(world)
     assert world.rows("SELECT shared_in_flight_gb FROM pools ORDER BY name") == [(0,), (5,)]
@@ -382,11 +382,11 @@ def test_claims_are_not_kept_for_an_unreported_pool_and_count_again_at_its_retur
     early = bench.agent(1).look()
     bench.deliver(bench.work())
     bench.report(0)
-    assert bench.world.rows("SELECT contained, everywhere FROM claims") == [(1, 1)]
+    assert bench.world.rows("SELECT contained, contained_by_all FROM claims") == [(1, 1)]
     bench.deliver(early)
     assert bench.counters(1) == (0, 0, 5, 5)
     bench.deliver(replace(bench.agent(1).look(), pools=[]))
-    assert bench.world.rows("SELECT contained, everywhere FROM claims") == [(1, 1)]
+    assert bench.world.rows("SELECT contained, contained_by_all FROM claims") == [(1, 1)]
     bench.scheduler.core.operations.delete([DeleteVolume(request_id="req-d", volume_id=volume)])
     bench.deliver(bench.work())
     bench.report(0)
@@ -400,7 +400,7 @@ def test_no_claims_are_kept_after_a_pool_has_left_the_storage(unmanage: bool) ->
     volume = place_on_first(bench, 5)
     bench.deliver(bench.work())
     bench.report(0)
-    assert bench.world.rows("SELECT contained, everywhere FROM claims") == [(1, 0)]
+    assert bench.world.rows("SELECT contained, contained_by_all FROM claims") == [(1, 0)]
     left = bench.agent(0).look()
     bench.deliver(replace(left, pools=[{**pool, "storage_id": None} for pool in left.pools]))
     if unmanage:

@@ -141,7 +141,7 @@ def test_shared_counters_are_repaired(world: World) -> None:
     assert isinstance(answer, Answer)
     assert answer.pool is not None
     execute(world, "UPDATE pools SET storage_id = 's'")
-    execute(world, "UPDATE claims SET everywhere = false")
+    execute(world, "UPDATE claims SET contained_by_all = false")
     other = f"{BACKEND}#p1" if answer.pool == POOL else POOL
     execute(world, "UPDATE pools SET external_gb = 1.5 WHERE name = :name", name=answer.pool)
     changed = repairs.repair(world.database).changes
@@ -355,8 +355,8 @@ def test_an_orphan_that_is_being_managed_is_not_purged(world: World) -> None:
     execute(
         world,
         "INSERT INTO claims (id, volume_id, backend_id, pool_id, verb, state, size_gb, physical_gb, target_size_gb,"
-        " provisioning, contained, everywhere, reference, request_id, created_at)"
-        " VALUES ('c', 'v', 1, 1, 'manage', 'pending', 0, 0, 0, '', true, true, 'of-others', '', '2026-01-01')",
+        " provisioning, contained, contained_by_all, sent, reference, request_id, created_at)"
+        " VALUES ('c', 'v', 1, 1, 'manage', 'pending', 0, 0, 0, '', true, true, true, 'of-others', '', '2026-01-01')",
     )
     with pytest.raises(errors.Conflict, match="named by a claim"):
         world.database.run(orphans.purge, POOL, "of-others")

@@ -38,7 +38,7 @@ from tonnage.scheduler.requests.placement_requests import Move
 
 BACKEND = "host0@b"
 POOL = f"{BACKEND}#p"
-EXTENSIONS = enabled_extensions.installed().values()
+EXTENSIONS = enabled_extensions.installed()
 
 
 @pytest.fixture
@@ -278,7 +278,7 @@ def test_a_copy_that_fails_leaves_the_ledger_in_use(world: World, target: databa
 
 def test_a_second_copy_at_the_same_time_is_refused(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
     """It has passed the first check just before the other one began."""
-    monkeypatch.setattr(database_copy.schema, "require_current", lambda engine: None)
+    monkeypatch.setattr(database_copy.schema, "require_current", lambda engine, extensions: None)
     before = copied.tables()
     with pytest.raises(errors.Conflict, match=r"the ledger is being copied to sqlite:///"):
         copy(copied.world, database.Database(database.create_engine("sqlite://")))

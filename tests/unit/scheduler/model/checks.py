@@ -63,7 +63,7 @@ def _check_counters(ledger: Ledger, pool: Row) -> None:
         claim
         for other in others
         for claim in ledger.by_pool[other["id"]]
-        if not claim["everywhere"] and not _seen(claim, other, pool)
+        if not claim["contained_by_all"] and not _seen(claim, other, pool)
     ]
     external = sum(-(-other["external_gb"] // 1) for other in others)
     expected = {
@@ -159,7 +159,7 @@ def _claims_of(ledger: Ledger, pools: Collection[Row]) -> list[Row]:
         "contained",
         "end_epoch",
         "end_tick",
-        "everywhere",
+        "contained_by_all",
         "end_stamp",
         "volume_id",
         "pool_id",
@@ -177,7 +177,7 @@ def check_at_rest(
     check(world, by_hand)
     ledger = Ledger(world.engine)
     assert all(claim["state"] == "confirmed" and claim["contained"] for claim in ledger.claims), ledger.claims
-    assert all(claim["everywhere"] for claim in ledger.claims), ledger.claims
+    assert all(claim["contained_by_all"] for claim in ledger.claims), ledger.claims
     names = {pool["id"]: pool["name"] for pool in ledger.pools}
     expected: set[tuple[str, str]] = set()
     orphans = set(loose)
@@ -211,7 +211,7 @@ def check_at_rest(
     assert there - forgotten == (expected | orphans) - forgotten, (there, expected, orphans)
     shown = {
         (names[pool_id], name)
-        for pool_id, name in world.rows("SELECT pool_id, volume_id FROM discrepancies WHERE kind = 'orphan'")
+        for pool_id, name in world.rows("SELECT pool_id, volume_id FROM discrepancies WHERE category = 'orphan'")
     }
     assert orphans <= shown, (orphans, shown)
     for pool in ledger.pools:

@@ -378,7 +378,7 @@ def test_a_volume_that_may_be_an_orphan_is_looked_for_again_soon() -> None:
         world.now += 3.0
         world.audit.work()
         assert world.asked == asked
-    assert world.rows("SELECT kind FROM discrepancies") == [("orphan",)]
+    assert world.rows("SELECT category FROM discrepancies") == [("orphan",)]
 
 
 def test_a_listing_that_takes_long_is_not_asked_for_back_to_back() -> None:

@@ -37,7 +37,7 @@ def run(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the command and return its exit status and its output."""
     options = {option.dest: option.default for option in database.OPTIONS}
     options["connection"] = f"sqlite:///{tmp_path}/tonnage.sqlite"
-    conf: Any = SimpleNamespace(database=SimpleNamespace(**options))
+    conf: Any = SimpleNamespace(database=SimpleNamespace(**options), enabled_extensions=["cinder"])
 
     def run(line: str) -> tuple[int, str]:
         given = line.split()
