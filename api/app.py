@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """The WSGI application of the REST API: middleware, routes and error handlers."""
 
+from collections.abc import Iterable
+
 import falcon
 import msgspec
 from falcon import media
 from oslo_config import cfg
 
-from tonnage.api.auth import authentication, noauth_identity
+from tonnage.api import extension_parts
+from tonnage.api.auth import authentication, noauth_identity, policies
 from tonnage.api.auth.enforcement import Policy
 from tonnage.api.context import views
 from tonnage.api.context.listing_requests import ListingRequests
 from tonnage.api.context.resource_context import ResourceContext
 from tonnage.api.context.volume_requests import RequestReader
+from tonnage.api.extension_parts import ApiParts
 from tonnage.api.http import faults, microversions, middleware
 from tonnage.api.http.annotations import Route
 from tonnage.api.http.body import BodyReader
@@ -34,11 +38,6 @@ from tonnage.api.resources import (
     volume_actions,
     volumes,
 )
-from tonnage.extensions.history import history_resources
-from tonnage.extensions.kubernetes.api import csi_capacity
-from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
-from tonnage.extensions.page import capacity_overview, ledger_resources, overview_resources, static_files
-from tonnage.extensions.page.shared_results import LIFETIMES, Lifetimes
 from tonnage.ledger.db.database import Database
 from tonnage.quotas import usage_sources
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
@@ -55,12 +54,10 @@ def build(
     authenticator: authentication.Authenticator,
     *,
     with_identity: bool = False,
-    lifetimes: Lifetimes = LIFETIMES,
 ) -> WsgiApp:
-    """Return the application. ``conf`` has the options of :mod:`tonnage.api.options`.
+    """Return the application. ``conf`` has the options of :mod:`tonnage.api.options` and of the enabled extensions.
 
     With ``with_identity`` it is also an Identity service, for clients that need one, without any check of users.
-    ``lifetimes`` apply to the results that users of the web page share.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable options.
     """
@@ -76,30 +73,48 @@ def build(
     )
     app.req_options.strip_url_path_trailing_slash = True
     app.resp_options.media_handlers[falcon.MEDIA_JSON] = media.JSONHandler(dumps=msgspec.json.encode)
-    faults.install(app)
-    context = ResourceContext(
-        database, scheduler, Policy(conf), BodyReader(limit), Paginator(conf.osapi_max_limit), lifetimes
-    )
-    for path, resource, suffix in unversioned_routes(conf, context):
-        app.add_route(path, resource, suffix=suffix)
-    for path, resource, suffix in versioned_routes(conf, context):
-        for prefix in _PREFIXES:
-            app.add_route(prefix + path, resource, suffix=suffix)
-    for path, resource in static_files.routes(conf.auth_strategy):
-        app.add_route(path, resource)
+    context = ResourceContext(database, scheduler, Policy(conf), BodyReader(limit), Paginator(conf.osapi_max_limit))
+    parts = all_parts(conf, context)
+    faults.install(app, {error: status for part in parts for error, status in part.statuses.items()})
+    for part in parts:
+        for path, resource, suffix in (*part.unversioned_routes, *part.files):
+            app.add_route(path, resource, suffix=suffix)
+        for path, resource, suffix in part.routes:
+            for prefix in _PREFIXES:
+                app.add_route(prefix + path, resource, suffix=suffix)
     if with_identity:
         noauth_identity.add_routes(app, context.bodies)
-    app.add_route(discovery.PATH, discovery.OpenApi(all_routes(conf, context), conf.auth_strategy))
+    app.add_route(discovery.PATH, openapi(conf, parts))
     return middleware.wrap(app, conf)
 
 
-def unversioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Route]:
-    """Return the routes whose paths have no version or no project."""
+def all_parts(conf: cfg.ConfigOpts, context: ResourceContext) -> list[ApiParts]:
+    """Return the routes of the core, and the parts of the enabled extensions."""
+    check = health.Health(context, conf.service_down_time, conf.healthcheck.disable_by_file_path)
+    core = ApiParts(
+        routes=versioned_routes(conf, context),
+        unversioned_routes=[
+            ("/", discovery.Versions(300), None),
+            ("/v3", discovery.Versions(200), None),
+            ("/healthcheck", check, None),
+        ],
+    )
+    return [core, *extension_parts.load(conf, context, check.reasons).values()]
+
+
+def documented_routes(parts: Iterable[ApiParts]) -> list[Route]:
+    """Return all routes with their full paths; the paths below ``/v3`` have no project. Files are left out."""
     return [
-        ("/", discovery.Versions(300), None),
-        ("/v3", discovery.Versions(200), None),
-        ("/healthcheck", _health(conf, context), None),
+        (prefix + path, resource, suffix)
+        for part in parts
+        for prefix, routes in (("", part.unversioned_routes), ("/v3", part.routes))
+        for path, resource, suffix in routes
     ]
+
+
+def openapi(conf: cfg.ConfigOpts, parts: Iterable[ApiParts]) -> discovery.OpenApi:
+    """Return the resource with the OpenAPI document of these parts."""
+    return discovery.OpenApi(documented_routes(parts), policies.enabled_rules(conf), conf.auth_strategy)
 
 
 def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Route]:
@@ -112,12 +127,7 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
     quota_settings = usage_sources.quota_settings(conf, context.database)
     service_view = views.ServiceView(conf.service_down_time, conf.cinder_service_names)
     unsupported_change = services.UnsupportedChange(context)
-    node_queries = NodeQueries(context.database)
     quota_sets = quotas.QuotaSets(context, quota_settings)
-    forecasts = history_resources.shared_forecasts(context.database, context.lifetimes.forecasts)
-    overview = capacity_overview.shared_overview(
-        context.database, conf.service_down_time, _health(conf, context).reasons, forecasts, context.lifetimes.overview
-    )
     all_groups = groups.Groups(context, conf.storage_availability_zone, reader, quota_settings)
     return [
         ("/volumes", all_volumes, None),
@@ -153,17 +163,6 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/scheduler-stats/refusals", scheduler_stats.Refusals(context), None),
         ("/scheduler-stats/why", scheduler_stats.Why(context, reader), None),
         ("/scheduler-stats/what-if", scheduler_stats.WhatIfSimulation(context, reader), None),
-        ("/capacity-overview", overview_resources.Summary(context, overview), None),
-        ("/capacity-overview/pools", overview_resources.Pools(context, overview), None),
-        ("/capacity-overview/fill", overview_resources.Fill(context, overview), None),
-        ("/capacity-overview/pool", overview_resources.Pool(context, overview), None),
-        ("/capacity-overview/forecasts", history_resources.Forecasts(context, forecasts), None),
-        ("/capacity-overview/coming-refusals", history_resources.ComingRefusals(context), None),
-        ("/capacity-overview/history", history_resources.History(context), None),
-        ("/capacity-overview/types", ledger_resources.Types(context), None),
-        ("/capacity-overview/type", ledger_resources.Type(context), None),
-        ("/capacity-overview/ledger", ledger_resources.Ledger(context), None),
-        ("/capacity-overview/refusals", ledger_resources.Refusals(context), None),
         ("/os-services", services.Services(context, service_view), None),
         ("/os-services/enable", services.ChangeService(context, BackendState.ENABLED), None),
         ("/os-services/disable", services.ChangeService(context, BackendState.DISABLED), None),
@@ -186,10 +185,6 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/limits", quotas.AbsoluteLimits(context, quota_settings), None),
         ("/messages", user_messages.Messages(context), None),
         ("/messages/{message_id}", user_messages.Message(context), None),
-        ("/csi-drivers", csi_capacity.Drivers(context), None),
-        ("/csi-drivers/{driver}", csi_capacity.Driver(context), None),
-        ("/csi-capacity/fit", csi_capacity.Fit(context, node_queries), None),
-        ("/csi-capacity/claims/{holder}", csi_capacity.Claims(context, node_queries), None),
         ("/extensions", extensions.Extensions(), None),
         ("/resource_filters", extensions.ResourceFilters(), None),
         ("/groups", all_groups, None),
@@ -204,16 +199,6 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/group_types/{group_type_id}/group_specs/{key}", types.GroupSpec(context), None),
         *(route for object_type in extensions.UNSUPPORTED for route in _unsupported_routes(context, object_type)),
     ]
-
-
-def all_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Route]:
-    """Return all routes with their full paths; the paths below ``/v3`` have no project."""
-    versioned = [(f"/v3{path}", resource, suffix) for path, resource, suffix in versioned_routes(conf, context)]
-    return [*unversioned_routes(conf, context), *versioned]
-
-
-def _health(conf: cfg.ConfigOpts, context: ResourceContext) -> health.Health:
-    return health.Health(context, conf.service_down_time, conf.healthcheck.disable_by_file_path)
 
 
 def _unsupported_routes(context: ResourceContext, object_type: extensions.UnsupportedType) -> list[Route]:

@@ -4,7 +4,6 @@
 from oslo_config import cfg
 
 from tonnage.api.http import middleware
-from tonnage.extensions.kubernetes import options as k8s_options
 from tonnage.ledger.inventory import service_options
 from tonnage.metrics import options as metrics_options
 from tonnage.quotas import options as quota_options
@@ -80,11 +79,10 @@ def register(conf: cfg.ConfigOpts) -> None:
     conf.register_opts(OPTIONS)
     conf.register_opts(service_options.OPTIONS)
     quota_options.register(conf)
-    k8s_options.register(conf)
     middleware.register(conf)
     metrics_options.register(conf)
 
 
 def list_opts() -> list[tuple[str | cfg.OptGroup, list[cfg.Opt]]]:
     """Return the options by section, for the sample configuration."""
-    return [("DEFAULT", list(OPTIONS)), *k8s_options.list_opts(), *metrics_options.list_opts()]
+    return [("DEFAULT", list(OPTIONS)), *metrics_options.list_opts()]

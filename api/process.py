@@ -9,11 +9,24 @@ from tonnage.api.auth import authentication
 from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.http.server import Server
 from tonnage.api.monitoring import server as monitoring
-from tonnage.extensions.kubernetes.extender import extender_server as extender
 from tonnage.ledger.db import database as ledger_database
 from tonnage.ledger.db import schema
+from tonnage.ledger.db.database import Database
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
+
+
+def further_servers(conf: cfg.ConfigOpts, database: Database, metrics_port_option: str) -> list[Server]:
+    """Return the servers of a process beside the API: those of the enabled extensions, and that of the metrics.
+
+    ``metrics_port_option`` names the option of ``[metrics]`` with the port of this process. Raises
+    :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable configuration.
+    """
+    listeners = [
+        build_listener(conf, database) for build_listener in enabled_extensions.parts(conf, "listener").values()
+    ]
+    metrics = monitoring.build(conf, database, metrics_port_option)
+    return [server for server in (*listeners, metrics) if server is not None]
 
 
 class ApiProcess:
@@ -31,19 +44,13 @@ class ApiProcess:
         client = SchedulerClient(self._transport, self._database.recent_time)
         self.application: WsgiApp = build(conf, self._database, client, authenticator)
 
-    def extender(self, conf: cfg.ConfigOpts) -> Server | None:
-        """Return a server of the kube-scheduler extender, None if it is disabled. The caller starts and stops it.
+    def further_servers(self, conf: cfg.ConfigOpts) -> list[Server]:
+        """Return the servers beside the API: those of the enabled extensions and that of the metrics.
 
-        Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable configuration.
+        The caller starts and stops them. Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable
+        configuration.
         """
-        return extender.build(conf, self._database)
-
-    def metrics(self, conf: cfg.ConfigOpts) -> Server | None:
-        """Return a server of the metrics, None if it is disabled. The caller starts and stops it.
-
-        Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an unusable configuration.
-        """
-        return monitoring.build(conf, self._database, "api_listen_port")
+        return further_servers(conf, self._database, "api_listen_port")
 
     def close(self) -> None:
         """Close the connections."""

@@ -12,7 +12,7 @@ import os
 from oslo_config import cfg
 from oslo_log import log
 
-from tonnage import __version__
+from tonnage import __version__, enabled_extensions
 from tonnage.api import options
 from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.process import ApiProcess
@@ -26,9 +26,11 @@ def _application() -> WsgiApp:
     conf = cfg.CONF  # noqa: TID251  (this module takes the place of a main function)
     for register in (options.register, rpc_options.register, database.register):
         register(conf)
+    enabled_extensions.register(conf)
     log.register_options(conf)
     files = [name for name in os.environ.get(FILES, "").split(os.pathsep) if name]
     conf([], project="tonnage", prog="tonnage-api", version=__version__, default_config_files=files or None)
+    enabled_extensions.register_options(conf)
     log.setup(conf, "tonnage", __version__, fix_eventlet=False)
     return ApiProcess(conf, address=None).application
 

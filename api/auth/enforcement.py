@@ -74,7 +74,7 @@ class Policy:
     def __init__(self, conf: cfg.ConfigOpts) -> None:
         """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for a policy file that cannot be read."""
         self.enforcer = _Enforcer(conf)
-        self.enforcer.register_defaults(policies.list_rules())
+        self.enforcer.register_defaults(policies.enabled_rules(conf))
         self.enforcer.reload_files()
         self._cache = threading.local()
         self._logged_error = ""

@@ -4,7 +4,13 @@
 Administrators may do everything. Within its own project a member may change volumes and a reader may see them.
 """
 
+from collections.abc import Callable, Iterable
+
+from oslo_config import cfg
 from oslo_policy import policy
+
+from tonnage import enabled_extensions, extension
+from tonnage.capacity import errors
 
 IS_ADMIN = "context_is_admin"
 ADMIN = "rule:admin_api"
@@ -58,7 +64,6 @@ EXPLAIN = "scheduler_extension:scheduler_stats:explain"
 WHAT_IF = "scheduler_extension:scheduler_stats:what_if"
 REFUSALS = "scheduler_extension:scheduler_stats:refusals"
 WHY = "scheduler_extension:scheduler_stats:why"
-CAPACITY_OVERVIEW = "capacity:overview"
 SERVICES = "volume_extension:services:index"
 SERVICES_UPDATE = "volume_extension:services:update"
 ZONES = "volume_extension:availability_zones:index"
@@ -98,12 +103,6 @@ QUOTAS_DELETE = "volume_extension:quotas:delete"
 QUOTA_CLASSES_GET = "volume_extension:quota_classes:get"
 QUOTA_CLASSES_UPDATE = "volume_extension:quota_classes:update"
 USED_LIMITS = "limits_extension:used_limits"
-CSI_GET_ALL = "csi:get_all_drivers"
-CSI_GET = "csi:get_driver"
-CSI_UPDATE = "csi:update_driver"
-CSI_DELETE = "csi:delete_driver"
-CSI_FIT = "csi:fit"
-CSI_CLAIM = "csi:claim"
 MESSAGE_GET = "message:get"
 MESSAGE_GET_ALL = "message:get_all"
 MESSAGE_DELETE = "message:delete"
@@ -179,9 +178,6 @@ _TABLE: tuple[tuple[str, ...], ...] = (
     (REFUSALS, ADMIN, "List the recorded refusals.", "GET /scheduler-stats/refusals"),
     (WHY, ADMIN, "Show the decisions on a volume, and explain the same request now.", "GET /scheduler-stats/why"),
     (WHAT_IF, ADMIN, "Simulate decisions under assumed changes.", "POST /scheduler-stats/what-if"),
-    (CAPACITY_OVERVIEW, ADMIN, "See the figures of the web page.",
-     "GET /capacity-overview", *(f"GET /capacity-overview/{part}" for part in (
-         "coming-refusals", "fill", "forecasts", "history", "ledger", "pool", "pools", "refusals", "type", "types"))),
     (SERVICES, ADMIN, "List schedulers and backends.", "GET /os-services"),
     (SERVICES_UPDATE, ADMIN, "Enable or disable a backend or a scheduler; drain a backend.",
      "PUT /os-services/enable", "PUT /os-services/disable", "PUT /os-services/disable-log-reason",
@@ -237,13 +233,6 @@ _TABLE: tuple[tuple[str, ...], ...] = (
     (QUOTA_CLASSES_GET, ADMIN, "Show the limits of a quota class.", "GET /os-quota-class-sets/{class_name}"),
     (QUOTA_CLASSES_UPDATE, ADMIN, "Set limits of a quota class.", "PUT /os-quota-class-sets/{class_name}"),
     (USED_LIMITS, READER, "Show the limits and the usage of a project.", "GET /limits"),
-    (CSI_GET_ALL, ADMIN, "List the storage drivers of Kubernetes clusters.", "GET /csi-drivers"),
-    (CSI_GET, ADMIN, "Show such a driver with its storage.", "GET /csi-drivers/{driver}"),
-    (CSI_UPDATE, ADMIN, "Change such a driver and its figures.", "PATCH /csi-drivers/{driver}"),
-    (CSI_DELETE, ADMIN, "Remove such a driver with its figures.", "DELETE /csi-drivers/{driver}"),
-    (CSI_FIT, ADMIN, "List the nodes that can take given volumes.", "POST /csi-capacity/fit"),
-    (CSI_CLAIM, ADMIN, "Claim capacity for volumes on a node, and release it.",
-     "POST /csi-capacity/fit", "GET /csi-capacity/claims/{holder}", "DELETE /csi-capacity/claims/{holder}"),
     (MESSAGE_GET_ALL, READER, "List user messages.", "GET /messages"),
     (MESSAGE_GET, READER, "Show a user message.", "GET /messages/{message_id}"),
     (MESSAGE_DELETE, MEMBER, "Delete a user message.", "DELETE /messages/{message_id}"),
@@ -251,28 +240,67 @@ _TABLE: tuple[tuple[str, ...], ...] = (
 # fmt: on
 
 
-def _operation(call: str) -> policy.Operation:
-    method, path = call.split()
-    return {"method": method, "path": path}
+def rule(name: str, check: str, description: str, *calls: str) -> policy.DocumentedRuleDefault:
+    """Return the rule for these API calls, such as ``GET /volumes``, with paths below ``/v3``.
 
-
-_RULES = [
-    policy.DocumentedRuleDefault(
-        name, check, description, [_operation(call) for call in calls], scope_types=["project"]
-    )
-    for name, check, description, *calls in _TABLE
-]
+    ``check`` is :data:`ADMIN`, :data:`MEMBER` or :data:`READER`. Extensions that use the same rule declare it with the
+    same check and description, each with its own calls.
+    """
+    operations = [_operation(call) for call in calls]
+    return policy.DocumentedRuleDefault(name, check, description, operations, scope_types=["project"])
 
 
 def list_rules() -> list[policy.RuleDefault]:
-    """Return all rules, for oslo.policy's tools."""
-    return [*_BASE, *_RULES]
+    """Return the rules of the core and of all installed extensions, for oslo.policy's tools."""
+    references = (declaration.policies for declaration in enabled_extensions.installed().values())
+    return _with_extensions(extension.load(reference) for reference in references if reference)
 
 
-def by_operation() -> dict[tuple[str, str], list[str]]:
+def enabled_rules(conf: cfg.ConfigOpts) -> list[policy.RuleDefault]:
+    """Return the rules of the core and of the enabled extensions.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an extension that cannot be loaded.
+    """
+    return _with_extensions(enabled_extensions.parts(conf, "policies").values())
+
+
+def by_operation(rules: Iterable[policy.RuleDefault]) -> dict[tuple[str, str], list[str]]:
     """Return the names of the rules that apply to each API call, by method and path below ``/v3``."""
     rule_names: dict[tuple[str, str], list[str]] = {}
-    for rule in _RULES:
-        for operation in rule.operations:
-            rule_names.setdefault((operation["method"], operation["path"]), []).append(str(rule.name))
+    for documented in rules:
+        if isinstance(documented, policy.DocumentedRuleDefault):
+            for operation in documented.operations:
+                key = (operation["method"], operation["path"])
+                rule_names.setdefault(key, []).append(str(documented.name))
     return rule_names
+
+
+def _with_extensions(
+    list_functions: Iterable[Callable[[], Iterable[policy.DocumentedRuleDefault]]],
+) -> list[policy.RuleDefault]:
+    """Return the rules of the core and those that the functions list, a rule of several extensions as one."""
+    by_name = {str(row[0]): rule(*row) for row in _TABLE}
+    for list_function in list_functions:
+        for added in list_function():
+            name = str(added.name)
+            by_name[name] = _joined(by_name[name], added) if name in by_name else added
+    return [*_BASE, *by_name.values()]
+
+
+def _joined(first: policy.DocumentedRuleDefault, second: policy.DocumentedRuleDefault) -> policy.DocumentedRuleDefault:
+    if (first.check_str, first.description) != (second.check_str, second.description):
+        raise errors.ConfigurationError(
+            f"the policy rule {first.name} is declared twice, with different checks or descriptions"
+        )
+    return policy.DocumentedRuleDefault(
+        first.name,
+        first.check_str,
+        first.description,
+        [*first.operations, *second.operations],
+        scope_types=first.scope_types,
+    )
+
+
+def _operation(call: str) -> policy.Operation:
+    method, path = call.split()
+    return {"method": method, "path": path}

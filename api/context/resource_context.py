@@ -13,7 +13,6 @@ from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Paginator
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Refusal
-from tonnage.extensions.page.shared_results import LIFETIMES, Lifetimes
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volumes
 from tonnage.ledger.db.database import Database
@@ -29,8 +28,6 @@ class ResourceContext:
     policy: Policy
     bodies: BodyReader
     paginator: Paginator
-    #: The lifetimes of the results that users of the web page share.
-    lifetimes: Lifetimes = LIFETIMES
 
     def authorized_volume(self, req: Request, volume_id: str, rule: str) -> models.Volume:
         """Return a volume that the user can see, if the policy rule allows the call.

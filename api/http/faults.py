@@ -11,7 +11,6 @@ import msgspec
 from tonnage.api.http import request_context
 from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
-from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.ledger.catalog import qos_specs, type_access, type_catalog
 from tonnage.ledger.db.db_errors import log_level
 
@@ -44,7 +43,6 @@ class NotSupported(errors.TonnageError):
 #: Statuses by error class. If an error is an instance of several classes, the first of them counts.
 _STATUSES: Mapping[type[errors.TonnageError], int] = {
     type_catalog.NameTaken: 409,
-    driver_rows.VersionConflict: 409,
     qos_specs.NameTaken: 409,
     type_access.AccessExists: 409,
     errors.InvalidInput: 400,
@@ -87,12 +85,21 @@ def write(resp: falcon.Response, status: int, message: str, **data: Any) -> None
     resp.data = msgspec.json.encode(body(status, message, **data))
 
 
-def install(app: App) -> None:
-    """Add the error handlers to an application."""
+def install(app: App, statuses: Mapping[type[errors.TonnageError], int]) -> None:
+    """Add the error handlers to an application. ``statuses`` are those of the errors of extensions."""
+    by_class = {**statuses, **_STATUSES}
+
+    def on_tonnage_error(req: Request, resp: falcon.Response, error: errors.TonnageError, params: Any) -> None:
+        status = next((status for error_class, status in by_class.items() if isinstance(error, error_class)), None)
+        if status is None:
+            _on_unexpected_error(req, resp, error, params)
+        else:
+            _write_tonnage_error(req, resp, error, status)
+
     app.set_error_serializer(_serialize)
     app.add_error_handler(Exception, _on_unexpected_error)
     app.add_error_handler(falcon.HTTPError, _on_http_error)
-    app.add_error_handler(errors.TonnageError, _on_tonnage_error)
+    app.add_error_handler(errors.TonnageError, on_tonnage_error)
 
 
 def _serialize(req: Request, resp: falcon.Response, error: falcon.HTTPError) -> None:
@@ -113,11 +120,8 @@ def _on_http_error(req: Request, resp: falcon.Response, error: falcon.HTTPError,
     _serialize(req, resp, error)
 
 
-def _on_tonnage_error(req: Request, resp: falcon.Response, error: errors.TonnageError, params: Any) -> None:
-    status = next((status for error_class, status in _STATUSES.items() if isinstance(error, error_class)), None)
-    if status is None:
-        _on_unexpected_error(req, resp, error, params)
-    elif status == 503:
+def _write_tonnage_error(req: Request, resp: falcon.Response, error: errors.TonnageError, status: int) -> None:
+    if status == 503:
         LOG.log(log_level(error), "%s %s: %s", req.method, req.path, error.message)
         resp.set_header("Retry-After", str(RETRY_AFTER))
         write(resp, status, _UNAVAILABLE)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
+from oslo_policy import policy
 
 from tonnage.api.auth import policies
 from tonnage.api.http import faults, microversions
@@ -65,8 +66,9 @@ class _Entry:
         yield from (self.annotation.actions or {}).values()
 
 
-def document(routes: Iterable[Route], auth_strategy: str) -> Json:
-    """Return the OpenAPI document of these routes."""
+def document(routes: Iterable[Route], rules: Iterable[policy.RuleDefault], auth_strategy: str) -> Json:
+    """Return the OpenAPI document of these routes, with the names of the policy rules that apply to each."""
+    rule_names = policies.by_operation(rules)
     security = _SECURITY.get(auth_strategy, {})
     entries = list(_entries(routes))
     types = [response_bodies.Fault, *(body_type for entry in entries for body_type in entry.types)]
@@ -78,6 +80,8 @@ def document(routes: Iterable[Route], auth_strategy: str) -> Json:
     paths: dict[str, Json] = {}
     for entry in entries:
         described = _operation(entry, [next(schemas) for _ in entry.types])
+        if names := rule_names.get((entry.method.upper(), entry.path.removeprefix("/v3"))):
+            described["x-policies"] = names
         if entry.method == "post":
             _add_links(described, entry, entries)
         if security and not entry.public:
@@ -137,9 +141,6 @@ def _operation(entry: _Entry, schemas: list[Json]) -> Json:
         "parameters": list(_parameters(entry)),
         "responses": responses,
     }
-    rules = policies.by_operation().get((entry.method.upper(), entry.path.removeprefix("/v3")))
-    if rules:
-        described["x-policies"] = rules
     if description.strip():
         described["description"] = description.strip()
     if bodies:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import falcon
+from oslo_policy import policy
 
 from tonnage.api.http import microversions
 from tonnage.api.http.annotations import PublicResource, Route, operation
@@ -48,9 +49,9 @@ PATH = "/v3/openapi.json"
 class OpenApi(PublicResource):
     """``/v3/openapi.json``, without authentication. The first request generates the document."""
 
-    def __init__(self, routes: Sequence[Route], auth_strategy: str) -> None:
+    def __init__(self, routes: Sequence[Route], rules: Sequence[policy.RuleDefault], auth_strategy: str) -> None:
         self._routes = [*routes, (PATH, self, None)]
-        self._auth_strategy = auth_strategy
+        self._rules, self._auth_strategy = rules, auth_strategy
 
     @operation({200: dict[str, Any]})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
@@ -60,4 +61,4 @@ class OpenApi(PublicResource):
     @functools.cached_property
     def document(self) -> dict[str, Any]:
         """The document, which includes its own path."""
-        return openapi_document.document(self._routes, self._auth_strategy)
+        return openapi_document.document(self._routes, self._rules, self._auth_strategy)

@@ -50,7 +50,7 @@ def run(conf: cfg.ConfigOpts) -> int:
         cleanup.callback(process.close)
         unknown_options.warn(conf)
         tls_verification.warn(conf)
-        servers = [ApiServer(conf, process.application), *filter(None, [process.extender(conf), process.metrics(conf)])]
+        servers = [ApiServer(conf, process.application), *process.further_servers(conf)]
         for server in servers:
             server.listen()
             cleanup.callback(server.stop)

@@ -18,7 +18,7 @@ from tonnage.api import options as api_options
 from tonnage.api.app import build
 from tonnage.api.auth import authentication
 from tonnage.api.http.server import ApiServer
-from tonnage.api.monitoring import server as monitoring
+from tonnage.api.process import further_servers
 from tonnage.capacity import errors
 from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.cli.daemons import report_interval, terminal
@@ -26,7 +26,6 @@ from tonnage.cli.daemons.backend_changes import BackendConfiguration
 from tonnage.cli.daemons.backend_threads import BackendThreads
 from tonnage.cli.daemons.reload import attempt, confirm
 from tonnage.cli.daemons.scheduler_reload import ConfigReloader
-from tonnage.extensions.kubernetes.extender import extender_server as extender_app
 from tonnage.ledger.db import database, durability
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
@@ -119,9 +118,7 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
             with_identity=conf.auth_strategy == "noauth",
         )
         api = ApiServer(conf, application)
-        extender = extender_app.build(conf, ledger)
-        metrics = monitoring.build(conf, ledger, "scheduler_listen_port")
-        servers = [server for server in (api, extender, metrics) if server is not None]
+        servers = [api, *further_servers(conf, ledger, "scheduler_listen_port")]
         unknown_options.warn(configuration.conf)
         tls_verification.warn(conf)
         durability.warn(ledger)

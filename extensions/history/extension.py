@@ -7,4 +7,6 @@ EXTENSION = Extension(
     summary="the history of pools and volume types, forecasts, and refusals to come",
     scheduler="tonnage.extensions.history.scheduler_parts:build",
     tables="tonnage.extensions.history.tables",
+    api="tonnage.extensions.history.api.api_parts:build",
+    policies="tonnage.extensions.history.api.policy_rules:list_rules",
 )

@@ -5,7 +5,10 @@ from tonnage.extension import Extension
 
 EXTENSION = Extension(
     summary="capacity of the storage of Kubernetes clusters: extender, publisher, claims of pods",
-    options="tonnage.extensions.kubernetes.publication.publisher_options:list_opts",
     tables="tonnage.extensions.kubernetes.ledger.tables",
     scheduler="tonnage.extensions.kubernetes.scheduler_parts:build",
+    options="tonnage.extensions.kubernetes.options:list_opts",
+    api="tonnage.extensions.kubernetes.api.api_parts:build",
+    listener="tonnage.extensions.kubernetes.extender.extender_server:build",
+    policies="tonnage.extensions.kubernetes.api.policy_rules:list_rules",
 )

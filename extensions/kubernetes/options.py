@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the kube-scheduler extender."""
+"""Options of the kube-scheduler extender and of the publisher."""
 
 from oslo_config import cfg
 
@@ -52,6 +52,28 @@ OPTIONS: list[cfg.Opt] = [
         "kubeconfig",
         help="Kubeconfig file of the API server from which claims, storage classes and labels of nodes are read. "
         "Unset, it is the cluster that this process runs in.",
+    ),
+    cfg.StrOpt(
+        "publisher_namespace",
+        help="Namespace that tonnage-publisher writes CSIStorageCapacity objects to. Unset, it writes none.",
+    ),
+    cfg.FloatOpt(
+        "publisher_interval",
+        default=10.0,
+        min=0.1,
+        help="Seconds between two rounds of tonnage-publisher.",
+    ),
+    cfg.FloatOpt(
+        "publisher_lifetime",
+        default=180.0,
+        min=1.0,
+        help="Seconds after an agent's last report for which its figures are used for clusters. Set it longer than "
+        "the agents' backend_stats_polling_interval.",
+    ),
+    cfg.StrOpt(
+        "publisher_state_file",
+        help="File that tonnage-publisher writes at its start and after each round, for probes: ok after a round "
+        "without an error, otherwise the reason. Unset, it writes none.",
     ),
 ]
 

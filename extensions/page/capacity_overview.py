@@ -10,14 +10,9 @@ from typing import Any
 import numpy as np
 from sqlalchemy import orm
 
-from tonnage.api.schemas.overview_bodies import (
-    BackendCounts,
-    CapacitySummary,
-    LeftOut,
-    PhysicalSums,
-    PoolOverview,
-    PromisedSums,
-)
+from tonnage.api.context.shared_results import SharedResult
+from tonnage.api.extension_parts import PoolForecast, PoolForecasts
+from tonnage.api.http.tagged_answers import text_of_time
 from tonnage.capacity import arithmetic, elementwise, units
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.elementwise import Floats
@@ -25,9 +20,14 @@ from tonnage.capacity.pool_stats import PoolStats, StatsColumns
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports import validation
-from tonnage.extensions.history.last_forecasts import MadeForecast
-from tonnage.extensions.page.page_answers import text_of_time
-from tonnage.extensions.page.shared_results import SharedResult
+from tonnage.extensions.page.overview_bodies import (
+    BackendCounts,
+    CapacitySummary,
+    LeftOut,
+    PhysicalSums,
+    PoolOverview,
+    PromisedSums,
+)
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import backends
 from tonnage.ledger.inventory.backends import BackendRow, PoolRow
@@ -46,26 +46,24 @@ def shared_overview(
     database: Database,
     down_time: float,
     health: Callable[[], list[str]],
-    forecasts: SharedResult[Sequence[MadeForecast]],
+    pool_forecasts: PoolForecasts,
     lifetime: float,
 ) -> SharedResult[Overview]:
-    """Return a reading of the overview for all users. The ledger is read again after its lifetime.
+    """Return a reading of the overview for all users. The ledger is read again after ``lifetime`` seconds.
 
     A backend is down after ``down_time`` seconds of silence. ``health`` returns the reasons of the health check, and
-    ``forecasts`` has the forecasts of all pools, the soonest first.
+    ``pool_forecasts`` the forecasts of pools.
     """
 
     def compute() -> Overview:
-        reasons = health()
-        # A pool may have a forecast for each of two bounds: the soonest one counts.
-        by_pool = {made.pool: made for made in reversed(forecasts.get())}
+        reasons, forecasts = health(), pool_forecasts()
         with database.reading(snapshot=True, patient=False) as session:
-            return read(session, down_time, reasons, by_pool)
+            return read(session, down_time, reasons, forecasts)
 
     return SharedResult(lifetime, compute)
 
 
-def read(session: orm.Session, down_time: float, reasons: list[str], forecasts: Mapping[str, MadeForecast]) -> Overview:
+def read(session: orm.Session, down_time: float, reasons: list[str], forecasts: Mapping[str, PoolForecast]) -> Overview:
     """Return the overview by one session, whose statements all see the same state of the ledger."""
     by_id = {row.id: row for row in backends.load_backends(session)}
     rows = sorted(backends.load_pools(session), key=lambda row: row.name)
@@ -160,7 +158,7 @@ def _pools(
     calculation: Calculation,
     states: Sequence[_State],
     storage_ids: Sequence[str | None],
-    forecasts: Mapping[str, MadeForecast],
+    forecasts: Mapping[str, PoolForecast],
 ) -> list[PoolOverview]:
     """Return the pools of the table, in its order."""
     reserved, promised = arithmetic.reserve(table), arithmetic.promised(table)
@@ -202,8 +200,8 @@ def _pools(
             state_reason=state.reason,
             stale=state.stale,
             collected_at=state.collected_at,
-            forecast=forecasts[name].forecast.text() if name in forecasts else None,
-            full_in_days=_days_to_full(forecasts.get(name)),
+            forecast=forecasts[name].text if name in forecasts else None,
+            full_in_days=forecasts[name].full_in_days if name in forecasts else None,
             **dict(zip(columns, values, strict=True)),
         )
         for name, zone, storage_id, state, *values in rows
@@ -214,13 +212,6 @@ def _percent(part: Floats, whole: Floats) -> Any:
     """Return part / whole in percent, ``nan`` if one is unknown or infinite or ``whole`` is not positive."""
     is_divisor = elementwise.finite(whole) & (whole > 0)
     return np.where(is_divisor, part / np.where(is_divisor, whole, 1.0) * 100, math.nan)
-
-
-def _days_to_full(made: MadeForecast | None) -> float | None:
-    if made is None or made.forecast.time_to_full is None:
-        return None
-    days = made.forecast.time_to_full.p50
-    return round(days, 1) if math.isfinite(days) else None
 
 
 def _wire(column: Any) -> Sequence[Any]:

@@ -5,4 +5,6 @@ from tonnage.extension import Extension
 
 EXTENSION = Extension(
     summary="the web page",
+    api="tonnage.extensions.page.api_parts:build",
+    policies="tonnage.extensions.page.policy_rules:list_rules",
 )

@@ -8,17 +8,17 @@ from collections import OrderedDict
 
 import falcon
 
-from tonnage.api.auth import policies
 from tonnage.api.context import views
 from tonnage.api.context.resource_context import ResourceContext
+from tonnage.api.context.shared_results import SharedResult
 from tonnage.api.http.annotations import operation
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
-from tonnage.api.schemas import overview_bodies as bodies
+from tonnage.api.http.tagged_answers import send, text_of_time
 from tonnage.capacity import errors, units
 from tonnage.capacity.explanation import Explanation
-from tonnage.extensions.page.page_answers import send, text_of_time
-from tonnage.extensions.page.shared_results import SharedResult
+from tonnage.extensions.page import overview_bodies as bodies
+from tonnage.extensions.page.policy_rules import CAPACITY_OVERVIEW
 from tonnage.ledger.catalog import refusals
 from tonnage.ledger.inventory import audit_findings, volume_figures
 from tonnage.ledger.repair import consistency_check
@@ -43,7 +43,7 @@ class Types:
     @operation({200: bodies.TypeOverviews, 304: None})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List the volume types with the sums of their volumes."""
-        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        self._context.policy.require(req.context.identity, CAPACITY_OVERVIEW)
         with self._context.database.reading(patient=False) as session:
             rows = volume_figures.types(session)
         shown = [
@@ -56,15 +56,16 @@ class Types:
 class Type:
     """``GET /capacity-overview/type``. The name is in the query, as it may contain any character."""
 
-    def __init__(self, context: ResourceContext) -> None:
-        self._context = context
+    def __init__(self, context: ResourceContext, lifetime: float) -> None:
+        """``lifetime`` is the number of seconds after which a scheduler is asked again about a type."""
+        self._context, self._lifetime = context, lifetime
         self._lock = threading.Lock()
         self._readings: OrderedDict[str, SharedResult[bodies.TypeCapacity]] = OrderedDict()
 
     @operation({200: bodies.TypeCapacity, 304: None}, query=_TYPE, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Show the pools that would accept a volume of 1 GiB of the type ``name``, and the reasons of the others."""
-        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        self._context.policy.require(req.context.identity, CAPACITY_OVERVIEW)
         name = _TYPE.read(req)["name"]
         with self._context.database.reading(patient=False) as session:
             if all(row.name != name for row in volume_figures.types(session)):
@@ -73,8 +74,7 @@ class Type:
 
     def _reading(self, name: str) -> SharedResult[bodies.TypeCapacity]:
         with self._lock:
-            lifetime = self._context.lifetimes.pools_of_type
-            reading = self._readings.setdefault(name, SharedResult(lifetime, lambda: self._ask(name)))
+            reading = self._readings.setdefault(name, SharedResult(self._lifetime, lambda: self._ask(name)))
             self._readings.move_to_end(name)
             if len(self._readings) > _MAX_TYPES:
                 self._readings.popitem(last=False)
@@ -123,14 +123,15 @@ def _type_capacity(name: str, explanation: Explanation) -> bodies.TypeCapacity:
 class Ledger:
     """``GET /capacity-overview/ledger``."""
 
-    def __init__(self, context: ResourceContext) -> None:
+    def __init__(self, context: ResourceContext, lifetime: float) -> None:
+        """``lifetime`` is the number of seconds after which the ledger is checked again."""
         self._context = context
-        self._reading = SharedResult(context.lifetimes.ledger_check, self._check)
+        self._reading = SharedResult(lifetime, self._check)
 
     @operation({200: bodies.LedgerOverview, 304: None})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Show the differences that the consistency check finds, at most a minute old, and the audit of reports."""
-        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        self._context.policy.require(req.context.identity, CAPACITY_OVERVIEW)
         send(req, resp, self._reading.get())
 
     def _check(self) -> bodies.LedgerOverview:
@@ -193,7 +194,7 @@ class Refusals:
 
         They are kept for 30 days.
         """
-        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        self._context.policy.require(req.context.identity, CAPACITY_OVERVIEW)
         refusal_filter = refusals.RefusalFilter(pool=_POOL.read(req).get("pool"))
         with self._context.database.reading(snapshot=True, patient=False) as session:
             counts = refusals.count(session, refusal_filter)

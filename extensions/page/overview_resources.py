@@ -10,18 +10,18 @@ from typing import Any
 import falcon
 from sqlalchemy import orm
 
-from tonnage.api.auth import policies
 from tonnage.api.context.resource_context import ResourceContext
+from tonnage.api.context.shared_results import SharedResult
 from tonnage.api.http import list_query
 from tonnage.api.http.annotations import operation
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
-from tonnage.api.schemas import overview_bodies as bodies
+from tonnage.api.http.tagged_answers import send, text_of_time
 from tonnage.capacity import errors, units
 from tonnage.capacity.pools.pool import short_name
+from tonnage.extensions.page import overview_bodies as bodies
 from tonnage.extensions.page.capacity_overview import Overview
-from tonnage.extensions.page.page_answers import send, text_of_time
-from tonnage.extensions.page.shared_results import SharedResult
+from tonnage.extensions.page.policy_rules import CAPACITY_OVERVIEW
 from tonnage.ledger.inventory import audit_findings, volume_figures
 
 #: The largest number of pools in one page, and of volumes of one pool.
@@ -68,7 +68,7 @@ class Summary:
     @operation({200: bodies.CapacitySummary, 304: None})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Show the sums of all pools, and the parts that the sums leave out."""
-        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        self._context.policy.require(req.context.identity, CAPACITY_OVERVIEW)
         send(req, resp, self._reading.get().summary)
 
 
@@ -86,7 +86,7 @@ class Pools:
 
         ``name`` selects the pools whose name contains it. Unknown values are the last in each order.
         """
-        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        self._context.policy.require(req.context.identity, CAPACITY_OVERVIEW)
         parameters = _POOLS.read(req)
         limit, offset = min(_number(parameters, "limit", 100), _MAX_PAGE), _number(parameters, "offset", 0)
         selection = _Selection(
@@ -122,7 +122,7 @@ class Fill:
     @operation({200: bodies.PoolFill, 304: None})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Show the fullness of all pools, for a map of them."""
-        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        self._context.policy.require(req.context.identity, CAPACITY_OVERVIEW)
         pools = self._reading.get().pools
         fill = bodies.PoolFill(
             names=[pool.name for pool in pools],
@@ -141,7 +141,7 @@ class Pool:
     @operation({200: bodies.PoolDetail, 304: None}, query=_POOL, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Show the pool ``name`` with its largest volumes, its operations in progress and the findings about it."""
-        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        self._context.policy.require(req.context.identity, CAPACITY_OVERVIEW)
         name = _POOL.read(req)["name"]
         pools = self._reading.get().pools
         pool = next((candidate for candidate in pools if candidate.name == name), None)

@@ -3,16 +3,23 @@
 
 import gzip
 import hashlib
+import html
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 
 import falcon
 
-from tonnage.api.http.annotations import PublicResource
+from tonnage.api.http.annotations import PublicResource, Route
 from tonnage.api.http.http_request import Request
 
 #: The path of the page.
 PATH = "/page"
+
+_INDEX = "index.html"
+
+#: The text in the page that stands for the names of the enabled extensions.
+_EXTENSIONS = b"{{extensions}}"
 
 _MEDIA_TYPES = {
     "css": "text/css; charset=utf-8",
@@ -52,15 +59,15 @@ class _File:
 class StaticFiles:
     """``GET /page/`` and ``GET /page/{name}``."""
 
-    def __init__(self) -> None:
+    def __init__(self, enabled_extensions: Sequence[str]) -> None:
         folder = resources.files("tonnage.extensions.page") / "static"
-        self._files = {
-            file.name: _File.of(file.name, file.read_bytes())
-            for file in folder.iterdir()
-            if file.name.rpartition(".")[2] in _MEDIA_TYPES
+        contents = {
+            file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in _MEDIA_TYPES
         }
+        contents[_INDEX] = _with_extensions(contents[_INDEX], enabled_extensions)
+        self._files = {name: _File.of(name, content) for name, content in contents.items()}
 
-    def on_get(self, req: Request, resp: falcon.Response, name: str = "index.html") -> None:
+    def on_get(self, req: Request, resp: falcon.Response, name: str = _INDEX) -> None:
         """Return a file. The path without the final slash is redirected, because the links of the page are relative."""
         if req.path == PATH and not req.env["PATH_INFO"].endswith("/"):
             raise falcon.HTTPFound(f"{req.relative_uri.partition('?')[0]}/")
@@ -83,15 +90,20 @@ class StaticFiles:
     on_head = on_get
 
 
+def _with_extensions(index: bytes, names: Sequence[str]) -> bytes:
+    """Return the page with the names of the enabled extensions, which it reads before it shows its links."""
+    return index.replace(_EXTENSIONS, html.escape(" ".join(names)).encode())
+
+
 class PublicStaticFiles(StaticFiles, PublicResource):
     """The same without authentication, for strategies in which a browser cannot authenticate by itself."""
 
 
-def routes(auth_strategy: str) -> list[tuple[str, StaticFiles]]:
-    """Return the paths of the files.
+def routes(auth_strategy: str, enabled_extensions: Sequence[str]) -> list[Route]:
+    """Return the paths of the files. The page does not offer the views of extensions that are not enabled.
 
     With ``keystone`` the page asks for a token, so its files are public. With ``http_basic`` the browser asks for name
     and password, with ``noauth`` the files are for requests to this machine.
     """
-    files = PublicStaticFiles() if auth_strategy == "keystone" else StaticFiles()
-    return [(PATH, files), (f"{PATH}/{{name}}", files)]
+    files = (PublicStaticFiles if auth_strategy == "keystone" else StaticFiles)(enabled_extensions)
+    return [(PATH, files, None), (f"{PATH}/{{name}}", files, None)]

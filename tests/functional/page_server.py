@@ -7,6 +7,7 @@ import os
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import sqlalchemy as sa
@@ -19,13 +20,17 @@ from tonnage.api import app
 from tonnage.api.auth import authentication
 from tonnage.api.http.server import ApiServer
 from tonnage.extensions.history import coming_refusals, history_writer, tables
+from tonnage.extensions.history.api import api_parts as history_api
 from tonnage.extensions.history.coming_refusals import ComingRefusals, WantedVolume
 from tonnage.extensions.history.daily_forecasts import Forecaster
-from tonnage.extensions.page.shared_results import LIFETIMES, Lifetimes
+from tonnage.extensions.page import api_parts as page_api
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 from tonnage.ledger.locks import heartbeats
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
+
+#: The extensions whose figures the page shows, and the page itself.
+EXTENSIONS = ("history", "page")
 
 REPORT = {
     "total_capacity_gb": 1000.0,
@@ -88,6 +93,17 @@ def _slots(
         used -= grown
 
 
+@contextlib.contextmanager
+def no_shared_results() -> Iterator[None]:
+    """Let the servers that are built in the context read the ledger anew for each request."""
+    lifetimes = page_api.Lifetimes(overview=0.0, pools_of_type=0.0, ledger_check=0.0)
+    with (
+        mock.patch.object(page_api, "LIFETIMES", lifetimes),
+        mock.patch.object(history_api, "FORECASTS_LIFETIME", 0.0),
+    ):
+        yield
+
+
 class PageServer:
     """The server, and its ledger."""
 
@@ -96,7 +112,7 @@ class PageServer:
         folder: pathlib.Path,
         bus: Any,
         authenticator: authentication.Authenticator | None = None,
-        lifetimes: Lifetimes = LIFETIMES,
+        extensions: Sequence[str] = EXTENSIONS,
     ) -> None:
         engine = database.create_engine(f"sqlite:///{folder / 'ledger.sqlite'}")
         ledger_schema.create(engine)
@@ -104,13 +120,18 @@ class PageServer:
         self._policy_file = folder / "policy.yaml"
         self._policy_file.write_text("{}\n")
         (folder / "tonnage.conf").write_text(f"[oslo_policy]\npolicy_file = {self._policy_file}\n")
-        conf = configuration([str(folder / "tonnage.conf")], osapi_volume_listen_port=0, service_down_time=3600)
+        conf = configuration(
+            [str(folder / "tonnage.conf")],
+            osapi_volume_listen_port=0,
+            service_down_time=3600,
+            enabled_extensions=extensions,
+        )
         if authenticator is None:
             authenticator = authentication.local_noauth("127.0.0.1")
         else:
             conf.set_override("auth_strategy", "keystone")
         self._scheduler = SchedulerClient(bus)
-        application = app.build(conf, self.ledger, self._scheduler, authenticator, lifetimes=lifetimes)
+        application = app.build(conf, self.ledger, self._scheduler, authenticator)
         self._server = ApiServer(conf, application)
 
     @property
@@ -216,11 +237,11 @@ class PageServer:
 def page_server(
     folder: pathlib.Path,
     authenticator: authentication.Authenticator | None = None,
-    lifetimes: Lifetimes = LIFETIMES,
+    extensions: Sequence[str] = EXTENSIONS,
 ) -> Iterator[PageServer]:
     """Run a server with an empty ledger in this folder, with noauth or, given an authenticator, with tokens."""
     with memory_bus.memory_transport() as bus:
-        server = PageServer(folder, bus, authenticator, lifetimes)
+        server = PageServer(folder, bus, authenticator, extensions)
         server.start()
         yield server
         server.close()

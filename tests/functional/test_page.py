@@ -20,14 +20,13 @@ from tests.functional import browser as browser_module
 from tests.functional.browser import Browser, Tab
 from tests.functional.conftest import Deploy
 from tests.functional.deployment import Deployment, run_process, run_program, standalone
-from tests.functional.page_server import COMING, PageServer, page_server
+from tests.functional.page_server import COMING, PageServer, no_shared_results, page_server
 from tests.servers.base import wait_for
 from tests.unit.ledger import faults
 from tonnage.api.http import request_context
 from tonnage.api.http.http_request import Request
 from tonnage.capacity import errors
 from tonnage.extensions.history import history_writer, tables
-from tonnage.extensions.page.shared_results import Lifetimes
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 
@@ -61,7 +60,7 @@ def tonnage() -> Iterator[Deployment]:
 @pytest.fixture
 def server(tmp_path: pathlib.Path) -> Iterator[PageServer]:
     """A server with an empty ledger, which each request reads again."""
-    with page_server(tmp_path, lifetimes=Lifetimes(overview=0.0, forecasts=0.0)) as running:
+    with no_shared_results(), page_server(tmp_path) as running:
         yield running
 
 

@@ -6,11 +6,11 @@ Queries return the nodes that take volumes of this storage.
 
 import falcon
 
-from tonnage.api.auth import policies
 from tonnage.api.context.resource_context import ResourceContext
 from tonnage.api.http.annotations import operation
 from tonnage.api.http.http_request import Request
 from tonnage.extensions.kubernetes.api import csi_bodies as bodies
+from tonnage.extensions.kubernetes.api import policy_rules
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
 from tonnage.extensions.kubernetes.fit import capacity_claims
@@ -42,7 +42,7 @@ class Drivers:
     @operation({200: bodies.CsiDrivers})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """List drivers, without their storage."""
-        self._context.policy.require(req.context.identity, policies.CSI_GET_ALL)
+        self._context.policy.require(req.context.identity, policy_rules.GET_ALL)
         with self._context.database.reading() as session:
             drivers = driver_rows.list_all(session)
         resp.media = bodies.CsiDrivers([bodies.driver(driver) for driver in drivers])
@@ -57,7 +57,7 @@ class Driver:
     @operation({200: bodies.CsiDriverDetail}, names=_DRIVER)
     def on_get(self, req: Request, resp: falcon.Response, driver: str) -> None:
         """Show a driver with its storage."""
-        self._context.policy.require(req.context.identity, policies.CSI_GET)
+        self._context.policy.require(req.context.identity, policy_rules.GET)
         _require_no_trailing_space(driver)
         with self._context.database.reading(snapshot=True) as session:
             stored_driver = driver_rows.find(session, driver)
@@ -70,7 +70,7 @@ class Driver:
         Lists are merged by ``storageClassName`` and ``name``. ``null`` removes a value, ``"$patch": "delete"`` an
         element. With ``metadata.resourceVersion`` the patch applies only if the driver has that version.
         """
-        self._context.policy.require(req.context.identity, policies.CSI_UPDATE)
+        self._context.policy.require(req.context.identity, policy_rules.UPDATE)
         _require_no_trailing_space(driver)
         media_type = (req.content_type or "").partition(";")[0].strip().lower()
         if media_type in _UNSUPPORTED_PATCHES:
@@ -87,7 +87,7 @@ class Driver:
     @operation({204: None}, names=_DRIVER)
     def on_delete(self, req: Request, resp: falcon.Response, driver: str) -> None:
         """Delete a driver with its pools and the claims on them."""
-        self._context.policy.require(req.context.identity, policies.CSI_DELETE)
+        self._context.policy.require(req.context.identity, policy_rules.DELETE)
         _require_no_trailing_space(driver)
         self._context.database.remove(driver_rows.delete, driver)
         resp.status = falcon.HTTP_204
@@ -106,13 +106,13 @@ class Fit:
         With a ``claim``, the node with the largest remaining fraction is chosen and capacity for the volumes is claimed
         there. The claims replace the holder's former ones, and count until they are released or the lease ends.
         """
-        self._context.policy.require(req.context.identity, policies.CSI_FIT)
+        self._context.policy.require(req.context.identity, policy_rules.FIT)
         fit_request = self._context.bodies.read(req, bodies.FitRequest)
         volumes, nodes = fit_request.to_volumes(), fit_request.to_nodes()
         if fit_request.claim is None:
             resp.media = bodies.fit_response(self._queries.decide(volumes, nodes), None, None)
             return
-        self._context.policy.require(req.context.identity, policies.CSI_CLAIM)
+        self._context.policy.require(req.context.identity, policy_rules.CLAIM)
         decision, node_claim = self._queries.claim(volumes, nodes, fit_request.claim.holder, fit_request.claim.lease)
         resp.media = bodies.fit_response(decision, fit_request.claim.holder, node_claim)
 
@@ -126,7 +126,7 @@ class Claims:
     @operation({200: bodies.HolderClaims}, names=_HOLDER)
     def on_get(self, req: Request, resp: falcon.Response, holder: str) -> None:
         """Show the active claims of a holder."""
-        self._context.policy.require(req.context.identity, policies.CSI_CLAIM)
+        self._context.policy.require(req.context.identity, policy_rules.CLAIM)
         _require_no_trailing_space(holder)
         with self._context.database.reading() as session:
             claims = capacity_claims.list_for_holder(session, holder)
@@ -135,7 +135,7 @@ class Claims:
     @operation({204: None}, names=_HOLDER)
     def on_delete(self, req: Request, resp: falcon.Response, holder: str) -> None:
         """Release the claims of a holder. Without claims nothing happens."""
-        self._context.policy.require(req.context.identity, policies.CSI_CLAIM)
+        self._context.policy.require(req.context.identity, policy_rules.CLAIM)
         _require_no_trailing_space(holder)
         self._queries.release(holder)
         resp.status = falcon.HTTP_204

@@ -17,7 +17,8 @@ from tonnage.agent.backoff import FailureLog
 from tonnage.capacity import errors
 from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.cli.daemons import workers
-from tonnage.extensions.kubernetes.publication import agent_import, publisher_options
+from tonnage.extensions.kubernetes import options as kubernetes_options
+from tonnage.extensions.kubernetes.publication import agent_import
 from tonnage.ledger.db import database, schema
 from tonnage.rpc import options as rpc_options
 
@@ -103,7 +104,7 @@ def _publisher(options: Any, ledger: database.Database, cleanup: contextlib.Exit
 def main() -> None:
     """Run the publisher until SIGTERM or Ctrl-C."""
     conf, argv = cfg.CONF, sys.argv[1:]
-    setup.configure(conf, argv, PROG, [rpc_options.register, publisher_options.register, database.register])
+    setup.configure(conf, argv, PROG, [rpc_options.register, kubernetes_options.register, database.register])
     unknown_options.warn(conf)
     tls_verification.warn(conf)
     with contextlib.ExitStack() as cleanup:

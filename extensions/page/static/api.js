@@ -32,6 +32,11 @@ export function setToken(value) {
 
 export const hasToken = () => token !== null;
 
+// The extensions of Tonnage that are enabled. The API has no paths of others.
+const EXTENSIONS = new Set(document.body.dataset.extensions.split(" "));
+
+export const isEnabled = (extension) => EXTENSIONS.has(extension);
+
 export const now = () => Date.now() + ahead;
 
 async function send(url, options) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The page: its header, its navigation and the section that the address names.
 
-import { hasToken } from "./api.js";
+import { hasToken, isEnabled } from "./api.js";
 import { age, count } from "./format.js";
 import { Ledger } from "./ledger.js";
 import { Now } from "./now.js";
@@ -17,6 +17,9 @@ import { WhatIf } from "./what_if.js";
 import { Why } from "./why.js";
 
 const SECTIONS = { soon: Soon, pools: Pools, pool: Pool, types: Types, refusals: Refusals, why: Why, "what-if": WhatIf, ledger: Ledger };
+// The extension whose figures a section shows, if these are not the page's own.
+const EXTENSION_OF = { soon: "history" };
+const isOffered = (name) => !(name in EXTENSION_OF) || isEnabled(EXTENSION_OF[name]);
 const LINKS = [
   ["now", "Now"],
   ["soon", "Soon"],
@@ -26,7 +29,7 @@ const LINKS = [
   ["why", "Why?"],
   ["what-if", "What if?"],
   ["ledger", "Ledger"],
-];
+].filter(([name]) => isOffered(name));
 
 function read() {
   const [name, query = ""] = location.hash.slice(1).split("?", 2);
@@ -47,7 +50,7 @@ function App() {
   const address = useAddress();
   const time = useClock();
   const summary = usePolling("capacity-overview");
-  const Found = SECTIONS[address.name] ?? Now;
+  const Found = (isOffered(address.name) && SECTIONS[address.name]) || Now;
   return html`
     <a class="skip" href="#main" onClick=${skip}>Skip to the content</a>
     <${Header} summary=${summary.data} error=${summary.error} time=${time} name=${address.name} />

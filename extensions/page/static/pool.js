@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The section Pool: everything about one pool.
 
+import { isEnabled } from "./api.js";
 import { age, count, percent, size } from "./format.js";
 import { History } from "./history.js";
 import { Figures, PhysicalBar, PromisedBar, Section, State, Table, poolLink } from "./parts.js";
@@ -62,7 +63,7 @@ function Detail({ detail, time }) {
         { title: "Evidence", cell: (row) => row.text },
         { title: "Seen", cell: (row) => `${age(row.seen_at, time)} ago` },
       ]} />`}
-    <${History} name=${pool.name} time=${time} />
+    ${isEnabled("history") && html`<${History} name=${pool.name} time=${time} />`}
     <p><a href=${`#refusals?${new URLSearchParams({ pool: pool.name })}`}>Refusals that it was nearest to</a></p>
     <h3>Operations in progress</h3>
     ${detail.claims.length === 0

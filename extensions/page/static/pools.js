@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The section Pools: pages of 100, selected and sorted by the server.
 
-import { get } from "./api.js";
+import { get, isEnabled } from "./api.js";
 import { age, count, percent, size } from "./format.js";
 import { HeatMap } from "./heat_map.js";
 import { Figures, PhysicalBar, PromisedBar, Section, State, Table, poolLink, was } from "./parts.js";
@@ -17,7 +17,9 @@ const STATES = ["up", "down", "disabled", "draining"];
 // Columns by the key that the server sorts by.
 const columns = (time) => [
   { key: "name", title: "Pool", class: "name", cell: (pool) => poolLink(pool.name) },
-  { key: "full_in_days", title: "Full in", class: "soon", cell: (pool) => pool.forecast ?? "no forecast" },
+  ...(isEnabled("history")
+    ? [{ key: "full_in_days", title: "Full in", class: "soon", cell: (pool) => pool.forecast ?? "no forecast" }]
+    : []),
   { key: "availability_zone", title: "Zone", cell: (pool) => pool.availability_zone },
   {
     key: "physical_percent",

@@ -16,13 +16,13 @@ from oslo_context.context import RequestContext
 from tests.servers import ledger_schema
 from tests.unit.api.conformance import Conformance
 from tests.unit.scheduler import managers
+from tonnage import enabled_extensions
 from tonnage.api import app, options
 from tonnage.api.auth import authentication
 from tonnage.api.context.resource_context import ResourceContext
+from tonnage.api.extension_parts import ApiParts
 from tonnage.api.http import request_context
-from tonnage.api.resources.discovery import OpenApi
 from tonnage.extensions.kubernetes import scheduler_parts
-from tonnage.extensions.page.shared_results import LIFETIMES, Lifetimes
 from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
@@ -246,13 +246,12 @@ class Cluster:
         *roles: str,
         project: str | None = None,
         user: str = "someone",
-        lifetimes: Lifetimes = LIFETIMES,
         **settings: Any,
     ) -> "Client":
         """Return a client of an application on this cluster.
 
-        With ``roles``, the user has these roles in the project; without, noauth is used. ``settings`` are options.
-        ``lifetimes`` are those of the page's results.
+        With ``roles``, the user has these roles in the project; without, noauth is used. ``settings`` are options, such
+        as ``enabled_extensions``; by default none is enabled.
         """
         authenticator = authentication.noauth
         if roles:
@@ -263,14 +262,20 @@ class Cluster:
                 )
 
         conf = configuration(**settings)
-        return Client(app.build(conf, self.database, self.scheduler, authenticator, lifetimes=lifetimes))
+        return Client(app.build(conf, self.database, self.scheduler, authenticator))
+
+
+@functools.cache
+def parts(*names: str) -> list[ApiParts]:
+    """Return the parts of the API, without a ledger behind them, with the named extensions."""
+    return app.all_parts(configuration(enabled_extensions=names), ResourceContext(*[None] * 5))  # type: ignore[arg-type]
 
 
 @functools.cache
 def conformance() -> Conformance:
-    """Return the check of responses against the OpenAPI document."""
-    routes = app.all_routes(configuration(), ResourceContext(*[None] * 5))  # type: ignore[arg-type]
-    return Conformance(OpenApi(routes, "noauth").document)
+    """Return the check of responses against the OpenAPI document with all extensions."""
+    names = sorted(enabled_extensions.installed())
+    return Conformance(app.openapi(configuration(enabled_extensions=names), parts(*names)).document)
 
 
 class Client(testing.TestClient):
@@ -318,13 +323,16 @@ class Client(testing.TestClient):
 
 
 def configuration(files: Sequence[str] = (), **settings: Any) -> cfg.ConfigOpts:
-    """Return a configuration with the options of the API."""
+    """Return a configuration with the options of the API and of the enabled extensions, by default none."""
     conf = cfg.ConfigOpts()
     options.register(conf)
     rpc_options.register(conf)
+    enabled_extensions.register(conf)
+    conf.set_default(enabled_extensions.OPTION.name, [])
     conf([], project="tonnage", default_config_files=list(files), default_config_dirs=[])
     for name, value in settings.items():
         conf.set_override(name, value)
+    enabled_extensions.register_options(conf)
     return conf
 
 

@@ -3,12 +3,21 @@
 
 import pytest
 
+from tests.functional.page_server import no_shared_results
 from tests.unit.api.cluster import Client, Cluster
-from tests.unit.api.conftest import cluster, member, project  # noqa: F401
-from tonnage.extensions.page.shared_results import Lifetimes
+from tests.unit.api.conftest import cluster, project  # noqa: F401
+
+EXTENSIONS = ["history", "page"]
 
 
 @pytest.fixture(scope="package")
 def client(cluster: Cluster) -> Client:  # noqa: F811
     """A client with noauth of an application that computes the page's results anew for each request."""
-    return cluster.client(lifetimes=Lifetimes(overview=0.0, forecasts=0.0, pools_of_type=0.0, ledger_check=0.0))
+    with no_shared_results():
+        return cluster.client(enabled_extensions=EXTENSIONS)
+
+
+@pytest.fixture
+def member(cluster: Cluster, project: str) -> Client:  # noqa: F811
+    """A client with the role of a member of the project."""
+    return cluster.client("member", "reader", project=project, enabled_extensions=EXTENSIONS)

@@ -2,6 +2,7 @@
 """The overview of the capacity, from rows of the ledger."""
 
 import datetime
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,10 +11,11 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.servers import ledger_schema
-from tonnage.api.schemas.overview_bodies import CapacitySummary, PoolOverview
 from tonnage.cli.overviews import pools
-from tonnage.extensions.history import history_resources, history_writer, tables
+from tonnage.extensions.history import history_writer, tables
+from tonnage.extensions.history.api import history_resources
 from tonnage.extensions.page import capacity_overview, overview_resources
+from tonnage.extensions.page.overview_bodies import CapacitySummary, PoolOverview
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 
@@ -54,9 +56,10 @@ def add(
 
 
 def read(ledger: database.Database) -> tuple[dict[str, PoolOverview], CapacitySummary]:
-    overview = capacity_overview.shared_overview(
-        ledger, DOWN_TIME, lambda: [], history_resources.shared_forecasts(ledger, 0.0), 0.0
-    ).get()
+    pool_forecasts = functools.partial(
+        history_resources.pool_forecasts, history_resources.shared_forecasts(ledger, 0.0)
+    )
+    overview = capacity_overview.shared_overview(ledger, DOWN_TIME, lambda: [], pool_forecasts, 0.0).get()
     return {pool.name.partition("#")[2]: pool for pool in overview.pools}, overview.summary
 
 

@@ -90,7 +90,7 @@ def test_the_libraries_are_those_of_the_recorded_checksum() -> None:
 
 
 def _application(cluster: Cluster, strategy: str, authenticator: authentication.Authenticator) -> testing.TestClient:
-    conf = configuration(auth_strategy=strategy)
+    conf = configuration(auth_strategy=strategy, enabled_extensions=["page"])
     return testing.TestClient(app.build(conf, cluster.database, cluster.scheduler, authenticator))
 
 

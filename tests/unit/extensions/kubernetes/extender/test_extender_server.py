@@ -577,7 +577,7 @@ def test_unexpected_errors_are_logged_and_reported(
 
 
 def build(ledger: database.Database, kube: KubeApi, folder: pathlib.Path, **options: Any) -> Server | None:
-    conf = configuration()
+    conf = configuration(enabled_extensions=["kubernetes"])
     for name, value in {"kubeconfig": kube.kubeconfig(folder), "extender_listen_port": 0, **options}.items():
         conf.set_override(name, value, "kubernetes")
     return extender_app.build(conf, ledger, timeout=60.0)

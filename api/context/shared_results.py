@@ -4,25 +4,9 @@
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lifetimes:
-    """The seconds for which results are shown before they are computed again."""
-
-    #: To read 10,000 pools takes half a second of processor.
-    overview: float = 15.0
-    #: They are made once a day.
-    forecasts: float = 300.0
-    pools_of_type: float = 30.0
-    ledger_check: float = 60.0
-
-
-LIFETIMES = Lifetimes()
 
 
 class SharedResult(Generic[T]):

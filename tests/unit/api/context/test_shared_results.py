@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tonnage.extensions.page.shared_results import SharedResult
+from tonnage.api.context.shared_results import SharedResult
 
 
 def test_a_result_is_computed_once_in_its_lifetime() -> None:

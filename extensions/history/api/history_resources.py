@@ -7,19 +7,20 @@ from collections.abc import Mapping, Sequence
 
 import falcon
 
-from tonnage.api.auth import policies
 from tonnage.api.context.resource_context import ResourceContext
+from tonnage.api.context.shared_results import SharedResult
+from tonnage.api.extension_parts import PoolForecast
 from tonnage.api.http.annotations import operation
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
-from tonnage.api.schemas import overview_bodies as bodies
+from tonnage.api.http.tagged_answers import send, text_of_time
 from tonnage.capacity import errors
 from tonnage.extensions.history import coming_refusals, history_reader, history_writer, last_forecasts
+from tonnage.extensions.history.api import history_bodies as bodies
+from tonnage.extensions.history.api.policy_rules import CAPACITY_OVERVIEW
 from tonnage.extensions.history.coming_refusals import StoredRefusals
 from tonnage.extensions.history.forecast.time_to_full import CHECKED_DAYS
 from tonnage.extensions.history.last_forecasts import MadeForecast
-from tonnage.extensions.page.page_answers import send, text_of_time
-from tonnage.extensions.page.shared_results import SharedResult
 from tonnage.ledger.db.database import Database
 
 #: The largest number of forecasts in one answer.
@@ -29,13 +30,29 @@ _HISTORY = Query(required=("name",), words={"grain": (history_writer.DAY, histor
 
 
 def shared_forecasts(database: Database, lifetime: float) -> SharedResult[Sequence[MadeForecast]]:
-    """Return a reading of the last forecasts for all users, the soonest first. It is read again after its lifetime."""
+    """Return a reading of the last forecasts for all users, the soonest first. They are read again after ``lifetime``
+    seconds.
+    """
 
     def read() -> Sequence[MadeForecast]:
         with database.reading(patient=False) as session:
             return sorted(last_forecasts.latest(session, hits=True), key=last_forecasts.soonest)
 
     return SharedResult(lifetime, read)
+
+
+def pool_forecasts(forecasts: SharedResult[Sequence[MadeForecast]]) -> Mapping[str, PoolForecast]:
+    """Return the forecasts for the views of pools, by the names of the pools.
+
+    A pool may have a forecast for each of two bounds: the soonest one counts.
+    """
+    soonest_last = reversed(forecasts.get())
+    return {made.pool: _pool_forecast(made) for made in soonest_last}
+
+
+def _pool_forecast(made: MadeForecast) -> PoolForecast:
+    days = math.inf if made.forecast.time_to_full is None else made.forecast.time_to_full.p50
+    return PoolForecast(text=made.forecast.text(), full_in_days=round(days, 1) if math.isfinite(days) else None)
 
 
 class Forecasts:
@@ -47,7 +64,7 @@ class Forecasts:
     @operation({200: bodies.ForecastOverview, 304: None})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Show the forecasts of the pools that are full soonest, physical and promised separately."""
-        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        self._context.policy.require(req.context.identity, CAPACITY_OVERVIEW)
         forecasts = self._forecasts.get()
         shown = [_body(forecast) for forecast in forecasts[:_MAX_FORECASTS]]
         send(req, resp, bodies.ForecastOverview(count=len(forecasts), forecasts=shown))
@@ -62,7 +79,7 @@ class ComingRefusals:
     @operation({200: bodies.ComingRefusals, 304: None})
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Show which volume types will be refused, by the requests of recorded days; made once an hour."""
-        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        self._context.policy.require(req.context.identity, CAPACITY_OVERVIEW)
         with self._context.database.reading(patient=False) as session:
             refusals = coming_refusals.latest(session)
         names = {type_refusals.of.type_id: type_refusals.volume_type for type_refusals in refusals}
@@ -78,7 +95,7 @@ class History:
     @operation({200: bodies.PoolHistory, 304: None}, query=_HISTORY, errors=(404,))
     def on_get(self, req: Request, resp: falcon.Response) -> None:
         """Show the history of the pool ``name``, 400 days or, with the grain ``hour``, 14 days, and its forecasts."""
-        self._context.policy.require(req.context.identity, policies.CAPACITY_OVERVIEW)
+        self._context.policy.require(req.context.identity, CAPACITY_OVERVIEW)
         parameters = _HISTORY.read(req)
         name = parameters["name"]
         with self._context.database.reading(patient=False) as session:
