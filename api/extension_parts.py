@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the API gives to an extension, and what an extension adds to the API.
+"""The interface of the API to extensions: the objects that they may use, and the parts that they add.
 
-The part ``api`` of an :class:`~tonnage.extension.Extension` names a function that takes an :class:`ApiContext` and
-returns :class:`ApiParts`. Example of an extension with one path below ``/v3``::
+The part ``api`` of an :class:`~tonnage.extension.Extension` names a function ``(conf, context) -> ApiParts``, which the
+API calls when the application is built. Example of an extension with one path below ``/v3``::
 
-    def build(context: ApiContext) -> ApiParts:
+    def build(conf: cfg.ConfigOpts, context: ApiContext) -> ApiParts:
         return ApiParts(routes=[("/rack-power", RackPower(context.resources), None)])
 
 The core describes its own routes in the same way, see :mod:`tonnage.api.app`.
@@ -45,7 +45,6 @@ class ApiContext:
     forecasts of all enabled extensions; call it while a request is answered, when all extensions are built.
     """
 
-    conf: cfg.ConfigOpts
     resources: ResourceContext
     health_reasons: Callable[[], list[str]]
     pool_forecasts: PoolForecasts
@@ -75,10 +74,10 @@ def load(
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for an extension that cannot be loaded.
     """
     sources: list[PoolForecasts] = []
-    context = ApiContext(
-        conf=conf, resources=resources, health_reasons=health_reasons, pool_forecasts=lambda: _merged(sources)
-    )
-    parts: dict[str, ApiParts] = {name: build(context) for name, build in enabled_extensions.parts(conf, "api").items()}
+    context = ApiContext(resources=resources, health_reasons=health_reasons, pool_forecasts=lambda: _merged(sources))
+    parts: dict[str, ApiParts] = {
+        name: build(conf, context) for name, build in enabled_extensions.parts(conf, "api").items()
+    }
     sources += [part.pool_forecasts for part in parts.values() if part.pool_forecasts is not None]
     return parts
 

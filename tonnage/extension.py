@@ -44,11 +44,11 @@ class Extension:
     tables: str = ""
     #: ``(conf, SchedulerContext) -> SchedulerParts``, see :mod:`tonnage.scheduler.extension_parts`.
     scheduler: str = ""
-    #: ``(ApiContext) -> ApiParts``, see :mod:`tonnage.api.extension_parts`.
+    #: ``(conf, ApiContext) -> ApiParts``, see :mod:`tonnage.api.extension_parts`.
     api: str = ""
     #: ``(conf, database) -> Server | None``: a further listener of the processes that serve the API.
     listener: str = ""
-    #: ``() -> [policy.RuleDefault]``: the policy rules of the routes.
+    #: ``() -> [policy.DocumentedRuleDefault]``: the policy rules of the routes, see :mod:`tonnage.api.auth.policies`.
     policies: str = ""
     #: A function that adds series to the page ``/metrics/ledger``, see :mod:`tonnage.api.extension_parts`.
     metrics: str = ""

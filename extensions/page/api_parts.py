@@ -3,6 +3,8 @@
 
 from dataclasses import dataclass
 
+from oslo_config import cfg
+
 from tonnage.api.extension_parts import ApiContext, ApiParts
 from tonnage.extensions.page import capacity_overview, ledger_resources, overview_resources, static_files
 
@@ -20,9 +22,9 @@ class Lifetimes:
 LIFETIMES = Lifetimes()
 
 
-def build(context: ApiContext) -> ApiParts:
+def build(conf: cfg.ConfigOpts, context: ApiContext) -> ApiParts:
     """Return the routes and the files."""
-    resources, conf = context.resources, context.conf
+    resources = context.resources
     overview = capacity_overview.shared_overview(
         resources.database,
         conf.service_down_time,

@@ -12,7 +12,7 @@ from sqlalchemy import orm
 
 from tonnage.api.context.shared_results import SharedResult
 from tonnage.api.extension_parts import PoolForecast, PoolForecasts
-from tonnage.api.http.tagged_answers import text_of_time
+from tonnage.api.http.cached_answers import text_of_time
 from tonnage.capacity import arithmetic, elementwise, units
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.elementwise import Floats

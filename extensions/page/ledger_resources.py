@@ -12,9 +12,9 @@ from tonnage.api.context import views
 from tonnage.api.context.resource_context import ResourceContext
 from tonnage.api.context.shared_results import SharedResult
 from tonnage.api.http.annotations import operation
+from tonnage.api.http.cached_answers import send, text_of_time
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
-from tonnage.api.http.tagged_answers import send, text_of_time
 from tonnage.capacity import errors, units
 from tonnage.capacity.explanation import Explanation
 from tonnage.extensions.page import overview_bodies as bodies

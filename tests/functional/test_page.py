@@ -409,6 +409,27 @@ def test_history_and_forecasts_are_drawn_and_told(browser: Browser, server: Page
 
 
 @pytest.mark.heavy
+def test_views_of_extensions_that_are_not_enabled_are_not_offered(browser: Browser, tmp_path: pathlib.Path) -> None:
+    with page_server(tmp_path, extensions=["page"]) as server, browser.tab(server.url) as tab:
+        server.add_backend("box@disk", {"p": {}})
+        for address, heading in {
+            "now": "Now",
+            "soon": "Now",
+            "pools": "Pools",
+            "pool?name=box@disk%23p": "Pool box@disk#p",
+            "types": "Types",
+            "refusals": "Refusals",
+            "ledger": "Ledger",
+        }.items():
+            tab.open(address, heading)
+            assert "Soon" not in tab.page.get_by_role("navigation").inner_text()
+            assert tab.page.get_by_role("heading", name="History").count() == 0
+            assert tab.page.locator("td.soon").count() == 0
+        # The browser logs each response with an error.
+        assert tab.messages == []
+
+
+@pytest.mark.heavy
 def test_the_layout_stays_while_figures_load(browser: Browser, server: PageServer) -> None:
     server.add_backend("box@disk", {"p": {}})
     held: list[sync_api.Route] = []

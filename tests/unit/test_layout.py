@@ -38,6 +38,7 @@ SHARED_NAMES = {
     "driver",
     "endpoint",
     "extension",
+    "extension_parts",
     "groups",
     "pool",
     "qos_specs",

@@ -3,6 +3,8 @@
 
 import functools
 
+from oslo_config import cfg
+
 from tonnage.api.extension_parts import ApiContext, ApiParts
 from tonnage.extensions.history.api import history_resources
 
@@ -10,7 +12,7 @@ from tonnage.extensions.history.api import history_resources
 FORECASTS_LIFETIME = 300.0
 
 
-def build(context: ApiContext) -> ApiParts:
+def build(conf: cfg.ConfigOpts, context: ApiContext) -> ApiParts:
     """Return the routes, and the forecasts of pools for the views of other extensions."""
     resources = context.resources
     forecasts = history_resources.shared_forecasts(resources.database, FORECASTS_LIFETIME)

@@ -11,9 +11,9 @@ from tonnage.api.context.resource_context import ResourceContext
 from tonnage.api.context.shared_results import SharedResult
 from tonnage.api.extension_parts import PoolForecast
 from tonnage.api.http.annotations import operation
+from tonnage.api.http.cached_answers import send, text_of_time
 from tonnage.api.http.http_request import Request
 from tonnage.api.http.list_query import Query
-from tonnage.api.http.tagged_answers import send, text_of_time
 from tonnage.capacity import errors
 from tonnage.extensions.history import coming_refusals, history_reader, history_writer, last_forecasts
 from tonnage.extensions.history.api import history_bodies as bodies

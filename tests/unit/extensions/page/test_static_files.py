@@ -35,6 +35,13 @@ def test_the_page_is_served_with_a_strict_policy(client: testing.TestClient) -> 
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
+@pytest.mark.parametrize("names", [["page"], ["history", "page"]])
+def test_the_page_names_the_enabled_extensions(cluster: Cluster, names: list[str]) -> None:
+    conf = configuration(enabled_extensions=names)
+    tester = testing.TestClient(app.build(conf, cluster.database, cluster.scheduler, authentication.noauth))
+    assert f'<body data-extensions="{" ".join(names)}">' in tester.simulate_get("/page/").text
+
+
 def test_a_head_is_answered_as_a_get_without_the_body(client: testing.TestClient) -> None:
     got, head = (client.simulate_request(method, "/page/") for method in ("GET", "HEAD"))
     assert (head.status_code, head.content) == (200, b"")

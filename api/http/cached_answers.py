@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Responses with an entity tag: a request with the tag of an unchanged response is answered with 304."""
+"""Responses that browsers cache, with an entity tag: 304 answers a request with the tag of an unchanged response."""
 
 import datetime
 import hashlib
