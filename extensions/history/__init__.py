@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """The history of pools and volume types, forecasts, and refusals to come.
 
-Floors from the ground up: forecast, its modules.
+Floors from the ground up: forecast, its modules, api.
 """

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from oslo_config import cfg
 
+from tonnage import enabled_extensions
 from tonnage.api.extension_parts import ApiContext, ApiParts
 from tonnage.extensions.page import capacity_overview, ledger_resources, overview_resources, static_files
 
@@ -43,5 +44,5 @@ def build(conf: cfg.ConfigOpts, context: ApiContext) -> ApiParts:
             ("/capacity-overview/ledger", ledger_resources.Ledger(resources, LIFETIMES.ledger_check), None),
             ("/capacity-overview/refusals", ledger_resources.Refusals(resources), None),
         ],
-        files=static_files.routes(conf.auth_strategy, conf.enabled_extensions),
+        files=static_files.routes(conf.auth_strategy, list(enabled_extensions.enabled(conf))),
     )

@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.cli import openstack_client
 from tonnage.extensions.history import forecast_commands as forecasts
-from tonnage.extensions.page import overview_bodies as bodies
+from tonnage.extensions.history.api import history_bodies as bodies
 
 FORECAST = bodies.PoolForecast(
     pool="h@b#p",
