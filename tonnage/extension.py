@@ -40,7 +40,8 @@ class Extension:
     #: ``(conf) -> None``: raises :class:`~tonnage.capacity.errors.ConfigurationError` for options that cannot be used.
     #: Schedulers and the standalone call it before they start anything.
     check: str = ""
-    #: The module with the tables, models of SQLAlchemy. The folder ``migrations`` beside it has their Alembic versions.
+    #: The module with the tables, models of SQLAlchemy with the base class of the ledger's own. The folder ``migrations``
+    #: beside it has their Alembic migrations: files ``v0001_*.py``, with revisions such as ``history_0001``.
     tables: str = ""
     #: ``(conf, SchedulerContext) -> SchedulerParts``, see :mod:`tonnage.scheduler.extension_parts`.
     scheduler: str = ""

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import ast
 import pathlib
 import re
 import subprocess
@@ -54,6 +55,54 @@ def test_the_documentation_names_every_table_and_each_column_of_capacity_tables(
 def test_a_daemon_does_not_import_alembic() -> None:
     code = "import sys, tonnage.cli.daemons.scheduler; sys.exit('alembic' in sys.modules)"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
+
+
+def violations(migration: str) -> list[str]:
+    """Return the calls of a migration that processes of the previous release could not live with.
+
+    They go on while it runs: they know none of the new columns, and write rows without them.
+    """
+    calls = [
+        node
+        for node in ast.walk(ast.parse(migration))
+        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith("op.")
+    ]
+    return [ast.unparse(call) for call in calls if not _only_adds(ast.unparse(call.func).removeprefix("op."), call)]
+
+
+def _only_adds(operation: str, call: ast.Call) -> bool:
+    arguments = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+    if operation == "add_column":
+        column = call.args[1]
+        assert isinstance(column, ast.Call)
+        settings = {keyword.arg: ast.unparse(keyword.value) for keyword in column.keywords}
+        return "server_default" in settings or settings.get("nullable") == "True"
+    if operation == "create_index":
+        return arguments.get("unique", "False") == "False"
+    return operation in ("create_table", "bulk_insert", "get_bind")
+
+
+@pytest.mark.parametrize(
+    ("call", "allowed"),
+    [
+        ("op.create_table('t', sa.Column('id', sa.Integer()))", True),
+        ("op.add_column('t', sa.Column('a', sa.Integer(), nullable=True))", True),
+        ("op.add_column('t', sa.Column('a', sa.Integer(), nullable=False, server_default='0'))", True),
+        ("op.add_column('t', sa.Column('a', sa.Integer(), nullable=False))", False),
+        ("op.create_index('i', 't', ['a'])", True),
+        ("op.create_index('i', 't', ['a'], unique=True)", False),
+        ("op.alter_column('t', 'a', new_column_name='b')", False),
+        ("op.drop_column('t', 'a')", False),
+    ],
+)
+def test_a_migration_may_only_add(call: str, allowed: bool) -> None:
+    assert violations(call) == ([] if allowed else [call])
+
+
+def test_all_migrations_but_the_first_only_add(engine: sa.Engine) -> None:
+    for branch in schema.branches(engine, EXTENSIONS):
+        for path in sorted(branch.folder.glob("v[0-9]*.py"))[1:]:
+            assert violations(path.read_text(encoding="utf-8")) == [], path
 
 
 def test_the_tables_of_an_extension_are_those_of_its_branch(engine: sa.Engine) -> None:
