@@ -13,8 +13,8 @@ import threading
 import time
 from collections.abc import Collection, Sequence
 
+from tonnage.agent import endpoint
 from tonnage.agent.backoff import FailureLog, gap_after, retry
-from tonnage.agent.endpoint import AgentEndpoint
 from tonnage.agent.listing_loop import ListingLoop
 from tonnage.agent.lock import BackendLock
 from tonnage.agent.operations import Epoch, Operations
@@ -62,7 +62,7 @@ class BackendAgent:
             self,
             backoff=settings.backoff,
         )
-        self._server = rpc.server(transport, rpc.TOPIC_AGENT, backend, AgentEndpoint(self, self.operations))
+        self._server = rpc.server(transport, rpc.TOPIC_AGENT, backend, endpoint.build(self, self.operations))
         self._serving = False
         self._snapshots = StorageSnapshots(driver, self.operations, self, settings.quiet_wait, settings.quiet_look)
         self.outbox = Outbox(backend, self, settings.backoff)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract between the processes: one row for each RPC method.
 
-Clients send messages as their rows say, :class:`tonnage.rpc.endpoint.Endpoint` serves a handler for each row, and the
+Clients send messages as their rows say, :class:`tonnage.rpc.handlers.Endpoint` serves a handler for each row, and the
 tables in docs/rpc.rst are made from the rows. So a row is the only place in which a method is spelt. Extensions of the
 schedulers have rows of their own. :mod:`tonnage.rpc.messages` has the types of the messages.
 """

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from tonnage.capacity import errors
-from tonnage.rpc import contract, endpoint, serialization
+from tonnage.rpc import contract, handlers, serialization
 from tonnage.rpc.messages import CreateVolume, DeleteVolume, ExtendVolume, RequestBatch
 from tonnage.rpc.transport import TOPIC_SCHEDULER
 
@@ -26,7 +26,7 @@ def serve(batch: RequestBatch, handle: Callable[[list[BatchedRequest]], Sequence
         for packed in getattr(batch, method.name):
             try:
                 request: BatchedRequest = serialization.unpack(packed, method.message)
-                endpoint.check_request_id(request)
+                handlers.check_request_id(request)
                 decoded.append(request)
             except errors.InvalidInput as error:
                 decoded.append(error)

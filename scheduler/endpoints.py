@@ -2,7 +2,7 @@
 """The scheduler's RPC methods: which function of the manager handles the messages of each method."""
 
 from tonnage.rpc import contract, request_batch
-from tonnage.rpc.endpoint import Endpoint, RpcHandler
+from tonnage.rpc.handlers import Endpoint, RpcHandler
 from tonnage.scheduler.manager import SchedulerManager
 from tonnage.scheduler.requests.placement_requests import Move
 

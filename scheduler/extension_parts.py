@@ -17,7 +17,7 @@ from oslo_config import cfg
 
 from tonnage.extension import Hook
 from tonnage.ledger.db.database import Database
-from tonnage.rpc.endpoint import RpcHandler
+from tonnage.rpc.handlers import RpcHandler
 from tonnage.scheduler.agents.report_observer import ReportObserver
 from tonnage.scheduler.cache.host_manager import HostManager
 from tonnage.scheduler.cluster.membership import Membership

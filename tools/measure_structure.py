@@ -295,6 +295,31 @@ def unchecked_calls(modules: Sequence[Module]) -> list[str]:
     ]
 
 
+def rpc_spellings(modules: Sequence[Module]) -> dict[str, list[str]]:
+    """Return the places beside its row in which an RPC method is spelt, by the names of the methods.
+
+    A place is a call or cast with the name as text, or a function of an endpoint, which takes a context and a message.
+    """
+    calls = [(module, node) for module in modules for node in ast.walk(module.tree) if isinstance(node, ast.Call)]
+    names = {
+        node.args[0].value: None
+        for _, node in calls
+        if isinstance(node.func, ast.Name) and node.func.id == "Method" and isinstance(node.args[0], ast.Constant)
+    }
+    places: dict[str, list[str]] = {str(name): [] for name in names}
+    for module, node in calls:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("call", "cast") and node.args:
+            first = node.args[0]
+            if isinstance(first, ast.Constant) and first.value in names:
+                places[str(first.value)].append(f"{module.path}:{node.lineno}")
+    for module in modules:
+        for function in _functions(module):
+            arguments = {argument.arg for argument in function.args.args}
+            if function.name in places and "message" in arguments and arguments & {"context", "ctxt"}:
+                places[function.name].append(f"{module.path}:{function.lineno}")
+    return places
+
+
 def test_figures() -> dict[str, Any]:
     """Return how often tests use private names and replace attributes, and the modules that start a small Tonnage."""
     private, patches = 0, 0
@@ -340,6 +365,7 @@ def static_figures() -> dict[str, Any]:
         "modules": len(_named(modules)),
         "modules without a test file of their own": len(modules_without_tests(modules)),
         "functions that call others with unchecked arguments": len(unchecked_calls(modules)),
+        "places in which an RPC method is spelt, at most": 1 + max(map(len, rpc_spellings(modules).values())),
         "private names used by tests": tests["private names used by tests"],
         "setattr patches in tests": tests["setattr patches"],
         "harnesses": len(tests["harnesses"]),

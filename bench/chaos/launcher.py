@@ -159,20 +159,16 @@ def trouble_outcomes(client: Any, outcomes: Any, unavailable: Callable[[str], Ex
     client.call = troubled
 
 
-def trouble_commands(endpoint: Any) -> None:
+def trouble_commands(operations: Any) -> None:
     """Deliver some commands twice, the second time late."""
+    submit = operations.submit
 
-    def wrap(name: str) -> None:
-        take = getattr(endpoint, name)
+    def troubled(self: Any, command: Any) -> None:
+        submit(self, command)
+        if draw.random() < float(control.get("trouble", 0.0)):
+            later(draw.uniform(0.0, 4.0), lambda: submit(self, command))
 
-        def run(self: Any, context: Any, message: Any) -> None:
-            take(self, context, message)
-            if draw.random() < float(control.get("trouble", 0.0)):
-                later(draw.uniform(0.0, 4.0), lambda: take(self, context, message))
-
-        setattr(endpoint, name, run)
-
-    wrap("run")
+    operations.submit = troubled
 
 
 def trouble_driver(driver: Any, failed: Callable[[str], Exception]) -> None:
@@ -204,7 +200,7 @@ def trouble_driver(driver: Any, failed: Callable[[str], Exception]) -> None:
 def main() -> None:
     warnings.simplefilter("ignore")
     shift_clock()
-    from tonnage.agent.endpoint import AgentEndpoint
+    from tonnage.agent.operations import Operations
     from tonnage.capacity import errors
     from tonnage.cli.daemons import agent
     from tonnage.drivers.memory.driver import MemoryDriver
@@ -213,7 +209,7 @@ def main() -> None:
 
     trouble_reports(SchedulerClient, contract.REPORT)
     trouble_outcomes(SchedulerClient, contract.OUTCOMES, errors.Unavailable)
-    trouble_commands(AgentEndpoint)
+    trouble_commands(Operations)
     trouble_driver(MemoryDriver, errors.DriverError)
     sys.argv[:] = ["tonnage-agent", *sys.argv[4:]]
     agent.main()

@@ -5,7 +5,7 @@ from oslo_config import cfg
 
 from tonnage.extensions.kubernetes.fit.node_fit import NodeFit
 from tonnage.extensions.kubernetes.fit.node_fit_messages import FIT_NODES
-from tonnage.rpc.endpoint import RpcHandler
+from tonnage.rpc.handlers import RpcHandler
 from tonnage.scheduler.extension_parts import SchedulerContext, SchedulerParts
 
 

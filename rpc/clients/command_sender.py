@@ -12,6 +12,7 @@ from typing import Protocol
 from tonnage.capacity import errors
 from tonnage.coalescer import Coalescer
 from tonnage.rpc import contract
+from tonnage.rpc.contract import Message, Method
 from tonnage.rpc.messages import Command, Commands, SharedStorages
 from tonnage.rpc.transport import TOPIC_AGENT, Peer, Transport
 from tonnage.worker import Worker
@@ -20,34 +21,21 @@ LOG = logging.getLogger(__name__)
 
 
 class AgentClient:
-    """Casts to the agent of one backend, ``host@backend``. There is no answer; agents send outcomes and reports.
+    """Casts to the agent of one backend, by the methods in :mod:`tonnage.rpc.contract`.
 
-    Each may raise :class:`~tonnage.capacity.errors.Unavailable` if the message bus cannot be reached. Only its silence
-    shows that an agent is gone.
+    There is no answer; agents send outcomes and reports. Only its silence shows that an agent is gone.
     """
 
     def __init__(self, transport: Transport) -> None:
         self._peer = Peer(transport, TOPIC_AGENT, "agent")
 
-    def run(self, backend: str, commands: Sequence[Command]) -> None:
-        """Send commands, which the agent takes in this order. It runs a claim id once, so sending again is safe."""
-        self._peer.cast(contract.RUN, Commands(commands=list(commands)), backend)
+    def cast(self, backend: str, method: Method[Message, None], message: Message) -> None:
+        """Send a message to the agent of ``host@backend``.
 
-    def report_now(self, backend: str) -> None:
-        """Ask for a report soon."""
-        self._peer.cast(contract.REPORT_NOW, None, backend)
-
-    def list_now(self, backend: str) -> None:
-        """Ask for a list of all volumes soon."""
-        self._peer.cast(contract.LIST_NOW, None, backend)
-
-    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None:
-        """Tell a backend which storages it shares with others, so that it takes stamps before each look at them."""
-        self._peer.cast(contract.TAKE_STAMPS, SharedStorages(storage_ids=list(storage_ids)), backend)
-
-    def rejoin(self, backend: str) -> None:
-        """Ask for a new hello: the ledger does not know the agent's epoch."""
-        self._peer.cast(contract.REJOIN, None, backend)
+        An agent takes messages in their order, and runs each claim id once, so that commands may be sent again. Raises
+        :class:`~tonnage.capacity.errors.Unavailable` if the message bus cannot be reached.
+        """
+        self._peer.cast(method, message, backend)
 
 
 class AgentMessages(Protocol):
@@ -73,9 +61,9 @@ class CommandOwner(Protocol):
 
 @dataclass(slots=True)
 class _Notices:
-    """The messages without a command for one backend. ``methods`` are names of methods; each is sent once."""
+    """The messages without a command for one backend. Each of the ``methods`` is called once, without a message."""
 
-    methods: dict[str, None] = field(default_factory=dict)
+    methods: dict[Method[None, None], None] = field(default_factory=dict)
     shared_storages: set[str] = field(default_factory=set)
 
 
@@ -129,11 +117,11 @@ class CommandSender:
 
     def report_now(self, backend: str) -> None:
         """Queue a request for a report."""
-        self._notify(backend, "report_now")
+        self._notify(backend, contract.REPORT_NOW)
 
     def list_now(self, backend: str) -> None:
         """Queue a request for a listing of all volumes."""
-        self._notify(backend, "list_now")
+        self._notify(backend, contract.LIST_NOW)
 
     def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None:
         """Queue the names of storages that the backend shares."""
@@ -143,9 +131,9 @@ class CommandSender:
 
     def rejoin(self, backend: str) -> None:
         """Queue a request for a new hello."""
-        self._notify(backend, "rejoin")
+        self._notify(backend, contract.REJOIN)
 
-    def _notify(self, backend: str, method: str) -> None:
+    def _notify(self, backend: str, method: Method[None, None]) -> None:
         with self._changed:
             self._notices.setdefault(backend, _Notices()).methods[method] = None
             self._queue(backend)
@@ -175,7 +163,7 @@ class CommandSender:
             try:
                 self._send_notices(backend, notices.get(backend, _Notices()))
                 if commands:
-                    self._agents.run(backend, commands)
+                    self._agents.cast(backend, contract.RUN, Commands(commands=list(commands)))
             except Exception as error:
                 lost.extend(commands)
                 if isinstance(error, errors.Unavailable):
@@ -190,9 +178,10 @@ class CommandSender:
 
     def _send_notices(self, backend: str, notices: _Notices) -> None:
         for method in notices.methods:
-            getattr(self._agents, method)(backend)
+            self._agents.cast(backend, method, None)
         if notices.shared_storages:
-            self._agents.take_stamps(backend, sorted(notices.shared_storages))
+            stamps = SharedStorages(storage_ids=sorted(notices.shared_storages))
+            self._agents.cast(backend, contract.TAKE_STAMPS, stamps)
 
     def _drop_all(self) -> list[Command]:
         """Drop all messages that wait and return their commands."""

@@ -4,7 +4,7 @@
 import uuid
 
 from tonnage.capacity import errors, units
-from tonnage.rpc.endpoint import LONGEST_REQUEST_ID
+from tonnage.rpc.handlers import LONGEST_REQUEST_ID
 from tonnage.rpc.messages import CreateVolume
 
 

@@ -19,7 +19,6 @@ from tests.unit.agent import fakes
 from tests.unit.agent.fakes import command, eventually
 from tests.unit.rpc import bus as message_bus
 from tonnage.rpc import messages, transport
-from tonnage.rpc.clients.command_sender import AgentClient
 
 START = [sys.executable, "-c", "from tonnage.cli.daemons.agent import main; main()"]
 
@@ -47,14 +46,14 @@ class Schedulers:
 
 
 @contextlib.contextmanager
-def schedulers(url: str) -> Iterator[tuple[Schedulers, AgentClient]]:
+def schedulers(url: str) -> Iterator[tuple[Schedulers, fakes.Calls]]:
     """Serve the RPC methods of schedulers on the bus."""
     with message_bus.memory_transport(url=url) as bus:
         endpoint = Schedulers()
         server = transport.server(bus, transport.TOPIC_SCHEDULER, "one", endpoint)
         server.start()
         try:
-            yield endpoint, AgentClient(bus)
+            yield endpoint, fakes.Calls(bus)
         finally:
             server.stop()
             server.wait()
@@ -105,7 +104,7 @@ def worker_of(daemon: "subprocess.Popen[str]", folder: pathlib.Path, backend: st
     return next(child for child in psutil.Process(daemon.pid).children() if child.pid == holder)
 
 
-def start_reported_operation(client: AgentClient, scheduler: fakes.Scheduler, backend: str, pool: str) -> str:
+def start_reported_operation(client: fakes.Calls, scheduler: fakes.Scheduler, backend: str, pool: str) -> str:
     """Start operations until a report includes one that runs, and return its claim. It ends within seconds."""
     for number in range(10):
         claim = f"c-{number}"

@@ -165,5 +165,5 @@ def test_an_account_refused_by_the_bus_is_reported_with_the_option(fresh_rabbitm
                 transport.server(made, transport.TOPIC_SCHEDULER, "one", Scheduler()).start()
             assert raised.value.message.endswith(option)
             with pytest.raises(errors.Unavailable, match=f"^the message bus did not take .*: {answer}"):
-                AgentClient(made).report_now(BACKEND)
+                AgentClient(made).cast(BACKEND, contract.REPORT_NOW, None)
         gc.collect()

@@ -193,6 +193,13 @@ def test_few_names_of_modules_stand_in_more_than_one_room(structure: types.Modul
     assert set(shared) <= SHARED_NAMES, "a name means one thing: take another one, or the name of the room above"
 
 
+def test_an_rpc_method_is_spelt_in_its_row_alone(structure: types.ModuleType) -> None:
+    """Clients and endpoints take the row, so go-to-definition leads from both to the contract."""
+    spellings = structure.rpc_spellings(structure.product_modules())
+    assert {"hello", "create_group", "fit_nodes", "run"} <= spellings.keys()
+    assert {name: places for name, places in spellings.items() if places} == {}
+
+
 def test_functions_that_run_others_keep_the_types_of_their_arguments(structure: types.ModuleType) -> None:
     """Transactions and handlers: mypy checks each call, and go-to-definition arrives at the function."""
     assert structure.unchecked_calls(structure.product_modules()) == []

@@ -23,7 +23,7 @@ from tonnage.extensions.cinder.scheduler.volume_rows import VolumeRows
 from tonnage.extensions.cinder.scheduler.waiting_requests import WaitingRequests
 from tonnage.rpc import cinder_explanations, serialization, transport
 from tonnage.rpc.cinder_explanations import PartialExplanation, Question
-from tonnage.rpc.endpoint import Endpoint, RpcHandler
+from tonnage.rpc.handlers import Endpoint, RpcHandler
 
 LOG = logging.getLogger(__name__)
 

@@ -14,7 +14,6 @@ from tonnage.agent.backend_agent import BackendAgent
 from tonnage.agent.backoff import BackOff
 from tonnage.agent.options import Settings
 from tonnage.rpc import transport
-from tonnage.rpc.clients.command_sender import AgentClient
 
 
 @pytest.fixture(autouse=True)
@@ -48,9 +47,9 @@ def driver() -> fakes.GatedDriver:
 
 
 @pytest.fixture
-def client(bus: transport.Transport) -> AgentClient:
+def client(bus: transport.Transport) -> fakes.Calls:
     """What schedulers reach agents by."""
-    return AgentClient(bus)
+    return fakes.Calls(bus)
 
 
 @pytest.fixture

@@ -11,8 +11,10 @@ from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers.base import Driver, Source, StoredVolume, Volume
-from tonnage.rpc import messages, serialization
+from tonnage.rpc import contract, messages, serialization
+from tonnage.rpc.clients.command_sender import AgentClient
 from tonnage.rpc.packed_reports import PackedReport
+from tonnage.rpc.transport import Transport
 
 DEADLINE = 60.0
 
@@ -232,6 +234,28 @@ class Scheduler:
         found = eventually(arrived, f"outcome of {claim_id}")
         assert isinstance(found, messages.Outcome)
         return found
+
+
+class Calls:
+    """The calls of schedulers to agents."""
+
+    def __init__(self, bus: Transport) -> None:
+        self._client = AgentClient(bus)
+
+    def run(self, backend: str, commands: Sequence[messages.Command]) -> None:
+        self._client.cast(backend, contract.RUN, messages.Commands(commands=list(commands)))
+
+    def report_now(self, backend: str) -> None:
+        self._client.cast(backend, contract.REPORT_NOW, None)
+
+    def list_now(self, backend: str) -> None:
+        self._client.cast(backend, contract.LIST_NOW, None)
+
+    def take_stamps(self, backend: str, storage_ids: Sequence[str]) -> None:
+        self._client.cast(backend, contract.TAKE_STAMPS, messages.SharedStorages(storage_ids=list(storage_ids)))
+
+    def rejoin(self, backend: str) -> None:
+        self._client.cast(backend, contract.REJOIN, None)
 
 
 TROUBLE = errors.Unavailable("the database is away")

@@ -8,7 +8,7 @@ from oslo_config import cfg
 from oslo_messaging._drivers import impl_rabbit
 
 from tonnage.capacity import errors
-from tonnage.rpc import options, transport
+from tonnage.rpc import contract, options, transport
 from tonnage.rpc.clients.command_sender import AgentClient
 
 
@@ -52,5 +52,5 @@ def test_a_command_that_no_agent_fetches_expires(bus: transport.Transport, monke
         impl_rabbit.Connection, "topic_send", lambda self, **given: (sent.append(given["timeout"]), send(self, **given))
     )
     bus.conf.set_override("rpc_message_ttl", 17)
-    AgentClient(bus).report_now("host@backend")
+    AgentClient(bus).cast("host@backend", contract.REPORT_NOW, None)
     assert sent == [17]

@@ -10,7 +10,7 @@ import pytest
 from tonnage.capacity import errors
 from tonnage.rpc import contract, messages, serialization
 from tonnage.rpc.contract import Method
-from tonnage.rpc.endpoint import Endpoint, RpcHandler
+from tonnage.rpc.handlers import Endpoint, RpcHandler
 from tonnage.scheduler import endpoints
 from tonnage.scheduler.extension_parts import ExtensionParts
 

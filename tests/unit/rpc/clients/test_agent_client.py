@@ -9,7 +9,7 @@ import pytest
 
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.request import Provisioning
-from tonnage.rpc import messages, serialization, transport
+from tonnage.rpc import contract, messages, serialization, transport
 from tonnage.rpc.clients.command_sender import AgentClient
 
 TIMEOUT = 30
@@ -73,12 +73,12 @@ def test_messages_reach_only_their_agent_and_in_order(bus: transport.Transport, 
     client = AgentClient(bus)
     sent = [command(number) for number in range(50)]
     for each in sent:
-        client.run("host@one", [each])
-    client.run("host@one", sent)
-    client.report_now("host@one")
-    client.rejoin("host@one")
-    client.list_now("host@one")
-    client.report_now("host@two")
+        client.cast("host@one", contract.RUN, messages.Commands(commands=[each]))
+    client.cast("host@one", contract.RUN, messages.Commands(commands=sent))
+    client.cast("host@one", contract.REPORT_NOW, None)
+    client.cast("host@one", contract.REJOIN, None)
+    client.cast("host@one", contract.LIST_NOW, None)
+    client.cast("host@two", contract.REPORT_NOW, None)
 
     seen = agents["host@one"].seen
     alone = [commands(seen.get(timeout=TIMEOUT)[1]) for _ in sent]

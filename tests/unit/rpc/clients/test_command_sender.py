@@ -10,7 +10,8 @@ from tests.unit.agent.fakes import command, eventually
 from tonnage import coalescer
 from tonnage.capacity import errors
 from tonnage.rpc.clients.command_sender import AgentClient, CommandSender
-from tonnage.rpc.messages import Command
+from tonnage.rpc.contract import Message, Method
+from tonnage.rpc.messages import Commands
 
 TIMEOUT = 30
 
@@ -33,17 +34,12 @@ class Agents(AgentClient):
                 raise self.failures[name]
         self.sent.append((backend, what))
 
-    def run(self, backend: str, commands: Sequence[Command]) -> None:
-        self._send(backend, [command.claim_id for command in commands])
-
-    def report_now(self, backend: str) -> None:
-        self._send(backend, "report_now")
-
-    def list_now(self, backend: str) -> None:
-        self._send(backend, "list_now")
-
-    def rejoin(self, backend: str) -> None:
-        self._send(backend, "rejoin")
+    def cast(self, backend: str, method: Method[Message, None], message: Message) -> None:
+        if isinstance(message, Commands):
+            assert method.name == "run"
+            self._send(backend, [command.claim_id for command in message.commands])
+        else:
+            self._send(backend, method.name)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 from tonnage.capacity import errors
 from tonnage.rpc import messages, serialization
 from tonnage.rpc.contract import Delivery, Method
-from tonnage.rpc.endpoint import Endpoint, RpcHandler
+from tonnage.rpc.handlers import Endpoint, RpcHandler
 
 DELETE = Method("delete", messages.DeleteVolume, str, "delete a volume", keyed=True)
 QUERY = Method("query", messages.PoolQuery, str, "a question without a key")
