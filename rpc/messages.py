@@ -4,7 +4,6 @@
 Sizes are GiB. :mod:`tonnage.rpc.serialization` converts messages to plain builtins and back, and checks their types.
 """
 
-import datetime
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +14,9 @@ from tonnage.capacity.decision import Refusal
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.pools.hypothetical_pools import Changes
 from tonnage.capacity.request import Provisioning
+from tonnage.capacity.volume_request import CreateVolume as CreateVolume
+from tonnage.capacity.volume_request import KeyedRequest as KeyedRequest
+from tonnage.capacity.volume_request import ManageVolume as ManageVolume
 
 
 class Verb(enum.StrEnum):
@@ -247,39 +249,6 @@ class SharedStorages:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KeyedRequest:
-    """A request that takes effect at most once. ``request_id`` is its idempotency key.
-
-    ``asked_at`` is a time by the ledger's clock, at most some minutes before the request was sent; None if the sender
-    does not know one. The request does not take effect long after it.
-    """
-
-    request_id: str
-    asked_at: datetime.datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CreateVolume(KeyedRequest):
-    """A request for a new volume. ``volume_type`` is a type's id or name.
-
-    With ``source_volume_id`` the volume is a clone of that one, with ``group_id`` it is placed on the group's backend.
-    """
-
-    volume_id: str
-    size_gb: int
-    project_id: str
-    user_id: str = ""
-    name: str | None = None
-    description: str | None = None
-    volume_type: str | None = None
-    availability_zone: str | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    hints: Mapping[str, Any] = field(default_factory=dict)
-    source_volume_id: str | None = None
-    group_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CreateGroup(KeyedRequest):
     """A request for several new volumes, all of them or none.
 
@@ -329,21 +298,6 @@ class MigrateVolume(KeyedRequest):
 
     volume_id: str
     destination: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManageVolume(KeyedRequest):
-    """A request to adopt the volume named ``reference`` on the storage, in a pool ``host@backend#pool``."""
-
-    volume_id: str
-    pool: str
-    reference: str
-    project_id: str
-    user_id: str = ""
-    name: str | None = None
-    description: str | None = None
-    volume_type: str | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,6 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Concatenate, ParamSpec, TypeVar
 
 from oslo_db import exception as db_exc
@@ -89,8 +88,8 @@ class VolumeOperations:
         return [_answered(self._set_backend_state, message) for message in messages]
 
     def _manage(self, message: ManageVolume) -> None:
-        volume = _taken_over(message)
-        self._send([self._begun(message, volume)])
+        _check(message)
+        self._send([self._begun(message)])
         LOG.info(
             "[%s] volume %s: %s in %s is taken over",
             message.request_id,
@@ -99,26 +98,26 @@ class VolumeOperations:
             message.pool,
         )
 
-    def _begun(self, message: ManageVolume, volume: managed_volumes.ManagedVolume) -> str:
+    def _begun(self, volume: ManageVolume) -> str:
         for _ in range(_ROUNDS):
             try:
-                key = request_keys.Key(message.request_id, volume.id, claim_verbs.MANAGE)
-                return self._once(key, self._begin, message, volume)
+                key = request_keys.Key(volume.request_id, volume.volume_id, claim_verbs.MANAGE)
+                return self._once(key, self._begin, volume)
             except QuotaChanged as taken:
-                LOG.debug("[%s] volume %s is looked at again: %s", message.request_id, volume.id, taken)
+                LOG.debug("[%s] volume %s is looked at again: %s", volume.request_id, volume.volume_id, taken)
                 if taken.missing_counters:
                     self._database.run(reservations.insert_missing, taken.missing_counters)
         raise errors.Unavailable(f"other requests were faster on the quota of project {volume.project_id}; try again")
 
-    def _begin(self, session: orm.Session, message: ManageVolume, volume: managed_volumes.ManagedVolume) -> str:
+    def _begin(self, session: orm.Session, volume: ManageVolume) -> str:
         """Begin to adopt a volume, if the quota of its project permits the size that was last listed.
 
         That size counts until the agent has reported the real one.
         """
-        request_times = {message.request_id: message.asked_at}
+        request_times = {volume.request_id: volume.asked_at}
+        size = 0
         if not request_keys.find(session, request_times):
-            size = managed_volumes.listed_gb(session, volume.pool, message.reference)
-            volume = replace(volume, listed_gb=size)
+            size = managed_volumes.find_listed_gb(session, volume.pool, volume.reference)
             volume_type = None if volume.volume_type is None else volume_types.find(session, volume.volume_type)
             demanded = [
                 Demand(
@@ -137,7 +136,7 @@ class VolumeOperations:
                     raise errors.OverQuota(excess.sentence)
                 budget.take(demanded)
                 reservations.consume(session, budget)
-        return managed_volumes.begin(session, message.request_id, volume, message.reference, message.asked_at)
+        return managed_volumes.begin(session, volume, size)
 
     def _unmanage(self, message: UnmanageVolume) -> None:
         request_validation.check_length("volume_id", message.volume_id, 36)
@@ -201,17 +200,8 @@ def _answered(work: Callable[[Message], None], message: Message) -> Exception | 
     return None
 
 
-def _taken_over(message: ManageVolume) -> managed_volumes.ManagedVolume:
+def _check(message: ManageVolume) -> None:
+    """Raise :class:`~tonnage.capacity.errors.InvalidInput` for a value that does not fit into the row of a volume."""
     request_validation.check_uuid(message.volume_id)
     for name in ("reference", "project_id", "user_id", "name", "description"):
         request_validation.check_length(name, getattr(message, name) or "", 255)
-    return managed_volumes.ManagedVolume(
-        id=message.volume_id,
-        pool=message.pool,
-        project_id=message.project_id,
-        user_id=message.user_id,
-        name=message.name,
-        description=message.description,
-        volume_type=message.volume_type,
-        metadata=message.metadata,
-    )

@@ -16,7 +16,7 @@ from tonnage.capacity.explanation import Explanation
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, user_messages
 from tonnage.ledger.catalog.managed_volumes import Manageable
-from tonnage.ledger.catalog.refusals import RecordedRefusal, RefusalCount
+from tonnage.ledger.catalog.refusals import RefusalCount
 from tonnage.ledger.catalog.volume_decisions import VolumeDecisions
 from tonnage.ledger.inventory.volume_figures import ClaimFigures
 from tonnage.ledger.locks import heartbeats
@@ -241,10 +241,10 @@ def manageable(volume: Manageable, *, detail: bool) -> response_bodies.Manageabl
     return view
 
 
-def refusal(row: RecordedRefusal) -> response_bodies.RecordedRefusal:
+def refusal(row: models.Refusal) -> response_bodies.RecordedRefusal:
     """Return a recorded refusal."""
-    fields = {**row._asdict(), "refused_at": time(row.refused_at)}
-    return response_bodies.RecordedRefusal(**fields)
+    fields = {name: getattr(row, name) for name in response_bodies.RecordedRefusal.__struct_fields__}
+    return response_bodies.RecordedRefusal(**{**fields, "refused_at": time(row.refused_at)})
 
 
 def refusal_count(row: RefusalCount) -> response_bodies.RefusalCount:

@@ -20,7 +20,7 @@ from tonnage.cli.simulation import argument_types
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from tonnage.ledger.catalog.refusals import RecordedRefusal
+    from tonnage.ledger import models
     from tonnage.ledger.db.database import Database
     from tonnage.ledger.inventory.volume_figures import ClaimFigures
 
@@ -41,7 +41,7 @@ class Snapshot:
     taken_at: datetime.datetime
     pools: Sequence[PoolRow]
     claims: "Sequence[ClaimFigures]"
-    refusals: "Sequence[RecordedRefusal]"
+    refusals: "Sequence[models.Refusal]"
     refused: int
 
     def line(self) -> str:

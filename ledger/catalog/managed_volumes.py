@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The managing of volumes that exist on the storage already. The agent reports their size and provisioning."""
 
-import datetime
 import math
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -14,6 +12,7 @@ from tonnage.capacity import errors, request
 from tonnage.capacity.reports import validation
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import MAX_SIZE_GB
+from tonnage.capacity.volume_request import ManageVolume
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.claims import request_keys
@@ -26,25 +25,6 @@ _CLAIM = "claim_id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ManagedVolume:
-    """The row of a volume that is managed from now on, in a pool ``host@backend#pool``.
-
-    ``listed_gb`` is its size in the last listing, see :func:`listed_gb`: it counts until the agent has reported the
-    real size.
-    """
-
-    id: str
-    pool: str
-    project_id: str
-    user_id: str = ""
-    name: str | None = None
-    description: str | None = None
-    volume_type: str | None = None
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    listed_gb: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Manageable:
     """A copy on the storage that is no volume of Tonnage, in a pool ``host@backend#pool``."""
 
@@ -53,34 +33,30 @@ class Manageable:
     size_gb: int
 
 
-def begin(
-    session: orm.Session,
-    request_id: str,
-    volume: ManagedVolume,
-    reference: str,
-    asked_at: datetime.datetime | None = None,
-) -> str:
-    """Insert the row of a volume that is to be managed, and return the claim that records the operation.
+def begin(session: orm.Session, volume: ManageVolume, listed_gb: int = 0) -> str:
+    """Insert the row of a volume that is managed from now on, and return the claim that records the operation.
 
-    ``reference`` is its name on the storage. It is thin or thick as a new volume of its type would be in that pool. The
-    same request delivered again returns the same claim.
+    It is thin or thick as a new volume of its type would be in that pool. ``listed_gb`` is its size in the last
+    listing, see :func:`find_listed_gb`: it counts until the agent has reported the real size. The same request
+    delivered again returns the same claim.
 
     Raises :class:`~tonnage.capacity.errors.NotFound` for an unknown pool or volume type, and
     :class:`~tonnage.capacity.errors.Conflict` for a reference that is, or is about to become, a volume of the ledger in
     that pool: that volume would lose its copy. Raises :class:`~tonnage.capacity.errors.Unavailable` for a request that
     is too old.
     """
+    request_id, reference = volume.request_id, volume.reference
     pool = session.scalar(sa.select(models.Pool).where(models.Pool.name == volume.pool, models.Pool.present))
     if pool is None:
         raise errors.NotFound(f"pool {volume.pool} could not be found: name it as host@backend#pool")
     volume_type = None if volume.volume_type is None else volume_types.find(session, volume.volume_type)
     locked = pool_counters.lock(session, [pool.id])
     claim = models.Claim
-    if key := request_keys.find(session, {request_id: asked_at}).get(request_id):
-        key.require(volume.id, claim_verbs.MANAGE)
+    if key := request_keys.find(session, {request_id: volume.asked_at}).get(request_id):
+        key.require(volume.volume_id, claim_verbs.MANAGE)
         return str(key.answer[_CLAIM])
-    if session.get(models.Volume, volume.id) is not None:
-        raise errors.Conflict(f"volume {volume.id} is there already")
+    if session.get(models.Volume, volume.volume_id) is not None:
+        raise errors.Conflict(f"volume {volume.volume_id} is there already")
     in_use = sa.exists().where(
         claim.volume_id == reference, claim.pool_id == pool.id, claim.state != pool_counters.RELEASED
     )
@@ -97,7 +73,7 @@ def begin(
     provisioning = _provisioning(pool, volume_type)
     session.add(
         models.Volume(
-            id=volume.id,
+            id=volume.volume_id,
             name=volume.name,
             description=volume.description,
             project_id=volume.project_id,
@@ -116,25 +92,27 @@ def begin(
     )
     order = claim(
         id=str(uuid.uuid4()),
-        volume_id=volume.id,
+        volume_id=volume.volume_id,
         backend_id=locked.backends[pool.id],
         pool_id=pool.id,
         verb=claim_verbs.MANAGE,
         state=pool_counters.PENDING,
         size_gb=0,
         physical_gb=0,
-        target_size_gb=min(volume.listed_gb, MAX_SIZE_GB),
+        target_size_gb=min(listed_gb, MAX_SIZE_GB),
         provisioning=provisioning,
         contained=True,
         reference=reference,
         request_id=request_id,
     )
     session.add(order)
-    request_keys.insert(session, [request_keys.Key(request_id, volume.id, claim_verbs.MANAGE, {_CLAIM: order.id})])
+    request_keys.insert(
+        session, [request_keys.Key(request_id, volume.volume_id, claim_verbs.MANAGE, {_CLAIM: order.id})]
+    )
     return order.id
 
 
-def listed_gb(session: orm.Session, pool: str, reference: str) -> int:
+def find_listed_gb(session: orm.Session, pool: str, reference: str) -> int:
     """Return the size of an unmanaged copy in the last listing, in whole GiB; 0 if the listing did not show it."""
     discrepancy = models.Discrepancy
     size = session.scalar(

@@ -40,28 +40,6 @@ class RefusedRequest:
     body: Mapping[str, Any] | None = None
 
 
-class RecordedRefusal(NamedTuple):
-    """The refusal of a request. ``filter`` and ``code`` are the reason of the nearest pool, ``pool``, if there is one.
-
-    ``request`` describes it. ``largest_size_gb`` is the size that would have been accepted, None if the size was not
-    the reason. ``request_body`` is as :attr:`RefusedRequest.body`.
-    """
-
-    id: int
-    refused_at: datetime.datetime
-    request_id: str
-    volume_id: str
-    project_id: str
-    verb: str
-    request: str
-    filter: str
-    code: str
-    pool: str | None
-    largest_size_gb: int | None
-    message: str
-    request_body: dict[str, Any] | None
-
-
 class RefusalCount(NamedTuple):
     """The number of refusals for one reason on one day, in UTC, and the time of the last one."""
 
@@ -130,11 +108,10 @@ def insert_once(session: orm.Session, refused: RefusedRequest) -> None:
         insert(session, [refused])
 
 
-def load(session: orm.Session, refusal_filter: RefusalFilter, limit: int | None = None) -> list[RecordedRefusal]:
+def load(session: orm.Session, refusal_filter: RefusalFilter, limit: int | None = None) -> list[models.Refusal]:
     """Return the newest refusals that match, at most ``limit`` of them, the newest first."""
-    columns = [getattr(_ROW, name) for name in RecordedRefusal._fields]
-    statement = sa.select(*columns).where(*_conditions(refusal_filter)).order_by(_ROW.id.desc()).limit(limit)
-    return [RecordedRefusal._make(row) for row in session.execute(statement)]
+    statement = sa.select(_ROW).where(*_conditions(refusal_filter)).order_by(_ROW.id.desc()).limit(limit)
+    return list(session.scalars(statement))
 
 
 def count(session: orm.Session, refusal_filter: RefusalFilter) -> list[RefusalCount]:

@@ -12,7 +12,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.catalog import refusals
-from tonnage.ledger.catalog.refusals import RecordedRefusal, RefusalFilter
+from tonnage.ledger.catalog.refusals import RefusalFilter
 from tonnage.ledger.inventory import volume_figures
 from tonnage.ledger.inventory.volume_figures import ClaimFigures
 from tonnage.ledger.locks import pool_counters
@@ -59,7 +59,7 @@ class VolumeDecisions:
     source_volume_id: str | None = None
     created_at: datetime.datetime | None = None
     claims: Sequence[ClaimFigures] = ()
-    refusals: Sequence[RecordedRefusal] = ()
+    refusals: Sequence[models.Refusal] = ()
     request_body: Mapping[str, Any] | None = None
     of_cinder: bool = False
 

@@ -21,7 +21,7 @@ Two updates at the same time wait for the lock of the row, so the second one com
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -29,6 +29,7 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import TOLERANCE_GB, Calculation
 from tonnage.capacity.request import Provisioning
+from tonnage.capacity.volume_request import CreateVolume
 from tonnage.ledger import models
 from tonnage.ledger.claims import clone_sources, group_backends, request_keys
 from tonnage.ledger.inventory import backends
@@ -45,40 +46,6 @@ class PoolsChanged(Exception):
     def __init__(self, pool_ids: Iterable[int]) -> None:
         self.pool_ids = frozenset(pool_ids)
         super().__init__(f"pools {sorted(self.pool_ids)} changed meanwhile")
-
-
-class NewVolume(Protocol):
-    """The description of a volume that is booked for the first time, as its message gives it."""
-
-    @property
-    def volume_id(self) -> str: ...
-
-    @property
-    def size_gb(self) -> int: ...
-
-    @property
-    def project_id(self) -> str: ...
-
-    @property
-    def user_id(self) -> str: ...
-
-    @property
-    def name(self) -> str | None: ...
-
-    @property
-    def description(self) -> str | None: ...
-
-    @property
-    def source_volume_id(self) -> str | None: ...
-
-    @property
-    def metadata(self) -> Mapping[str, str]: ...
-
-    @property
-    def hints(self) -> Mapping[str, Any]: ...
-
-    @property
-    def group_id(self) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +81,7 @@ class Booking:
     target_size_gb: int
     provisioning: Provisioning
     availability_zone: str = ""
-    volume: NewVolume | None = None
+    volume: CreateVolume | None = None
     requested_zone: str | None = None
     storage_id: str | None = None
     sharing: Sequence[int] = ()

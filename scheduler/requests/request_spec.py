@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from tonnage.capacity import errors
 from tonnage.capacity.request import Request, requested_provisioning
+from tonnage.capacity.volume_request import CreateVolume
 from tonnage.ledger import models
 from tonnage.ledger.catalog.volume_types import TypeSpecs
-from tonnage.ledger.claims import bookings
 from tonnage.ledger.claims.group_backends import GroupState
 from tonnage.ledger.inventory.backends import SourceVolume
 from tonnage.scheduler.requests.affinity_order import AffinityOrder
@@ -51,7 +51,7 @@ class RequestSpec:
     request: Request
     volume_id: str
     target_size_gb: int
-    new_volume: bookings.NewVolume | None = None
+    new_volume: CreateVolume | None = None
     source: SourceVolume | None = None
     source_pool_id: int | None = None
     #: How many GiB of a thin volume are written when it is made.

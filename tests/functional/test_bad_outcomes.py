@@ -15,7 +15,7 @@ from tonnage.ledger.catalog import managed_volumes
 from tonnage.ledger.claims import operation_outcomes
 from tonnage.ledger.claims.settlement import EndedOperation, Settlement
 from tonnage.ledger.db import database
-from tonnage.rpc.messages import Outcome
+from tonnage.rpc.messages import ManageVolume, Outcome
 from tonnage.scheduler.requests.placement_requests import Retry
 
 
@@ -32,8 +32,14 @@ def test_an_absurd_size_puts_only_its_volume_in_error(ledger: sa.Engine) -> None
     pool = StoragePool(1000, 2.0, thin=True, thick=False)
     world = World({"p0": pool}, engine=ledger).started()
     pool.volumes["image"] = (2, Provisioning.THIN)
-    volume = managed_volumes.ManagedVolume(id=str(uuid.uuid4()), pool=f"{BACKEND}#p0", project_id="demo")
-    claim_id = world.database.run(managed_volumes.begin, world.request_id(), volume, "image")
+    volume = ManageVolume(
+        request_id=world.request_id(),
+        volume_id=str(uuid.uuid4()),
+        pool=f"{BACKEND}#p0",
+        reference="image",
+        project_id="demo",
+    )
+    claim_id = world.database.run(managed_volumes.begin, volume)
     world.create(5)
     outcome = Outcome(
         backend=BACKEND,

@@ -35,14 +35,7 @@ def with_files(gigabytes: int, **sizes: float) -> tuple[World, VolumeOperations]
 
 
 def asked(world: World, reference: str) -> ManageVolume:
-    volume = test_managed_volumes.new_volume()
-    return ManageVolume(
-        request_id=world.request_id(),
-        volume_id=volume.id,
-        pool=volume.pool,
-        reference=reference,
-        project_id=volume.project_id,
-    )
+    return test_managed_volumes.new_volume(world.request_id(), reference)
 
 
 def test_an_adoption_counts_with_its_listed_size_also_after_a_recount() -> None:
@@ -89,10 +82,10 @@ def test_one_that_cannot_be_taken_in_fails_alone(monkeypatch: pytest.MonkeyPatch
     world, verbs = with_files(100, image=9, other=1)
     begin = managed_volumes.begin
 
-    def broken(session: orm.Session, request_id: str, volume: Any, reference: str, asked_at: Any) -> str:
-        if reference == "image":
-            raise ValueError(reference)
-        return begin(session, request_id, volume, reference, asked_at)
+    def broken(session: orm.Session, volume: ManageVolume, listed_gb: int) -> str:
+        if volume.reference == "image":
+            raise ValueError(volume.reference)
+        return begin(session, volume, listed_gb)
 
     monkeypatch.setattr(managed_volumes, "begin", broken)
     failed, done = verbs.manage([asked(world, "image"), asked(world, "other")])
@@ -109,8 +102,7 @@ def test_a_request_that_took_effect_while_the_counters_were_waited_for_is_not_re
 
     def waits(session: orm.Session, *arguments: Any, **more: Any) -> Any:
         monkeypatch.undo()
-        volume = managed_volumes.ManagedVolume(id=message.volume_id, pool=message.pool, project_id="demo", listed_gb=90)
-        managed_volumes.begin(session, message.request_id, volume, message.reference)
+        managed_volumes.begin(session, message, 90)
         volume_usage.mark_for_recount(session, ["demo"])
         held = hold(session, *arguments, **more)
         assert held.used[Scope("demo")].gigabytes == 90, "for another one there is no quota"

@@ -169,11 +169,12 @@ def test_names_are_neither_markup_nor_commands_of_the_terminal(made: Ledger) -> 
     snapshot = top.take(made.world.database, 60)
     name = "[/red]<script>\x1b[2J\n"
     [pool, *others] = snapshot.pools
+    for refusal in snapshot.refusals:
+        refusal.message = name
     snapshot = dataclasses.replace(
         snapshot,
         pools=[pool._replace(pool=pool.pool._replace(name=name)), *others],
         claims=[claim._replace(pool=name) for claim in snapshot.claims],
-        refusals=[refusal._replace(message=name) for refusal in snapshot.refusals],
     )
     text = shown(snapshot)
     assert text.count("[/red]<script>\\x1b[2J\\n") == 3

@@ -2,6 +2,7 @@
 """Managed copies: each becomes one volume only, and sizes between whole GiB are counted in full."""
 
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from tonnage.capacity.request import Provisioning
 from tonnage.ledger.catalog import managed_volumes
 from tonnage.ledger.claims import deletions
 from tonnage.ledger.repair import orphans
-from tonnage.rpc.messages import Outcome
+from tonnage.rpc.messages import ManageVolume, Outcome
 
 THIN, THICK = Provisioning.THIN, Provisioning.THICK
 
@@ -29,16 +30,22 @@ def with_files(sizes: dict[str, float], kind: Provisioning = THIN, reports_provi
     return world
 
 
-def new_volume() -> managed_volumes.ManagedVolume:
-    return managed_volumes.ManagedVolume(id=str(uuid.uuid4()), pool=f"{BACKEND}#p0", project_id="demo")
+def new_volume(request_id: str = "req-1", reference: str = "image") -> ManageVolume:
+    return ManageVolume(
+        request_id=request_id,
+        volume_id=str(uuid.uuid4()),
+        pool=f"{BACKEND}#p0",
+        reference=reference,
+        project_id="demo",
+    )
 
 
 def manage(world: World, reference: str, size_gb: int, kind: Provisioning = THIN) -> str:
     """Manage a file as the drivers do: it grows to whole GiB, and its outcome arrives before a report does."""
-    volume = new_volume()
-    claim_id = world.database.run(managed_volumes.begin, world.request_id(), volume, reference)
-    finish(world, claim_id, volume.id, reference, size_gb, kind)
-    return volume.id
+    volume = new_volume(world.request_id(), reference)
+    claim_id = world.database.run(managed_volumes.begin, volume)
+    finish(world, claim_id, volume.volume_id, reference, size_gb, kind)
+    return volume.volume_id
 
 
 def finish(
@@ -104,14 +111,14 @@ def test_a_managed_copy_that_the_figures_contain_is_not_in_flight() -> None:
 
 def test_a_copy_becomes_one_volume_only() -> None:
     world = with_files({"image": 2, "other": 1})
-    first, second = new_volume(), new_volume()
-    claim_id = world.database.run(managed_volumes.begin, "req-1", first, "image")
-    with pytest.raises(errors.Conflict, match=f"image in {BACKEND}#p0 is about to become volume {first.id}"):
-        world.database.run(managed_volumes.begin, "req-2", second, "image")
-    world.database.run(managed_volumes.begin, "req-3", second, "other")
-    finish(world, claim_id, first.id, "image", 2)
+    first, second = new_volume(), new_volume("req-2")
+    claim_id = world.database.run(managed_volumes.begin, first)
+    with pytest.raises(errors.Conflict, match=f"image in {BACKEND}#p0 is about to become volume {first.volume_id}"):
+        world.database.run(managed_volumes.begin, second)
+    world.database.run(managed_volumes.begin, replace(second, request_id="req-3", reference="other"))
+    finish(world, claim_id, first.volume_id, "image", 2)
     with pytest.raises(errors.Conflict, match="is a volume of Tonnage"):
-        world.database.run(managed_volumes.begin, "req-4", new_volume(), first.id)
+        world.database.run(managed_volumes.begin, new_volume("req-4", first.volume_id))
 
 
 def test_a_new_copy_with_a_managed_name_can_be_managed_too() -> None:
@@ -126,7 +133,7 @@ def test_a_new_copy_with_a_managed_name_can_be_managed_too() -> None:
 def test_the_failure_message_has_the_new_name_of_the_copy() -> None:
     world = with_files({"image": 2})
     volume = new_volume()
-    claim_id = world.database.run(managed_volumes.begin, "req-1", volume, "image")
+    claim_id = world.database.run(managed_volumes.begin, volume)
     # An earlier process has renamed the copy and died before it sent an outcome.
     outcome = Outcome(
         backend=BACKEND,
@@ -139,14 +146,14 @@ def test_the_failure_message_has_the_new_name_of_the_copy() -> None:
     )
     world.deliver(outcome)
     assert world.rows("SELECT status, pool_id, status_reason FROM volumes") == [
-        ("error_managing", None, f"the storage failed (on the storage it is named {volume.id} now)")
+        ("error_managing", None, f"the storage failed (on the storage it is named {volume.volume_id} now)")
     ]
 
 
 def test_a_failed_manage_can_be_requested_again() -> None:
     world = with_files({"image": 2})
     volume = new_volume()
-    claim_id = world.database.run(managed_volumes.begin, "req-1", volume, "image")
+    claim_id = world.database.run(managed_volumes.begin, volume)
     outcome = Outcome(
         backend=BACKEND, epoch=world.agent.epoch, claim_id=claim_id, ok=False, end_tick=world.agent.next_tick()
     )
@@ -159,19 +166,19 @@ def test_a_failed_manage_can_be_requested_again() -> None:
 def test_a_repeated_manage_request_has_no_second_effect() -> None:
     world = with_files({"image": 2})
     volume = new_volume()
-    claim_id = world.database.run(managed_volumes.begin, "req-1", volume, "image")
-    assert world.database.run(managed_volumes.begin, "req-1", volume, "image") == claim_id
-    finish(world, claim_id, volume.id, "image", 2)
-    world.database.run(deletions.unmanage, "req-2", volume.id)
-    assert world.database.run(managed_volumes.begin, "req-1", volume, "image") == claim_id
+    claim_id = world.database.run(managed_volumes.begin, volume)
+    assert world.database.run(managed_volumes.begin, volume) == claim_id
+    finish(world, claim_id, volume.volume_id, "image", 2)
+    world.database.run(deletions.unmanage, "req-2", volume.volume_id)
+    assert world.database.run(managed_volumes.begin, volume) == claim_id
     assert world.rows("SELECT COUNT(*) FROM volumes") == [(0,)]
     with pytest.raises(errors.Conflict, match="req-1 has been used for another request"):
-        world.database.run(managed_volumes.begin, "req-1", new_volume(), "image")
+        world.database.run(managed_volumes.begin, new_volume())
 
 
 def begin(world: World, reference: str) -> tuple[str, str]:
-    volume = new_volume()
-    return volume.id, world.database.run(managed_volumes.begin, world.request_id(), volume, reference)
+    volume = new_volume(world.request_id(), reference)
+    return volume.volume_id, world.database.run(managed_volumes.begin, volume)
 
 
 @pytest.mark.parametrize("reports_provisioned", [True, False])

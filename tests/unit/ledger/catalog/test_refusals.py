@@ -12,7 +12,7 @@ from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage.capacity.decision import NearestMiss, Refusal, Rejection
 from tonnage.ledger import models
 from tonnage.ledger.catalog import refusals
-from tonnage.ledger.catalog.refusals import RecordedRefusal, RefusalFilter, RefusedRequest
+from tonnage.ledger.catalog.refusals import RefusalFilter, RefusedRequest
 from tonnage.rpc.messages import CreateGroup, CreateVolume, ExtendVolume, MigrateVolume
 from tonnage.scheduler.requests.placement_requests import Move
 
@@ -26,7 +26,7 @@ def world() -> Iterator[World]:
     world.engine.dispose()
 
 
-def load(world: World, wanted: RefusalFilter | None = None, limit: int | None = None) -> list[RecordedRefusal]:
+def load(world: World, wanted: RefusalFilter | None = None, limit: int | None = None) -> list[models.Refusal]:
     with world.database.reading() as session:
         return refusals.load(session, wanted or RefusalFilter(), limit)
 
