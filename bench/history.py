@@ -30,6 +30,7 @@ from tonnage_in_process import Whole
 
 from tonnage.api.monitoring.ledger_page import LedgerPage
 from tonnage.extensions.history import last_forecasts, tables
+from tonnage.extensions.history.api.history_metrics import HistorySeries
 from tonnage.extensions.history.daily_forecasts import Forecaster
 from tonnage.extensions.history.history_thread import Forecasts, HistoryThread
 from tonnage.extensions.history.history_writer import DAY, HistoryWriter
@@ -151,7 +152,7 @@ def main() -> int:
     fill(scheduler.ledger.engine)
     database = scheduler.ledger
     decisions = scheduler.core.decisions
-    page = LedgerPage(database, 3600.0, given.pools, 0.0)
+    page = LedgerPage(database, 3600.0, given.pools, 0.0, [HistorySeries(given.pools)])
 
     def new_refusals() -> RefusalForecaster:
         return RefusalForecaster(database, decisions.simulator, decisions.snapshots)

@@ -33,7 +33,9 @@ from tonnage.api.monitoring.cached_page import CachedPage
 from tonnage.api.monitoring.ledger_page import LedgerPage
 from tonnage.api.monitoring.openstack_page import OpenStackPage
 from tonnage.extensions.history import history_writer, tables
+from tonnage.extensions.history.api.history_metrics import HistorySeries
 from tonnage.extensions.history.forecast.time_to_full import BOUNDS
+from tonnage.extensions.kubernetes.api.csi_metrics import ClaimSeries
 from tonnage.ledger import models
 from tonnage.ledger.db import database
 
@@ -107,7 +109,13 @@ def main() -> int:
         for pools, full_soon in itertools.product(given.pools, given.full_soon):
             database = ledger(folder, pools, full_soon)
             pages: dict[str, CachedPage] = {
-                "ledger": LedgerPage(database, 86400.0, given.max_pools, 0.0),
+                "ledger": LedgerPage(
+                    database,
+                    86400.0,
+                    given.max_pools,
+                    0.0,
+                    [HistorySeries(given.max_pools), ClaimSeries(given.max_pools)],
+                ),
                 "openstack": OpenStackPage(database, 86400.0, 0.0, given.max_pools, 1000, {}),
             }
             for name, page in pages.items():

@@ -51,7 +51,8 @@ class Extension:
     listener: str = ""
     #: ``() -> [policy.DocumentedRuleDefault]``: the policy rules of the routes, see :mod:`tonnage.api.auth.policies`.
     policies: str = ""
-    #: A function that adds series to the page ``/metrics/ledger``, see :mod:`tonnage.api.extension_parts`.
+    #: ``(max_pools) -> LedgerSeries``: series of the page ``/metrics/ledger``, see
+    #: :mod:`tonnage.api.monitoring.ledger_page`.
     metrics: str = ""
     #: ``(conf, database, settings) -> settings`` of quotas, see :mod:`tonnage.quotas.usage_sources`, by the value of the
     #: option ``[quota] usage_source`` that selects it.

@@ -7,26 +7,21 @@ It is the same whichever process serves it, so Prometheus needs one target for i
 import itertools
 import math
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from sqlalchemy import orm
 
 from tonnage.api.monitoring.cached_page import CachedPage
 from tonnage.api.monitoring.exposition import LabelCache, Page, all_in_bytes, gib_in_bytes, labels, timestamp
 from tonnage.capacity.reports.audit_rules import Breach
-from tonnage.extensions.history import coming_refusals, last_forecasts
-from tonnage.extensions.history.coming_refusals import StoredRefusals
-from tonnage.extensions.history.forecast.time_to_full import BOUNDS
-from tonnage.extensions.history.last_forecasts import SoonFull
-from tonnage.extensions.kubernetes.ledger import claim_counts
-from tonnage.extensions.kubernetes.ledger.claim_counts import ClaimCount
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.inventory import capacity_figures, listings
 from tonnage.ledger.inventory.capacity_figures import BackendSums, Counts, PoolFigures
 from tonnage.ledger.locks import heartbeats
 from tonnage.ledger.locks.heartbeats import ServiceRow
 from tonnage.rpc.messages import Verb
-
-_DAY_SECONDS = 86400.0
 
 
 class _Capacity(NamedTuple):
@@ -58,20 +53,47 @@ _LIMITS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class PageScope:
+    """The content of a page: about all backends or one, with series of pools or with sums of backends.
+
+    ``current_pools`` are the names of the pools whose backend is up, None if the page has sums.
+    """
+
+    backend: str | None
+    current_pools: Collection[str] | None
+
+
+class LedgerSeries(Protocol):
+    """The series that an extension adds to the page: what the function returns that its part ``metrics`` names.
+
+    The function takes the largest number of pools that have series of their own.
+    """
+
+    def add(self, page: Page, session: orm.Session, scope: PageScope) -> None:
+        """Add the series. All statements of the page see the same state of the ledger."""
+
+
 class LedgerPage(CachedPage):
     """Makes the page.
 
     A backend is down after ``down_time`` seconds of silence. Its pools have the series ``up`` and
     ``figures_timestamp_seconds`` only, so that sums contain no old figures. If there are more than ``max_pools`` pools,
-    the page has sums of the backends' pools instead of the pools.
+    the page has sums of the backends' pools instead of the pools. ``series`` are those of extensions.
     """
 
-    def __init__(self, database: Database, down_time: float, max_pools: int, cache_time: float) -> None:
+    def __init__(
+        self,
+        database: Database,
+        down_time: float,
+        max_pools: int,
+        cache_time: float,
+        series: Sequence[LedgerSeries] = (),
+    ) -> None:
         super().__init__(cache_time)
-        self._database, self._down_time, self._max_pools = database, down_time, max_pools
+        self._database, self._down_time, self._max_pools, self._series = database, down_time, max_pools, series
         self._labels = LabelCache(_labels, 2 * max_pools)
         self._info_labels = LabelCache(_info_labels, 2 * max_pools)
-        self._forecast_labels = LabelCache(_forecast_labels, 2 * len(BOUNDS) * max_pools)
 
     def text(self, backend: str | None) -> bytes:
         """Return the page, or the part about one backend."""
@@ -82,16 +104,15 @@ class LedgerPage(CachedPage):
             self._add_services(page, [row for row in services if backend in (None, row.host)])
             number = capacity_figures.number_of_pools(session, backend=backend)
             has_series = number <= self._max_pools
+            current_pools = None
             if has_series:
-                pools = capacity_figures.pools(session, backend=backend)
-                current = self._add_pools(page, pools)
-                self._add_forecasts(page, last_forecasts.soon_full(session, backend=backend), current)
+                current_pools = self._add_pools(page, capacity_figures.pools(session, backend=backend))
             else:
                 _add_sums(page, capacity_figures.backend_sums(session, self._down_time, backend=backend))
+            for extension_series in self._series:
+                extension_series.add(page, session, PageScope(backend, current_pools))
             if backend is None:
-                _add_coming_refusals(page, coming_refusals.latest(session, requests=False))
                 _add_counts(page, capacity_figures.counts(session))
-                _add_csi_claims(page, claim_counts.by_driver(session))
         omitted = 0 if has_series else number
         page.add_gauge("tonnage_metrics_pools_omitted", "Pools without series of their own.", [("", omitted)])
         page.add_gauge("tonnage_metrics_snapshot_timestamp_seconds", "Time at which the ledger was read.", [("", now)])
@@ -148,22 +169,6 @@ class LedgerPage(CachedPage):
         page.add_column("tonnage_pool_oversubscription_ratio", "Largest provisioned capacity by total.", texts, ratios)
         return set(columns.get("name", ()))
 
-    def _add_forecasts(self, page: Page, forecasts: SoonFull, current: Collection[str]) -> None:
-        pool_labels = self._forecast_labels.of(zip(forecasts.pools, forecasts.bounds, strict=True))
-        up = [pool in current for pool in forecasts.pools]
-        texts: list[str] = []
-        values: list[int] = []
-        for number, days in enumerate((forecasts.p10, forecasts.p50, forecasts.p90)):
-            shown = [is_up and days_left < math.inf for is_up, days_left in zip(up, days, strict=True)]
-            texts += [of_pool[number] for of_pool in itertools.compress(pool_labels, shown)]
-            values += [round(days_left * _DAY_SECONDS) for days_left in itertools.compress(days, shown)]
-        page.add_column(
-            "tonnage_pool_time_to_full_seconds",
-            "Time until a bound is reached with a probability of 10, 50 or 90 %, if that is less than 90 days.",
-            texts,
-            values,
-        )
-
 
 def _labels(pool: str) -> str:
     return labels(pool=pool)
@@ -174,11 +179,6 @@ def _info_labels(key: tuple[str, str, str, str, str | None]) -> str:
     return labels(pool=pool, backend=backend, zone=zone, driver=driver, storage=storage or "")
 
 
-def _forecast_labels(key: tuple[str, str]) -> tuple[str, ...]:
-    pool, bound = key
-    return tuple(labels(pool=pool, bound=bound, estimate=estimate) for estimate in ("p10", "p50", "p90"))
-
-
 def _add_sums(page: Page, sums: Sequence[BackendSums]) -> None:
     texts = [labels(backend=row.backend) for row in sums]
     page.add_column("tonnage_backend_pools", "Number of pools.", texts, [row.pools for row in sums])
@@ -187,20 +187,6 @@ def _add_sums(page: Page, sums: Sequence[BackendSums]) -> None:
         page.add_column(
             f"tonnage_backend_{capacity.name}_bytes", f"{capacity.description} Sum of its pools.", texts, values
         )
-
-
-def _add_coming_refusals(page: Page, refusals: Sequence[StoredRefusals]) -> None:
-    page.add_gauge(
-        "tonnage_volume_type_coming_refusals_ratio",
-        "Share of the simulated runs of 14 days in which the type was refused; an empty type has volumes without one.",
-        [
-            (labels(type=type_refusals.volume_type), type_refusals.of.refused / type_refusals.of.runs)
-            for type_refusals in refusals
-            if type_refusals.of.runs
-        ],
-    )
-    made_at = [("", timestamp(type_refusals.made_at)) for type_refusals in refusals[:1]]
-    page.add_gauge("tonnage_coming_refusals_timestamp_seconds", "Time of these runs.", made_at)
 
 
 def _add_counts(page: Page, counts: Counts) -> None:
@@ -230,16 +216,4 @@ def _add_counts(page: Page, counts: Counts) -> None:
         "tonnage_driver_findings",
         "Breaches of the definitions of reports.",
         [(labels(kind=key), counts.findings.get(key, 0)) for key in Breach],
-    )
-
-
-def _add_csi_claims(page: Page, counts: Mapping[str, ClaimCount]) -> None:
-    drivers = [(labels(driver=name), claims) for name, claims in counts.items()]
-    page.add_gauge(
-        "tonnage_csi_claims",
-        "Claims on the capacity of a driver of clusters.",
-        [(text, claims.number) for text, claims in drivers],
-    )
-    page.add_gauge(
-        "tonnage_csi_claimed_bytes", "Sum of these claims.", [(text, claims.size) for text, claims in drivers]
     )

@@ -9,6 +9,7 @@ import falcon
 import prometheus_client
 from oslo_config import cfg
 
+from tonnage import enabled_extensions
 from tonnage.api.auth import authentication
 from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.http.server import Listener, Server
@@ -99,7 +100,8 @@ def build(conf: cfg.ConfigOpts, database: Database, port_option: str) -> Server 
             "web_config_file to a file with users and a certificate"
         )
     down_time, cache_time, max_pools = conf.service_down_time, options.cache_time, options.max_pools
-    pages: dict[str, CachedPage] = {"/metrics/ledger": LedgerPage(database, down_time, max_pools, cache_time)}
+    series = [build_series(max_pools) for build_series in enabled_extensions.parts(conf, "metrics").values()]
+    pages: dict[str, CachedPage] = {"/metrics/ledger": LedgerPage(database, down_time, max_pools, cache_time, series)}
     if options.openstack:
         defaults, max_projects = quota_options.from_conf(conf).defaults, options.openstack_max_projects
         pages["/metrics/openstack"] = OpenStackPage(database, down_time, cache_time, max_pools, max_projects, defaults)

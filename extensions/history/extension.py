@@ -8,5 +8,6 @@ EXTENSION = Extension(
     scheduler="tonnage.extensions.history.scheduler_parts:build",
     tables="tonnage.extensions.history.tables",
     api="tonnage.extensions.history.api.api_parts:build",
+    metrics="tonnage.extensions.history.api.history_metrics:HistorySeries",
     policies="tonnage.extensions.history.api.policy_rules:list_rules",
 )

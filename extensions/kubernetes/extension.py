@@ -10,5 +10,6 @@ EXTENSION = Extension(
     options="tonnage.extensions.kubernetes.options:list_opts",
     api="tonnage.extensions.kubernetes.api.api_parts:build",
     listener="tonnage.extensions.kubernetes.extender.extender_server:build",
+    metrics="tonnage.extensions.kubernetes.api.csi_metrics:ClaimSeries",
     policies="tonnage.extensions.kubernetes.api.policy_rules:list_rules",
 )

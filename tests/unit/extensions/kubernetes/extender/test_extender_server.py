@@ -23,6 +23,7 @@ from tonnage.api.http.middleware import BodyLimit
 from tonnage.api.http.server import Server
 from tonnage.api.monitoring.ledger_page import LedgerPage
 from tonnage.capacity import errors, type_conversion
+from tonnage.extensions.kubernetes.api.csi_metrics import ClaimSeries
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
 from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
@@ -428,7 +429,7 @@ def test_claims_held_for_pods_are_counted_until_they_are_released(
     tester = client(ledger, cluster, lease=60)
 
     def held() -> tuple[float, float]:
-        text = gzip.decompress(LedgerPage(ledger, down_time=60, max_pools=10, cache_time=0).compressed(None)).decode()
+        text = gzip.decompress(LedgerPage(ledger, 60, 10, 0, [ClaimSeries(10)]).compressed(None)).decode()
         values = {
             sample.name: sample.value
             for family in parser.text_string_to_metric_families(text)
