@@ -16,8 +16,8 @@ class Worker:
     during a call leads to another call at once.
 
     An exception of ``run_once`` is logged and does not end the thread: the next call comes after ``retry_pause``
-    seconds, unless the worker is woken before. A ``run_once`` that may take long should look at :attr:`stopping`, and
-    wait with :meth:`pause`.
+    seconds, unless the worker is woken before. The log shows ``expected_errors`` with their text alone, and others with
+    their traceback. A ``run_once`` that may take long should look at :attr:`stopping`, and wait with :meth:`pause`.
     """
 
     def __init__(
@@ -26,10 +26,12 @@ class Worker:
         run_once: Callable[[], float | None],
         period: float | None = None,
         retry_pause: float = 5.0,
+        expected_errors: tuple[type[Exception], ...] = (),
     ) -> None:
         self._run_once = run_once
         self._period = period
         self._retry_pause = retry_pause
+        self._expected_errors = expected_errors
         self._changed = threading.Condition()
         self._woken = False
         self._stopping = False
@@ -73,17 +75,25 @@ class Worker:
             self._thread.join(timeout)
         return not self._thread.is_alive()
 
+    def turn(self) -> float | None:
+        """Call ``run_once`` in the caller's thread, and return the seconds until the next call.
+
+        This may be the first call, made before the start.
+        """
+        try:
+            seconds = self._run_once()
+        except self._expected_errors as error:
+            LOG.warning("The worker %s failed and goes on: %s", self._thread.name, error)
+            return self._retry_pause
+        except Exception:
+            LOG.exception("The worker %s failed and goes on", self._thread.name)
+            return self._retry_pause
+        return self._period if seconds is None else seconds
+
     def _run(self) -> None:
         seconds = self._period
         while self._wait(seconds):
-            try:
-                seconds = self._run_once()
-            except Exception:
-                LOG.exception("The worker %s failed and goes on", self._thread.name)
-                seconds = self._retry_pause
-            else:
-                if seconds is None:
-                    seconds = self._period
+            seconds = self.turn()
 
     def _wait(self, seconds: float | None) -> bool:
         """Wait until the next call is due; return False when the worker is to stop."""

@@ -44,7 +44,7 @@ class SyncThread:
         self._clock = clock
         self._next_reconcile = 0.0
         self._failing = False
-        self._worker = Worker("placement", self._sync)
+        self._worker = Worker("placement", self.run_once, retry_pause=RETRY_PAUSE)
 
     def start(self) -> None:
         """Start the thread."""
@@ -76,13 +76,6 @@ class SyncThread:
         self._log(logging.INFO, self._failing, "Allocations are written to OpenStack Placement again")
         self._failing = False
         return min(MAX_PAUSE, max(MIN_PAUSE, PAUSE_FACTOR * seconds))
-
-    def _sync(self) -> float:
-        try:
-            return self.run_once()
-        except Exception:
-            LOG.exception("Allocations could not be written")
-            return RETRY_PAUSE
 
     def _is_stopping(self) -> bool:
         return self._worker.stopping

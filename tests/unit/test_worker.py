@@ -4,6 +4,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ def make() -> Iterator[Make]:
     """A function that makes workers, which are stopped at the end."""
     made: list[Worker] = []
 
-    def make_one(run_once: Callable[[], float | None], period: float | None = None, **more: float) -> Worker:
+    def make_one(run_once: Callable[[], float | None], period: float | None = None, **more: Any) -> Worker:
         made.append(Worker("test", run_once, period, **more))
         return made[-1]
 
@@ -100,6 +101,20 @@ def test_an_exception_is_logged_and_the_work_goes_on(make: Make, caplog: pytest.
     calls.wait()
     assert "The worker test failed and goes on" in caplog.text
     assert "oops" in caplog.text
+
+
+def test_an_expected_error_is_logged_without_its_traceback(make: Make, caplog: pytest.LogCaptureFixture) -> None:
+    def run_once() -> None:
+        raise ZeroDivisionError("oops")
+
+    assert make(run_once, retry_pause=3.0, expected_errors=(ArithmeticError,)).turn() == 3.0
+    assert "The worker test failed and goes on: oops" in caplog.text
+    assert "Traceback" not in caplog.text
+
+
+def test_a_turn_in_the_callers_thread_returns_the_seconds_until_the_next_one(make: Make) -> None:
+    assert make(Calls(), 7.0).turn() == 7.0
+    assert make(Calls(2.0), 7.0).turn() == 2.0
 
 
 def test_a_pause_ends_with_the_stop_and_not_with_a_wake_up(make: Make) -> None:

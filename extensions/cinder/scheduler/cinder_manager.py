@@ -3,7 +3,6 @@
 
 import contextlib
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -24,6 +23,7 @@ from tonnage.extensions.cinder.scheduler.waiting_requests import WaitingRequests
 from tonnage.rpc import cinder_explanations, serialization, transport
 from tonnage.rpc.cinder_explanations import PartialExplanation, Question
 from tonnage.rpc.handlers import Endpoint, RpcHandler
+from tonnage.worker import Worker
 
 LOG = logging.getLogger(__name__)
 
@@ -44,7 +44,6 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
         self._ledger: CinderLedger | None = None
         self._prober: Prober | None = None
-        self._ended = threading.Event()
         #: The last report of each backend that answered a probe.
         self._probed: dict[str, Mapping[str, Any]] = {}
         explain = RpcHandler(cinder_explanations.EXPLAIN, self._explain)
@@ -64,12 +63,14 @@ class LedgerSchedulerManager(manager.SchedulerManager):  # type: ignore[misc]
         )
         waiting = WaitingRequests(CONF.tonnage.undecided_after)
         rows = RowPoll(self._ledger, VolumeRows(), waiting, CONF.tonnage.full_poll_interval)
-        rows.poll()
-        self._ledger.pools.refresh_changed()
         self._prober = Prober(self._ledger, CONF.tonnage.probe_interval, self._backends_up, self._send)
-        _run("tonnage-poll", rows.poll, CONF.tonnage.poll_interval, self._ended)
-        _run("tonnage-pools", self._ledger.pools.refresh_changed, _POOLS_TURN, self._ended)
-        _run("tonnage-probe", self._prober.probe, _PROBE_TURN, self._ended)
+        poll = _worker("tonnage-poll", rows.poll, CONF.tonnage.poll_interval)
+        pools = _worker("tonnage-pools", self._ledger.pools.refresh_changed, _POOLS_TURN)
+        probe = _worker("tonnage-probe", self._prober.probe, _PROBE_TURN)
+        poll.turn()
+        self._ledger.pools.refresh_changed()
+        for worker in (poll, pools, probe):
+            worker.start()
         super().init_host(*args, **kwargs)
 
     def is_working(self) -> bool:
@@ -198,11 +199,6 @@ def _quietly() -> Iterator[None]:
         LOG.warning("%s", reason)
 
 
-def _run(name: str, work: Callable[[], None], interval: float, ended: threading.Event) -> None:
-    """Run work in a thread of its own, again and again."""
-
-    def loop() -> None:
-        while not ended.wait(interval):
-            work()
-
-    threading.Thread(target=loop, name=name, daemon=True).start()
+def _worker(name: str, work: Callable[[], None], interval: float) -> Worker:
+    """Return a worker that does work every ``interval`` seconds, also after an error."""
+    return Worker(name, work, interval, interval, (errors.TonnageError,))

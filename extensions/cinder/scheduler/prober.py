@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Probes: requests for reports, sent to backends whose figures have something to contain."""
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 
-from tonnage.capacity import errors
 from tonnage.extensions.cinder.ledger.probes import Probe
 from tonnage.extensions.cinder.scheduler.cinder_ledger import CinderLedger
-
-LOG = logging.getLogger(__name__)
 
 
 class Prober:
@@ -36,15 +32,7 @@ class Prober:
             self._requested.add(backend)
 
     def probe(self) -> None:
-        """Send the probes that are due; problems are logged, and the next turn tries again."""
-        try:
-            self._probe()
-        except errors.TonnageError as error:
-            LOG.warning("Backends could not be probed: %s", error)
-        except Exception:
-            LOG.exception("Backends could not be probed")
-
-    def _probe(self) -> None:
+        """Send the probes that are due. After an error the next call sends those that are left."""
         with self._lock:
             requested = set(self._requested)
         due = requested.union(self._ledger.due(self._interval))

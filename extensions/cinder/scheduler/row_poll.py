@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
-from tonnage.capacity import errors
 from tonnage.extensions.cinder.scheduler.cinder_ledger import CinderLedger
 from tonnage.extensions.cinder.scheduler.claim_ends import VolumeRow
 from tonnage.extensions.cinder.scheduler.waiting_requests import WaitingRequests
@@ -40,17 +39,12 @@ class RowPoll:
         self._next_full = 0.0
 
     def poll(self) -> None:
-        """Do the poll that is due now; problems are logged, and the next poll tries again."""
-        try:
-            if self._clock() >= self._next_full:
-                self.poll_all()
-                self._next_full = self._clock() + self._full_interval
-            else:
-                self.poll_some(self._ledger.open_volumes())
-        except errors.TonnageError as error:
-            LOG.warning("The rows of volumes could not be compared with the ledger: %s", error)
-        except Exception:
-            LOG.exception("The rows of volumes could not be compared with the ledger")
+        """Do the poll that is due now. After an error the next poll makes up for it."""
+        if self._clock() >= self._next_full:
+            self.poll_all()
+            self._next_full = self._clock() + self._full_interval
+        else:
+            self.poll_some(self._ledger.open_volumes())
 
     def poll_all(self) -> None:
         """Compare all rows with all claims."""

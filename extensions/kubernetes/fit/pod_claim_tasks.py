@@ -25,7 +25,7 @@ class PodClaimTasks:
     def __init__(self, database: Database, cluster: ClusterReader, lease: float) -> None:
         self._releaser = ClaimReleaser(database, cluster, lease)
         self._watch = PodWatch(cluster.api, self._notify)
-        self._worker = Worker("pod-claims", self._run_once)
+        self._worker = Worker("pod-claims", self._run_once, retry_pause=_RETRY_SECONDS)
         self._last_failure = ""
 
     def start(self) -> None:
@@ -55,9 +55,6 @@ class PodClaimTasks:
             if self._last_failure != error.message:
                 LOG.warning("Claims for pods cannot be released now, and end with their leases: %s", error.message)
             self._last_failure = error.message
-            return _RETRY_SECONDS
-        except Exception:
-            LOG.exception("Claims for pods cannot be released now, and end with their leases")
             return _RETRY_SECONDS
         self._last_failure = ""
         return _INTERVAL_SECONDS
