@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
+from tests.functional import packages
 from tests.functional.conftest import Deploy, on_one_database
 from tests.functional.deployment import GIB, Addresses, Deployment
 from tests.servers.base import wait_for
 
 DOCS = pathlib.Path(__file__).parents[2] / "docs"
-EXAMPLE = DOCS / "examples" / "tonnage-example-plugins"
+EXAMPLE = packages.EXAMPLES / "tonnage-example-plugins"
 FILTERS = "AvailabilityZoneFilter, CapacityFilter, CapabilitiesFilter, OddFilter"
 WEIGHERS = "CapacityWeigher, MediaWeigher"
 BACKENDS = {
@@ -38,28 +39,7 @@ BACKENDS = {
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     """A folder for PYTHONPATH with the installed package, whose entry points Tonnage finds."""
-    source, wheels, site = (tmp_path_factory.mktemp(name) for name in ("source", "wheels", "site"))
-    # The build leaves folders in the source folder.
-    shutil.copytree(EXAMPLE, source / "package")
-    for command in (
-        ["build", "--wheel", "--no-isolation", "--outdir", wheels, source / "package"],
-        [
-            "pip",
-            "install",
-            "--no-deps",
-            "--no-index",
-            "--find-links",
-            wheels,
-            "--target",
-            site,
-            "tonnage-example-plugins",
-        ],
-    ):
-        done = subprocess.run(
-            [sys.executable, "-m", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
-        )
-        assert done.returncode == 0, done.stdout
-    return site
+    return packages.install(EXAMPLE.name, tmp_path_factory)
 
 
 def test_the_example_plugins_are_short() -> None:
