@@ -12,6 +12,7 @@ from tonnage.extensions.cinder.ledger import observed_claims
 from tonnage.extensions.cinder.ledger.observed_claims import SeenEnd, SeenVolume
 from tonnage.ledger import models
 from tonnage.ledger.claims import bookings
+from tonnage.ledger.inventory import backends, capacity_figures
 from tonnage.ledger.locks import ledger_identity
 from tonnage.ledger.repair import consistency_check
 
@@ -155,7 +156,14 @@ def test_nothing_fits_in_a_pool_that_is_only_known_from_rows() -> None:
     ledger.book(7)
 
 
-def test_the_consistency_check_finds_no_drift(ledger: Ledger) -> None:
+def test_the_core_counts_what_the_extension_has_claimed_while_it_is_disabled(ledger: Ledger) -> None:
+    """The claims are rows of the core, and nothing but an end takes them out of its counters."""
     adopt(ledger, 3)
     ledger.send(2)
-    assert [str(each) for each in consistency_check.check(ledger.database).drift] == []
+    with ledger.database.reading() as session:
+        [pool] = backends.load_pools(session)
+        [figures] = capacity_figures.pools(session)
+    assert (pool.counters.allocated, figures.allocated_gb, figures.in_flight_gb) == (5, 5, ledger.counters()[1])
+    assert [str(finding) for finding in consistency_check.check(ledger.database).drift] == []
+    with pytest.raises(bookings.PoolsChanged):
+        ledger.book(6)
