@@ -15,6 +15,7 @@ from tests.functional.deployment import Addresses, Deployment, render
 from tests.servers import base, ledger_schema, openstack
 from tests.servers.placement import Placement
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
+from tonnage import enabled_extensions
 from tonnage.cli import manage
 from tonnage.extensions.placement import allocation_check, options, placement_allocations
 from tonnage.extensions.placement.allocation_writer import AllocationWriter
@@ -374,6 +375,7 @@ def run(line: str, conf_file: pathlib.Path, capsys: pytest.CaptureFixture[str]) 
     conf, arguments = cfg.ConfigOpts(), manage.PROGRAM.parser().parse_args(line.split())
     quota_options.register(conf)
     database.register(conf)
+    enabled_extensions.register(conf)
     conf(["--config-file", str(conf_file)])
     capsys.readouterr()
     status = arguments.run(conf, arguments)
