@@ -270,7 +270,7 @@ def test_a_check_that_cannot_run_fails(run: Run, world: World, tmp_path: pathlib
     conf.write_text("[database]\nconnection = postgresql+psycopg://nobody@127.0.0.1:1/none\n", encoding="utf-8")
     run("tonnage-manage", "--config-file", str(conf), "ledger", "check", status=1)
     with world.engine.begin() as connection:
-        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0001'"))
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '0000' WHERE version_num = '0001'"))
     assert "run 'tonnage-manage db sync'" in run("tonnage-manage", "ledger", "check", status=1).error
 
 
