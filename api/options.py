@@ -3,6 +3,7 @@
 
 from oslo_config import cfg
 
+from tonnage import enabled_extensions
 from tonnage.api.http import middleware
 from tonnage.ledger.inventory import service_options
 from tonnage.metrics import options as metrics_options
@@ -76,6 +77,7 @@ OPTIONS = (
 
 def register(conf: cfg.ConfigOpts) -> None:
     """Register the options of the API and those that it shares with the schedulers."""
+    enabled_extensions.register(conf)
     conf.register_opts(OPTIONS)
     conf.register_opts(service_options.OPTIONS)
     quota_options.register(conf)

@@ -60,6 +60,11 @@ def register_options(conf: cfg.ConfigOpts) -> None:
             conf.register_opts(options, None if group == "DEFAULT" else group)
 
 
+def with_transaction_hooks(conf: cfg.ConfigOpts) -> str:
+    """Return the names of the enabled extensions whose hooks take part in transactions, with commas between them."""
+    return ",".join(sorted(name for name, declaration in enabled(conf).items() if declaration.has_transaction_hooks))
+
+
 def check(conf: cfg.ConfigOpts) -> None:
     """Raise :class:`~tonnage.capacity.errors.ConfigurationError` for options that an enabled extension cannot use."""
     for check_part in parts(conf, "check").values():

@@ -35,6 +35,7 @@ class ServiceRow:
     silence: float | None
     default_ratio: str | None = None
     calculation: str | None = None
+    hook_extensions: str = ""
     draining: bool = False
 
     def up(self, down_time: float) -> bool:
@@ -46,7 +47,8 @@ class ServiceRow:
 class SchedulerProcess:
     """A scheduler process as it describes itself: its identity, its rules, and whether it receives agents' messages.
 
-    ``nonce`` distinguishes it from another process with the same host.
+    ``nonce`` distinguishes it from another process with the same host. ``hook_extensions`` are the names, with commas
+    between them, of the extensions whose hooks take part in its transactions.
     """
 
     binary: str
@@ -55,6 +57,7 @@ class SchedulerProcess:
     availability_zone: str = ""
     default_ratio: str | None = None
     calculation: str | None = None
+    hook_extensions: str = ""
     listening: bool = False
 
 
@@ -75,6 +78,7 @@ def heartbeat(session: orm.Session, me: SchedulerProcess) -> None:
         "availability_zone": me.availability_zone,
         "default_ratio": me.default_ratio,
         "calculation": me.calculation,
+        "hook_extensions": me.hook_extensions,
         **({"last_listened_at": models.utcnow()} if me.listening else {}),
     }
     statement = (
@@ -149,6 +153,7 @@ def load(session: orm.Session) -> list[ServiceRow]:
             silence=models.age(at, row.last_seen_at),
             default_ratio=row.default_ratio,
             calculation=row.calculation,
+            hook_extensions=row.hook_extensions,
         )
         for row, at in session.execute(sa.select(service, now))
     ]

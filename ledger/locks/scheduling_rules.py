@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules that all schedulers share: the default ratio and the calculation, from which the limits of pools follow.
+"""The rules that all schedulers share.
+
+These are the default ratio and the calculation, from which the limits of pools follow, and the names of the extensions
+whose hooks take part in transactions.
 
 The rules are one row, changed only under its lock. The same transaction writes the new generation to all backends. A
 scheduler that books on a backend or applies its report compares that generation with its own, in statements that lock
@@ -34,6 +37,7 @@ class Rules:
 
     default_ratio: str
     calculation: str
+    hook_extensions: str
     generation: int
 
 
@@ -64,12 +68,14 @@ class Vote:
 def find(session: orm.Session) -> Rules | None:
     """Return the rules, or None if no scheduler has ever started."""
     rules = models.Rules
-    row = session.execute(sa.select(rules.default_ratio, rules.calculation, rules.generation)).one_or_none()
+    row = session.execute(
+        sa.select(rules.default_ratio, rules.calculation, rules.hook_extensions, rules.generation)
+    ).one_or_none()
     if row is None:
         return None
     if row.generation < 0:
         raise ledger_identity.moved(session)
-    return Rules(row.default_ratio, row.calculation, int(row.generation))
+    return Rules(row.default_ratio, row.calculation, row.hook_extensions, int(row.generation))
 
 
 def lock_shared(session: orm.Session) -> int:
@@ -104,7 +110,7 @@ def register_scheduler(session: orm.Session, me: SchedulerProcess, down_time: fl
     row = _lock(session, me)
     other_schedulers = _others(session, me, down_time)
     if other_schedulers:
-        if differences := _compare(me, row.default_ratio, row.calculation, other_schedulers[0].host):
+        if differences := _compare(me, row, other_schedulers[0].host):
             raise errors.ConfigurationError(
                 f"{differences[0]}; it has to be the same for all: correct it here, or stop the others first "
                 f"(after a crash, wait service_down_time = {down_time:g} s)"
@@ -129,9 +135,7 @@ def propose_rules(
     if _matches(row, me):
         return Vote(row.generation, ())
     differences = [
-        difference
-        for other in _others(session, me, down_time)
-        for difference in _compare(me, other.default_ratio, other.calculation, other.host)
+        difference for other in _others(session, me, down_time) for difference in _compare(me, other, other.host)
     ]
     if not differences:
         _change(session, row, me)
@@ -148,7 +152,13 @@ def _lock(session: orm.Session, me: SchedulerProcess) -> models.Rules:
         try:
             with session.begin_nested():
                 session.add(
-                    models.Rules(id=1, default_ratio=me.default_ratio, calculation=me.calculation, generation=0)
+                    models.Rules(
+                        id=1,
+                        default_ratio=me.default_ratio,
+                        calculation=me.calculation,
+                        hook_extensions=me.hook_extensions,
+                        generation=0,
+                    )
                 )
         except db_exc.DBDuplicateEntry:  # another scheduler has inserted it
             pass
@@ -159,13 +169,18 @@ def _lock(session: orm.Session, me: SchedulerProcess) -> models.Rules:
 
 
 def _matches(row: models.Rules, me: SchedulerProcess) -> bool:
-    return (row.default_ratio, row.calculation) == (me.default_ratio, me.calculation)
+    return (row.default_ratio, row.calculation, row.hook_extensions) == (
+        me.default_ratio,
+        me.calculation,
+        me.hook_extensions,
+    )
 
 
 def _change(session: orm.Session, row: models.Rules, me: SchedulerProcess) -> None:
     assert me.default_ratio is not None  # noqa: S101  -- only agents have no rules
     assert me.calculation is not None  # noqa: S101
     row.default_ratio, row.calculation = me.default_ratio, me.calculation
+    row.hook_extensions = me.hook_extensions
     row.generation += 1
     session.flush()
     backend = models.Backend
@@ -185,12 +200,18 @@ def _others(session: orm.Session, me: SchedulerProcess, down_time: float) -> lis
     ]
 
 
-def _compare(me: SchedulerProcess, default_ratio: str | None, calculation: str | None, host: str) -> list[Difference]:
+def _compare(me: SchedulerProcess, other: models.Rules | heartbeats.ServiceRow, host: str) -> list[Difference]:
     return [
         Difference(option, mine, theirs, host)
         for option, mine, theirs in (
-            ("max_over_subscription_ratio", me.default_ratio, default_ratio),
-            ("over_provisioning_calculation", me.calculation, calculation),
+            ("max_over_subscription_ratio", me.default_ratio, other.default_ratio),
+            ("over_provisioning_calculation", me.calculation, other.calculation),
+            ("enabled_extensions", _listed(me.hook_extensions), _listed(other.hook_extensions)),
         )
         if mine != theirs
     ]
+
+
+def _listed(hook_extensions: str) -> str:
+    """Return the extensions that take part in transactions, for errors."""
+    return hook_extensions or "without extensions that take part in transactions"

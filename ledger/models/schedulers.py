@@ -12,9 +12,9 @@ from tonnage.ledger.models.base import Base, Timestamp, Uuid, exact_text, utcnow
 class Service(Base):
     """A scheduler process, the time of its last heartbeat, and the rules that it uses or proposes.
 
-    The rules that all schedulers use are in :class:`Rules`. ``enabled`` is set by an operator. ``last_listened_at`` is
-    the last time at which it received messages of agents; null if it never did. ``nonce`` is that of the process which
-    sent the last heartbeat.
+    The rules that all schedulers use are in :class:`Rules`, and ``hook_extensions`` are a part of them. ``enabled`` is
+    set by an operator. ``last_listened_at`` is the last time at which it received messages of agents; null if it never
+    did. ``nonce`` is that of the process which sent the last heartbeat.
     """
 
     __tablename__ = "services"
@@ -26,6 +26,7 @@ class Service(Base):
     last_listened_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     default_ratio: orm.Mapped[str | None] = orm.mapped_column(exact_text(32))
     calculation: orm.Mapped[str | None] = orm.mapped_column(exact_text(16))
+    hook_extensions: orm.Mapped[str] = orm.mapped_column(exact_text(255), default="")
     enabled: orm.Mapped[bool] = orm.mapped_column(default=True)
     disabled_reason: orm.Mapped[str | None] = orm.mapped_column(exact_text(255))
     nonce: orm.Mapped[str | None] = orm.mapped_column(exact_text(32))
@@ -35,7 +36,8 @@ class Rules(Base):
     """The single row of rules that all schedulers use.
 
     ``generation`` grows with each change and is copied to all backends. So no transaction has to read this row to
-    notice a change: a booking or a report locks a backend's row anyway.
+    notice a change: a booking or a report locks a backend's row anyway. ``hook_extensions`` are the names, with commas
+    between them, of the extensions that add statements to the transactions of all schedulers.
     """
 
     __tablename__ = "rules"
@@ -43,6 +45,7 @@ class Rules(Base):
     id: orm.Mapped[int] = orm.mapped_column(primary_key=True, autoincrement=False)
     default_ratio: orm.Mapped[str] = orm.mapped_column(exact_text(32))
     calculation: orm.Mapped[str] = orm.mapped_column(exact_text(16))
+    hook_extensions: orm.Mapped[str] = orm.mapped_column(exact_text(255), default="")
     generation: orm.Mapped[int] = orm.mapped_column(sa.BigInteger)
 
 

@@ -47,10 +47,10 @@ def _record_heartbeat(session: orm.Session, me: heartbeats.SchedulerProcess) -> 
 class Membership:
     """The schedulers that share a ledger, as one of them sees them. ``interval`` is the seconds between heartbeats.
 
-    The rules, the default ratio and the calculation, are the same for all; ``generation`` is theirs in the ledger.
-    ``alone`` is true if there is no other scheduler, including any with the same host by mistake; it is false before
-    the first :meth:`refresh`. ``listening`` has to be set once this scheduler receives reports: the silence of backends
-    counts only while a scheduler does.
+    The rules are the same for all, see :mod:`tonnage.ledger.locks.scheduling_rules`; ``generation`` is theirs in the
+    ledger. ``alone`` is true if there is no other scheduler, including any with the same host by mistake; it is false
+    before the first :meth:`refresh`. ``listening`` has to be set once this scheduler receives reports: the silence of
+    backends counts only while a scheduler does.
     """
 
     def __init__(self, settings: Settings, database: Database, interval: float) -> None:
@@ -108,6 +108,12 @@ class Membership:
             rules = scheduling_rules.find(session)
         if rules is None or rules.generation == self.generation:
             return None
+        if rules.hook_extensions != self._settings.hook_extensions:
+            raise errors.Unavailable(
+                f"all schedulers have the extensions '{rules.hook_extensions}' in their transactions, and scheduler "
+                f"{self._settings.host} has '{self._settings.hook_extensions}': set its enabled_extensions as that of "
+                "the others, and start it again"
+            )
         try:
             ratio, calculation = options.default_ratio(rules.default_ratio), Calculation(rules.calculation)
         except (ValueError, errors.ConfigurationError) as error:
@@ -184,4 +190,5 @@ class Membership:
             availability_zone=settings.availability_zone,
             default_ratio=str(settings.default_ratio),
             calculation=settings.calculation.value,
+            hook_extensions=settings.hook_extensions,
         )

@@ -32,6 +32,7 @@ class Settings:
     batch_size: int
     claim_lease: float
     drain_concurrency: int = 4
+    hook_extensions: str = ""
     quotas: quota_options.Settings = field(default_factory=quota_options.Settings)
 
 
@@ -51,6 +52,7 @@ class ReloadableSettings:
 
 def register(conf: cfg.ConfigOpts) -> None:
     """Register the options of the scheduler; those of plug-ins are registered when the plug-ins are loaded."""
+    enabled_extensions.register(conf)
     conf.register_opts(options.OPTIONS)
     conf.register_opts(plugins.OPTIONS)
     conf.register_opts(service_options.OPTIONS)
@@ -93,5 +95,6 @@ def from_conf(conf: cfg.ConfigOpts) -> Settings:
         batch_size=conf.scheduler_batch_size,
         claim_lease=conf.claim_lease,
         drain_concurrency=conf.drain_concurrency,
+        hook_extensions=enabled_extensions.with_transaction_hooks(conf),
         quotas=quota_options.from_conf(conf),
     )

@@ -23,9 +23,15 @@ def ledger(tmp_path: pathlib.Path) -> Iterator[database.Database]:
     ledger.close()
 
 
-def process(host: str, ratio: str = "20.0", calculation: str = "cinder") -> heartbeats.SchedulerProcess:
+def process(
+    host: str, ratio: str = "20.0", calculation: str = "cinder", hook_extensions: str = ""
+) -> heartbeats.SchedulerProcess:
     return heartbeats.SchedulerProcess(
-        binary=heartbeats.SCHEDULER, host=host, default_ratio=ratio, calculation=calculation
+        binary=heartbeats.SCHEDULER,
+        host=host,
+        default_ratio=ratio,
+        calculation=calculation,
+        hook_extensions=hook_extensions,
     )
 
 
@@ -57,6 +63,7 @@ def test_a_starting_scheduler_needs_the_rules_of_the_running_ones(ledger: databa
     for other, option in (
         (process("three", "auto"), "ratio is auto"),
         (process("three", calculation="standard"), "standard"),
+        (process("three", hook_extensions="announcements"), "option enabled_extensions is announcements here and"),
     ):
         with pytest.raises(errors.ConfigurationError, match=rf"{option} here and .* on scheduler one, which is up"):
             ledger.run(scheduling_rules.register_scheduler, other, 60.0)
@@ -133,3 +140,10 @@ def test_require_accepts_the_current_generation_only(ledger: database.Database) 
     with pytest.raises(scheduling_rules.RulesChanged):
         ledger.run(scheduling_rules.require_generation, 0)
     assert ledger.run(scheduling_rules.lock_shared) == 1
+
+
+def test_extensions_in_transactions_become_the_rule_of_the_only_scheduler(ledger: database.Database) -> None:
+    ledger.run(scheduling_rules.register_scheduler, process("one"), 60.0)
+    ledger.run(heartbeats.leave, process("one"))
+    ledger.run(scheduling_rules.register_scheduler, process("one", hook_extensions="announcements"), 60.0)
+    assert current_rules(ledger) == scheduling_rules.Rules("20.0", "cinder", "announcements", 1)
