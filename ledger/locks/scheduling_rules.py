@@ -214,4 +214,4 @@ def _compare(me: SchedulerProcess, other: models.Rules | heartbeats.ServiceRow, 
 
 def _listed(hook_extensions: str) -> str:
     """Return the extensions that take part in transactions, for errors."""
-    return hook_extensions or "without extensions that take part in transactions"
+    return hook_extensions or "without hooks in transactions"

@@ -155,7 +155,7 @@ def test_an_outdated_report_changes_nothing_even_with_a_wrong_cache(change: dict
     backend = bench.scheduler.hosts.backend("host0@b")
     assert backend is not None
     examined = bench.scheduler.hosts.diff_report(backend, report).report
-    applied = bench.scheduler.core.database.run(reports.apply, [replace(examined, base=backend.seq)])
+    applied = bench.scheduler.core.database.run(reports.apply, [replace(examined, base=backend.report_seq)])
     assert applied == [None]
     assert bench.world.rows("SELECT ratio FROM pools") == [(2.0,)]
 
@@ -166,7 +166,7 @@ def test_a_report_compared_with_an_older_report_changes_nothing() -> None:
     assert backend is not None
     bench.world.pools["host0@b#p"].ratio = 1.0
     examined = bench.scheduler.hosts.diff_report(backend, bench.agent().look()).report
-    applied = bench.scheduler.core.database.run(reports.apply, [replace(examined, base=backend.seq - 1)])
+    applied = bench.scheduler.core.database.run(reports.apply, [replace(examined, base=backend.report_seq - 1)])
     assert applied == [None]
 
 
