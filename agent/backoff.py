@@ -82,4 +82,4 @@ def retry(
         before_sleep=lambda state: on_failure(state.outcome.exception() if state.outcome else None),
         retry_error_callback=lambda state: None,
     )
-    return None if cancelled.is_set() else attempts(attempt)
+    return attempts(lambda: None if cancelled.is_set() else attempt())

@@ -28,12 +28,13 @@ class Storage:
             self.drop_caches()
 
     def discard(self, name: str) -> None:
-        self.names.discard(name)
-        backend = backend_of(name)
-        self.backends[backend] -= 1
-        if not self.backends[backend]:
-            del self.backends[backend]
-        self.drop_caches()
+        if name in self.names:
+            self.names.remove(name)
+            backend = backend_of(name)
+            self.backends[backend] -= 1
+            if not self.backends[backend]:
+                del self.backends[backend]
+            self.drop_caches()
 
     def drop_caches(self) -> None:
         """Drop the sorted names and the rows, which are computed again on the next use."""

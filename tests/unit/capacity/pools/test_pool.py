@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names of pools, and the hash by which processes agree on an order of them."""
+
+import pytest
+
+from tonnage.capacity.pools.pool import Pool, backend_of, pool_name, short_name, stable_hash
+
+
+@pytest.mark.parametrize("pool", ["p", "with#hash", ""])
+def test_the_parts_of_a_full_name(pool: str) -> None:
+    assert pool_name("host@backend", pool) == f"host@backend#{pool}"
+
+
+def test_the_last_separator_ends_the_backend() -> None:
+    assert (backend_of("host@backend#p"), short_name("host@backend#p")) == ("host@backend", "p")
+    assert (backend_of("no pool"), short_name("no pool")) == ("", "no pool")
+    assert Pool(name="host@backend#p", total=1.0, free=1.0).backend == "host@backend"
+
+
+def test_a_hash_is_the_same_in_every_process() -> None:
+    assert stable_hash("host@backend#p") == 10091973618242083662
+    assert stable_hash("\ud800") != stable_hash("?")
