@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from tests.unit.agent.fakes import command
-from tonnage.agent.endpoint import AgentEndpoint
+from tonnage.agent import endpoint
 from tonnage.agent.operations import Operations
 from tonnage.rpc import serialization
 from tonnage.rpc.messages import Command, Commands, SharedStorages
@@ -43,46 +43,48 @@ def agent() -> Agent:
 
 
 @pytest.fixture
-def endpoint(agent: Agent) -> AgentEndpoint:
-    return AgentEndpoint(agent, cast(Operations, agent))
+def methods(agent: Agent) -> Any:
+    return endpoint.build(agent, cast("Operations", agent))
 
 
-def test_commands_are_submitted_in_their_order(agent: Agent, endpoint: AgentEndpoint) -> None:
+def packed(*commands: Command) -> Any:
+    return serialization.pack(Commands(commands=[serialization.pack(each) for each in commands]))
+
+
+def test_commands_are_submitted_in_their_order(agent: Agent, methods: Any) -> None:
     commands = [command("c2", "v"), command("c1", "v")]
-    endpoint.run({}, serialization.pack(Commands(commands=commands)))
+    methods.run({}, packed(*commands))
     assert agent.calls == commands
 
 
-def test_a_malformed_command_is_left_out(
-    agent: Agent, endpoint: AgentEndpoint, caplog: pytest.LogCaptureFixture
-) -> None:
-    message: Any = serialization.pack(Commands(commands=[command("c1", "v"), command("c2", "v")]))
+def test_a_malformed_command_is_left_out(agent: Agent, methods: Any, caplog: pytest.LogCaptureFixture) -> None:
+    message = packed(command("c1", "v"), command("c2", "v"))
     message["commands"][0]["size_gb"] = "much"
-    endpoint.run({}, message)
+    methods.run({}, message)
     assert agent.calls == [command("c2", "v")]
-    assert "Backend host@backend ignores a command" in caplog.text
+    assert "Backend host@backend ignores a command: " in caplog.text
 
 
 @pytest.mark.parametrize("message", [None, {}, {"commands": 3}, "text"])
 def test_a_message_without_commands_is_ignored(
-    agent: Agent, endpoint: AgentEndpoint, message: object, caplog: pytest.LogCaptureFixture
+    agent: Agent, methods: Any, message: object, caplog: pytest.LogCaptureFixture
 ) -> None:
-    endpoint.run({}, message)
+    methods.run({}, message)
     assert agent.calls == []
-    assert "Backend host@backend ignores commands" in caplog.text
+    assert "Backend host@backend ignores" in caplog.text
 
 
 def test_shared_storages_reach_the_agent_unless_they_are_malformed(
-    agent: Agent, endpoint: AgentEndpoint, caplog: pytest.LogCaptureFixture
+    agent: Agent, methods: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    endpoint.take_stamps({}, serialization.pack(SharedStorages(storage_ids=["array"])))
-    endpoint.take_stamps({}, {"storage_ids": [1]})
+    methods.take_stamps({}, serialization.pack(SharedStorages(storage_ids=["array"])))
+    methods.take_stamps({}, {"storage_ids": [1]})
     assert agent.calls == [["array"]]
-    assert "ignores the names of shared storages" in caplog.text
+    assert "Backend host@backend ignores" in caplog.text
 
 
-def test_requests_without_a_message_reach_the_agent(agent: Agent, endpoint: AgentEndpoint) -> None:
-    endpoint.report_now({})
-    endpoint.list_now({})
-    endpoint.rejoin({})
+def test_requests_without_a_message_reach_the_agent(agent: Agent, methods: Any) -> None:
+    methods.report_now({})
+    methods.list_now({})
+    methods.rejoin({})
     assert agent.calls == ["report", "list", "rejoin"]

@@ -104,7 +104,7 @@ def test_a_location_of_another_backend_is_refused_and_left_alone(tmp_path: pathl
     fake = FakeGroup()
     fake.tags = ["tonnage.pool=other:lvm"]
     fake.add("half", tags="tonnage.unfinished")
-    with pytest.raises(errors.ConfigurationError, match="vgchange --deltag 'tonnage.pool=other:lvm' vg"):
+    with pytest.raises(errors.ConfigurationError, match=r"vgchange --deltag 'tonnage\.pool=other:lvm' vg"):
         prepared(fake, tmp_path, "default")
     assert (fake.commands, set(fake.volumes)) == ([], {"half"})
 
@@ -141,9 +141,7 @@ def test_extents_have_to_make_whole_gib(tmp_path: pathlib.Path, extent: int) -> 
         (CommandFailed("sudo: a password is required"), "permit this user the commands of the driver"),
     ],
 )
-def test_a_group_that_cannot_be_read_has_a_way_out(
-    tmp_path: pathlib.Path, failure: CommandFailed, way_out: str
-) -> None:
+def test_an_unreadable_group_has_a_way_out(tmp_path: pathlib.Path, failure: CommandFailed, way_out: str) -> None:
     fake = FakeGroup()
     fake.failures["lvs"] = failure
     with pytest.raises(errors.ConfigurationError, match=way_out):

@@ -73,7 +73,7 @@ def test_volumes_of_a_location_are_thick_in_a_group_and_thin_in_its_pool(fake: F
 
 def test_an_answer_that_is_no_report_is_a_failed_command(fake: FakeGroup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fake, "run", lambda command: "{}")
-    with pytest.raises(CommandFailed, match="^lvs: "):
+    with pytest.raises(CommandFailed, match=r"^lvs: "):
         VolumeLocation(fake, "vg", "").read()
 
 

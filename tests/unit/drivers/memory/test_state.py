@@ -68,7 +68,7 @@ def test_no_change_of_a_shared_file_is_lost_between_threads(tmp_path: pathlib.Pa
 
 def test_a_change_that_cannot_be_written_is_not_visible(tmp_path: pathlib.Path) -> None:
     state = State(tmp_path / "absent" / "state.json", shared=False)
-    with state.locked(), pytest.raises(errors.DriverError, match="memory_state_file .* cannot be used") as caught:
+    with state.locked(), pytest.raises(errors.DriverError, match=r"memory_state_file .* cannot be used") as caught:
         state.update("p", {"a": THIN})
     assert caught.value.clean
     assert volumes(state) == {}
