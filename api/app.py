@@ -25,7 +25,6 @@ from tonnage.api.monitoring import request_metrics
 from tonnage.api.resources import (
     backend_capabilities,
     discovery,
-    extensions,
     groups,
     health,
     manageable_volumes,
@@ -34,6 +33,7 @@ from tonnage.api.resources import (
     scheduler_stats,
     services,
     types,
+    unsupported_objects,
     user_messages,
     volume_actions,
     volumes,
@@ -136,7 +136,7 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/volumes/{volume_id}", volumes.Volume(context), None),
         ("/volumes/{volume_id}/metadata", volumes.Metadata(context), None),
         ("/volumes/{volume_id}/metadata/{key}", volumes.MetadataItem(context), None),
-        ("/volumes/{volume_id}/encryption", extensions.VolumeEncryption(context), None),
+        ("/volumes/{volume_id}/encryption", volumes.Encryption(context), None),
         ("/volumes/{volume_id}/action", volume_actions.Actions(context, reader), None),
         ("/manageable_volumes", manageable, None),
         ("/manageable_volumes/detail", manageable, "detail"),
@@ -147,8 +147,6 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/types/{type_id}", types.Type(context, conf.default_volume_type), None),
         ("/types/{type_id}/action", types.TypeActions(context), None),
         ("/types/{type_id}/os-volume-type-access", types.Access(context), None),
-        ("/types/{type_id}/encryption", extensions.Encryption(context), None),
-        ("/types/{type_id}/encryption/{key}", extensions.EncryptionItem(context), None),
         ("/types/{type_id}/extra_specs", types.ExtraSpecs(context), None),
         ("/types/{type_id}/extra_specs/{key}", types.ExtraSpec(context), None),
         ("/qos-specs", qos_specs.QosSpecsCollection(context), None),
@@ -185,8 +183,8 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/limits", quotas.AbsoluteLimits(context, quota_settings), None),
         ("/messages", user_messages.Messages(context), None),
         ("/messages/{message_id}", user_messages.Message(context), None),
-        ("/extensions", extensions.Extensions(), None),
-        ("/resource_filters", extensions.ResourceFilters(), None),
+        ("/extensions", discovery.Extensions(), None),
+        ("/resource_filters", discovery.ResourceFilters(), None),
         ("/groups", all_groups, None),
         ("/groups/detail", all_groups, "detail"),
         ("/groups/action", all_groups, "action"),
@@ -197,14 +195,5 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/group_types/{group_type_id}", types.GroupType(context), None),
         ("/group_types/{group_type_id}/group_specs", types.GroupSpecs(context), None),
         ("/group_types/{group_type_id}/group_specs/{key}", types.GroupSpec(context), None),
-        *(route for object_type in extensions.UNSUPPORTED for route in _unsupported_routes(context, object_type)),
-    ]
-
-
-def _unsupported_routes(context: ResourceContext, object_type: extensions.UnsupportedType) -> list[Route]:
-    collection = extensions.UnsupportedCollection(context, object_type)
-    return [
-        (f"/{object_type.path}", collection, None),
-        (f"/{object_type.path}/detail", collection, "detail"),
-        (f"/{object_type.path}/{{item_id}}", extensions.UnsupportedItem(context, object_type), None),
+        *unsupported_objects.routes(context),
     ]

@@ -220,6 +220,7 @@ _TABLE: tuple[tuple[str, ...], ...] = (
     (VOLUME_ENCRYPTION, READER, "See the encryption of a volume.", "GET /volumes/{volume_id}/encryption"),
     (TYPE_ENCRYPTION, ADMIN, "See the encryption of a volume type.", "GET /types/{type_id}/encryption",
      "POST /types/{type_id}/encryption", "GET /types/{type_id}/encryption/{key}",
+     "POST /types/{type_id}/encryption/{key}",
      "PUT /types/{type_id}/encryption/{key}", "DELETE /types/{type_id}/encryption/{key}"),
     (UNSUPPORTED, READER, "Use kinds of objects of Cinder that Tonnage does not have: lists are empty.",
      *(call for path in ("attachments", "cgsnapshots", "clusters", "consistencygroups", "default-types",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Version discovery and the OpenAPI document; neither needs authentication."""
+"""Discovery of the API: versions and the OpenAPI document without authentication, extensions, and filters of lists."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import falcon
@@ -11,8 +11,11 @@ from oslo_policy import policy
 from tonnage.api.http import microversions
 from tonnage.api.http.annotations import PublicResource, Route, operation
 from tonnage.api.http.http_request import Request
+from tonnage.api.http.list_query import Query
 from tonnage.api.openapi import document as openapi_document
 from tonnage.api.schemas import response_bodies
+from tonnage.capacity import errors
+from tonnage.ledger.catalog import groups, user_messages, volume_types, volumes
 
 #: The time of the newest microversion.
 _UPDATED = "2026-11-01T00:00:00Z"
@@ -62,3 +65,74 @@ class OpenApi(PublicResource):
     def document(self) -> dict[str, Any]:
         """The document, which includes its own path."""
         return openapi_document.document(self._routes, self._rules, self._auth_strategy)
+
+
+#: Supported parts of the API that are extensions in Cinder, by the aliases that clients check: names in
+#: Cinder and descriptions.
+_EXTENSIONS: Mapping[str, tuple[str, str]] = {
+    "OS-SCH-HNT": ("SchedulerHints", "Hints for the scheduler."),
+    "capabilities": ("Capabilities", "Capabilities of backends."),
+    "os-admin-actions": ("AdminActions", "Migrating, resetting and force-deleting volumes."),
+    "os-availability-zone": ("AvailabilityZones", "Availability zones."),
+    "os-extended-services": ("ExtendedServices", "Why services are disabled."),
+    "os-hosts": ("Hosts", "Hosts."),
+    "os-quota-class-sets": ("QuotaClasses", "Quotas for all projects."),
+    "os-quota-sets": ("Quotas", "Quotas of projects."),
+    "os-services": ("Services", "Schedulers and backends."),
+    "os-types-extra-specs": ("TypesExtraSpecs", "Extra specs of volume types."),
+    "os-types-manage": ("TypesManage", "Creating, changing and deleting volume types."),
+    "os-used-limits": ("UsedLimits", "Limits of projects, and their use."),
+    "os-vol-host-attr": ("VolumeHostAttribute", "The pool that a volume is in."),
+    "os-vol-mig-status-attr": ("VolumeMigStatusAttribute", "How the migration of a volume goes."),
+    "os-vol-tenant-attr": ("VolumeTenantAttribute", "The project that a volume belongs to."),
+    "os-volume-actions": ("VolumeActions", "Extending and retyping volumes."),
+    "os-volume-manage": ("VolumeManage", "Taking over volumes that are on a storage already."),
+    "os-volume-type-access": ("VolumeTypeAccess", "Projects that may use private volume types."),
+    "os-volume-unmanage": ("VolumeUnmanage", "Forgetting volumes and leaving them on the storage."),
+    "qos-specs": ("Qos_specs_manage", "Quality of service of volume types."),
+    "scheduler-stats": ("Scheduler_stats", "Pools."),
+}
+
+_FILTERS: Mapping[str, Collection[str]] = {
+    "group": groups.FILTERS,
+    "message": user_messages.FILTERS,
+    "pool": ("name", "volume_type"),
+    "type": volume_types.FILTERS | {"is_public"},
+    "volume": volumes.FILTERS - {"name"},
+}
+
+_QUERY = Query(filters=("resource",), other_parameters="ignored")
+
+
+class Extensions:
+    """``/extensions``, for all users."""
+
+    @operation({200: response_bodies.Extensions})
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """List the supported extensions of Cinder's API."""
+        resp.media = response_bodies.Extensions(
+            [response_bodies.Extension(alias, name, text) for alias, (name, text) in sorted(_EXTENSIONS.items())]
+        )
+
+
+class ResourceFilters:
+    """``/resource_filters``, for all users since microversion 3.33."""
+
+    @operation({200: response_bodies.ResourceFilters}, query=_QUERY, errors=(404,))
+    def on_get(self, req: Request, resp: falcon.Response) -> None:
+        """List the filters of each list. A filter whose name ends with ``~`` also matches parts of values."""
+        if not req.at_least(microversions.RESOURCE_FILTERS):
+            raise errors.NotFound("The resource could not be found.")
+        requested_resource = _QUERY.read(req).get("resource")
+        resp.media = response_bodies.ResourceFilters(
+            [
+                response_bodies.ResourceFilter(
+                    resource,
+                    sorted(
+                        f"{name}~" if f"{name}~" in volumes.FILTERS and resource == "volume" else name for name in names
+                    ),
+                )
+                for resource, names in _FILTERS.items()
+                if requested_resource in (None, resource)
+            ]
+        )

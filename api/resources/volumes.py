@@ -252,3 +252,16 @@ class MetadataItem:
         """Delete a metadata item."""
         volume = self._context.authorized_volume(req, volume_id, policies.METADATA_DELETE)
         self._context.database.remove(volumes.unset_metadata, volume.id, volume.project_id, key)
+
+
+class Encryption:
+    """``/volumes/{volume_id}/encryption``: no volume is encrypted."""
+
+    def __init__(self, context: ResourceContext) -> None:
+        self._context = context
+
+    @operation({200: dict[str, str | None]})
+    def on_get(self, req: Request, resp: falcon.Response, volume_id: str) -> None:
+        """Return that the volume has no key."""
+        self._context.authorized_volume(req, volume_id, policies.VOLUME_ENCRYPTION)
+        resp.media = {"encryption_key_id": None}
