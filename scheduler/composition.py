@@ -4,7 +4,6 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db.database import Database
@@ -31,7 +30,7 @@ from tonnage.scheduler.periodic.periodic_tasks import BackendMonitor, PeriodicTa
 from tonnage.scheduler.periodic.sweep import ClaimRecovery, Sweep, SweepTimer
 from tonnage.scheduler.requests.placement_requests import Move, Retry
 from tonnage.scheduler.requests.pool_selection import Rules
-from tonnage.scheduler.requests.preparation import Preparation
+from tonnage.scheduler.requests.preparation import Message, Preparation
 from tonnage.scheduler.simulation.simulator import DecisionSnapshots, Simulator
 from tonnage.scheduler.volume_operations import VolumeOperations
 
@@ -113,7 +112,7 @@ class DecisionParts:
         filters = FilterChain([self._state, *rules.filters.filters], rules.calculation)
         return Rules(filters, rules.weighers, rules.calculation)
 
-    def prepare(self, messages: Sequence[Any]) -> Sequence[Any]:
+    def prepare(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return requests with what the preparations add to them. Threads of requests call this, and may wait here."""
         for preparation in self.preparations:
             messages = preparation.prepare(messages)

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent import futures
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import cast
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -22,7 +22,7 @@ from tonnage.ledger import models
 from tonnage.ledger.db.database import Database
 from tonnage.rpc.messages import CreateGroup, CreateVolume
 from tonnage.scheduler.requests.placement_requests import LocalVolume, Move, Retry
-from tonnage.scheduler.requests.preparation import Preparation
+from tonnage.scheduler.requests.preparation import Message, Preparation
 
 LOG = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class InstanceHosts(Preparation):
         self._located_later: set[str] = set()
         self._retrying = futures.ThreadPoolExecutor(_THREADS, thread_name_prefix="retry")
 
-    def prepare(self, messages: Sequence[Any]) -> Sequence[Any]:
+    def prepare(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the messages with the hosts of the instances that the hints of their new volumes name.
 
         All look-ups together take no longer than the timeout of Nova.
@@ -146,13 +146,15 @@ def _new_volumes(message: object) -> Sequence[CreateVolume]:
     return [message] if isinstance(message, CreateVolume) else []
 
 
-def _with_locality(message: Any, localities: Mapping[_ProjectInstance, Locality]) -> Any:
+def _with_locality(message: Message, localities: Mapping[_ProjectInstance, Locality]) -> Message:
     if isinstance(message, CreateGroup):
         return replace(message, volumes=[_with_locality(volume, localities) for volume in message.volumes])
     instance = _hinted_instance(message.project_id, message.hints) if isinstance(message, CreateVolume) else None
     if instance is None:
         return message
-    return LocalVolume(locality=localities[instance], **{name: getattr(message, name) for name in _FIELDS})
+    # A LocalVolume is a CreateVolume.
+    volume = LocalVolume(locality=localities[instance], **{name: getattr(message, name) for name in _FIELDS})
+    return cast(Message, volume)
 
 
 def _hints_of(session: orm.Session, volume_id: str) -> tuple[str, Mapping[str, object]]:

@@ -2,7 +2,6 @@
 """The part of the extension in a scheduler: it reads usage before decisions, and writes allocations after them."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from oslo_config import cfg
 
@@ -13,7 +12,7 @@ from tonnage.ledger.db.database import Database
 from tonnage.quotas.external_usage import ExternalUsage
 from tonnage.scheduler.extension_parts import SchedulerContext, SchedulerParts
 from tonnage.scheduler.requests import quota_demands
-from tonnage.scheduler.requests.preparation import Preparation
+from tonnage.scheduler.requests.preparation import Message, Preparation
 
 
 class UsageReading(Preparation):
@@ -23,7 +22,7 @@ class UsageReading(Preparation):
         self._database = database
         self._usage = usage
 
-    def prepare(self, messages: Sequence[Any]) -> Sequence[Any]:
+    def prepare(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Read the usage of the projects whose quotas the requests demand, and return the requests as they are."""
         self._usage.read(quota_demands.projects_of(self._database, messages))
         return messages

@@ -2,10 +2,12 @@
 """The preparation of requests: work that waits for other services, done before the decision thread gets a request."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TypeVar
 
 from tonnage.extension import Hook
 from tonnage.scheduler.requests.placement_requests import Move, Retry
+
+Message = TypeVar("Message")
 
 
 class Preparation(Hook):
@@ -14,7 +16,7 @@ class Preparation(Hook):
     The threads of requests call the methods, several at a time. Each has a default that does nothing.
     """
 
-    def prepare(self, messages: Sequence[Any]) -> Sequence[Any]:
+    def prepare(self, messages: Sequence[Message]) -> Sequence[Message]:
         """Return the messages of requests that arrived together, with what the preparation adds to them.
 
         It may wait for another service. Its exception is the answer to all of these requests.

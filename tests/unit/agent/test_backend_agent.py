@@ -705,7 +705,7 @@ def test_stopping_lets_operations_end_and_tells_of_them(
     open_create = one_runs_one_waits(agent, driver, client)
     stopping = threading.Thread(target=agent.stop)
     stopping.start()
-    eventually(agent._stopping.is_set)
+    eventually(lambda: agent.operations.suspended)
     open_create()
     stopping.join(fakes.DEADLINE)
     assert agent.wait(0)
