@@ -8,7 +8,7 @@ together in the next one, and after a call with several items there is a rest, i
 import collections
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -33,8 +33,8 @@ class Turn(Generic[Item]):
     """
 
     began: float
-    batches: Mapping[str, Sequence[Item]]
-    items: Sequence[Item]
+    batches: dict[str, list[Item]]
+    items: list[Item]
 
 
 class Coalescer(Generic[Item]):
@@ -121,16 +121,20 @@ class Coalescer(Generic[Item]):
         """Take the items of the next turn, None if it may not begin now."""
         if self.pause() != 0.0:
             return None
-        batches = {}
-        items = []
-        for destination, queue in list(self._queues.items()):
-            batch = batches[destination] = [queue.popleft()[1] for _ in range(min(self.batch_size, len(queue)))]
-            items += batch
-            if not queue:
-                del self._queues[destination]
-        turn = Turn(self._clock(), batches, items)
+        turn: Turn[Item] = Turn(self._clock(), {}, [])
+        self.fill(turn)
         self._in_flight.append(turn)
         return turn
+
+    def fill(self, turn: Turn[Item]) -> None:
+        """Add the items that have arrived since the turn began, as far as its batches have room."""
+        for destination, queue in list(self._queues.items()):
+            batch = turn.batches.setdefault(destination, [])
+            items = [queue.popleft()[1] for _ in range(min(self.batch_size - len(batch), len(queue)))]
+            batch += items
+            turn.items += items
+            if not queue:
+                del self._queues[destination]
 
     def end(self, turn: Turn[Item]) -> None:
         """Note that the call of a turn has ended; the rest begins."""

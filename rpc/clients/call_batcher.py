@@ -55,10 +55,12 @@ class CallBatcher(Generic[Item, Answer]):
         waiter: _Waiter[Item, Answer] = _Waiter(item)
         with self._lock:
             self.items.add(waiter)
-            self._begin_turn()
+            turn = self.items.begin()
+        _lead(turn)
         while not waiter.ready.wait(self.items.patience):
             with self._lock:
-                self._begin_turn()
+                turn = self.items.begin()
+            _lead(turn)
         if waiter.turn is not None:
             self._send_turn(waiter.turn)
         # A new error for each thread: one object raised in several threads mixes their tracebacks.
@@ -68,15 +70,10 @@ class CallBatcher(Generic[Item, Answer]):
             raise RuntimeError(f"the call failed with {type(waiter.error).__name__}") from waiter.error
         return waiter.answers[0]
 
-    def _begin_turn(self) -> None:
-        """Let the thread of the item that has waited longest make a call, if there may be another one."""
-        turn = self.items.begin()
-        if turn is not None:
-            first = turn.items[0]
-            first.turn = turn
-            first.ready.set()
-
     def _send_turn(self, turn: Turn[_Waiter[Item, Answer]]) -> None:
+        with self._lock:
+            # Threads with answers of the last call have come with new items while this one woke up.
+            self.items.fill(turn)
         waiters = turn.items
         try:
             answers = self._send([waiter.item for waiter in waiters])
@@ -92,7 +89,16 @@ class CallBatcher(Generic[Item, Answer]):
         finally:
             with self._lock:
                 self.items.end(turn)
-                # The next call first, so that it is in flight while the other threads continue.
-                self._begin_turn()
+                next_turn = self.items.begin()
+            # The next call first, so that it is in flight while the other threads continue.
+            _lead(next_turn)
             for waiter in waiters[1:]:
                 waiter.ready.set()
+
+
+def _lead(turn: Turn[_Waiter[Item, Answer]] | None) -> None:
+    """Let the thread of the first item, which has waited longest, make the call of a turn."""
+    if turn is not None:
+        leader = turn.items[0]
+        leader.turn = turn
+        leader.ready.set()

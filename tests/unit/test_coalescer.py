@@ -89,6 +89,18 @@ def test_a_turn_has_a_batch_for_each_destination_in_the_order_of_their_first_ite
     assert list(begin(items).batches.items()) == [("b", [3]), ("a", [5])]
 
 
+def test_a_turn_is_filled_with_items_that_arrive_before_its_call(clock: Clock) -> None:
+    items: Coalescer[int] = Coalescer(batch_size=3, clock=clock)
+    items.add(1)
+    turn = begin(items)
+    items.add(2, 3, 4)
+    items.add(5, destination="other")
+    items.fill(turn)
+    assert turn.batches == {"": [1, 2, 3], "other": [5]}
+    assert turn.items == [1, 2, 3, 5]
+    assert items.waiting == 1
+
+
 def test_a_turn_that_does_not_end_keeps_others_only_for_a_moment(clock: Clock) -> None:
     items: Coalescer[int] = Coalescer(max_in_flight=2, patience=1.0, clock=clock)
     for number in range(2):
