@@ -5,8 +5,6 @@ import argparse
 from collections.abc import Sequence
 from typing import Any
 
-from tonnage.cli.commands import subcommands
-
 
 def add_options(parser: Any) -> None:
     """Add the options to a parser or a group of it."""
@@ -14,8 +12,7 @@ def add_options(parser: Any) -> None:
         ("--config-file", "read this file; several can be named"),
         ("--config-dir", "read the files of this folder that end with .conf"),
     ):
-        argument = parser.add_argument(option, action="append", default=[], metavar="PATH", help=text)
-        subcommands.complete_files(argument)
+        parser.add_argument(option, action="append", default=[], metavar="PATH", help=text)
 
 
 def split(argv: Sequence[str], prog: str) -> tuple[list[str], list[str]]:

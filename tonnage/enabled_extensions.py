@@ -9,11 +9,9 @@ from typing import Any
 
 from oslo_config import cfg
 
-from tonnage import extension, installation, plugin_loader
+from tonnage import extension, plugin_loader
 from tonnage.capacity import errors, plugin_errors
 from tonnage.extension import Extension
-
-NAMESPACE = "tonnage.extensions"
 
 OPTION = cfg.ListOpt(
     "enabled_extensions",
@@ -36,9 +34,10 @@ def enabled(conf: cfg.ConfigOpts) -> dict[str, Extension]:
     return {name: _load(name) for name in dict.fromkeys(conf.enabled_extensions)}
 
 
-def installed() -> dict[str, Extension]:
-    """Return all installed extensions by their names. Raises the errors of their modules."""
-    return {point.name: point.load() for point in installation.entry_points(NAMESPACE)}
+def require(conf: cfg.ConfigOpts, name: str) -> None:
+    """Raise :class:`~tonnage.capacity.errors.ConfigurationError` unless the extension with this name is enabled."""
+    if name not in conf.enabled_extensions:
+        raise errors.ConfigurationError(f"the extension '{name}' is not enabled: add it to {OPTION.name}")
 
 
 def parts(conf: cfg.ConfigOpts, name: str) -> dict[str, Any]:
@@ -77,7 +76,7 @@ def list_opts() -> list[tuple[Any, list[cfg.Opt]]]:
         ("DEFAULT", [OPTION]),
         *(
             section
-            for declaration in installed().values()
+            for declaration in extension.installed().values()
             if declaration.options
             for section in extension.load(declaration.options)()
         ),
@@ -85,7 +84,7 @@ def list_opts() -> list[tuple[Any, list[cfg.Opt]]]:
 
 
 def _load(name: str) -> Extension:
-    declaration = plugin_loader.find(NAMESPACE, OPTION.name, name, _mismatch)
+    declaration = plugin_loader.find(extension.NAMESPACE, OPTION.name, name, _mismatch)
     assert isinstance(declaration, Extension)  # noqa: S101  -- the loader has checked it
     return declaration
 

@@ -14,7 +14,11 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, ClassVar
 
+from tonnage import installation
+
 LOG = logging.getLogger(__name__)
+
+NAMESPACE = "tonnage.extensions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +74,11 @@ def load(reference: str) -> Any:
     module, _, name = reference.partition(":")
     imported = importlib.import_module(module)
     return getattr(imported, name) if name else imported
+
+
+def installed() -> dict[str, Extension]:
+    """Return all installed extensions by their names. Raises the errors of their modules."""
+    return {point.name: point.load() for point in installation.entry_points(NAMESPACE)}
 
 
 class Hook:

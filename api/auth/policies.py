@@ -253,7 +253,7 @@ def rule(name: str, check: str, description: str, *calls: str) -> policy.Documen
 
 def list_rules() -> list[policy.RuleDefault]:
     """Return the rules of the core and of all installed extensions, for oslo.policy's tools."""
-    references = (declaration.policies for declaration in enabled_extensions.installed().values())
+    references = (declaration.policies for declaration in extension.installed().values())
     return _with_extensions(extension.load(reference) for reference in references if reference)
 
 

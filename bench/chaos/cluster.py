@@ -20,7 +20,7 @@ from chaos.processes import Daemon
 from tests import servers
 from tests.servers.database import DatabaseServer
 from tests.unit.rpc import bus
-from tonnage import enabled_extensions
+from tonnage import extension
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import database, schema
@@ -103,7 +103,7 @@ class Cluster:
             )
             self.engine = database.create_engine(self.url)
             stack.callback(self.engine.dispose)
-            schema.sync(self.engine, enabled_extensions.installed())
+            schema.sync(self.engine, extension.installed())
             self._make_types()
             self.schedulers = [self._scheduler(number) for number in range(self.plan.schedulers)]
             self.agents = [Agent(number, self.folder, self.plan.seed) for number in range(self.plan.agents)]

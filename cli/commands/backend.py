@@ -2,100 +2,142 @@
 """``tonnage-manage backend``: the states of backends and their removal, also without a running API."""
 
 import argparse
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
-from oslo_config import cfg
-
-from tonnage.cli.commands import ledger_access, subcommands, tables
-from tonnage.ledger.inventory import backends
-from tonnage.ledger.repair import backend_removal
+from tonnage.cli.display import base_commands
+from tonnage.cli.display.table_columns import Column, yes_or_no
 
 #: Maximum length of the reason for disabling a backend, the same as in the ledger and the API.
 _MAX_REASON_LENGTH = 255
 
 
-def register(subparsers: Any) -> None:
-    """Add the commands."""
-    actions = subcommands.group(subparsers, "backend", "show backends, and disable, drain or enable them")
-    parser = subcommands.add(actions, "list", "show all backends")
-    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
-    parser.set_defaults(run=_list)
-    for action, text in (
-        ("enable", "place volumes on a backend again"),
-        ("disable", "place nothing more on a backend"),
-        ("drain", "place nothing more on a backend, and move its volumes away"),
-    ):
-        parser = subcommands.add(actions, action, text)
-        parser.add_argument("backend", metavar="host@backend", help="full name of the backend")
-        if action != "enable":
-            parser.add_argument("--reason", type=_reason, metavar="TEXT", help="the reason for users of the API")
-        parser.set_defaults(run=_set_state)
-    parser = subcommands.add(actions, "remove", "forget a backend that never comes back")
-    parser.add_argument("backend", metavar="host@backend", help="full name of the backend")
-    parser.add_argument(
-        "--volumes-are-lost",
-        action="store_true",
-        required=True,
-        help="say that the volumes there are given up: they are put in error",
+class List(base_commands.Lister):
+    """Show all backends."""
+
+    options = base_commands.LEDGER
+    columns: ClassVar[Sequence[Column]] = (
+        Column("name", lambda row: row["name"], "name"),
+        Column("state", lambda row: row["state"], "state"),
+        Column("reason", lambda row: row["reason"], "reason"),
+        Column("up", lambda row: row["up"], "up", lambda row: yes_or_no(row["up"])),
+        Column("allocated_gb", lambda row: row["allocated_gb"], "allocated gb"),
+        Column("silence_s", lambda row: row["silence_s"], "silence s"),
+        Column("availability_zone", lambda row: row["availability_zone"], "availability zone"),
+        Column("epoch", lambda row: row["epoch"], "epoch"),
     )
-    parser.set_defaults(run=_remove)
+    empty = "No agent has introduced a backend yet"
+    has_json = True
+
+    def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[dict[str, Any]]]:
+        """Return the columns and the backends."""
+        from tonnage.cli import ledger_access
+        from tonnage.ledger.inventory import backends
+
+        with ledger_access.connect(self.conf).reading() as session:
+            rows = backends.load_backends(session)
+            pools = backends.load_pools(session)
+        allocated: dict[int, int] = {}
+        for pool in pools:
+            allocated[pool.backend_id] = allocated.get(pool.backend_id, 0) + pool.counters.allocated
+        return self.columns, [
+            {
+                "name": row.name,
+                "state": "draining" if row.draining else "enabled" if row.enabled else "disabled",
+                "reason": row.disabled_reason,
+                "up": row.silence is not None and row.silence <= self.conf.service_down_time,
+                "allocated_gb": allocated.get(row.id, 0),
+                "silence_s": None if row.silence is None else round(row.silence, 1),
+                "availability_zone": row.availability_zone,
+                "epoch": row.epoch,
+            }
+            for row in rows
+        ]
+
+
+class _Backend(base_commands.Command):
+    """A command on one backend."""
+
+    options = base_commands.LEDGER
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the name of the backend."""
+        parser.add_argument("backend", metavar="host@backend", help="full name of the backend")
+
+    def _set_state(
+        self, backend: str, *, state: str, enabled: bool = False, draining: bool = False, reason: str | None = None
+    ) -> int:
+        from tonnage.cli import ledger_access
+        from tonnage.ledger.inventory import backends
+
+        ledger_access.connect(self.conf).run(
+            backends.set_state, backend, enabled=enabled, draining=draining, reason=reason
+        )
+        print(f"Backend {backend} is {state}; running schedulers see it within seconds")
+        return 0
+
+
+class Enable(_Backend):
+    """Place volumes on a backend again."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Enable the backend."""
+        return self._set_state(parsed_args.backend, state="enabled", enabled=True)
+
+
+class _WithReason(_Backend):
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the name of the backend and the reason."""
+        super().add_arguments(parser)
+        parser.add_argument("--reason", type=_reason, metavar="TEXT", help="the reason for users of the API")
+
+
+class Disable(_WithReason):
+    """Place nothing more on a backend."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Disable the backend."""
+        return self._set_state(parsed_args.backend, state="disabled", reason=parsed_args.reason)
+
+
+class Drain(_WithReason):
+    """Place nothing more on a backend, and move its volumes away."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Drain the backend."""
+        return self._set_state(parsed_args.backend, state="being drained", draining=True, reason=parsed_args.reason)
+
+
+class Remove(_Backend):
+    """Forget a backend that never comes back."""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the name of the backend and the confirmation."""
+        super().add_arguments(parser)
+        parser.add_argument(
+            "--volumes-are-lost",
+            action="store_true",
+            required=True,
+            help="say that the volumes there are given up: they are put in error",
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Remove the backend."""
+        from tonnage.cli import ledger_access
+        from tonnage.ledger.repair import backend_removal
+
+        ledger = ledger_access.connect(self.conf)
+        removed = ledger.run(backend_removal.remove_backend, parsed_args.backend, self.conf.service_down_time)
+        print(
+            f"Backend {parsed_args.backend} is removed, with {len(removed.pools)} pool(s); "
+            f"{len(removed.volumes)} volume(s) are in error"
+        )
+        for volume_id in removed.volumes:
+            print(volume_id)
+        return 0
 
 
 def _reason(text: str) -> str:
     if len(text) > _MAX_REASON_LENGTH:
         raise argparse.ArgumentTypeError(f"it has {len(text)} characters: expected at most {_MAX_REASON_LENGTH}")
     return text
-
-
-def _list(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
-    ledger = ledger_access.connect(conf)
-    with ledger.reading() as session:
-        rows = backends.load_backends(session)
-        pools = backends.load_pools(session)
-    allocated: dict[int, int] = {}
-    for pool in pools:
-        allocated[pool.backend_id] = allocated.get(pool.backend_id, 0) + pool.counters.allocated
-    tables.show(
-        ("name", "state", "reason", "up", "allocated_gb", "silence_s", "availability_zone", "epoch"),
-        [
-            (
-                row.name,
-                "draining" if row.draining else "enabled" if row.enabled else "disabled",
-                row.disabled_reason,
-                row.silence is not None and row.silence <= conf.service_down_time,
-                allocated.get(row.id, 0),
-                None if row.silence is None else round(row.silence, 1),
-                row.availability_zone,
-                row.epoch,
-            )
-            for row in rows
-        ],
-        as_json=arguments.json,
-        empty="No agent has introduced a backend yet",
-    )
-    return 0
-
-
-def _set_state(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
-    action = arguments.action
-    ledger_access.connect(conf).run(
-        backends.set_state,
-        arguments.backend,
-        enabled=action == "enable",
-        draining=action == "drain",
-        reason=None if action == "enable" else arguments.reason,
-    )
-    state = {"enable": "enabled", "disable": "disabled", "drain": "being drained"}[action]
-    print(f"Backend {arguments.backend} is {state}; running schedulers see it within seconds")
-    return 0
-
-
-def _remove(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
-    removed = ledger_access.connect(conf).run(backend_removal.remove_backend, arguments.backend, conf.service_down_time)
-    print(
-        f"Backend {arguments.backend} is removed, with {len(removed.pools)} pool(s); "
-        f"{len(removed.volumes)} volume(s) are in error"
-    )
-    for volume_id in removed.volumes:
-        print(volume_id)
-    return 0

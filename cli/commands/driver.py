@@ -3,70 +3,67 @@
 
 import argparse
 import json
-from typing import Any
 
-from oslo_config import cfg
-
-from tonnage.capacity import errors
-from tonnage.capacity.pools.pool import pool_name
-from tonnage.cli.commands import ledger_access, subcommands, tables
-from tonnage.ledger.inventory import audit_findings, backends
+from tonnage.cli.display import base_commands, tables
 
 #: Exit status if there are findings, the same as for drift in the ledger.
 FOUND = 3
 
-_STATUSES = (
-    f"Exit status: 0 if nothing was found, {FOUND} if something was, 1 if nobody could look (configuration, database), "
-    "2 for a wrong command line."
-)
 
+class Audit(base_commands.Command):
+    """Show the definitions of reported figures that drivers break, by their last reports and the volumes there are."""
 
-def register(subparsers: Any) -> None:
-    """Add the commands."""
-    actions = subcommands.group(subparsers, "driver", "check the reports of drivers against the definitions")
-    text = (
-        "show the definitions of reported figures that drivers break, by their last reports and the volumes there are"
+    exit_statuses = (
+        f"Exit status: 0 if nothing was found, {FOUND} if something was, 1 if nobody could look (configuration, "
+        "database), 2 for a wrong command line."
     )
-    parser = subcommands.add(actions, "audit", text, epilog=_STATUSES)
-    parser.add_argument("--backend", metavar="host@backend", help="look at one backend")
-    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
-    parser.set_defaults(run=_audit)
+    options = base_commands.LEDGER
 
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        parser.add_argument("--backend", metavar="host@backend", help="look at one backend")
+        parser.add_argument("--json", action="store_true", help=base_commands.JSON)
 
-def _audit(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
-    backend = arguments.backend
-    with ledger_access.connect(conf).reading() as session:
-        rows = [row for row in backends.load_backends(session) if backend in (None, row.name)]
-        findings = [finding for finding in audit_findings.load(session, backend) if finding.evidence.once is None]
-    if backend is not None and not rows:
-        raise errors.NotFound(f"backend {backend} could not be found: no agent has introduced it")
-    columns = ("pool", "breach", "since", "because")
-    finding_rows = [
-        (
-            pool_name(finding.backend, finding.pool),
-            finding.breach,
-            f"{finding.seen_at:%Y-%m-%d %H:%M:%S}",
-            finding.evidence.text,
-        )
-        for finding in findings
-    ]
-    ages = [(row.name, None if row.silence is None else round(row.silence, 1)) for row in rows]
-    if arguments.json:
-        answer = {
-            "clean": not findings,
-            "findings": [dict(zip(columns, row, strict=True)) for row in finding_rows],
-            "backends": [{"name": name, "reported_s_ago": age} for name, age in ages],
-        }
-        print(json.dumps(answer))
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Show the findings."""
+        from tonnage.capacity import errors
+        from tonnage.capacity.pools.pool import pool_name
+        from tonnage.cli import ledger_access
+        from tonnage.ledger.inventory import audit_findings, backends
+
+        backend = parsed_args.backend
+        with ledger_access.connect(self.conf).reading() as session:
+            rows = [row for row in backends.load_backends(session) if backend in (None, row.name)]
+            findings = [finding for finding in audit_findings.load(session, backend) if finding.evidence.once is None]
+        if backend is not None and not rows:
+            raise errors.NotFound(f"backend {backend} could not be found: no agent has introduced it")
+        columns = ("pool", "breach", "since", "because")
+        finding_rows = [
+            (
+                pool_name(finding.backend, finding.pool),
+                finding.breach,
+                f"{finding.seen_at:%Y-%m-%d %H:%M:%S}",
+                finding.evidence.text,
+            )
+            for finding in findings
+        ]
+        ages = [(row.name, None if row.silence is None else round(row.silence, 1)) for row in rows]
+        if parsed_args.json:
+            answer = {
+                "clean": not findings,
+                "findings": [dict(zip(columns, row, strict=True)) for row in finding_rows],
+                "backends": [{"name": name, "reported_s_ago": age} for name, age in ages],
+            }
+            print(json.dumps(answer))
+            return FOUND if findings else 0
+        if finding_rows:
+            tables.show(columns, finding_rows)
+        tables.show(("backend", "reported_s_ago"), ages, empty="No agent has introduced a backend yet")
+        if not findings:
+            print(f"{len(rows)} backend(s) audited: their reports keep to the definitions")
+        else:
+            print(
+                f"{len(rows)} backend(s) audited: {len(findings)} definition(s) broken; "
+                "see 'What drivers report' in the docs"
+            )
         return FOUND if findings else 0
-    if finding_rows:
-        tables.show(columns, finding_rows, as_json=False, empty="")
-    tables.show(("backend", "reported_s_ago"), ages, as_json=False, empty="No agent has introduced a backend yet")
-    if not findings:
-        print(f"{len(rows)} backend(s) audited: their reports keep to the definitions")
-    else:
-        print(
-            f"{len(rows)} backend(s) audited: {len(findings)} definition(s) broken; "
-            "see 'What drivers report' in the docs"
-        )
-    return FOUND if findings else 0

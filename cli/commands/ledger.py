@@ -5,12 +5,14 @@ import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from oslo_config import cfg
+from tonnage.cli.display import base_commands, tables
+from tonnage.cli.display.table_columns import Column
 
-from tonnage.cli.commands import ledger_access, subcommands, tables
-from tonnage.ledger.repair import consistency_check, repairs, restore
+if TYPE_CHECKING:
+    from tonnage.ledger.repair.consistency_check import Checked, Finding
 
 #: Exit status if there is drift, or drift is left. Status 1 means that the check was not possible, 2 a wrong command.
 DRIFT = 3
@@ -24,79 +26,105 @@ _STATUSES = (
 )
 
 
-def register(subparsers: Any) -> None:
-    """Add the commands."""
-    actions = subcommands.group(subparsers, "ledger", "see whether the ledger is right, and mend it")
-    text = "hold counters, claims, volumes and listings against each other"
-    parser = subcommands.add(actions, "check", text, epilog=_STATUSES)
-    scope = parser.add_mutually_exclusive_group()
-    scope.add_argument("--pool", metavar="host@backend#pool", help="look at one pool")
-    scope.add_argument("--backend", metavar="host@backend", help="look at one backend")
-    parser.add_argument(
-        "--strict", action="store_true", help="take orphans for drift: all on the storage should be Tonnage's"
-    )
-    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
-    parser.set_defaults(run=_check)
-    text = "make the counters agree with the claims; schedulers may run"
-    parser = subcommands.add(actions, "repair", text, epilog=_STATUSES)
-    parser.add_argument("--dry-run", action="store_true", help="only show the changes")
-    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
-    parser.set_defaults(run=_repair)
-    text = "end all operations that were under way, after an older state of the database was restored"
-    parser = subcommands.add(
-        actions, "restored", text, "Run it before the schedulers start: copies of then may be the only ones by now."
-    )
-    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
-    parser.set_defaults(run=_restored)
+class Check(base_commands.Command):
+    """Hold counters, claims, volumes and listings against each other."""
+
+    exit_statuses = _STATUSES
+    options = base_commands.LEDGER
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        scope = parser.add_mutually_exclusive_group()
+        scope.add_argument("--pool", metavar="host@backend#pool", help="look at one pool")
+        scope.add_argument("--backend", metavar="host@backend", help="look at one backend")
+        parser.add_argument(
+            "--strict", action="store_true", help="take orphans for drift: all on the storage should be Tonnage's"
+        )
+        parser.add_argument("--json", action="store_true", help=base_commands.JSON)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Show the findings."""
+        from tonnage.cli import ledger_access
+        from tonnage.ledger.repair import consistency_check
+
+        ledger = ledger_access.connect(self.conf)
+        result = consistency_check.check(ledger, pool=parsed_args.pool, backend=parsed_args.backend)
+        wrong = bool(result.drift) or (
+            parsed_args.strict and any(finding.cause is consistency_check.Cause.ORPHAN for finding in result.findings)
+        )
+        if parsed_args.json:
+            print(json.dumps({"clean": not wrong, **_as_json(result)}))
+        else:
+            _show(result)
+        return DRIFT if wrong else 0
 
 
-def _check(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
-    result = consistency_check.check(ledger_access.connect(conf), pool=arguments.pool, backend=arguments.backend)
-    wrong = bool(result.drift) or (
-        arguments.strict and any(finding.cause is consistency_check.Cause.ORPHAN for finding in result.findings)
-    )
-    if arguments.json:
-        print(json.dumps({"clean": not wrong, **_as_json(result)}))
-    else:
-        _show(result)
-    return DRIFT if wrong else 0
+class Repair(base_commands.Command):
+    """Make the counters agree with the claims; schedulers may run."""
 
+    exit_statuses = _STATUSES
+    options = base_commands.LEDGER
 
-def _repair(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
-    dry = arguments.dry_run
-    done = (repairs.plan if dry else repairs.repair)(ledger_access.connect(conf))
-    wrong = bool(done.final_check.drift) or (dry and bool(done.changes))
-    status = DRIFT if wrong else MENDED if done.changes else 0
-    if arguments.json:
-        changes = [asdict(change) for change in done.changes]
-        print(json.dumps({"clean": not wrong, "dry_run": dry, "changes": changes, "left": _as_json(done.final_check)}))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        parser.add_argument("--dry-run", action="store_true", help="only show the changes")
+        parser.add_argument("--json", action="store_true", help=base_commands.JSON)
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Mend the ledger, and show the changes."""
+        from tonnage.cli import ledger_access
+        from tonnage.ledger.repair import repairs
+
+        dry = parsed_args.dry_run
+        done = (repairs.plan if dry else repairs.repair)(ledger_access.connect(self.conf))
+        wrong = bool(done.final_check.drift) or (dry and bool(done.changes))
+        status = DRIFT if wrong else MENDED if done.changes else 0
+        if parsed_args.json:
+            changes = [asdict(change) for change in done.changes]
+            left = _as_json(done.final_check)
+            print(json.dumps({"clean": not wrong, "dry_run": dry, "changes": changes, "left": left}))
+            return status
+        tables.show(
+            ("cause", "where", "subject", "before_gb", "after_gb"),
+            [
+                (change.cause, change.where, change.subject, change.before_gb, change.after_gb)
+                for change in done.changes
+            ],
+            empty="There is nothing to mend",
+        )
+        if done.changes:
+            print(f"{len(done.changes)} value(s) " + ("would be mended; nothing was changed" if dry else "mended"))
+        if done.final_check.drift:
+            print("Left, as only a person can decide it:")
+            _table(done.final_check.drift)
         return status
-    tables.show(
-        ("cause", "where", "subject", "before_gb", "after_gb"),
-        [(change.cause, change.where, change.subject, change.before_gb, change.after_gb) for change in done.changes],
-        as_json=False,
-        empty="There is nothing to mend",
+
+
+class Restored(base_commands.Lister):
+    """End all operations that were under way, after an older state of the database was restored.
+
+    Run it before the schedulers start: copies of then may be the only ones by now.
+    """
+
+    options = base_commands.LEDGER
+    columns: ClassVar[Sequence[Column]] = (
+        Column("place", attrgetter("target"), "place"),
+        Column("volume", attrgetter("volume_id"), "volume"),
+        Column("operation", attrgetter("operation"), "operation"),
     )
-    if done.changes:
-        print(f"{len(done.changes)} value(s) " + ("would be mended; nothing was changed" if dry else "mended"))
-    if done.final_check.drift:
-        print("Left, as only a person can decide it:")
-        _table(done.final_check.drift)
-    return status
+    empty = "Nothing was under way at the time of the backup"
+    has_json = True
+    can_repeat = False
+
+    def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:
+        """End the operations, and return the columns and the operations."""
+        from tonnage.cli import ledger_access
+        from tonnage.ledger.repair import restore
+
+        return self.columns, restore.interrupt(ledger_access.connect(self.conf), self.conf.service_down_time)
 
 
-def _restored(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
-    interrupted = restore.interrupt(ledger_access.connect(conf), conf.service_down_time)
-    tables.show(
-        ("place", "volume", "operation"),
-        [(row.target, row.volume_id, row.operation) for row in interrupted],
-        as_json=arguments.json,
-        empty="Nothing was under way at the time of the backup",
-    )
-    return 0
-
-
-def _show(result: consistency_check.Checked) -> None:
+def _show(result: "Checked") -> None:
     drift = result.drift
     if drift:
         _table(drift)
@@ -107,7 +135,6 @@ def _show(result: consistency_check.Checked) -> None:
     tables.show(
         ("backend", "reported_s_ago", "listed_s_ago"),
         [(backend.name, _rounded(backend.reported), _rounded(backend.listed)) for backend in result.backends],
-        as_json=False,
         empty="No agent has introduced a backend yet",
     )
     mended = sum(finding.mended for finding in drift)
@@ -120,7 +147,7 @@ def _show(result: consistency_check.Checked) -> None:
         )
 
 
-def _table(findings: Sequence[consistency_check.Finding]) -> None:
+def _table(findings: "Sequence[Finding]") -> None:
     tables.show(
         ("cause", "where", "subject", "ledger_gb", "found_gb", "mended", "because"),
         [
@@ -135,12 +162,10 @@ def _table(findings: Sequence[consistency_check.Finding]) -> None:
             )
             for finding in findings
         ],
-        as_json=False,
-        empty="",
     )
 
 
-def _as_json(result: consistency_check.Checked) -> dict[str, Any]:
+def _as_json(result: "Checked") -> dict[str, Any]:
     return {
         "pools": result.pools,
         "drift": len(result.drift),

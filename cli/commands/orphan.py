@@ -3,68 +3,82 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from oslo_config import cfg
+from tonnage.cli.display import base_commands
+from tonnage.cli.display.table_columns import Column
 
-from tonnage.api.context.listing_requests import ListingRequests
-from tonnage.cli.commands import ledger_access, subcommands, tables
-from tonnage.ledger.db import database
-from tonnage.ledger.inventory import listings
-from tonnage.ledger.repair import orphans
-from tonnage.rpc import transport as rpc_transport
-from tonnage.rpc.clients.scheduler_client import SchedulerClient
+if TYPE_CHECKING:
+    from tonnage.ledger.db.database import Database
+    from tonnage.ledger.inventory.listings import LastListing
 
 
-def register(subparsers: Any) -> None:
-    """Add the commands."""
-    actions = subcommands.group(subparsers, "orphan", "show or delete volumes on the storage that no claim names")
-    parser = subcommands.add(actions, "list", "have all backends list their volumes, and show those")
-    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
-    parser.set_defaults(run=_list)
-    parser = subcommands.add(actions, "purge", "have one deleted by its agent")
-    parser.add_argument("pool", metavar="host@backend#pool", help="full name of the pool that it is in")
-    parser.add_argument("volume", metavar="NAME", help="its name on the storage")
-    parser.add_argument("--yes", action="store_true", required=True, help="confirm that its content may be deleted")
-    parser.add_argument("--force", action="store_true", help="also if the ledger may be the wrong one for the pool")
-    parser.set_defaults(run=_purge)
+class List(base_commands.Lister):
+    """Have all backends list their volumes, and show those that no claim names."""
 
-
-def _list(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
-    ledger = ledger_access.connect(conf)
-    for name, last in sorted(_stale(conf, ledger).items()):
-        shown = "there is none" if last.age is None else f"the last one is {last.age:.0f} s old"
-        print(f"{name} has sent no listing now: {shown}", file=sys.stderr)
-    with ledger.reading() as session:
-        rows = orphans.load(session)
-    tables.show(
-        ("pool", "name", "size_gb", "first_seen"),
-        [(row.pool, row.name, row.size_gb, row.seen_at.isoformat(sep=" ", timespec="seconds")) for row in rows],
-        as_json=arguments.json,
-        empty="The last listings had no orphans",
+    options = base_commands.LEDGER
+    columns: ClassVar[Sequence[Column]] = (
+        Column("pool", attrgetter("pool"), "pool"),
+        Column("name", attrgetter("name"), "name"),
+        Column("size_gb", attrgetter("size_gb"), "size gb"),
+        Column("first_seen", lambda row: row.seen_at.isoformat(sep=" ", timespec="seconds"), "first seen"),
     )
-    return 0
+    empty = "The last listings had no orphans"
+    has_json = True
 
+    def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:
+        """Return the columns and the orphans."""
+        from tonnage.cli import ledger_access
+        from tonnage.ledger.repair import orphans
 
-def _stale(conf: cfg.ConfigOpts, ledger: database.Database) -> Mapping[str, listings.LastListing]:
-    """Have all backends listed, and return the last listing of each backend that was not."""
-    if rpc_transport.is_local(conf):
-        # tonnage-standalone cannot be reached over its message bus.
+        ledger = ledger_access.connect(self.conf)
+        for name, last in sorted(self._stale(ledger).items()):
+            shown = "there is none" if last.age is None else f"the last one is {last.age:.0f} s old"
+            print(f"{name} has sent no listing now: {shown}", file=sys.stderr)
         with ledger.reading() as session:
-            return listings.last(session)
-    transport = rpc_transport.create(conf)
-    try:
-        return ListingRequests(ledger, SchedulerClient(transport), conf.service_down_time).take()
-    finally:
-        transport.cleanup()
+            return self.columns, orphans.load(session)
+
+    def _stale(self, ledger: "Database") -> "Mapping[str, LastListing]":
+        """Have all backends listed, and return the last listing of each backend that was not."""
+        from tonnage.api.context.listing_requests import ListingRequests
+        from tonnage.ledger.inventory import listings
+        from tonnage.rpc import transport as rpc_transport
+        from tonnage.rpc.clients.scheduler_client import SchedulerClient
+
+        if rpc_transport.is_local(self.conf):
+            # tonnage-standalone cannot be reached over its message bus.
+            with ledger.reading() as session:
+                return listings.last(session)
+        transport = rpc_transport.create(self.conf)
+        try:
+            return ListingRequests(ledger, SchedulerClient(transport), self.conf.service_down_time).take()
+        finally:
+            transport.cleanup()
 
 
-def _purge(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
-    pool, name = arguments.pool, arguments.volume
-    claim_id = ledger_access.connect(conf).run(orphans.purge, pool, name, force=arguments.force)
-    print(
-        f"{name} in {pool} is to be deleted (claim {claim_id}); a scheduler tells the agent within seconds, and the "
-        "next listing shows that it is gone"
-    )
-    return 0
+class Purge(base_commands.Command):
+    """Have one orphan deleted by its agent."""
+
+    options = base_commands.LEDGER
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        parser.add_argument("pool", metavar="host@backend#pool", help="full name of the pool that it is in")
+        parser.add_argument("volume", metavar="NAME", help="its name on the storage")
+        parser.add_argument("--yes", action="store_true", required=True, help="confirm that its content may be deleted")
+        parser.add_argument("--force", action="store_true", help="also if the ledger may be the wrong one for the pool")
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Claim the deletion, which a scheduler sends to the agent."""
+        from tonnage.cli import ledger_access
+        from tonnage.ledger.repair import orphans
+
+        pool, name = parsed_args.pool, parsed_args.volume
+        claim_id = ledger_access.connect(self.conf).run(orphans.purge, pool, name, force=parsed_args.force)
+        print(
+            f"{name} in {pool} is to be deleted (claim {claim_id}); a scheduler tells the agent within seconds, and "
+            "the next listing shows that it is gone"
+        )
+        return 0

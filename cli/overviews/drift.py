@@ -4,21 +4,13 @@
 import argparse
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import Any
 
-from tonnage.cli.commands import subcommands
-from tonnage.cli.overviews import formats
-from tonnage.cli.overviews.formats import Column, capacity
-
-if TYPE_CHECKING:
-    from oslo_config import cfg
+from tonnage.cli.display import base_commands
+from tonnage.cli.display.table_columns import Column, capacity
 
 #: Exit status if there is drift, the same as that of ``tonnage-manage ledger check``.
 DRIFT = 3
-
-_STATUSES = (
-    f"Exit status: 0 if the ledger is right, {DRIFT} if something is wrong, 1 after an error, 2 for a usage error."
-)
 
 COLUMNS: Sequence[Column] = (
     Column("cause", lambda row: str(row.cause), "cause", is_bad=attrgetter("drift")),
@@ -32,29 +24,35 @@ COLUMNS: Sequence[Column] = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    subcommands.describe(
-        parser,
-        "Counters, claims, volumes and the last listings are compared; 'tonnage-manage ledger repair' corrects the "
-        "drift that has a certain correction.",
-        _STATUSES,
+class Drift(base_commands.Lister):
+    """Show where the ledger is wrong, and why.
+
+    Counters, claims, volumes and the last listings are compared; 'tonnage-manage ledger repair' corrects the drift
+    that has a certain correction.
+    """
+
+    exit_statuses = (
+        f"Exit status: 0 if the ledger is right, {DRIFT} if something is wrong, 1 after an error, 2 for a usage error."
     )
-    scope = parser.add_mutually_exclusive_group()
-    scope.add_argument("--pool", metavar="NAME", help="only this pool")
-    scope.add_argument("--backend", metavar="HOST@BACKEND", help="only the pools of this backend")
-    parser.add_argument(
-        "--all", action="store_true", help="also differences that are no drift, such as claims in flight"
-    )
-    formats.add_options(parser, COLUMNS)
-    parser.set_defaults(run=_show)
+    options = base_commands.LEDGER
+    columns = COLUMNS
 
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        scope = parser.add_mutually_exclusive_group()
+        scope.add_argument("--pool", metavar="NAME", help="only this pool")
+        scope.add_argument("--backend", metavar="HOST@BACKEND", help="only the pools of this backend")
+        parser.add_argument(
+            "--all", action="store_true", help="also differences that are no drift, such as claims in flight"
+        )
 
-def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
-    from tonnage.cli.commands import ledger_access
-    from tonnage.ledger.repair import consistency_check
+    def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:
+        """Return the columns and the findings."""
+        from tonnage.cli import ledger_access
+        from tonnage.ledger.repair import consistency_check
 
-    result = consistency_check.check(ledger_access.connect(conf), pool=arguments.pool, backend=arguments.backend)
-    rows = result.findings if arguments.all else result.drift
-    formats.show(arguments, COLUMNS, rows, f"{result.pools} pool(s) checked: the ledger is right")
-    return DRIFT if result.drift else 0
+        ledger = ledger_access.connect(self.conf)
+        result = consistency_check.check(ledger, pool=parsed_args.pool, backend=parsed_args.backend)
+        self.empty = f"{result.pools} pool(s) checked: the ledger is right"
+        self.status = DRIFT if result.drift else 0
+        return COLUMNS, result.findings if parsed_args.all else result.drift

@@ -6,15 +6,15 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from tonnage.cli.commands import subcommands
-from tonnage.cli.overviews import formats, refused_requests, volumes
-from tonnage.cli.overviews.formats import Column, Part, capacity
-from tonnage.cli.simulation import argument_types, simulation_arguments
+from tonnage.cli.display import base_commands
+from tonnage.cli.display.table_columns import Column, Part, capacity, json_text
+from tonnage.cli.overviews import refused_requests, volumes
+from tonnage.cli.simulation import argument_types, explanations, simulation_commands
 
 if TYPE_CHECKING:
     from oslo_config import cfg
 
-    from tonnage.capacity.explanation import Explanation, PoolVerdict
+    from tonnage.capacity.explanation import Explanation
     from tonnage.ledger.catalog.volume_decisions import VolumeDecisions
 
 
@@ -39,36 +39,6 @@ class _Answer(NamedTuple):
     unknown: str = ""
 
 
-class _Verdict(NamedTuple):
-    """The verdict on one pool."""
-
-    of: "PoolVerdict"
-    chosen: bool
-
-    @property
-    def word(self) -> str:
-        return "refused" if self.of.filter is not None else "chosen" if self.chosen else "candidate"
-
-    @property
-    def headroom_gb(self) -> float | None:
-        return self.of.headroom if isinstance(self.of.headroom, float | int) else None
-
-    @property
-    def because(self) -> str | None:
-        if self.of.rejection is None:
-            return None
-        further_reasons = [f"{refusal.filter}: {refusal.rejection.message}" for refusal in self.of.also]
-        return "; ".join([f"{self.of.filter}: {self.of.rejection.message}", *further_reasons])
-
-    @property
-    def weights(self) -> dict[str, str]:
-        return {weight.weigher: weight.text for weight in self.of.weights}
-
-    @property
-    def text(self) -> str:
-        return self.because or "; ".join(f"{weigher}: {text}" for weigher, text in self.weights.items())
-
-
 COLUMNS: Sequence[Column] = (
     Column("volume_id", lambda row: row.decisions.id),
     Column("name", lambda row: row.decisions.name),
@@ -81,7 +51,7 @@ COLUMNS: Sequence[Column] = (
     Column("provisioning", lambda row: row.decisions.provisioning),
     Column("request_id", lambda row: row.decisions.request_id),
     Column("requested_zone", lambda row: row.decisions.requested_zone),
-    Column("scheduler_hints", lambda row: row.decisions.hints, text=lambda row: formats.json_text(row.decisions.hints)),
+    Column("scheduler_hints", lambda row: row.decisions.hints, text=lambda row: json_text(row.decisions.hints)),
     Column("attempted_pools", lambda row: list(row.decisions.attempted_pools), text=lambda row: _list(row.decisions)),
     Column("status_reason", lambda row: row.decisions.status_reason, width=90),
     Column("created_at", lambda row: row.decisions.created_at),
@@ -92,84 +62,29 @@ COLUMNS: Sequence[Column] = (
 #: The columns with a scheduler's answer.
 _NOW = frozenset({"pool_now", "decision_now"})
 
-_POOLS: Sequence[Column] = (
-    Column("pool", lambda row: row.of.pool, "pool"),
-    Column("verdict", lambda row: row.word, "verdict"),
-    capacity("headroom", lambda row: row.headroom_gb, "headroom"),
-    Column("is_thin", lambda row: row.of.thin),
-    Column("total_weight", lambda row: row.of.total_weight, "weight"),
-    Column("code", lambda row: None if row.of.rejection is None else row.of.rejection.code),
-    Column("weights", lambda row: row.weights),
-    Column("because", lambda row: row.because, "because", lambda row: row.text, width=70),
-)
 
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    subcommands.describe(
-        parser,
-        "It shows the request, the claims and the refusals that the ledger has, and how a scheduler would decide the "
-        "same request now, pool by pool. Nothing is placed.",
-        "Exit status: 0 if the answer is complete, 1 after an error, also if no scheduler says how it decides now.",
-    )
-    parser.add_argument("volume", metavar="VOLUME", help="id or name of a volume, or the id of a request")
-    simulation_arguments.add_target(parser)
-    parser.add_argument("--offline", action="store_true", help="ask no scheduler")
-    parser.add_argument(
-        "--rows",
-        type=argument_types.number_or_all,
-        default=20,
-        metavar="N",
-        help="most rows of each table, 0: all (default: 20)",
-    )
-    formats.add_options_of_one(parser, COLUMNS)
-    parser.set_defaults(run=_show)
-
-
-def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
-    from tonnage.cli.commands import ledger_access
-    from tonnage.ledger.catalog import volume_decisions
-
-    with ledger_access.connect(conf).reading() as session:
-        decisions = volume_decisions.find(session, arguments.volume)
-    answer = _ask_again(conf, arguments, decisions)
-    now = answer.explanation
-    verdicts = [] if now is None else [_Verdict(verdict, verdict.pool == now.pool) for verdict in now.ranked()]
-    most = arguments.rows or None
-    empty = answer.unknown or "none"
-    parts = (
-        Part("claims", "Claims", volumes.CLAIMS, decisions.claims, "none", most),
-        Part("refusals", "Refusals", refused_requests.COLUMNS, decisions.refusals, "none recorded", most),
-        Part("pools", "The same request now", _POOLS, verdicts, empty, most, answer.left_out),
-    )
-    formats.show_one(arguments, COLUMNS, _Row(decisions, now), parts)
-    if answer.unknown == _UNANSWERED:
-        return 1
-    return 0
-
-
-def _ask_again(conf: "cfg.ConfigOpts", arguments: argparse.Namespace, decisions: "VolumeDecisions") -> _Answer:
+def _ask_again(conf: "cfg.ConfigOpts", parsed_args: argparse.Namespace, decisions: "VolumeDecisions") -> _Answer:
     """Return the explanation of the same request now. An error is on standard error."""
     from tonnage.capacity import errors
     from tonnage.cli.simulation import scheduler_query
     from tonnage.rpc import cinder_explanations
 
     body = decisions.request_body
-    if arguments.offline:
+    if parsed_args.offline:
         return _Answer(unknown="not asked (--offline)")
-    if arguments.column and _NOW.isdisjoint(arguments.column):
+    if parsed_args.columns and _NOW.isdisjoint(parsed_args.columns):
         return _Answer(unknown="not asked: no chosen column has the answer")
     if body is None:
         return _Answer(unknown=_NOT_REFUSED if decisions.of_cinder else _NO_REQUEST)
     try:
         if (cinder_body := body.get("cinder")) is None:
-            target = scheduler_query.QueryTarget(url=arguments.url, cloud=arguments.os_cloud)
+            target = scheduler_query.QueryTarget(url=parsed_args.url, cloud=parsed_args.os_cloud)
             [outlook] = scheduler_query.query(conf, {"requests": [dict(body)], "detail": True}, target)
             return _Answer(outlook.volumes[0])
         if not scheduler_query.names_bus(conf):
             return _Answer(unknown=_NO_BUS)
         # A table needs no more pools than it shows; a program may want all.
-        most = (arguments.rows or None) if arguments.format == "table" else None
+        most = (parsed_args.rows or None) if parsed_args.formatter == "table" else None
         partial = cinder_explanations.ask(conf, cinder_body["request"], cinder_body["exchange"], most)
     except errors.TonnageError as error:
         print(f"tonnage: how the request would be decided now is unknown: {error.message}", file=sys.stderr)
@@ -179,3 +94,58 @@ def _ask_again(conf: "cfg.ConfigOpts", arguments: argparse.Namespace, decisions:
 
 def _list(decisions: "VolumeDecisions") -> str:
     return ", ".join(decisions.attempted_pools)
+
+
+class Why(base_commands.ShowOne):
+    """Tell why a volume is where it is.
+
+    It shows the request, the claims and the refusals that the ledger has, and how a scheduler would decide the same
+    request now, pool by pool. Nothing is placed.
+    """
+
+    exit_statuses = (
+        "Exit status: 0 if the answer is complete, 1 after an error, also if no scheduler says how it decides now."
+    )
+    options = (*base_commands.SCHEDULER, *base_commands.LEDGER)
+    columns = COLUMNS
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        parser.add_argument("volume", metavar="VOLUME", help="id or name of a volume, or the id of a request")
+        simulation_commands.add_target(parser)
+        parser.add_argument("--offline", action="store_true", help="ask no scheduler")
+        parser.add_argument(
+            "--rows",
+            type=argument_types.number_or_all,
+            default=20,
+            metavar="N",
+            help="most rows of each table, 0: all (default: 20)",
+        )
+
+    def find(self, parsed_args: argparse.Namespace) -> tuple[_Row, Sequence[Part]]:
+        """Return the decisions on the volume, with the claims, the refusals and the pools."""
+        from tonnage.cli import ledger_access
+        from tonnage.ledger.catalog import volume_decisions
+
+        with ledger_access.connect(self.conf).reading() as session:
+            decisions = volume_decisions.find(session, parsed_args.volume)
+        answer = _ask_again(self.conf, parsed_args, decisions)
+        self.status = 1 if answer.unknown == _UNANSWERED else 0
+        now = answer.explanation
+        verdicts = [] if now is None else explanations.rows(now)
+        most = parsed_args.rows or None
+        parts = (
+            Part("claims", "Claims", volumes.CLAIMS, decisions.claims, "none", most),
+            Part("refusals", "Refusals", refused_requests.COLUMNS, decisions.refusals, "none recorded", most),
+            Part(
+                "pools",
+                "The same request now",
+                explanations.columns(verdicts[:most]),
+                verdicts,
+                answer.unknown or "none",
+                most,
+                answer.left_out,
+                () if now is None else explanations.notes(now, verdicts[:most]),
+            ),
+        )
+        return _Row(decisions, now), parts

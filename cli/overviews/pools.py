@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from tonnage.cli.commands import subcommands
-from tonnage.cli.overviews import formats
-from tonnage.cli.overviews.formats import Column, capacity
+from tonnage.cli.display import base_commands, table_columns
+from tonnage.cli.display.table_columns import Column, capacity
 
 if TYPE_CHECKING:
-    from oslo_config import cfg
     from sqlalchemy import orm
 
     from tonnage.ledger.inventory.capacity_figures import PoolFigures
@@ -55,8 +53,8 @@ class PoolRow(NamedTuple):
             return "up"
         if self.pool.silence is None:
             return "down, never reported"
-        was = "" if self.pool.total_gb is None else f"was {formats.size(self.pool.total_gb)}, "
-        return f"down, {was}{formats.age(self.pool.silence)} ago"
+        was = "" if self.pool.total_gb is None else f"was {table_columns.size(self.pool.total_gb)}, "
+        return f"down, {was}{table_columns.age(self.pool.silence)} ago"
 
 
 def load(session: "orm.Session", down_time: float, backend: str | None = None) -> list[PoolRow]:
@@ -93,36 +91,9 @@ COLUMNS: Sequence[Column] = (
     capacity("physical_left", lambda row: row.physical_left_gb, "physical left"),
     Column("max_over_subscription_ratio", lambda row: row.pool.ratio),
     Column("collected_at", lambda row: row.pool.collected_at),
-    Column("figures_age_seconds", lambda row: formats.whole(row.pool.age)),
-    Column("silence_seconds", lambda row: formats.whole(row.pool.silence)),
+    Column("figures_age_seconds", lambda row: table_columns.whole(row.pool.age)),
+    Column("silence_seconds", lambda row: table_columns.whole(row.pool.silence)),
 )
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    subcommands.describe(
-        parser,
-        "They are those of the ledger: the last reports, and the claims that these do not contain yet. 'virtual left' "
-        "bounds thin volumes by the over-subscription ratio, 'physical left' is the free space less the reserve and "
-        "the claims.",
-    )
-    parser.add_argument("--backend", metavar="HOST@BACKEND", help="only the pools of this backend")
-    formats.add_options(parser, COLUMNS)
-    parser.set_defaults(run=_show)
-
-
-def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
-    from tonnage.cli.commands import ledger_access
-    from tonnage.ledger.inventory import names
-
-    with ledger_access.connect(conf).reading() as session:
-        if arguments.backend is not None:
-            names.require_backend(session, arguments.backend)
-        rows = load(session, conf.service_down_time, arguments.backend)
-    formats.show(arguments, COLUMNS, rows, "No backend has reported a pool")
-    if rows and arguments.format == "table" and not arguments.column:
-        print(sums(rows))
-    return 0
 
 
 def sums(rows: Sequence[PoolRow]) -> str:
@@ -134,5 +105,39 @@ def sums(rows: Sequence[PoolRow]) -> str:
         return f"None of {len(rows)} pool(s) is up"
     totals = capacity_figures.sums(up)
     figures = (("total", totals.total_gb), ("free", totals.free_gb), ("in flight", totals.in_flight_gb))
-    listed = ", ".join(f"{name} {'unknown' if gib is None else formats.size(gib)}" for name, gib in figures)
+    listed = ", ".join(f"{name} {'unknown' if gib is None else table_columns.size(gib)}" for name, gib in figures)
     return f"{len(up)} of {len(rows)} pool(s) up: {listed}"
+
+
+class Pools(base_commands.Lister):
+    """Show the figures of all pools.
+
+    They are those of the ledger: the last reports, and the claims that these do not contain yet. 'virtual left'
+    bounds thin volumes by the over-subscription ratio, 'physical left' is the free space less the reserve and the
+    claims.
+    """
+
+    options = base_commands.LEDGER
+    columns = COLUMNS
+    empty = "No backend has reported a pool"
+    _footer = ""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        parser.add_argument("--backend", metavar="HOST@BACKEND", help="only the pools of this backend")
+
+    def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[PoolRow]]:
+        """Return the columns and the pools."""
+        from tonnage.cli import ledger_access
+        from tonnage.ledger.inventory import names
+
+        with ledger_access.connect(self.conf).reading() as session:
+            if parsed_args.backend is not None:
+                names.require_backend(session, parsed_args.backend)
+            rows = load(session, self.conf.service_down_time, parsed_args.backend)
+        self._footer = sums(rows)
+        return COLUMNS, rows
+
+    def footer(self) -> str:
+        """Return the sums over the pools that are up."""
+        return self._footer

@@ -4,15 +4,11 @@
 import argparse
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import Any
 
-from tonnage.cli.commands import subcommands
-from tonnage.cli.overviews import formats
-from tonnage.cli.overviews.formats import Column, capacity
+from tonnage.cli.display import base_commands, table_columns
+from tonnage.cli.display.table_columns import Column, capacity
 from tonnage.cli.simulation import argument_types
-
-if TYPE_CHECKING:
-    from oslo_config import cfg
 
 COLUMNS: Sequence[Column] = (
     Column("refused_at", attrgetter("refused_at"), "at"),
@@ -26,7 +22,7 @@ COLUMNS: Sequence[Column] = (
     Column("volume_id", attrgetter("volume_id"), "volume"),
     Column("request_id", attrgetter("request_id")),
     Column("message", attrgetter("message"), "message", width=80),
-    Column("request_body", attrgetter("request_body"), text=lambda row: formats.json_text(row.request_body)),
+    Column("request_body", attrgetter("request_body"), text=lambda row: table_columns.json_text(row.request_body)),
 )
 
 _SUMMARY: Sequence[Column] = (
@@ -39,32 +35,39 @@ _SUMMARY: Sequence[Column] = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    subcommands.describe(parser, "The newest comes first. 'pool' and 'code' are those of the nearest pool.")
-    parser.add_argument("--summary", action="store_true", help="count them for each day (UTC) and reason")
-    parser.add_argument("--pool", metavar="NAME", help="only those whose nearest pool it was, or was in this backend")
-    parser.add_argument("--code", help="only those with this reason, such as no_capacity")
-    parser.add_argument("--project", metavar="ID", help="only those of this project")
-    parser.add_argument(
-        "--rows", type=argument_types.number_or_all, default=50, metavar="N", help="most rows, 0: all (default: 50)"
-    )
-    formats.add_options(parser, [*COLUMNS, *_SUMMARY])
-    parser.set_defaults(run=_show)
+class Refusals(base_commands.Lister):
+    """Show the refused requests.
 
+    The newest comes first. 'pool' and 'code' are those of the nearest pool.
+    """
 
-def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
-    from tonnage.cli.commands import ledger_access
-    from tonnage.ledger.catalog import refusals
-    from tonnage.ledger.inventory import names
+    options = base_commands.LEDGER
+    columns = (*COLUMNS, *_SUMMARY)
 
-    criteria = refusals.RefusalFilter(project_id=arguments.project, pool=arguments.pool, code=arguments.code)
-    empty = "No refusal is recorded" if criteria == refusals.RefusalFilter() else "No such refusal is recorded"
-    with ledger_access.connect(conf).reading() as session:
-        if arguments.pool is not None:
-            names.require_pool_or_backend(session, arguments.pool)
-        if arguments.summary:
-            formats.show(arguments, _SUMMARY, refusals.count(session, criteria)[: arguments.rows or None], empty)
-        else:
-            formats.show(arguments, COLUMNS, refusals.load(session, criteria, arguments.rows or None), empty)
-    return 0
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        parser.add_argument("--summary", action="store_true", help="count them for each day (UTC) and reason")
+        parser.add_argument(
+            "--pool", metavar="NAME", help="only those whose nearest pool it was, or was in this backend"
+        )
+        parser.add_argument("--code", help="only those with this reason, such as no_capacity")
+        parser.add_argument("--project", metavar="ID", help="only those of this project")
+        parser.add_argument(
+            "--rows", type=argument_types.number_or_all, default=50, metavar="N", help="most rows, 0: all (default: 50)"
+        )
+
+    def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:
+        """Return the columns and the refusals, or their numbers."""
+        from tonnage.cli import ledger_access
+        from tonnage.ledger.catalog import refusals
+        from tonnage.ledger.inventory import names
+
+        criteria = refusals.RefusalFilter(project_id=parsed_args.project, pool=parsed_args.pool, code=parsed_args.code)
+        is_all = criteria == refusals.RefusalFilter()
+        self.empty = "No refusal is recorded" if is_all else "No such refusal is recorded"
+        with ledger_access.connect(self.conf).reading() as session:
+            if parsed_args.pool is not None:
+                names.require_pool_or_backend(session, parsed_args.pool)
+            if parsed_args.summary:
+                return _SUMMARY, refusals.count(session, criteria)[: parsed_args.rows or None]
+            return COLUMNS, refusals.load(session, criteria, parsed_args.rows or None)

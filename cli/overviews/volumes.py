@@ -4,14 +4,10 @@
 import argparse
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import Any
 
-from tonnage.cli.commands import subcommands
-from tonnage.cli.overviews import formats
-from tonnage.cli.overviews.formats import Column, capacity
-
-if TYPE_CHECKING:
-    from oslo_config import cfg
+from tonnage.cli.display import base_commands, table_columns
+from tonnage.cli.display.table_columns import Column, capacity
 
 VOLUMES: Sequence[Column] = (
     Column("id", attrgetter("id"), "id"),
@@ -44,66 +40,81 @@ CLAIMS: Sequence[Column] = (
     capacity("physical", attrgetter("physical_gb")),
     Column("request_id", attrgetter("request_id"), "request"),
     Column("created_at", attrgetter("created_at")),
-    Column("age_seconds", lambda row: formats.whole(row.age), "age", lambda row: formats.age(row.age)),
+    Column("age_seconds", lambda row: table_columns.whole(row.age), "age", lambda row: table_columns.age(row.age)),
 )
 
 
-def add_volumes(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``tonnage volumes``."""
-    subcommands.describe(parser, "The oldest comes first.")
-    parser.add_argument("--project", metavar="ID", help="only the volumes of this project")
-    parser.add_argument("--status", help="only volumes in this status, such as error")
-    parser.add_argument("--pool", metavar="NAME", help="only the volumes in this pool, or in the pools of this backend")
-    parser.add_argument("--type", metavar="NAME", help="only volumes of this type")
-    formats.add_options(parser, VOLUMES)
-    parser.set_defaults(run=_show_volumes)
+class Volumes(base_commands.Lister):
+    """Show the volumes of all projects.
+
+    The oldest comes first.
+    """
+
+    options = base_commands.LEDGER
+    columns = VOLUMES
+    empty = "There is no such volume"
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        parser.add_argument("--project", metavar="ID", help="only the volumes of this project")
+        parser.add_argument("--status", help="only volumes in this status, such as error")
+        parser.add_argument(
+            "--pool", metavar="NAME", help="only the volumes in this pool, or in the pools of this backend"
+        )
+        parser.add_argument("--type", metavar="NAME", help="only volumes of this type")
+
+    def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:
+        """Return the columns and the volumes."""
+        from tonnage.cli import ledger_access
+        from tonnage.ledger.inventory import names, volume_figures
+
+        criteria = volume_figures.VolumeFilter(
+            project_id=parsed_args.project,
+            status=parsed_args.status,
+            pool=parsed_args.pool,
+            volume_type=parsed_args.type,
+        )
+        with ledger_access.connect(self.conf).reading() as session:
+            if parsed_args.pool is not None:
+                names.require_pool_or_backend(session, parsed_args.pool)
+            if parsed_args.type is not None:
+                names.require_type(session, parsed_args.type)
+            return VOLUMES, list(volume_figures.volumes(session, criteria))
 
 
-def add_types(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``tonnage types``."""
-    subcommands.describe(parser, "The sums are those of their volumes.")
-    formats.add_options(parser, _TYPES)
-    parser.set_defaults(run=_show_types)
+class Types(base_commands.Lister):
+    """Show the volume types, with sums.
+
+    The sums are those of their volumes.
+    """
+
+    options = base_commands.LEDGER
+    columns = _TYPES
+    empty = "There is no volume type"
+
+    def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:
+        """Return the columns and the volume types."""
+        from tonnage.cli import ledger_access
+        from tonnage.ledger.inventory import volume_figures
+
+        with ledger_access.connect(self.conf).reading() as session:
+            return _TYPES, volume_figures.types(session)
 
 
-def add_claims(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``tonnage claims``."""
-    subcommands.describe(parser, "Each holds a claim on capacity; the oldest comes first.")
-    formats.add_options(parser, CLAIMS)
-    parser.set_defaults(run=_show_claims)
+class Claims(base_commands.Lister):
+    """Show the operations under way.
 
+    Each holds a claim on capacity; the oldest comes first.
+    """
 
-def _show_volumes(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
-    from tonnage.cli.commands import ledger_access
-    from tonnage.ledger.inventory import names, volume_figures
+    options = base_commands.LEDGER
+    columns = CLAIMS
+    empty = "No operation is under way"
 
-    criteria = volume_figures.VolumeFilter(
-        project_id=arguments.project, status=arguments.status, pool=arguments.pool, volume_type=arguments.type
-    )
-    with ledger_access.connect(conf).reading() as session:
-        if arguments.pool is not None:
-            names.require_pool_or_backend(session, arguments.pool)
-        if arguments.type is not None:
-            names.require_type(session, arguments.type)
-        formats.show(arguments, VOLUMES, volume_figures.volumes(session, criteria), "There is no such volume")
-    return 0
+    def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:
+        """Return the columns and the claims."""
+        from tonnage.cli import ledger_access
+        from tonnage.ledger.inventory import volume_figures
 
-
-def _show_types(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
-    from tonnage.cli.commands import ledger_access
-    from tonnage.ledger.inventory import volume_figures
-
-    with ledger_access.connect(conf).reading() as session:
-        types = volume_figures.types(session)
-    formats.show(arguments, _TYPES, types, "There is no volume type")
-    return 0
-
-
-def _show_claims(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
-    from tonnage.cli.commands import ledger_access
-    from tonnage.ledger.inventory import volume_figures
-
-    with ledger_access.connect(conf).reading() as session:
-        claims = volume_figures.open_claims(session)
-    formats.show(arguments, CLAIMS, claims, "No operation is under way")
-    return 0
+        with ledger_access.connect(self.conf).reading() as session:
+            return CLAIMS, volume_figures.open_claims(session)

@@ -13,6 +13,12 @@ from typing import Any
 
 from tonnage.capacity import errors
 
+#: Exit status if at least one request would be refused.
+FOUND = 3
+
+#: Default project of a question.
+PROJECT = "demo"
+
 
 def size(text: str) -> int:
     """Parse a size in whole GiB."""

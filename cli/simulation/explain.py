@@ -10,12 +10,12 @@ import msgspec
 from oslo_config import cfg
 
 from tonnage.capacity import errors
-from tonnage.capacity.explanation import Explanation, PoolVerdict
+from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.topology import requirements
 from tonnage.cli import setup
-from tonnage.cli.commands import tables
-from tonnage.cli.simulation import scheduler_query
-from tonnage.cli.simulation.simulation_arguments import FOUND, PROJECT
+from tonnage.cli.display import tables
+from tonnage.cli.simulation import explanations, scheduler_query
+from tonnage.cli.simulation.argument_types import FOUND, PROJECT
 from tonnage.rpc.messages import SimulationResult
 
 
@@ -53,7 +53,7 @@ def _explain_nodes(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
             for name, volumes in results
         ]
         lines = [(name, "\n".join(pools), "\n".join(why)) for name, pools, why in rows]
-        tables.show(("node", "pools", "why not"), lines, as_json=False, empty="Nothing")
+        tables.show(("node", "pools", "why not"), lines, empty="Nothing")
         _print_ignored(outlooks)
     return min(_status([outlook]) for outlook in outlooks)
 
@@ -68,7 +68,7 @@ def what_if(conf: cfg.ConfigOpts, arguments: argparse.Namespace) -> int:
         for outlook in outlooks:
             for explanation in outlook.volumes:
                 _print_explanation(explanation, arguments.rows)
-    tables.show(("number", "request", "now", "then", "differs"), list(_lines(outlooks)), as_json=False, empty="Nothing")
+    tables.show(("number", "request", "now", "then", "differs"), list(_lines(outlooks)), empty="Nothing")
     for number, outlook in enumerate(outlooks, 1):
         for explanation in outlook.volumes:
             if explanation.pool is None and not arguments.detail:
@@ -216,44 +216,12 @@ def _lines(outlooks: Sequence[SimulationResult]) -> Iterator[tuple[object, ...]]
             yield number, after.request, before.pool or "refused", after.pool or "refused", differs
 
 
-def _print_explanation(explanation: Explanation, max_rows: int) -> None:
+def _print_explanation(explanation: Explanation, most: int) -> None:
     print(explanation.message)
-    weighers = [weight.weigher for verdict in explanation.verdicts for weight in verdict.weights]
-    weighers = list(dict.fromkeys(weighers))
-    ranked = explanation.ranked()
-    shown = ranked if max_rows <= 0 else ranked[:max_rows]
-    tables.show(
-        ("pool", "verdict", "headroom_GiB", "weight", *weighers, "because"),
-        [_row(verdict, explanation, weighers) for verdict in shown],
-        as_json=False,
-        empty="No pool was looked at",
-    )
-    for verdict in shown:
-        if verdict.auto_ratio is not None:
-            auto = verdict.auto_ratio
-            print(f"{verdict.pool}: the over-subscription ratio is {auto.ratio:g} (auto: {auto.formula})")
-    failures = {weight.weigher: weight.failure for verdict in explanation.verdicts for weight in verdict.weights}
-    for weigher, failure in failures.items():
-        if failure is not None:
-            print(f"{weigher} failed and counts 0 for every pool: {failure}")
-    if len(shown) < len(ranked):
-        print(f"{len(ranked) - len(shown)} pool(s) more: --rows 0 shows all")
-
-
-def _row(verdict: PoolVerdict, explanation: Explanation, weighers: Sequence[str]) -> list[object]:
-    state = "candidate" if verdict.filter is None else "refused"
-    if verdict.pool == explanation.pool:
-        state = "chosen"
-    weights = {weight.weigher: weight.text for weight in verdict.weights}
-    provisioning = "" if verdict.thin is None else " thin" if verdict.thin else " thick"
-    refusals = [] if verdict.rejection is None else [f"{verdict.filter}: {verdict.rejection.message}"]
-    refusals += [f"{refusal.filter}: {refusal.rejection.message}" for refusal in verdict.also]
-    headroom = f"{verdict.headroom:g}" if isinstance(verdict.headroom, float) else verdict.headroom
-    return [
-        verdict.pool,
-        state,
-        f"{headroom}{provisioning}",
-        None if verdict.total_weight is None else f"{verdict.total_weight:.3f}",
-        *(weights.get(name) for name in weighers),
-        "\n".join(refusals),
-    ]
+    rows = explanations.rows(explanation)
+    shown = rows[: most or None]
+    tables.show_columns(explanations.columns(shown), shown, empty="No pool was looked at")
+    for note in explanations.notes(explanation, shown):
+        print(note)
+    if len(shown) < len(rows):
+        print(f"{len(rows) - len(shown)} pool(s) more: --rows 0 shows all")

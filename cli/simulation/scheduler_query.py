@@ -25,7 +25,7 @@ from tonnage.api.schemas import fields, simulation_bodies, volume_bodies
 from tonnage.capacity import errors, type_conversion
 from tonnage.capacity.pools.hypothetical_pools import Changes
 from tonnage.cli.simulation import credentials
-from tonnage.cli.simulation.simulation_arguments import PROJECT
+from tonnage.cli.simulation.argument_types import PROJECT
 from tonnage.rpc import contract
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.clients.scheduler_client import SchedulerClient

@@ -7,4 +7,5 @@ EXTENSION = Extension(
     summary="Tonnage as Cinder's scheduler, and the watch beside Cinder's own schedulers",
     options="tonnage.extensions.cinder.watch.shadow_options:list_opts",
     tables="tonnage.extensions.cinder.ledger.tables",
+    commands={"cinder": "tonnage.extensions.cinder.commands.cinder:Cinder"},
 )

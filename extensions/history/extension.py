@@ -10,4 +10,5 @@ EXTENSION = Extension(
     api="tonnage.extensions.history.api.api_parts:build",
     metrics="tonnage.extensions.history.api.history_metrics:HistorySeries",
     policies="tonnage.extensions.history.api.policy_rules:list_rules",
+    commands={"forecast": "tonnage.extensions.history.forecast_commands:Forecast"},
 )

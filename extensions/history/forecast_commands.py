@@ -7,14 +7,11 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tonnage.cli.commands import subcommands
-from tonnage.cli.overviews import formats
-from tonnage.cli.overviews.formats import Column
+from tonnage.cli.display import base_commands
+from tonnage.cli.display.table_columns import Column
 from tonnage.cli.simulation import argument_types
 
 if TYPE_CHECKING:
-    from oslo_config import cfg
-
     from tonnage.extensions.history.coming_refusals import StoredRefusals
     from tonnage.extensions.history.last_forecasts import MadeForecast
 
@@ -74,70 +71,74 @@ _REFUSALS: Sequence[Column] = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    subcommands.describe(
-        parser,
-        "Each forecast is a range of days: with a probability of 80 % the pool is full on one of them. 'physical' is "
-        "the limit of the used space, 'promised' that of the provisioned capacity of thin volumes. The hit rate is the "
-        "share of the earlier forecasts that were right about the growth of their first two weeks. The soonest comes "
-        "first.",
+class Forecast(base_commands.Lister):
+    """Show when pools will be full.
+
+    Each forecast is a range of days: with a probability of 80 % the pool is full on one of them. 'physical' is the
+    limit of the used space, 'promised' that of the provisioned capacity of thin volumes. The hit rate is the share of
+    the earlier forecasts that were right about the growth of their first two weeks. The soonest comes first.
+    """
+
+    exit_statuses = (
         f"Exit status: 0 if nothing is found, {FOUND} if --within finds a pool or --refusals a refusal, "
-        "1 after an error, such as --within without a forecast.",
+        "1 after an error, such as --within without a forecast."
     )
-    parser.add_argument("--backend", metavar="HOST@BACKEND", help="only the pools of this backend")
-    parser.add_argument(
-        "--within",
-        type=argument_types.count(HORIZON),
-        metavar="DAYS",
-        help=f"only pools that are more likely full than not within so many days, at most {HORIZON}",
-    )
-    parser.add_argument(
-        "--refusals",
-        action="store_true",
-        help="show instead which volume types will be refused: each hour a scheduler decides the requests of recorded "
-        "days on a copy of the pools, in 20 runs of 14 days",
-    )
-    formats.add_options(parser, (*_COLUMNS, *_REFUSALS))
-    parser.set_defaults(run=_show)
+    options = base_commands.LEDGER
+    columns = (*_COLUMNS, *_REFUSALS)
 
-
-def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
-    if arguments.refusals:
-        if arguments.within is not None or arguments.backend is not None:
-            from tonnage.cli import setup
-
-            raise setup.UsageError("--refusals is about all pools and 14 days: leave out --within and --backend")
-        return _show_refusals(conf, arguments)
-    from tonnage.capacity import errors
-    from tonnage.cli.commands import ledger_access
-    from tonnage.extensions.history import last_forecasts
-    from tonnage.ledger.inventory import names
-
-    with ledger_access.connect(conf).reading() as session:
-        if arguments.backend is not None:
-            names.require_backend(session, arguments.backend)
-        made = last_forecasts.latest(session, backend=arguments.backend, hits=True)
-    if arguments.within is None:
-        formats.show(arguments, _COLUMNS, sorted(made, key=last_forecasts.soonest), _NONE)
-        return 0
-    if all(row.forecast.time_to_full is None for row in made):
-        raise errors.NotFound(
-            _NONE if not made else f"no pool has a forecast yet ({made[0].pool}: {made[0].forecast.text()})"
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        parser.add_argument("--backend", metavar="HOST@BACKEND", help="only the pools of this backend")
+        parser.add_argument(
+            "--within",
+            type=argument_types.count(HORIZON),
+            metavar="DAYS",
+            help=f"only pools that are more likely full than not within so many days, at most {HORIZON}",
         )
-    days = arguments.within
-    matches = [row for row in made if row.forecast.time_to_full and row.forecast.time_to_full.within(days)]
-    empty = f"No pool is expected to be full within {days} days"
-    formats.show(arguments, _COLUMNS, sorted(matches, key=last_forecasts.soonest), empty)
-    return FOUND if matches else 0
+        parser.add_argument(
+            "--refusals",
+            action="store_true",
+            help="show instead which volume types will be refused: each hour a scheduler decides the requests of "
+            "recorded days on a copy of the pools, in 20 runs of 14 days",
+        )
 
+    def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:
+        """Return the columns and the forecasts."""
+        if parsed_args.refusals:
+            if parsed_args.within is not None or parsed_args.backend is not None:
+                from tonnage.cli import setup
 
-def _show_refusals(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
-    from tonnage.cli.commands import ledger_access
-    from tonnage.extensions.history import coming_refusals
+                raise setup.UsageError("--refusals is about all pools and 14 days: leave out --within and --backend")
+            return _REFUSALS, self._refusals()
+        from tonnage.capacity import errors
+        from tonnage.cli import ledger_access
+        from tonnage.extensions.history import last_forecasts
+        from tonnage.ledger.inventory import names
 
-    with ledger_access.connect(conf).reading() as session:
-        rows = coming_refusals.latest(session)
-    empty = "There is no forecast of refusals: a scheduler makes one each hour from the history of volume types"
-    formats.show(arguments, _REFUSALS, rows, empty)
-    return FOUND if any(row.of.refused for row in rows) else 0
+        with ledger_access.connect(self.conf).reading() as session:
+            if parsed_args.backend is not None:
+                names.require_backend(session, parsed_args.backend)
+            made = last_forecasts.latest(session, backend=parsed_args.backend, hits=True)
+        self.empty = _NONE
+        days = parsed_args.within
+        if days is not None:
+            if all(row.forecast.time_to_full is None for row in made):
+                raise errors.NotFound(
+                    _NONE if not made else f"no pool has a forecast yet ({made[0].pool}: {made[0].forecast.text()})"
+                )
+            made = [row for row in made if row.forecast.time_to_full and row.forecast.time_to_full.within(days)]
+            self.empty = f"No pool is expected to be full within {days} days"
+            self.status = FOUND if made else 0
+        return _COLUMNS, sorted(made, key=last_forecasts.soonest)
+
+    def _refusals(self) -> Sequence["StoredRefusals"]:
+        from tonnage.cli import ledger_access
+        from tonnage.extensions.history import coming_refusals
+
+        with ledger_access.connect(self.conf).reading() as session:
+            rows = coming_refusals.latest(session)
+        self.empty = (
+            "There is no forecast of refusals: a scheduler makes one each hour from the history of volume types"
+        )
+        self.status = FOUND if any(row.of.refused for row in rows) else 0
+        return rows

@@ -3,7 +3,8 @@
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from tonnage.extensions.placement import placement_allocations
 from tonnage.extensions.placement.allocation_writer import AllocationWriter
@@ -57,6 +58,32 @@ class AllocationCheck:
     def drift(self) -> list[Difference]:
         """The differences that are errors."""
         return [difference for difference in self.differences if difference.drift]
+
+    @property
+    def has_drift(self) -> bool:
+        """Whether an allocation is lost."""
+        return bool(self.drift)
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether Placement refused an allocation during the repair."""
+        return bool(self.refused)
+
+    def differences_as_data(self) -> list[dict[str, Any]]:
+        """Return the differences as rows of a table."""
+        return [asdict(difference) for difference in self.differences]
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the result as keys of the JSON of ``tonnage-manage quota check``."""
+        return {"allocations": self.differences_as_data(), "untold": self.pending, "refused": self.refused}
+
+    def summary(self, outcome: str) -> str:
+        """Return a line about the allocations; ``outcome`` tells what becomes of the lost ones."""
+        if self.refused:
+            outcome = f"lost; it refused {self.refused} of the repeated allocations, the log says why"
+        verdict = f"{len(self.drift)} allocation(s) {outcome}" if self.drift else "it holds all that it was told"
+        untold = f"; it has still to be told of {self.pending} volume(s)" if self.pending else ""
+        return f"OpenStack Placement: {verdict}{untold}"
 
 
 def check(database: Database, placement: PlacementClient, project_id: str | None = None) -> AllocationCheck:

@@ -9,4 +9,7 @@ EXTENSION = Extension(
     scheduler="tonnage.extensions.placement.scheduler_parts:build",
     usage_sources={"placement": "tonnage.extensions.placement.factory:add_usage"},
     tables="tonnage.extensions.placement.tables",
+    manage_commands={
+        "db online_data_migrations": "tonnage.extensions.placement.allocation_migration:OnlineDataMigrations"
+    },
 )

@@ -21,7 +21,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from tonnage.capacity import errors
-from tonnage.extensions.placement import placement_allocations
+from tonnage.extensions.placement import allocation_check, placement_allocations
+from tonnage.extensions.placement.allocation_check import AllocationCheck
 from tonnage.extensions.placement.client import PlacementClient
 from tonnage.ledger.db.database import Database
 from tonnage.quotas import limits
@@ -100,6 +101,10 @@ class PlacementUsage:
         """Return the GiB in use besides the ledger's volumes, 0 if they are unknown."""
         cached = self._cache.get(scope.project_id)
         return 0 if cached is None or scope.volume_type_id else cached.external.get(scope, 0)
+
+    def check_records(self, project_id: str | None, *, mend: bool) -> AllocationCheck:
+        """Compare the allocations in Placement with the written ones, and with ``mend`` write the lost ones again."""
+        return (allocation_check.sync if mend else allocation_check.check)(self._database, self._placement, project_id)
 
     def read(self, project_ids: Collection[str]) -> None:
         """Read the usage of projects with a limit, except projects with fresh figures in the cache.

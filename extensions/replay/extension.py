@@ -7,4 +7,5 @@ EXTENSION = Extension(
     summary="the log of decisions, and its replay with other rules",
     options="tonnage.extensions.replay.options:list_opts",
     scheduler="tonnage.extensions.replay.scheduler_parts:build",
+    commands={"replay": "tonnage.extensions.replay.replay_command:Replay"},
 )

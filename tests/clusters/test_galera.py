@@ -13,7 +13,7 @@ from sqlalchemy import event, orm
 from tests import servers
 from tests.functional.deployment import Addresses, Deployment
 from tests.servers.base import wait_for
-from tonnage import enabled_extensions
+from tonnage import extension
 from tonnage.capacity import errors
 from tonnage.ledger.db import database, schema
 from tonnage.ledger.db import galera as writer
@@ -27,7 +27,7 @@ def empty(galera: servers.Galera) -> Iterator[str]:
     """The name of a database with the ledger's tables, and with the tables ``guard`` and ``entries``."""
     with galera.database() as url:
         engine = database.create_engine(url)
-        schema.sync(engine, enabled_extensions.installed())
+        schema.sync(engine, extension.installed())
         with engine.begin() as connection:
             connection.exec_driver_sql("CREATE TABLE guard (id INT PRIMARY KEY)")
             connection.exec_driver_sql("INSERT INTO guard VALUES (1)")

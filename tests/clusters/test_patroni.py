@@ -15,7 +15,7 @@ from tests.functional.test_stopped_schedulers import BACKENDS, Creates
 from tests.functional.test_torture import torture
 from tests.servers import patroni as patroni_servers
 from tests.servers.base import wait_for
-from tonnage import enabled_extensions
+from tonnage import extension
 from tonnage.capacity import errors
 from tonnage.ledger.db import database, durability, schema
 
@@ -82,9 +82,9 @@ def test_a_migration_of_the_schema_ends_with_the_primary(patroni: servers.Patron
         event.listen(ledger.engine, "before_cursor_execute", kill_in_the_middle)
         try:
             with pytest.raises(errors.ConfigurationError, match=r"^the database that \[database\] connection names"):
-                schema.sync(ledger.engine, enabled_extensions.installed())
+                schema.sync(ledger.engine, extension.installed())
             wait_for(lambda: patroni.primary() not in (primary, None), "another primary")
-            schema.sync(ledger.engine, enabled_extensions.installed())
+            schema.sync(ledger.engine, extension.installed())
             assert schema.current(ledger.engine) == schema.HEAD
         finally:
             ledger.close()

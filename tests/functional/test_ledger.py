@@ -19,7 +19,7 @@ from oslo_db import exception as db_exc
 from tests.servers import ledger_schema
 from tests.unit.scheduler.model.play import Play
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
-from tonnage import enabled_extensions
+from tonnage import extension
 from tonnage.capacity import errors
 from tonnage.extensions.cinder.ledger import tables as cinder_tables
 from tonnage.extensions.history import tables as history_tables
@@ -48,7 +48,7 @@ def ledger(engine: sa.Engine) -> sa.Engine:
     return engine
 
 
-EXTENSIONS = enabled_extensions.installed()
+EXTENSIONS = extension.installed()
 
 
 def differences(engine: sa.Engine) -> list[Any]:

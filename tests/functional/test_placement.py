@@ -14,6 +14,7 @@ from oslo_config import cfg
 from tests.functional.deployment import Addresses, Deployment, render
 from tests.servers import base, ledger_schema, openstack
 from tests.servers.placement import Placement
+from tests.unit.cli import command_runs
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
 from tonnage import enabled_extensions
 from tonnage.cli import manage
@@ -372,13 +373,14 @@ def test_every_database_finds_the_allocations_to_write(database_url: str) -> Non
 
 def run(line: str, conf_file: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, list[list[str]]]:
     """Run a command of tonnage-manage, and return its exit status and the cells of its table."""
-    conf, arguments = cfg.ConfigOpts(), manage.PROGRAM.parser().parse_args(line.split())
+    conf = cfg.ConfigOpts()
+    enabled_extensions.register(conf)
     quota_options.register(conf)
     database.register(conf)
     enabled_extensions.register(conf)
     conf(["--config-file", str(conf_file)])
     capsys.readouterr()
-    status = arguments.run(conf, arguments)
+    status = command_runs.run(manage.program(), line.split(), conf)
     lines = [line.strip("| ").split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     return status, [[cell.strip() for cell in line] for line in lines]
 

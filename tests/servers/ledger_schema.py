@@ -9,7 +9,7 @@ import sqlite3
 
 import sqlalchemy as sa
 
-from tonnage import enabled_extensions, extension
+from tonnage import extension
 from tonnage.ledger import models
 from tonnage.ledger.db import database, schema
 
@@ -18,7 +18,7 @@ _TEMPLATE = "tonnage_template"
 
 def metadata() -> sa.MetaData:
     """Return the metadata with the tables of the core and of all installed extensions."""
-    for declaration in enabled_extensions.installed().values():
+    for declaration in extension.installed().values():
         if declaration.tables:
             extension.load(declaration.tables)
     return models.Base.metadata
@@ -33,7 +33,7 @@ def create(engine: sa.Engine) -> None:
 @functools.cache
 def _sqlite() -> sqlite3.Connection:
     engine = database.create_engine("sqlite://")
-    schema.sync(engine, enabled_extensions.installed())
+    schema.sync(engine, extension.installed())
     template = sqlite3.connect(":memory:", check_same_thread=False)
     connection = engine.raw_connection()
     _driver_connection(connection).backup(template)
@@ -69,7 +69,7 @@ def _template(server: sa.URL) -> sa.URL:
         connection.exec_driver_sql(f"CREATE DATABASE {_TEMPLATE}")
     url = server.set(database=_TEMPLATE)
     engine = database.create_engine(url.render_as_string(hide_password=False))
-    schema.sync(engine, enabled_extensions.installed())
+    schema.sync(engine, extension.installed())
     engine.dispose()
     return url
 

@@ -17,7 +17,7 @@ def _configuration(*names: str) -> cfg.ConfigOpts:
 
 
 def test_all_extensions_of_this_package_are_enabled_by_default() -> None:
-    assert set(enabled_extensions.OPTION.default) == set(enabled_extensions.installed())
+    assert set(enabled_extensions.OPTION.default) == set(extension.installed())
 
 
 def test_enabled_extensions_have_the_order_of_the_option() -> None:
@@ -29,9 +29,9 @@ def test_an_unknown_extension_is_an_error_that_lists_the_installed_ones() -> Non
         enabled_extensions.enabled(_configuration("reply"))
 
 
-@pytest.mark.parametrize("name", sorted(enabled_extensions.installed()))
+@pytest.mark.parametrize("name", sorted(extension.installed()))
 def test_each_part_that_a_declaration_names_can_be_imported(name: str) -> None:
-    for field, reference in enabled_extensions.references(enabled_extensions.installed()[name]).items():
+    for field, reference in enabled_extensions.references(extension.installed()[name]).items():
         assert extension.load(reference) is not None, field
 
 

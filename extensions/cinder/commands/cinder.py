@@ -6,25 +6,16 @@ import datetime
 import math
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from tonnage.cli.commands import subcommands
-from tonnage.cli.overviews import formats
-from tonnage.cli.overviews.formats import Column, Part, capacity
-
-if TYPE_CHECKING:
-    from oslo_config import cfg
+from tonnage.cli.display import base_commands
+from tonnage.cli.display.table_columns import Column, Part, capacity
 
 #: Exit status if there was an over-commitment, a wrong decision or drift in the period.
 FOUND = 3
 
 #: Most days of the period: a hundred years.
 _MOST_DAYS = 36525
-
-_STATUSES = (
-    f"Exit status: 0 if nothing was found, {FOUND} if there was an over-commitment, a wrong decision or drift in the "
-    "period, also if it has ended, 1 after an error, 2 for a usage error."
-)
 
 
 def _milliseconds(key: str, of: str) -> Column:
@@ -85,80 +76,11 @@ _SUMMARY: Sequence[Column] = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the command."""
-    subcommands.describe(
-        parser,
-        "tonnage-cinder-shadow makes the record, in the database of its configuration file: name that file.",
-        _STATUSES,
-    )
-    parser.add_argument("--days", type=_days, default=14.0, metavar="N", help="of the last N days (default: 14)")
-    parser.add_argument("--rows", type=int, default=20, metavar="N", help="most rows of a list, 0: all (default: 20)")
-    formats.add_options_of_one(parser, _SUMMARY)
-    parser.set_defaults(run=_show)
-
-
 def _days(text: str) -> float:
     days = float(text) if text.replace(".", "", 1).isdecimal() else math.nan
     if not 0 <= days <= _MOST_DAYS:
         raise argparse.ArgumentTypeError(f"{text!r}: expected a number of days from 0 to {_MOST_DAYS}")
     return days
-
-
-def _show(conf: "cfg.ConfigOpts", arguments: argparse.Namespace) -> int:
-    from tonnage.capacity import errors
-    from tonnage.cli.commands import ledger_access
-    from tonnage.extensions.cinder.watch.findings import Category
-    from tonnage.extensions.cinder.watch.shadow_record import ShadowRecord
-    from tonnage.extensions.cinder.watch.verdicts import Verdict
-
-    record = ShadowRecord(ledger_access.connect(conf))
-    if record.is_empty():
-        raise errors.NotFound(
-            "there is no record of Cinder's schedulers in this database: tonnage-cinder-shadow begins it when it "
-            "starts; name its configuration with --config-file"
-        )
-    since = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(days=arguments.days)
-    totals = record.totals(since)
-    most = arguments.rows if arguments.rows > 0 else None
-    findings = {category: record.findings(category, since) for category in Category}
-    decided = {
-        verdict: record.decisions([verdict.value], since)
-        for verdict in (Verdict.WRONG_REFUSAL, Verdict.WRONG_PLACEMENT, Verdict.OTHER_POOL)
-    }
-    doubtful = record.decisions([Verdict.DOUBTFUL.value], since)
-    over = findings[Category.OVER_COMMITMENT]
-    summary = {
-        "since": since,
-        "decisions": sum(total.decisions for total in totals),
-        "over_commitments_number": len(over),
-        "over_committed_gb": sum(finding["numbers"]["held"] - finding["numbers"]["limit"] for finding in over),
-    }
-    parts = [
-        Part("totals", "Decisions of Cinder by verdict", _TOTALS, totals, "none"),
-        Part("over_commitments", "Over-commitments that Cinder made", _FINDINGS, over, "none", most),
-        *(
-            Part(f"{verdict.value}s", _TITLES[verdict.value], _DECISIONS, rows, "none", most)
-            for verdict, rows in decided.items()
-        ),
-        Part(
-            "doubtful",
-            _DOUBTFUL,
-            _DECISIONS,
-            doubtful,
-            "none",
-            most,
-        ),
-        Part("drift", "Drift of allocated_capacity_gb", _FINDINGS, findings[Category.ALLOCATED_DRIFT], "none", most),
-        Part("stale_reports", "Stale reports", _FINDINGS, findings[Category.STALE_REPORT], "none", most),
-        Part("wrong_reports", "Wrong reports", _FINDINGS, findings[Category.WRONG_REPORT], "none", most),
-        Part("not_judged", "Requests that are not judged", _UNJUDGED, record.unjudged(since), "none", most),
-        Part("gaps", "Gaps in the watch", _FINDINGS, findings[Category.GAP], "none", most),
-        Part("periods", "Periods of the watch", _PERIODS, record.periods(since), "none", most),
-    ]
-    formats.show_one(arguments, _SUMMARY, summary, parts)
-    is_wrong = over or findings[Category.ALLOCATED_DRIFT] or any(decided.values())
-    return FOUND if is_wrong else 0
 
 
 _DOUBTFUL = "Requests that Cinder placed by figures that may lack volumes"
@@ -168,3 +90,75 @@ _TITLES = {
     "wrong_placement": "Requests that Cinder placed and Tonnage refuses",
     "other_pool": "Requests that Cinder placed in a pool that Tonnage refuses",
 }
+
+
+class Cinder(base_commands.ShowOne):
+    """Show how Cinder's schedulers decide.
+
+    tonnage-cinder-shadow makes the record, in the database of its configuration file: name that file.
+    """
+
+    exit_statuses = (
+        f"Exit status: 0 if nothing was found, {FOUND} if there was an over-commitment, a wrong decision or drift in "
+        "the period, also if it has ended, 1 after an error, 2 for a usage error."
+    )
+    options = base_commands.LEDGER
+    columns = _SUMMARY
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        parser.add_argument("--days", type=_days, default=14.0, metavar="N", help="of the last N days (default: 14)")
+        parser.add_argument(
+            "--rows", type=int, default=20, metavar="N", help="most rows of a list, 0: all (default: 20)"
+        )
+
+    def find(self, parsed_args: argparse.Namespace) -> tuple[dict[str, Any], Sequence[Part]]:
+        """Return the sums of the period, and the lists."""
+        from tonnage.capacity import errors
+        from tonnage.cli import ledger_access
+        from tonnage.extensions.cinder.watch.findings import Category
+        from tonnage.extensions.cinder.watch.shadow_record import ShadowRecord
+        from tonnage.extensions.cinder.watch.verdicts import Verdict
+
+        record = ShadowRecord(ledger_access.connect(self.conf))
+        if record.is_empty():
+            raise errors.NotFound(
+                "there is no record of Cinder's schedulers in this database: tonnage-cinder-shadow begins it when it "
+                "starts; name its configuration with --config-file"
+            )
+        since = datetime.datetime.now(datetime.UTC).replace(tzinfo=None) - datetime.timedelta(days=parsed_args.days)
+        totals = record.totals(since)
+        most = parsed_args.rows if parsed_args.rows > 0 else None
+        findings = {category: record.findings(category, since) for category in Category}
+        decided = {
+            verdict: record.decisions([verdict.value], since)
+            for verdict in (Verdict.WRONG_REFUSAL, Verdict.WRONG_PLACEMENT, Verdict.OTHER_POOL)
+        }
+        doubtful = record.decisions([Verdict.DOUBTFUL.value], since)
+        over = findings[Category.OVER_COMMITMENT]
+        summary = {
+            "since": since,
+            "decisions": sum(total.decisions for total in totals),
+            "over_commitments_number": len(over),
+            "over_committed_gb": sum(finding["numbers"]["held"] - finding["numbers"]["limit"] for finding in over),
+        }
+        parts = [
+            Part("totals", "Decisions of Cinder by verdict", _TOTALS, totals, "none"),
+            Part("over_commitments", "Over-commitments that Cinder made", _FINDINGS, over, "none", most),
+            *(
+                Part(f"{verdict.value}s", _TITLES[verdict.value], _DECISIONS, rows, "none", most)
+                for verdict, rows in decided.items()
+            ),
+            Part("doubtful", _DOUBTFUL, _DECISIONS, doubtful, "none", most),
+            Part(
+                "drift", "Drift of allocated_capacity_gb", _FINDINGS, findings[Category.ALLOCATED_DRIFT], "none", most
+            ),
+            Part("stale_reports", "Stale reports", _FINDINGS, findings[Category.STALE_REPORT], "none", most),
+            Part("wrong_reports", "Wrong reports", _FINDINGS, findings[Category.WRONG_REPORT], "none", most),
+            Part("not_judged", "Requests that are not judged", _UNJUDGED, record.unjudged(since), "none", most),
+            Part("gaps", "Gaps in the watch", _FINDINGS, findings[Category.GAP], "none", most),
+            Part("periods", "Periods of the watch", _PERIODS, record.periods(since), "none", most),
+        ]
+        is_wrong = over or findings[Category.ALLOCATED_DRIFT] or any(decided.values())
+        self.status = FOUND if is_wrong else 0
+        return summary, parts

@@ -16,7 +16,7 @@ from oslo_context.context import RequestContext
 from tests.servers import ledger_schema
 from tests.unit.api.conformance import Conformance
 from tests.unit.scheduler import managers
-from tonnage import enabled_extensions
+from tonnage import enabled_extensions, extension
 from tonnage.api import app, options
 from tonnage.api.auth import authentication
 from tonnage.api.context.resource_context import ResourceContext
@@ -274,7 +274,7 @@ def parts(*names: str) -> list[ApiParts]:
 @functools.cache
 def conformance() -> Conformance:
     """Return the check of responses against the OpenAPI document with all extensions."""
-    names = sorted(enabled_extensions.installed())
+    names = sorted(extension.installed())
     return Conformance(app.openapi(configuration(enabled_extensions=names), parts(*names)).document)
 
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of ``tonnage-manage`` without a database, and with an empty one."""
 
-import argparse
 import os
 import pathlib
 from types import SimpleNamespace
 
 import pytest
 
+from tests.unit.cli import command_runs
 from tonnage.capacity import errors
 from tonnage.cli import manage
 from tonnage.ledger.db import database, schema
@@ -26,13 +26,10 @@ COMMANDS = (
 
 
 def run(line: str, folder: pathlib.Path) -> int:
-    parser = argparse.ArgumentParser()
-    manage.register_commands(parser.add_subparsers())
-    arguments = parser.parse_args(line.split())
     options = {option.dest: option.default for option in database.OPTIONS}
     options["connection"] = f"sqlite:///{folder}/sub/tonnage.sqlite"
     conf = SimpleNamespace(database=SimpleNamespace(**options), service_down_time=60, enabled_extensions=["history"])
-    return int(arguments.run(conf, arguments))
+    return command_runs.run(manage.program(), line.split(), conf)
 
 
 def test_only_a_sync_creates_a_database(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

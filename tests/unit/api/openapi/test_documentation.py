@@ -11,7 +11,7 @@ import openapi_spec_validator
 import pytest
 
 from tests.unit.api.cluster import configuration, parts
-from tonnage import enabled_extensions
+from tonnage import extension
 from tonnage.api import app
 from tonnage.api.auth import policies
 from tonnage.api.http.annotations import Route
@@ -24,7 +24,7 @@ from tonnage.capacity.pools.pool_table import Pool
 DOCS = pathlib.Path(__file__).parents[4] / "docs"
 
 
-INSTALLED = sorted(enabled_extensions.installed())
+INSTALLED = sorted(extension.installed())
 
 
 def routes(*names: str) -> list[Route]:

@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """``tonnage-manage sample-config``."""
 
-import argparse
 import pathlib
 import sys
-from types import SimpleNamespace
 
 import pytest
 
+from tests.unit.cli import command_runs
 from tonnage.capacity import errors
-from tonnage.cli.commands import configuration_files
+from tonnage.cli import manage
 
 ETC = pathlib.Path(__file__).parents[4] / "etc"
 
 
 def write(folder: pathlib.Path) -> int:
-    parser = argparse.ArgumentParser()
-    configuration_files.register(parser.add_subparsers())
-    arguments = parser.parse_args(["sample-config", str(folder)])
-    return int(arguments.run(SimpleNamespace(), arguments))
+    return command_runs.run(manage.program(), ["sample-config", str(folder)], None)
 
 
 def paths(folder: pathlib.Path) -> set[pathlib.Path]:

@@ -1,31 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the output and the exit statuses of ``tonnage-manage quota``."""
 
-import argparse
 import json
 import pathlib
-from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
+from oslo_config import cfg
 
+from tests.unit.cli import command_runs
 from tests.unit.quotas.test_reservations import GIGABYTES, PROJECT, limit
 from tests.unit.scheduler.world import StoragePool, World
-from tonnage.cli.commands import quota as quota_commands
+from tonnage import enabled_extensions
+from tonnage.cli import manage
 from tonnage.ledger import models
 from tonnage.ledger.db import database, schema
+from tonnage.quotas import options as quota_options
 
 
 def run(line: str, url: str) -> int:
-    parser = argparse.ArgumentParser()
-    quota_commands.register(parser.add_subparsers())
-    arguments = parser.parse_args(line.split())
-    options = {option.dest: option.default for option in database.OPTIONS}
-    quota = SimpleNamespace(usage_source="counters", count_usage_from_placement=False)
-    conf = SimpleNamespace(
-        database=SimpleNamespace(**{**options, "connection": url}), quota=quota, enabled_extensions=[]
-    )
-    return int(arguments.run(conf, arguments))
+    conf = cfg.ConfigOpts()
+    enabled_extensions.register(conf)
+    quota_options.register(conf)
+    database.register(conf)
+    conf([], project="tonnage", default_config_files=[])
+    conf.set_override("connection", url, "database")
+    conf.set_override("enabled_extensions", [])
+    return command_runs.run(manage.program(), line.split(), conf)
 
 
 def test_exit_statuses_of_check_and_sync(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:

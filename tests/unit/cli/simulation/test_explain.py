@@ -4,25 +4,22 @@
 import json
 import pathlib
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
+from tests.unit.cli import command_runs
 from tests.unit.cli.conftest import Asked
 from tonnage.api.schemas import volume_bodies
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.explanation import Explanation, PoolVerdict, Weight
 from tonnage.cli import setup, tonnage
-from tonnage.cli.commands import subcommands
-from tonnage.cli.simulation import simulation_arguments
+from tonnage.cli.simulation import simulation_commands
 from tonnage.rpc.messages import MigrationPolicy, SimulationResult
 
 
 def run(*arguments: str) -> int:
-    parsed = tonnage.PROGRAM.parser(arguments[0]).parse_args(arguments)
-    run: Any = subcommands.load(parsed.run)
-    return int(run(SimpleNamespace(default_volume_type=None), parsed))
+    return command_runs.run(tonnage.program(), arguments, SimpleNamespace(default_volume_type=None))
 
 
 @pytest.mark.parametrize(
@@ -164,6 +161,6 @@ def test_a_failed_weigher_is_distinguished_from_a_weight_of_zero(
 
 
 def test_the_choices_of_options_are_those_of_the_code() -> None:
-    assert simulation_arguments.MAX_AT_ONCE == volume_bodies.MAX_AT_ONCE
-    assert list(simulation_arguments.MIGRATION_POLICIES) == [each.value for each in MigrationPolicy]
-    assert list(simulation_arguments.CALCULATIONS) == [each.value for each in Calculation]
+    assert simulation_commands.MAX_AT_ONCE == volume_bodies.MAX_AT_ONCE
+    assert list(simulation_commands.MIGRATION_POLICIES) == [each.value for each in MigrationPolicy]
+    assert list(simulation_commands.CALCULATIONS) == [each.value for each in Calculation]

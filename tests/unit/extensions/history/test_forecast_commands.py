@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import orm
 
 from tests.servers import ledger_schema
+from tests.unit.cli import command_runs
 from tonnage.capacity import errors
 from tonnage.cli import setup, tonnage
 from tonnage.extensions.history import coming_refusals, tables
@@ -41,10 +42,7 @@ def run(engine: sa.Engine, capsys: pytest.CaptureFixture[str]) -> Run:
     conf: Any = SimpleNamespace(database=own_database, enabled_extensions=["history"])
 
     def run(line: str) -> tuple[int, str]:
-        given = line.split()
-        arguments = tonnage.PROGRAM.parser(given[0]).parse_args(given)
-        status = arguments.run(conf, arguments)
-        return status, capsys.readouterr().out
+        return command_runs.run(tonnage.program(), line.split(), conf), capsys.readouterr().out
 
     return run
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from alembic import script
 
 from tests.servers import ledger_schema
-from tonnage import enabled_extensions
+from tonnage import extension
 from tonnage.capacity import errors
 from tonnage.extension import Extension
 from tonnage.ledger import models
@@ -19,7 +19,7 @@ from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db import database, schema
 
 PAGE = pathlib.Path(__file__).parents[4] / "docs" / "ledger.rst"
-EXTENSIONS = enabled_extensions.installed()
+EXTENSIONS = extension.installed()
 HISTORY = {"history": EXTENSIONS["history"]}
 
 

@@ -13,7 +13,7 @@ from tests.servers import ledger_schema
 from tests.unit.scheduler.model.scheduler import DOWN_TIME, Scheduler
 from tests.unit.scheduler.model.storage import Storage, StoragePool
 from tests.unit.scheduler.model.world import World
-from tonnage import enabled_extensions
+from tonnage import extension
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import database
@@ -38,7 +38,7 @@ from tonnage.scheduler.requests.placement_requests import Move
 
 BACKEND = "host0@b"
 POOL = f"{BACKEND}#p"
-EXTENSIONS = enabled_extensions.installed()
+EXTENSIONS = extension.installed()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.servers import ledger_schema
+from tests.unit.cli import command_runs
 from tests.unit.extensions.cinder.watch.test_shadow_record import DECIDED, FINDING
 from tonnage.capacity import errors
 from tonnage.cli import tonnage
@@ -40,9 +41,7 @@ def run(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Run:
     conf: Any = SimpleNamespace(database=SimpleNamespace(**options), enabled_extensions=["cinder"])
 
     def run(line: str) -> tuple[int, str]:
-        given = line.split()
-        arguments = tonnage.PROGRAM.parser(given[0]).parse_args(given)
-        return arguments.run(conf, arguments), capsys.readouterr().out
+        return command_runs.run(tonnage.program(), line.split(), conf), capsys.readouterr().out
 
     return run
 

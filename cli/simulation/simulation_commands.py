@@ -1,77 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arguments of ``tonnage explain``, ``what-if`` and ``replay``.
+"""``tonnage explain`` and ``tonnage what-if``: their arguments.
 
-The commands themselves import the decision code, which takes a second, so they are imported when they run.
+The module of their work imports the decision code, which takes a second, so it is imported when they run.
 """
 
 import argparse
 import os
 
-from tonnage.cli.commands import subcommands
+from tonnage.cli.display import base_commands
 from tonnage.cli.simulation import argument_types
-
-#: Exit status if at least one request would be refused, or a recorded decision would differ.
-FOUND = 3
-
-#: Default project of a question.
-PROJECT = "demo"
+from tonnage.cli.simulation.argument_types import FOUND, PROJECT
 
 #: The largest number of volumes that are asked for together.
 MAX_AT_ONCE = 128
 MIGRATION_POLICIES = ("never", "on-demand")
 CALCULATIONS = ("cinder", "standard")
-
-_STATUSES = (
-    f"Exit status: 0 if all would be placed, {FOUND} if not, 1 if nobody could be asked, 2 for a wrong command line."
-)
-
-
-def add_explain(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``tonnage explain``."""
-    subcommands.describe(parser, "Nothing is placed.", _STATUSES)
-    _add_request(parser)
-    parser.add_argument(
-        "--node",
-        action="append",
-        type=argument_types.node,
-        default=[],
-        metavar="NAME[:KEY=VALUE,...]",
-        help="a node, with its labels, that needs it; of several, which of them can have it",
-    )
-    parser.set_defaults(run="tonnage.cli.simulation.explain:explain")
-
-
-def add_what_if(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``tonnage what-if``."""
-    subcommands.describe(parser, "Nothing is placed.", _STATUSES)
-    _add_request(parser)
-    _add_changes(parser)
-    parser.set_defaults(run="tonnage.cli.simulation.explain:what_if", node=[])
-
-
-def add_replay(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of ``tonnage replay``."""
-    subcommands.describe(
-        parser,
-        "The decisions of a decision log (option decision_log) are made again by the filters, weighers, default ratio "
-        "and calculation of this configuration. No scheduler takes part.",
-        f"Exit status: 0 if nothing differs, {FOUND} if something does, 1 for a configuration that cannot be used, 2 "
-        "for a wrong command line or a file that is no decision log.",
-    )
-    logs = parser.add_argument(
-        "files", nargs="+", metavar="FILE", help="decision logs, the oldest first; - is standard input"
-    )
-    subcommands.complete_files(logs)
-    parser.add_argument("--all", action="store_true", help="show also the decisions that would be the same")
-    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
-    parser.add_argument(
-        "--rows",
-        type=argument_types.number_or_all,
-        default=100,
-        metavar="N",
-        help="most rows of the table, 0: all (default: 100)",
-    )
-    parser.set_defaults(run="tonnage.extensions.replay.replay_command:replay")
 
 
 def _add_request(parser: argparse.ArgumentParser) -> None:
@@ -109,7 +52,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         choices=MIGRATION_POLICIES,
         help="with --retype: whether it may be moved for that (default: never)",
     )
-    requests = group.add_argument(
+    group.add_argument(
         "--file",
         type=argument_types.json_file,
         metavar="FILE",
@@ -117,12 +60,11 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         '{"extend": {"volume_id": ID, "new_size": GIB}}, {"migrate": {"volume_id": ID, "host": PLACE}} or '
         '{"retype": {"volume_id": ID, "new_type": TYPE}}; - is standard input',
     )
-    subcommands.complete_files(requests)
     parser.add_argument(
         "--project", help=f"project that asks (default: the one that credentials are for, or {PROJECT})"
     )
     add_target(parser)
-    parser.add_argument("--json", action="store_true", help=subcommands.JSON)
+    parser.add_argument("--json", action="store_true", help=base_commands.JSON)
     parser.add_argument(
         "--rows",
         type=argument_types.number_or_all,
@@ -185,3 +127,57 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
         help="a pool more, as a driver reports it, its full name as pool_name; @FILE reads it from there",
     )
     parser.add_argument("--detail", action="store_true", help="show the pools for each request")
+
+
+class _Simulation(base_commands.Command):
+    """A command that asks a scheduler."""
+
+    exit_statuses = (
+        f"Exit status: 0 if all would be placed, {FOUND} if not, 1 if nobody could be asked, 2 for a wrong command "
+        "line."
+    )
+    options = base_commands.SCHEDULER
+
+
+class Explain(_Simulation):
+    """Tell how a request would be decided now.
+
+    Nothing is placed.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        _add_request(parser)
+        parser.add_argument(
+            "--node",
+            action="append",
+            type=argument_types.node,
+            default=[],
+            metavar="NAME[:KEY=VALUE,...]",
+            help="a node, with its labels, that needs it; of several, which of them can have it",
+        )
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Show the explanations."""
+        from tonnage.cli.simulation import explain
+
+        return explain.explain(self.conf, parsed_args)
+
+
+class WhatIf(_Simulation):
+    """Tell the decisions if things were different.
+
+    Nothing is placed.
+    """
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        _add_request(parser)
+        _add_changes(parser)
+        parser.set_defaults(node=[])
+
+    def take_action(self, parsed_args: argparse.Namespace) -> int:
+        """Show the decisions."""
+        from tonnage.cli.simulation import explain
+
+        return explain.what_if(self.conf, parsed_args)

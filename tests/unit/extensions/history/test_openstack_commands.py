@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tonnage.cli import openstack_client
 from tonnage.extensions.history import forecast_commands as forecasts
+from tonnage.extensions.history import openstack_commands
 from tonnage.extensions.history.api import history_bodies as bodies
 
 FORECAST = bodies.PoolForecast(
@@ -46,7 +46,7 @@ def listed(answer: object, *arguments: str) -> list[dict[str, Any]]:
 
     connection = SimpleNamespace(volume=SimpleNamespace(get=get))
     app: Any = SimpleNamespace(client_manager=SimpleNamespace(sdk_connection=connection))
-    command = openstack_client.ListForecasts(app, None)
+    command = openstack_commands.ListForecasts(app, None)
     columns, rows = command.take_action(command.get_parser("openstack").parse_args(arguments))
     return [dict(zip(columns, row, strict=True)) for row in rows]
 

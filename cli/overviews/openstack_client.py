@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Commands of OpenStackClient for administrators: ``openstack volume why``, ``refusal list`` and ``forecast list``.
+"""Commands of OpenStackClient for administrators: ``openstack volume why`` and ``openstack volume refusal list``.
 
 They ask the REST API, with the account that ``openstack`` uses. The keys are the same as those of the command
 ``tonnage``: snake_case, and sizes in bytes.
 """
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -18,14 +17,10 @@ _GIB = 2**30
 #: The columns of refusals in a table, and the further ones.
 _SHORT = ("refused_at", "verb", "code", "message")
 _LONG = ("request", "filter", "pool", "largest_size_bytes", "project_id", "volume_id", "request_id")
-#: The columns of forecasts of pools, and of the refusals to come of volume types.
-_FORECASTS = ("pool", "bound", "forecast", "p10_days", "p50_days", "p90_days", "hit_rate", "checked", "made_on")
-_COMING = ("volume_type", "forecast", "message", "refused_runs", "runs", "filter", "known_days", "made_at")
-
 _COUNTED = ("day", "verb", "filter", "code", "refusals", "last_at")
 
 
-def _get(client: Any, path: str, **query: Any) -> Any:
+def get(client: Any, path: str, **query: Any) -> Any:
     """Return the answer of the REST API to a query."""
     parameters = {key: value for key, value in query.items() if value is not None}
     response = client.app.client_manager.sdk_connection.volume.get(path, params=parameters)
@@ -66,32 +61,10 @@ class ListRefusals(command.Lister):
             "limit": parsed_args.limit,
             "summary": "true" if parsed_args.summary else None,
         }
-        reply = _get(self, "/scheduler-stats/refusals", **query)
+        reply = get(self, "/scheduler-stats/refusals", **query)
         columns = _COUNTED if parsed_args.summary else (*_SHORT, *_LONG) if parsed_args.long else _SHORT
         rows = [_bytes(row) for row in reply["refusal_counts" if parsed_args.summary else "refusals"]]
         return columns, (tuple(row[column] for column in columns) for row in rows)
-
-
-class ListForecasts(command.Lister):
-    """List when pools will be full, by their physical and their promised capacity; the soonest comes first."""
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the command."""
-        parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        parser.add_argument("--refusals", action="store_true", help="list which volume types will be refused instead")
-        return parser
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterator[tuple[Any, ...]]]:
-        """Return the columns and the rows."""
-        if parsed_args.refusals:
-            rows = _get(self, "/capacity-overview/coming-refusals")["types"]
-        else:
-            reply = _get(self, "/capacity-overview/forecasts")
-            rows = reply["forecasts"]
-            if reply["count"] > len(rows):
-                print(f"The soonest {len(rows)} of {reply['count']} forecasts", file=sys.stderr)
-        columns = _COMING if parsed_args.refusals else _FORECASTS
-        return columns, (tuple(row["text" if key == "forecast" else key] for key in columns) for row in rows)
 
 
 class ShowWhy(command.ShowOne):
@@ -105,7 +78,7 @@ class ShowWhy(command.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Return the fields and their values."""
-        why = _bytes(_get(self, "/scheduler-stats/why", volume=parsed_args.volume)["why"])
+        why = _bytes(get(self, "/scheduler-stats/why", volume=parsed_args.volume)["why"])
         explanation, unexplained = why.pop("explanation"), why.pop("unexplained")
         now = explanation or {}
         why["claims"] = [_bytes(claim) for claim in why["claims"]]

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The programs with commands, on cliff: their help, the run of a command, and the commands of extensions.
+
+``--help`` must not wait for the libraries, so this module imports them only to run a command.
+"""
+
+import argparse
+import importlib
+import inspect
+import sys
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from cliff import app, commandmanager
+
+import tonnage
+from tonnage import extension
+from tonnage.cli import config_files, output, watch
+from tonnage.cli.display.base_commands import Command
+
+if TYPE_CHECKING:
+    from cliff import command
+    from oslo_config import cfg
+
+
+class CommandTable(commandmanager.CommandManager):
+    """The commands of a program by their names: its own, and those of the installed extensions.
+
+    ``own_commands`` are classes as ``module:class``, and ``field`` is the field of
+    :class:`~tonnage.extension.Extension` with those of an extension. A module is imported when its command is used.
+    """
+
+    def __init__(self, own_commands: Mapping[str, str], field: str) -> None:
+        super().__init__()
+        self._extensions: dict[str, str] = {}
+        self._add(own_commands)
+        for name, declaration in extension.installed().items():
+            commands: Mapping[str, str] = getattr(declaration, field)
+            self._add(commands)
+            self._extensions.update(dict.fromkeys(commands.values(), name))
+
+    def _add(self, commands: Mapping[str, str]) -> None:
+        for name, reference in commands.items():
+            self.commands[name] = metadata.EntryPoint(name, reference, "")
+
+    def extension_of(self, command: "type[command.Command]") -> str | None:
+        """Return the name of the extension that a command belongs to, None for one of the core."""
+        return self._extensions.get(f"{command.__module__}:{command.__qualname__}")
+
+
+class Program(app.App):
+    """A program with commands. With ``with_extensions`` its configuration has the options of enabled extensions."""
+
+    command_manager: CommandTable
+    options = argparse.Namespace(debug=False)
+
+    def __init__(
+        self, name: str, description: str, epilog: str, commands: CommandTable, *, with_extensions: bool = False
+    ) -> None:
+        self.NAME = name
+        self._epilog = epilog
+        self._with_extensions = with_extensions
+        self._files: Sequence[str] = ()
+        super().__init__(description, tonnage.__version__, commands)
+
+    def build_option_parser(
+        self, description: str | None, version: str | None, argparse_kwargs: dict[str, Any] | None = None
+    ) -> argparse.ArgumentParser:
+        """Return the parser of the options before the command."""
+        parser = argparse.ArgumentParser(
+            self.NAME, f"{self.NAME} [OPTION ...] COMMAND ...", description, self._epilog, add_help=False
+        )
+        options = parser.add_argument_group("options")
+        options.add_argument("-h", "--help", action=_Help, nargs=0, program=self, help="show this help")
+        config_files.add_options(options)
+        options.add_argument("-d", "--debug", action="store_true", help="log at the level DEBUG")
+        options.add_argument("--version", action="version", version=f"{self.NAME} {version}")
+        return parser
+
+    def summaries(self) -> dict[str, str]:
+        """Return the first sentence of the help of each command, as a phrase."""
+        texts = {name: inspect.getdoc(point.load()) or "" for name, point in self.command_manager}
+        sentences = {name: " ".join(text.partition("\n\n")[0].split()) for name, text in texts.items()}
+        return {name: sentence[:1].lower() + sentence[1:].rstrip(".") for name, sentence in sentences.items()}
+
+    def run(self, argv: Sequence[str]) -> int:
+        """Run a command and return its exit status. The options of configuration files may follow the command."""
+        with output.flushed(self.NAME):
+            self._files, arguments = config_files.split(argv, self.NAME)
+            first = next((i for i, argument in enumerate(arguments) if not argument.startswith("-")), len(arguments))
+            self.options = self.parser.parse_args(arguments[:first])
+            if first == len(arguments):
+                self.parser.error("the following arguments are required: COMMAND")
+            return self.run_subcommand(list(arguments[first:]))
+
+    def run_subcommand(self, argv: list[str]) -> int:
+        """Run a command and return its exit status. An error ends the process with a line on standard error."""
+        command, parsed_args = self.parse(argv)
+        if not isinstance(command, Command):
+            try:
+                return command.run(parsed_args)
+            except ValueError as error:  # of cliff's command help, for an unknown command
+                self.parser.error(str(error))
+        from tonnage.cli import setup
+
+        with setup.clean_exit(self.NAME):
+            command.conf = self.configure(command)
+            seconds = getattr(parsed_args, "watch", None)
+            if seconds is not None:
+                watch.repeat(lambda: self.run_command(command, parsed_args), seconds)
+            return self.run_command(command, parsed_args)
+
+    def parse(self, argv: Sequence[str]) -> "tuple[command.Command, argparse.Namespace]":
+        """Return the command that a command line names, and its arguments. A usage error ends the process."""
+        try:
+            factory, name, arguments = self.command_manager.find_command(list(argv))
+        except ValueError:
+            self.parser.error(f"invalid choice: {argv[0]!r} (choose from {self._near(argv[0])})")
+        command = factory(self, self.options)
+        return command, command.get_parser(f"{self.NAME} {name}").parse_args(arguments)
+
+    def configure(self, command: Command) -> "cfg.ConfigOpts":
+        """Return the configuration of a command, with its options; without any it is not read.
+
+        Raises :class:`~tonnage.capacity.errors.ConfigurationError` also for a command of an extension that is not
+        enabled.
+        """
+        from oslo_config import cfg
+
+        from tonnage import enabled_extensions
+        from tonnage.cli import setup
+
+        conf = cfg.CONF
+        if not command.options:
+            return conf
+        register = [importlib.import_module(module).register for module in command.options]
+        arguments = [*self._files, *(["--debug"] if self.options.debug else [])]
+        setup.configure(conf, arguments, self.NAME, register, daemon=False, with_extensions=self._with_extensions)
+        name = self.command_manager.extension_of(type(command))
+        if name is not None:
+            enabled_extensions.require(conf, name)
+        return conf
+
+    def run_command(self, command: Command, parsed_args: argparse.Namespace) -> int:
+        """Run a command that has its configuration, and return its exit status."""
+        self.stdout = sys.stdout
+        return command.run(parsed_args)
+
+    def _near(self, word: str) -> str:
+        """Return the commands that begin with a word, or all of them."""
+        names = [name for name, _ in self.command_manager]
+        return ", ".join([name for name in names if name.startswith(f"{word} ")] or names)
+
+
+class _Help(argparse.Action):
+    """The option that prints the help of a program, with the list of its commands, and ends the program."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, program: Program, **arguments: Any) -> None:
+        super().__init__(option_strings, argparse.SUPPRESS, **arguments)
+        self._program = program
+
+    def __call__(self, parser: argparse.ArgumentParser, *arguments: Any) -> None:
+        """Print the help."""
+        # The help shows the commands before the options.
+        commands = parser.add_subparsers(title="commands", metavar="COMMAND")
+        parser._action_groups.insert(0, parser._action_groups.pop())
+        for name, summary in self._program.summaries().items():
+            commands.add_parser(name, help=summary)
+        parser.print_help()
+        parser.exit()
