@@ -28,7 +28,7 @@ from oslo_messaging import conffixture
 from oslo_serialization import jsonutils
 from sqlalchemy import event, orm
 
-from tests.servers import ledger_schema
+from tonnage import extension
 from tonnage.capacity.pool_stats import StatsColumns
 from tonnage.capacity.pools.pool import pool_name
 from tonnage.capacity.pools.pool_table import PoolTable
@@ -36,7 +36,7 @@ from tonnage.capacity.reports import validation
 from tonnage.capacity.request import Request
 from tonnage.filters.chain import FilterChain
 from tonnage.ledger.catalog import volume_types
-from tonnage.ledger.db import database
+from tonnage.ledger.db import database, schema
 from tonnage.rpc import contract, serialization, transport
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
@@ -128,7 +128,7 @@ class Whole:
         memory = "/dev/shm" if os.path.isdir("/dev/shm") else None
         self._folder = tempfile.TemporaryDirectory(prefix="tonnage-bench-", dir=memory)
         self._engine = database.create_engine(f"sqlite:///{self._folder.name}/ledger.sqlite")
-        ledger_schema.create(self._engine)
+        schema.sync(self._engine, extension.installed())
         self.ledger = ledger = TimedDatabase(self._engine)
         self.sql = SqlTime(self._engine)
         agents: Any = SimpleNamespace(
