@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The enabled extensions, and what their declarations name."""
 
+import pathlib
+import subprocess
+import sys
+
 import pytest
 from oslo_config import cfg
 
+from tests.servers import ledger_schema
 from tonnage import enabled_extensions, extension
 from tonnage.capacity import errors
+from tonnage.ledger.db import database
 
 
 def _configuration(*names: str) -> cfg.ConfigOpts:
@@ -39,3 +45,42 @@ def test_options_are_those_of_the_enabled_extensions_alone() -> None:
     conf = _configuration()
     enabled_extensions.register_options(conf)
     assert "notify_capacity" not in conf
+
+
+#: Starts a scheduler and an API, and prints the imported modules of extensions.
+_CORE = """
+import sys
+from oslo_config import cfg
+from tonnage.api import options
+from tonnage.api.process import ApiProcess
+from tonnage.cli import setup
+from tonnage.ledger.db import database
+from tonnage.rpc import options as rpc_options, transport
+from tonnage.scheduler.configuration import settings
+from tonnage.scheduler.service import SchedulerService
+
+conf = cfg.ConfigOpts()
+register = [rpc_options.register, settings.register, options.register, database.register]
+setup.configure(conf, ["--config-file", sys.argv[1]], "tonnage-scheduler", register, with_extensions=True)
+ledger, bus = database.connect(conf), transport.create(conf)
+scheduler = SchedulerService(conf, ledger, bus)
+scheduler.start()
+api = ApiProcess(conf, "127.0.0.1")
+assert api.further_servers(conf) != []
+scheduler.stop()
+print(sorted(name for name in sys.modules if name.startswith("tonnage.extensions")))
+"""
+
+
+def test_the_core_runs_without_any_module_of_an_extension(tmp_path: pathlib.Path) -> None:
+    connection = f"sqlite:///{tmp_path}/ledger.sqlite"
+    engine = database.create_engine(connection)
+    ledger_schema.create(engine)
+    engine.dispose()
+    conf = tmp_path / "tonnage.conf"
+    conf.write_text(
+        "[DEFAULT]\nenabled_extensions =\ntransport_url = kombu+memory://\n"
+        f"[database]\nconnection = {connection}\n[metrics]\nenabled = true\n"
+    )
+    done = subprocess.run([sys.executable, "-c", _CORE, conf], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.splitlines()[-1:] == ["[]"], done.stderr

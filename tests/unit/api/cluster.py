@@ -6,7 +6,7 @@ import functools
 import pathlib
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from falcon import testing
@@ -22,7 +22,6 @@ from tonnage.api.auth import authentication
 from tonnage.api.context.resource_context import ResourceContext
 from tonnage.api.extension_parts import ApiParts
 from tonnage.api.http import request_context
-from tonnage.extensions.kubernetes import scheduler_parts
 from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.availability_zone import AvailabilityZoneFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
@@ -36,6 +35,7 @@ from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, ListedVolume, Listing, Outcome, Outcomes, Verb
 from tonnage.rpc.packed_reports import PackedReport
 from tonnage.scheduler import endpoints
+from tonnage.scheduler.extension_parts import PartsBuilder
 
 BACKEND = "box@disk"
 POOLS: list[dict[str, Any]] = [
@@ -159,8 +159,10 @@ class Storage:
             self._report()
 
     def _work(self, command: Command) -> Outcome:
-        sizes = self._sizes[command.pool]
-        if not self._failure:
+        sizes, failure = self._sizes[command.pool], self._failure
+        if command.verb is Verb.MANAGE and command.reference not in self.unmanaged[command.pool]:
+            failure = failure or f"there is no volume {command.reference}"
+        if not failure:
             sizes.pop(command.volume_id, None)
             if command.verb is Verb.MANAGE:
                 sizes[command.volume_id] = self.unmanaged[command.pool].pop(command.reference)
@@ -170,11 +172,11 @@ class Storage:
             backend=BACKEND,
             epoch=command.epoch,
             claim_id=command.claim_id,
-            ok=self._failure is None,
+            ok=failure is None,
             end_tick=self._tick(),
             size_gb=float(sizes.get(command.volume_id, 0)),
-            clean=self._failure is not None,
-            message=self._failure or "",
+            clean=failure is not None,
+            message=failure or "",
         )
 
     def _report(self) -> None:
@@ -196,7 +198,10 @@ class Storage:
 class Cluster:
     """The services behind the API."""
 
-    def __init__(self, folder: pathlib.Path, bus: transport.Transport) -> None:
+    def __init__(
+        self, folder: pathlib.Path, bus: transport.Transport, builders: Mapping[str, PartsBuilder] | None = None
+    ) -> None:
+        """``builders`` make the parts of extensions in the scheduler."""
         engine = database.create_engine(f"sqlite:///{folder}/ledger.sqlite")
         ledger_schema.create(engine)
         self.database = database.Database(engine)
@@ -214,8 +219,7 @@ class Cluster:
         self._sender = CommandSender(AgentClient(bus))
         # The storage reports only after commands, so its last report may be old.
         settings = managers.settings(host="box", service_down_time=3600.0, max_attempts=1)
-        builders = {"kubernetes": functools.partial(scheduler_parts.build, cfg.ConfigOpts())}
-        self._core = managers.manager(self.database, self._sender, settings, filters, builders=builders)
+        self._core = managers.manager(self.database, self._sender, settings, filters, builders=builders or {})
         self.storage = Storage(self.scheduler)
         self._servers = [
             transport.server(bus, transport.TOPIC_SCHEDULER, "box", endpoints.build(self._core)),
