@@ -16,7 +16,7 @@ from tonnage import __version__, enabled_extensions
 from tonnage.api import options
 from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.process import ApiProcess
-from tonnage.ledger.db import database
+from tonnage.ledger.db import options as database_options
 from tonnage.rpc import options as rpc_options
 
 FILES = "TONNAGE_CONFIG_FILES"
@@ -24,7 +24,7 @@ FILES = "TONNAGE_CONFIG_FILES"
 
 def _application() -> WsgiApp:
     conf = cfg.CONF  # noqa: TID251  (this module takes the place of a main function)
-    for register in (options.register, rpc_options.register, database.register):
+    for register in (options.register, rpc_options.register, database_options.register):
         register(conf)
     enabled_extensions.register(conf)
     log.register_options(conf)

@@ -18,12 +18,13 @@ from oslo_config import cfg
 from tonnage.api import options as api_options
 from tonnage.cli import setup
 from tonnage.ledger.db import database
+from tonnage.ledger.db import options as database_options
 from tonnage.rpc import contract, options, transport
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import CreateVolume, PoolQuery
 
 #: The client sends requests in the same way as the REST API, and so needs its options.
-_OPTIONS = [options.register, api_options.register, database.register]
+_OPTIONS = [options.register, api_options.register, database_options.register]
 
 LOG = logging.getLogger(__name__)
 

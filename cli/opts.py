@@ -7,7 +7,7 @@ from tonnage import enabled_extensions
 from tonnage.agent import options as agent_options
 from tonnage.api import options as api_options
 from tonnage.drivers import loader
-from tonnage.ledger.db import database
+from tonnage.ledger.db import options as database_options
 from tonnage.ledger.inventory import service_options
 from tonnage.quotas import options as quota_options
 from tonnage.rpc import options as rpc_options
@@ -26,7 +26,7 @@ def list_opts() -> list[tuple[str | cfg.OptGroup | None, list[cfg.Opt]]]:
         ("DEFAULT", service_options.OPTIONS),
         *api_options.list_opts(),
         *quota_options.list_opts(),
-        *database.options(),
+        *database_options.list_opts(),
         *loader.list_opts(),
         *enabled_extensions.list_opts(),
     ):

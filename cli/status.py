@@ -13,6 +13,7 @@ from tonnage.capacity import errors, plugin_errors
 from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.db import database, durability, schema
+from tonnage.ledger.db import options as database_options
 from tonnage.ledger.inventory import backends, service_options
 from tonnage.ledger.locks import heartbeats
 from tonnage.ledger.repair import consistency_check
@@ -159,7 +160,7 @@ def _register(conf: cfg.ConfigOpts) -> None:
 def main() -> int:
     """Run the checks."""
     conf = cfg.CONF
-    options = [database, service_options, api_options]
+    options = [database_options, service_options, api_options]
     register = [rpc_options.register_with_drivers, *(module.register for module in options), _register]
     setup.configure(conf, sys.argv[1:], PROG, register, daemon=False, with_extensions=True)
     # The library reads the option for JSON output from this variable.

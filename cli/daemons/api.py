@@ -15,7 +15,7 @@ from tonnage.api.http.server import ApiServer
 from tonnage.api.process import ApiProcess
 from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.cli.daemons import terminal
-from tonnage.ledger.db import database
+from tonnage.ledger.db import options as database_options
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
 
@@ -26,7 +26,7 @@ def main() -> int:
     """Serve until a signal."""
     with setup.clean_exit("tonnage-api"):
         conf = cfg.CONF
-        register = [options.register, rpc_options.register, database.register]
+        register = [options.register, rpc_options.register, database_options.register]
         setup.configure(conf, sys.argv[1:], "tonnage-api", register, with_extensions=True)
         return run(conf)
 

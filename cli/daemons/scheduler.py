@@ -17,6 +17,7 @@ from tonnage.cli import setup, tls_verification, unknown_options
 from tonnage.cli.daemons import reload, workers
 from tonnage.cli.daemons.scheduler_reload import ConfigReloader
 from tonnage.ledger.db import database, durability, schema
+from tonnage.ledger.db import options as database_options
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
 from tonnage.scheduler.configuration import settings
@@ -117,7 +118,7 @@ class _SchedulerPlan(workers.WorkerPlan):
 def main() -> None:
     """Run the scheduler until SIGTERM or Ctrl-C."""
     conf, argv = cfg.CONF, sys.argv[1:]
-    register = [rpc_options.register, settings.register, database.register]
+    register = [rpc_options.register, settings.register, database_options.register]
     setup.configure(conf, argv, PROG, register, with_extensions=True)
     reloader = ConfigReloader(conf, lambda: setup.read_again(conf, argv, register, with_extensions=True))
     # Errors in the configuration are reported before a worker starts.

@@ -27,6 +27,7 @@ from tonnage.cli.daemons.backend_threads import BackendThreads
 from tonnage.cli.daemons.reload import attempt, confirm
 from tonnage.cli.daemons.scheduler_reload import ConfigReloader
 from tonnage.ledger.db import database, durability
+from tonnage.ledger.db import options as database_options
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
@@ -83,7 +84,7 @@ def main() -> None:
         scheduler_settings.register,
         agent_options.register,
         api_options.register,
-        database.register,
+        database_options.register,
     ]
     setup.configure(conf, argv, PROG, register, with_extensions=True)
     run(conf, lambda: setup.read_again(conf, argv, register, with_extensions=True))

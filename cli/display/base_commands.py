@@ -24,7 +24,7 @@ JSON = "print JSON instead of tables"
 
 #: Modules with the options of commands that read the ledger, and of commands that ask a scheduler. The address of the
 #: database may contain ``$state_path``, which is one of the first.
-LEDGER = ("tonnage.rpc.options", "tonnage.ledger.db.database", "tonnage.ledger.inventory.service_options")
+LEDGER = ("tonnage.rpc.options", "tonnage.ledger.db.options", "tonnage.ledger.inventory.service_options")
 SCHEDULER = ("tonnage.rpc.options", "tonnage.api.options", "tonnage.scheduler.configuration.settings")
 
 #: The help of options of cliff, some of which take other names here than cliff says.

@@ -25,6 +25,7 @@ from tonnage.extensions.placement.project_usage import PlacementUsage
 from tonnage.ledger.catalog import volume_types
 from tonnage.ledger.claims import deletions
 from tonnage.ledger.db import database
+from tonnage.ledger.db import options as database_options
 from tonnage.quotas import limits
 from tonnage.quotas import options as quota_options
 from tonnage.quotas.limits import Holder, Item, LimitOwner, Resource, Scope
@@ -376,7 +377,7 @@ def run(line: str, conf_file: pathlib.Path, capsys: pytest.CaptureFixture[str]) 
     conf = cfg.ConfigOpts()
     enabled_extensions.register(conf)
     quota_options.register(conf)
-    database.register(conf)
+    database_options.register(conf)
     enabled_extensions.register(conf)
     conf(["--config-file", str(conf_file)])
     capsys.readouterr()

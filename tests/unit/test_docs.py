@@ -21,6 +21,7 @@ from tonnage.capacity.pools.pool_table import Pool, PoolTable
 from tonnage.capacity.request import Request
 from tonnage.drivers import loader
 from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import options as database_options
 from tonnage.rpc import options as rpc_options
 from tonnage.scheduler.configuration import settings
 from tonnage.weighers.chain import WeigherChain
@@ -83,7 +84,7 @@ def test_no_name_of_a_pool_becomes_a_link_to_a_mailbox() -> None:
 def test_configurations_for_several_machines_work(tmp_path: pathlib.Path) -> None:
     folder = DOCS / "examples" / "several-machines"
     control = cfg.ConfigOpts()
-    core = (rpc_options.register, settings.register, database.register, api_options.register)
+    core = (rpc_options.register, settings.register, database_options.register, api_options.register)
     for register in (*core, enabled_extensions.register):
         register(control)
     control(["--config-file", str(folder / "control.conf")], project="tonnage")

@@ -14,6 +14,7 @@ from tonnage.cli.daemons import workers
 from tonnage.extensions.cinder.watch import shadow_composition, shadow_options
 from tonnage.extensions.cinder.watch.shadow import Shadow
 from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import options as database_options
 from tonnage.metrics import options as metrics_options
 from tonnage.rpc import options as rpc_options
 from tonnage.scheduler.configuration import settings as scheduler_settings
@@ -52,7 +53,7 @@ class ShadowWorker(workers.Worker):
 _REGISTER = [
     rpc_options.register,
     scheduler_settings.register,
-    database.register,
+    database_options.register,
     metrics_options.register,
     shadow_options.register,
 ]

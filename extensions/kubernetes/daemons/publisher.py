@@ -20,6 +20,7 @@ from tonnage.cli.daemons import workers
 from tonnage.extensions.kubernetes import options as kubernetes_options
 from tonnage.extensions.kubernetes.publication import agent_import
 from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import options as database_options
 from tonnage.rpc import options as rpc_options
 
 LOG = logging.getLogger(__name__)
@@ -104,7 +105,7 @@ def _publisher(options: Any, ledger: database.Database, cleanup: contextlib.Exit
 def main() -> None:
     """Run the publisher until SIGTERM or Ctrl-C."""
     conf, argv = cfg.CONF, sys.argv[1:]
-    setup.configure(conf, argv, PROG, [rpc_options.register, kubernetes_options.register, database.register])
+    setup.configure(conf, argv, PROG, [rpc_options.register, kubernetes_options.register, database_options.register])
     unknown_options.warn(conf)
     tls_verification.warn(conf)
     with contextlib.ExitStack() as cleanup:

@@ -11,6 +11,7 @@ from tests.unit.cli import command_runs
 from tonnage.capacity import errors
 from tonnage.cli import manage
 from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import options as database_options
 
 COMMANDS = (
     "ledger check",
@@ -26,7 +27,7 @@ COMMANDS = (
 
 
 def run(line: str, folder: pathlib.Path) -> int:
-    options = {option.dest: option.default for option in database.OPTIONS}
+    options = {option.dest: option.default for option in database_options.OPTIONS}
     options["connection"] = f"sqlite:///{folder}/sub/tonnage.sqlite"
     conf = SimpleNamespace(database=SimpleNamespace(**options), service_down_time=60, enabled_extensions=["history"])
     return command_runs.run(manage.program(), line.split(), conf)

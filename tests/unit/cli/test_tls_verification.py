@@ -8,7 +8,7 @@ import pytest
 from oslo_config import cfg
 
 from tonnage.cli import tls_verification
-from tonnage.ledger.db import database
+from tonnage.ledger.db import options as database_options
 from tonnage.rpc import options, transport
 
 LOCAL = ("sqlite:////var/lib/tonnage/tonnage.sqlite", "kombu+memory://")
@@ -17,7 +17,7 @@ LOCAL = ("sqlite:////var/lib/tonnage/tonnage.sqlite", "kombu+memory://")
 def configuration(connection: str, bus: str, **rabbit: Any) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     options.register(conf)
-    database.register(conf)
+    database_options.register(conf)
     conf([], project="tonnage", default_config_files=[])
     conf.set_override("connection", connection, "database")
     conf.set_override("transport_url", bus)

@@ -10,7 +10,7 @@ from oslo_log import log
 from tonnage.agent import builder
 from tonnage.agent import options as agent_options
 from tonnage.cli import option_names, opts, unknown_options
-from tonnage.ledger.db import database
+from tonnage.ledger.db import options as database_options
 from tonnage.rpc import options as rpc_options
 from tonnage.scheduler.configuration import settings
 
@@ -56,7 +56,7 @@ its_own = 1
 def read_config(file: pathlib.Path, *, agent: bool) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     log.register_options(conf)
-    register = [agent_options.register] if agent else [settings.register, database.register]
+    register = [agent_options.register] if agent else [settings.register, database_options.register]
     for function in (rpc_options.register, *register):
         function(conf)
     conf(["--config-file", str(file)], project="tonnage")

@@ -17,7 +17,7 @@ from tests.kubernetes.manifests import FOLDER
 from tonnage.api import options as api_options
 from tonnage.cli import unknown_options
 from tonnage.extensions.kubernetes import options as kubernetes_options
-from tonnage.ledger.db import database
+from tonnage.ledger.db import options as database_options
 from tonnage.rpc import options as rpc_options
 
 FILES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.yaml"))
@@ -44,7 +44,12 @@ def conf(tmp_path_factory: pytest.TempPathFactory) -> cfg.ConfigOpts:
     for name, text in data:
         (folder / name).write_text(text, encoding="utf-8")
     conf = cfg.ConfigOpts()
-    for register in (rpc_options.register, api_options.register, kubernetes_options.register, database.register):
+    for register in (
+        rpc_options.register,
+        api_options.register,
+        kubernetes_options.register,
+        database_options.register,
+    ):
         register(conf)
     conf(["--config-dir", str(folder)], project="tonnage", default_config_files=[])
     return conf

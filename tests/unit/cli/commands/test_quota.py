@@ -15,6 +15,7 @@ from tonnage import enabled_extensions
 from tonnage.cli import manage
 from tonnage.ledger import models
 from tonnage.ledger.db import database, schema
+from tonnage.ledger.db import options as database_options
 from tonnage.quotas import options as quota_options
 
 
@@ -22,7 +23,7 @@ def run(line: str, url: str) -> int:
     conf = cfg.ConfigOpts()
     enabled_extensions.register(conf)
     quota_options.register(conf)
-    database.register(conf)
+    database_options.register(conf)
     conf([], project="tonnage", default_config_files=[])
     conf.set_override("connection", url, "database")
     conf.set_override("enabled_extensions", [])

@@ -23,6 +23,7 @@ from tonnage.extensions.cinder.ledger import probes
 from tonnage.ledger import models
 from tonnage.ledger.catalog import refusals
 from tonnage.ledger.db import database
+from tonnage.ledger.db import options as database_options
 from tonnage.rpc import cinder_explanations
 from tonnage.rpc.cinder_explanations import PartialExplanation
 from tonnage.rpc.messages import SimulationResult
@@ -39,9 +40,9 @@ class Ledger:
             "p1": StoragePool(10, 1.0, thin=False, thick=True),
         }
         self.world = World(figures, engine=self.engine).started()
-        options = {option.dest: option.default for option in database.OPTIONS}
-        database_options = SimpleNamespace(**{**options, "connection": url})
-        self.conf: Any = SimpleNamespace(database=database_options, service_down_time=60, enabled_extensions=[])
+        options = {option.dest: option.default for option in database_options.OPTIONS}
+        own_database = SimpleNamespace(**{**options, "connection": url})
+        self.conf: Any = SimpleNamespace(database=own_database, service_down_time=60, enabled_extensions=[])
         self.program = tonnage.program()
         self._capsys = capsys
 

@@ -22,6 +22,7 @@ from tonnage.extensions.history.coming_refusals import ComingRefusals, WantedVol
 from tonnage.extensions.history.forecast import growth_paths
 from tonnage.ledger import models
 from tonnage.ledger.db import database
+from tonnage.ledger.db import options as database_options
 
 Run = Callable[[str], tuple[int, str]]
 
@@ -37,7 +38,7 @@ def engine(tmp_path: pathlib.Path) -> Iterator[sa.Engine]:
 @pytest.fixture
 def run(engine: sa.Engine, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a command and return its exit status and its output."""
-    options = {option.dest: option.default for option in database.OPTIONS}
+    options = {option.dest: option.default for option in database_options.OPTIONS}
     own_database = SimpleNamespace(**{**options, "connection": str(engine.url)})
     conf: Any = SimpleNamespace(database=own_database, enabled_extensions=["history"])
 

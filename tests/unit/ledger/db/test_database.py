@@ -30,11 +30,12 @@ from tonnage import installation
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import database, dialects
+from tonnage.ledger.db import options as database_options
 
 
 def configured(url: str) -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
-    database.register(conf)
+    database_options.register(conf)
     conf([], project="tonnage", default_config_files=[])
     conf.set_override("connection", url, group="database")
     return conf
@@ -101,7 +102,7 @@ def test_a_database_in_memory_is_refused() -> None:
 def test_an_override_in_one_configuration_does_not_affect_another() -> None:
     assert configured("sqlite://").database.connection == "sqlite://"
     other = cfg.ConfigOpts()
-    database.register(other)
+    database_options.register(other)
     other([], project="tonnage", default_config_files=[])
     assert other.database.connection is None
 

@@ -20,6 +20,7 @@ from tonnage.extensions.cinder.watch.findings import Category, Finding
 from tonnage.extensions.cinder.watch.shadow_record import ShadowRecord
 from tonnage.extensions.cinder.watch.verdicts import Verdict
 from tonnage.ledger.db import database
+from tonnage.ledger.db import options as database_options
 
 Run = Callable[[str], tuple[int, str]]
 
@@ -36,7 +37,7 @@ def record(tmp_path: pathlib.Path) -> Iterator[ShadowRecord]:
 @pytest.fixture
 def run(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the command and return its exit status and its output."""
-    options = {option.dest: option.default for option in database.OPTIONS}
+    options = {option.dest: option.default for option in database_options.OPTIONS}
     options["connection"] = f"sqlite:///{tmp_path}/tonnage.sqlite"
     conf: Any = SimpleNamespace(database=SimpleNamespace(**options), enabled_extensions=["cinder"])
 

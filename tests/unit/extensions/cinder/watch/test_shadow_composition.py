@@ -13,6 +13,7 @@ from tonnage.capacity import errors
 from tonnage.extensions.cinder.watch import shadow_composition, shadow_options
 from tonnage.extensions.cinder.watch.shadow import Shadow
 from tonnage.ledger.db import database
+from tonnage.ledger.db import options as database_options
 from tonnage.rpc import options as rpc_options
 from tonnage.scheduler.configuration import settings
 
@@ -20,7 +21,7 @@ from tonnage.scheduler.configuration import settings
 @pytest.fixture
 def conf() -> cfg.ConfigOpts:
     found = cfg.ConfigOpts()
-    for register in (rpc_options.register, settings.register, database.register, shadow_options.register):
+    for register in (rpc_options.register, settings.register, database_options.register, shadow_options.register):
         register(found)
     found([])
     found.set_override("transport_url", "rabbit://u:p@bus:5673/", "cinder_shadow")
