@@ -8,8 +8,8 @@ MUTATIONS = (
     Mutation(
         "A scheduler starts only with the scheduling rules of the running schedulers.",
         "ledger/locks/scheduling_rules.py",
-        "        if differences := _compare(me, row.default_ratio, row.calculation, other_schedulers[0].host):\n",
-        "        if differences := _compare(me, me.default_ratio, me.calculation, other_schedulers[0].host):\n",
+        "        if differences := _compare(me, row, other_schedulers[0].host):\n",
+        "        if differences := _compare(me, me, other_schedulers[0].host):\n",
         (guards.SCHEDULING_RULES,),
     ),
     Mutation(
