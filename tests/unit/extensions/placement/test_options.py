@@ -5,7 +5,7 @@ import pytest
 from oslo_config import cfg
 
 from tonnage.capacity import errors
-from tonnage.extensions.placement import factory, options
+from tonnage.extensions.placement import options
 from tonnage.quotas import options as quota_options
 
 ACCOUNT = {"auth_type": "admin_token", "endpoint": "http://127.0.0.1:1", "token": "t"}
@@ -38,14 +38,6 @@ def test_the_options_are_those_of_nova(tmp_path: pathlib.Path) -> None:
 def test_without_an_account_there_is_no_client(tmp_path: pathlib.Path) -> None:
     assert options.from_conf(read_config(tmp_path, None)) is None
     assert options.from_conf(read_config(tmp_path, {"region_name": "north"})) is None
-
-
-@pytest.mark.parametrize("source", ["usage_source = placement", "count_usage_from_placement = True"])
-def test_counting_usage_from_placement_requires_an_account(tmp_path: pathlib.Path, source: str) -> None:
-    with pytest.raises(errors.ConfigurationError, match=r"section \[placement\] names no account"):
-        factory.validate(read_config(tmp_path, None, source))
-    factory.validate(read_config(tmp_path, ACCOUNT, source))
-    factory.validate(read_config(tmp_path, None))
 
 
 @pytest.mark.parametrize(
