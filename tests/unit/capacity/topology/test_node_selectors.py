@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Selectors of nodes match as those of Kubernetes do."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
+from tonnage.capacity import type_conversion
 from tonnage.capacity.topology.node_selectors import NodeSelector, NodeSelectorTerm
 from tonnage.capacity.topology.node_selectors import NodeSelectorRequirement as Requirement
 from tonnage.capacity.topology.node_selectors import Operator as Op
@@ -114,3 +117,33 @@ def test_a_selector_is_decoded_with_the_names_of_kubernetes() -> None:
     assert msgspec.json.decode(text, type=NodeSelector).matches("n1", LABELS)
     with pytest.raises(msgspec.ValidationError, match="Sometimes"):
         msgspec.json.decode(text.replace(b'"In"', b'"Sometimes"'), type=NodeSelector)
+
+
+def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"nodeSelectorTerms": []},
+        {},
+        {"nodeSelectorTerms": [{"matchExpression": []}]},
+        {"nodeSelectorTerms": [{"matchFields": [expression("metadata.uid", "In", "a")]}]},
+        *[
+            {"nodeSelectorTerms": [{"matchExpressions": [each]}]}
+            for each in (
+                expression("a", "In"),
+                expression("a", "Exists", "b"),
+                expression("a", "Gt", "1", "2"),
+                expression("a", "Lt", "1.5"),
+                expression("a", "Lt", "9223372036854775808"),
+                expression("a", "Equals", "b"),
+                expression("", "Exists"),
+            )
+        ],
+    ],
+)
+def test_a_malformed_selector_is_refused(raw: Any) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        type_conversion.convert(raw, NodeSelector)

@@ -3,57 +3,14 @@
 
 import dataclasses
 import datetime
-from typing import Any
 
 import pytest
 
-from tonnage.capacity import type_conversion
-from tonnage.capacity.topology.node_selectors import NodeSelector
-from tonnage.extensions.kubernetes.capacity import pool_columns
-from tonnage.extensions.kubernetes.capacity.driver_storage import EPHEMERAL, FALLBACK, Driver, Pool, Storage
-from tonnage.extensions.kubernetes.capacity.node_accessibility import AccessibilityCache
+from tests.unit.extensions.kubernetes.fit.decisions import GI, NOW, decide, driver, fitting, pool, reason, volume, zone
+from tonnage.extensions.kubernetes.capacity.driver_storage import EPHEMERAL, FALLBACK, Storage
 from tonnage.extensions.kubernetes.capacity.pool_columns import ActiveClaim
-from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
-from tonnage.extensions.kubernetes.cluster.volumes import CopySource, Volume
-from tonnage.extensions.kubernetes.fit import node_decision
-from tonnage.extensions.kubernetes.fit.node_decision import Decision
-from tonnage.extensions.kubernetes.fit.refusal_reasons import UNRESOLVABLE, RefusalCode, RefusalReason, RefusalReasons
-
-GI = 2**30
-NOW = datetime.datetime(2026, 11, 21, 12, 0, tzinfo=datetime.UTC).replace(tzinfo=None)
-NODES = Nodes([Node("n1", {"zone": "a"}), Node("n2", {"zone": "b"}), Node("n3", {})])
-
-
-def driver(*storage: Storage, name: str = "disk.example.com", tracking: bool | None = True) -> Driver:
-    return Driver(name=name, uid=f"{name}-uid", version=1, tracking=tracking, storage=storage)
-
-
-def pool(name: str, gi: float | None = None, **more: Any) -> Pool:
-    return Pool(name=name, capacity=None if gi is None else int(gi * GI), **more)
-
-
-def volume(gi: float | None, storage_class: str | None = "fast", *, name: str = "data", of: str = "disk") -> Volume:
-    return Volume(name, f"{of}.example.com", storage_class, None if gi is None else int(gi * GI))
-
-
-def decide(drivers: list[Driver], *volumes: Volume, claims: dict[str, list[ActiveClaim]] | None = None) -> Decision:
-    known = {each.name: pool_columns.from_driver(each) for each in drivers}
-    return node_decision.decide(
-        known, claims or {}, pool_columns.to_microseconds(NOW), volumes, NODES, AccessibilityCache()
-    )
-
-
-def reason(decision: Decision, node: int) -> RefusalReason:
-    return RefusalReasons(decision).reason(node)
-
-
-def fitting(decision: Decision) -> list[str]:
-    return [NODES.names[row] for row in decision.fitting_nodes()]
-
-
-def zone(name: str) -> NodeSelector:
-    expression = {"key": "zone", "operator": "In", "values": [name]}
-    return type_conversion.convert({"nodeSelectorTerms": [{"matchExpressions": [expression]}]}, NodeSelector)
+from tonnage.extensions.kubernetes.cluster.volumes import CopySource
+from tonnage.extensions.kubernetes.fit.refusal_reasons import UNRESOLVABLE, RefusalCode
 
 
 def test_pools_are_accessible_by_labels_by_name_or_from_all_nodes() -> None:
@@ -147,20 +104,6 @@ def test_a_copy_fits_only_where_its_source_is() -> None:
     assert fitting(decide([everywhere], anywhere)) == ["n1", "n2", "n3"]
 
 
-def test_claims_and_shared_disks_count_and_appear_in_reasons() -> None:
-    both = driver(
-        Storage("fast", (pool("p", 10, backing_id="disks"),)), Storage("safe", (pool("m", 5, backing_id="disks"),))
-    )
-    claims = {"disk.example.com": [ActiveClaim(("safe", "m"), 2 * GI), ActiveClaim(("gone", "x"), 99 * GI, "others")]}
-    assert fitting(decide([both], volume(6), claims=claims)) == ["n1", "n2", "n3"]
-    assert reason(decide([both], volume(7), claims=claims), 0).message == (
-        "volume 'data' of 7Gi (storage class 'fast'): pool p has 6Gi left of 10Gi"
-    )
-    assert RefusalReasons(decide([both], volume(4, "safe"), claims=claims)).accessible_pools(0)[0].headroom == 3 * GI
-    assert fitting(decide([both], volume(4), volume(1, "safe"), claims=claims)) == ["n1", "n2", "n3"]
-    assert fitting(decide([both], volume(4), volume(1.5, "safe"), claims=claims)) == []
-
-
 @pytest.mark.parametrize(
     ("capacity", "most"),
     [
@@ -181,30 +124,6 @@ def test_a_claim_on_a_removed_pool_counts_on_its_disks(capacity: int | None, mos
     assert found.packing_pools.group_free[1] == 3 * GI
 
 
-def test_a_refusal_names_the_competing_volumes() -> None:
-    """A volume with a pool of its own is not among them."""
-    there = driver(
-        Storage("fast", (pool("p", 10, backing_id="disks"),)),
-        Storage("safe", (pool("p", 5, backing_id="disks"),)),
-        Storage("slow", (pool("p", 9),)),
-    )
-    found = decide([there], volume(6, name="a"), volume(9, "slow", name="b"), volume(3, "safe", name="c"))
-    refusal = reason(found, 0)
-    assert refusal.volumes == ("a", "c")
-    assert refusal.message == (
-        "volumes 'a' 6Gi + 'c' 3Gi, together 9Gi, do not fit: pool p has 10Gi left and, of the same disks, "
-        "pool p has 5Gi left"
-    )
-
-
-def test_a_refusal_of_many_volumes_names_the_competing_ones() -> None:
-    there = driver(Storage("fast", (pool("p", 9), pool("q", 1))), Storage("slow", (pool("p", 9),)))
-    many = [volume(2, name=f"v{number}") for number in range(9)]
-    refusal = reason(decide([there], *many[:5], volume(9, "slow", name="b"), *many[5:]), 2)
-    assert refusal.volumes == tuple(each.name for each in many)
-    assert refusal.message.endswith("+ 'v8' 2Gi, together 18Gi, do not fit: pool p has 9Gi left; pool q has 1Gi left")
-
-
 def test_volumes_of_several_drivers_use_their_own_pools() -> None:
     one = driver(Storage("fast", (pool("p", 4),)))
     other = driver(Storage("fast", (pool("p", 9, node_list=("n3",)),)), name="other.example.com")
@@ -218,18 +137,3 @@ def test_volumes_of_several_drivers_use_their_own_pools() -> None:
     half = decide([one], volume(1), volume(1))
     assert half.remaining_fraction().tolist() == [0.5, 0.5, 0.5]
     assert decide([one]).remaining_fraction().tolist() == [1.0, 1.0, 1.0]
-
-
-def test_the_refusal_of_an_expired_pool_has_its_expiry() -> None:
-    stale = driver(Storage("fast", (pool("p", 9, expires_at=NOW - datetime.timedelta(minutes=1)),)))
-    assert (
-        reason(decide([stale], volume(1)), 0).message == "storage class 'fast': pool p expired at 2026-11-21T11:59:00Z"
-    )
-
-
-def test_updated_columns_leave_the_old_ones_unchanged() -> None:
-    before = pool_columns.from_driver(driver(Storage("fast", (pool("p", 4), pool("q", 4)))))
-    after = before.updated(2, [("fast", pool("q", 9))], True)
-    found = node_decision.decide({before.name: after}, {}, 0, [volume(9)], NODES, AccessibilityCache())
-    assert [each.pool for each in found.placements(0)] == [("fast", "q")]
-    assert before.capacity.tolist() == [4 * GI, 4 * GI]

@@ -168,44 +168,6 @@ def shared(request: pytest.FixtureRequest, tmp_path: Any) -> Iterator[database.D
     ledger.close()
 
 
-def test_claims_for_pods_are_renewed_and_released_by_their_expiry(
-    shared: database.Database,
-) -> None:
-    patch(shared, pools(10))
-    capacity = NodeQueries(shared)
-    capacity.claim(volumes(6), NODES, "a", 60, pod="default/redis")
-    capacity.claim(volumes(1), NODES, "b", 60)
-
-    def pod_claims() -> list[capacity_claims.PodClaim]:
-        with shared.reading(snapshot=True) as session:
-            return capacity_claims.list_for_pods(session)
-
-    [row] = pod_claims()
-    assert (row.pod, row.claim.holder, row.claim.pool) == ("default/redis", "a", "p0")
-    assert row.figures == {("fast", "p0"): capacity_claims.FiguresVersion(1, None)}
-    first = row.claim.expires_at
-    later = first + datetime.timedelta(seconds=1)
-    shared.run(capacity_claims.renew, "a", first, later)
-    shared.run(capacity_claims.renew, "a", first, later + datetime.timedelta(seconds=1))
-    shared.run(capacity_claims.release, "a", first)
-    assert [each.claim.expires_at for each in pod_claims()] == [later]
-    same, old = {"capacity": "1Gi", "backingId": "disks"}, {"expiryTime": "2020-01-01T00:00:00Z"}
-    slow = [{"name": "q", **same}, {"name": "old", **same, **old}, {"name": "other", "capacity": "1Gi"}]
-    fast = [{"name": "p0", "backingId": "disks"}]
-    both = [{"storageClassName": "fast", "pools": fast}, {"storageClassName": "slow", "pools": slow}]
-    patch(shared, {"storage": both})
-    assert [each.figures for each in pod_claims()] == [
-        {
-            ("fast", "p0"): capacity_claims.FiguresVersion(2, None),
-            ("slow", "q"): capacity_claims.FiguresVersion(2, None),
-        }
-    ]
-    patch(shared, {"storage": [{"storageClassName": "fast", "pools": None}]})
-    assert [each.figures for each in pod_claims()] == [{}]
-    shared.run(capacity_claims.release, "a", later)
-    assert pod_claims() == []
-
-
 def test_claims_for_provisioned_volumes_are_kept_when_a_pod_claims_the_rest(ledger: database.Database) -> None:
     """One volume was provisioned and the other was not, and the figures have not changed yet."""
     patch(ledger, pools(10))
@@ -227,22 +189,6 @@ def test_claims_for_provisioned_volumes_are_kept_when_a_pod_claims_the_rest(ledg
     assert capacity.claim(both[1:], NODES, "a", 60, pod="default/redis")[1] is not None
     with ledger.reading() as session:
         assert [each.volume for each in capacity_claims.list_for_holder(session, "a")] == ["v1"]
-
-
-def test_an_expired_claim_is_not_renewed(ledger: database.Database) -> None:
-    """A slow releaser would otherwise claim capacity again that others have claimed since."""
-    patch(ledger, pools(10))
-    node_claim = NodeQueries(ledger).claim(volumes(6), NODES, "a", 60, pod="default/redis")[1]
-    assert node_claim is not None
-
-    def end(session: orm.Session) -> datetime.datetime:
-        over: datetime.datetime = capacity_claims.now(session)
-        session.execute(sa.update(tables.CsiClaim).values(expires_at=over))
-        return over
-
-    over = ledger.run(end)
-    ledger.run(capacity_claims.renew, "a", over, node_claim.expires_at)
-    assert claim(NodeQueries(ledger), "b", 6) is not None
 
 
 @pytest.mark.parametrize("shared", ["postgresql", "mariadb"], indirect=True)

@@ -14,7 +14,6 @@ from tests.servers.kube_api import NODES, KubeApi
 from tonnage.capacity import errors, type_conversion
 from tonnage.extensions.kubernetes.capacity import driver_rows
 from tonnage.extensions.kubernetes.capacity.patches import DriverPatch
-from tonnage.extensions.kubernetes.cluster import api_connection
 from tonnage.extensions.kubernetes.publication import capacity_publisher
 from tonnage.extensions.kubernetes.publication.capacity_publisher import Publisher
 from tonnage.ledger.db import database
@@ -252,15 +251,6 @@ def test_a_cluster_without_the_api_raises_unavailable(
     cluster.version = "v2"
     with pytest.raises(errors.Unavailable, match=r"the cluster has no CSIStorageCapacity objects: .* from 1\.24 on"):
         publish()
-
-
-def test_an_invalid_kubeconfig_raises_a_configuration_error(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(errors.ConfigurationError, match=r"option \[kubernetes\] kubeconfig = .*/nothing: "):
-        api_connection.connect(str(tmp_path / "nothing"))
-    with pytest.raises(
-        errors.ConfigurationError, match=r"option \[kubernetes\] kubeconfig is not set, and this is no pod"
-    ):
-        api_connection.connect(None)
 
 
 def test_lists_are_read_page_by_page(cluster: KubeApi, patch: Patch, publish: Callable[[], str]) -> None:

@@ -3,7 +3,6 @@
 
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -61,32 +60,6 @@ def test_one_matching_term_is_enough_and_names_can_match() -> None:
     named = selector(fields=(expression("metadata.name", "In", "n1"),))
     assert (named.matches("n1", {}), named.matches("n2", {})) == (True, False)
     assert Nodes([Node("n2", {}), Node("n1", {})]).rows_matching(named).tolist() == [1]
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        {"nodeSelectorTerms": []},
-        {},
-        {"nodeSelectorTerms": [{"matchExpression": []}]},
-        {"nodeSelectorTerms": [{"matchFields": [expression("metadata.uid", "In", "a")]}]},
-        *[
-            {"nodeSelectorTerms": [{"matchExpressions": [each]}]}
-            for each in (
-                expression("a", "In"),
-                expression("a", "Exists", "b"),
-                expression("a", "Gt", "1", "2"),
-                expression("a", "Lt", "1.5"),
-                expression("a", "Lt", "9223372036854775808"),
-                expression("a", "Equals", "b"),
-                expression("", "Exists"),
-            )
-        ],
-    ],
-)
-def test_a_malformed_selector_is_refused(raw: Any) -> None:
-    with pytest.raises(msgspec.ValidationError):
-        type_conversion.convert(raw, NodeSelector)
 
 
 keys, values = st.sampled_from("abc"), st.sampled_from(["", "1", "2", "x"])
