@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from falcon import testing
 
-from tonnage.extensions.page import page_answers
+from tonnage.api.http import cached_answers
 
 
 class Body(msgspec.Struct):
@@ -22,7 +22,7 @@ def answer(body: Body, tag: str | None = None) -> falcon.Response:
     headers = {} if tag is None else {"If-None-Match": tag}
     request: Any = testing.create_req(headers=headers)
     response = falcon.Response()
-    page_answers.send(request, response, body)
+    cached_answers.send(request, response, body)
     return response
 
 
@@ -52,5 +52,5 @@ def test_a_client_that_has_an_older_body_gets_the_new_one() -> None:
 
 def test_times_are_text_in_utc_without_fractions() -> None:
     moment = datetime.datetime(2026, 11, 21, 12, 0, 1, 999999, tzinfo=datetime.UTC)
-    assert page_answers.text_of_time(moment) == "2026-11-21T12:00:01Z"
-    assert page_answers.text_of_time(None) is None
+    assert cached_answers.text_of_time(moment) == "2026-11-21T12:00:01Z"
+    assert cached_answers.text_of_time(None) is None
