@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The extension of the author's guide as a separate package: built, installed, enabled and run."""
 
+import json
 import pathlib
 
 import pytest
 
 from tests.functional import packages
 from tests.functional.conftest import Deploy, on_one_database
-from tests.functional.deployment import Addresses, Deployment
+from tests.functional.deployment import Addresses, Deployment, run_program
 from tests.servers.base import wait_for
 
 BACKENDS = {
@@ -61,6 +62,13 @@ def test_the_example_extension_works(deploy: Deploy, site: pathlib.Path) -> None
         rest.delete(first["id"])
         wait_for(lambda: rest.request("GET", f"volumes/{first['id']}").status_code == 404, "the volume is gone")
         assert mark_is(16.0)
+        # The command.
+        listed = run_program(
+            "tonnage", "--config-file", tonnage.conf, "low-water", "-f", "json", environment=environment
+        )
+        assert listed.code == 0, listed.error
+        [row] = json.loads(listed.output)
+        assert (row["pool"], row["free_bytes"]) == (pool, 16 * 2**30)
 
 
 def test_a_scheduler_without_the_tables_of_an_extension_does_not_start(site: pathlib.Path) -> None:

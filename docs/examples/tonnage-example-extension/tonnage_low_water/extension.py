@@ -10,5 +10,6 @@ EXTENSION = Extension(
     scheduler="tonnage_low_water.scheduler_parts:build",
     api="tonnage_low_water.api_parts:build",
     policies="tonnage_low_water.api_parts:list_rules",
+    commands={"low-water": "tonnage_low_water.commands:LowWater"},
     has_transaction_hooks=True,
 )
