@@ -153,8 +153,11 @@ class Lister(_Output, lister.Lister):
 
     def produce_output(self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any) -> int:
         """Print the rows."""
-        if _is_json(parsed_args):
-            print(json.dumps([dict(zip(column_names, row, strict=True)) for row in data], default=str))
+        if _is_json(parsed_args) or parsed_args.formatter == "json":
+            # cliff writes each value by itself, which takes twice the time.
+            indent = None if _is_json(parsed_args) or parsed_args.noindent else 2
+            rows = [dict(zip(column_names, row, strict=True)) for row in data]
+            print(json.dumps(rows, indent=indent, default=str), file=self.app.stdout)
         elif parsed_args.formatter == "table" and not data and not parsed_args.print_empty:
             print(self.empty)
         else:

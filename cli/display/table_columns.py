@@ -38,11 +38,14 @@ class Column:
     is_bad: Callable[[Any], bool] | None = None
 
     @property
+    def is_amount(self) -> bool:
+        """Whether the values are capacities."""
+        return self.key.endswith("_bytes")
+
+    @property
     def label(self) -> str:
         """The heading in a table, including columns that a table has on request only."""
-        return self.heading or self.key.removesuffix("_bytes").replace("_", " ") + (
-            " GiB" if self.key.endswith("_bytes") else ""
-        )
+        return self.heading or self.key.removesuffix("_bytes").replace("_", " ") + (" GiB" if self.is_amount else "")
 
     def cell(self, row: Any) -> str:
         """Return the text in a table."""

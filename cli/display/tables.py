@@ -3,12 +3,15 @@
 
 import argparse
 import sys
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from cliff.formatters.table import TableFormatter
 
 from tonnage.cli.display.table_columns import Column, headed, yes_or_no
+
+if TYPE_CHECKING:
+    import prettytable
 
 #: The options of the formatter: tables keep their width on a narrow terminal too.
 _OPTIONS = argparse.Namespace(print_empty=True, max_width=0, fit_width=False)
@@ -23,12 +26,19 @@ class Amount(str):
 class Formatter(TableFormatter):
     """cliff's formatter of tables, with capacities on the right."""
 
-    ALIGNMENTS = {**TableFormatter.ALIGNMENTS, Amount: "r"}  # noqa: RUF012  -- cliff declares it without ClassVar
+    def add_rows(
+        self, table: "prettytable.PrettyTable", column_names: Sequence[str], data: Iterable[Sequence[Any]]
+    ) -> None:
+        """Add rows of texts, which need none of the conversions of cliff."""
+        rows = [list(row) for row in data]
+        for name, text in zip(column_names, rows[0] if rows else (), strict=False):
+            table.align[name] = "r" if isinstance(text, Amount) else "l"
+        table.add_rows(rows)
 
 
 def cells(columns: Sequence[Column], row: object) -> list[str]:
     """Return the texts of a row."""
-    return [Amount(column.cell(row)) if column.key.endswith("_bytes") else column.cell(row) for column in columns]
+    return [Amount(column.cell(row)) if column.is_amount else column.cell(row) for column in columns]
 
 
 def show(columns: Sequence[str], rows: Sequence[Sequence[object]], *, empty: str = "") -> None:
