@@ -22,7 +22,7 @@ def parse(text: str, label: str) -> dict[str, str]:
 
     Raises :class:`~tonnage.capacity.errors.InvalidInput` for any other text; ``label`` names the filter in its message.
     """
-    if not re.fullmatch(PATTERN, text):
+    if "\0" in text or not re.fullmatch(PATTERN, text):
         raise errors.InvalidInput(
             f"{label} is {text[:_MAX_SHOWN]!r}: expected {{'key': 'value'}}, at most {MAX_PAIRS} pairs"
         )

@@ -12,7 +12,7 @@ from tests.unit.scheduler.model.world import World
 from tonnage.capacity import errors
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.rpc.messages import CreateGroup, CreateVolume, GroupAnswer
-from tonnage.scheduler.steps import group_packing, group_requests
+from tonnage.scheduler.steps import group_packing
 
 
 def world_of(*free: int, storage: Storage | None = None) -> World:
@@ -147,8 +147,3 @@ def test_an_invalid_member_refuses_the_group() -> None:
     [answer] = world.place(world.schedulers[0], CreateGroup(request_id="req-twice", volumes=[twice, twice]))
     assert isinstance(answer, errors.InvalidInput)
     assert world.rows("SELECT COUNT(*) FROM volumes") == [(0,)]
-
-
-def test_a_hint_to_a_member_applies_to_both_members() -> None:
-    bound = group_requests.bound_members(["a", "b", "c"], {"a": ["b", "elsewhere", "a"], "c": []})
-    assert bound == {0: frozenset({1}), 1: frozenset({0}), 2: frozenset()}
