@@ -52,6 +52,14 @@ DIALECT_WORDS_PER_THOUSAND_LINES = 5
 
 GENERATED = {"__pycache__", "_build", "_version"}
 
+#: The rooms in which each module has its tests where the mirror has them.
+MIRRORED = {"agent", "capacity", "filters", "metrics", "weighers"}
+
+#: Modules of these rooms without tests of their own, with the reason.
+WITHOUT_TESTS = {
+    "metrics/options.py": "a list of options",
+}
+
 
 def _setup_cfg() -> configparser.ConfigParser:
     parser = configparser.ConfigParser()
@@ -262,6 +270,23 @@ def test_the_pages_for_contributors_name_each_folder() -> None:
     text = (ROOT / "CONTRIBUTING.rst").read_text(encoding="utf-8")
     folders = {path.relative_to(ROOT) for room in ROOMS for path in _folders_with_code(room)}
     assert {str(folder) for folder in folders if f"``{folder}``" not in text and folder.name != "migrations"} == set()
+
+
+def _tests_of(module: pathlib.PurePath) -> set[str]:
+    """The files with tests of a module, ``test_<module>`` and ``test_<module>_<aspect>``; their paths from the top."""
+    folder = ROOT / "tests" / "unit" / module.parent
+    files = (folder / f"test_{module.stem}.py", *folder.glob(f"test_{module.stem}_*.py"))
+    return {str(file.relative_to(ROOT)) for file in files if file.is_file()}
+
+
+def test_each_module_has_its_tests_where_the_mirror_has_them() -> None:
+    names = {pathlib.PurePath(name) for name in _in_git() if name.endswith(".py") and name.split("/")[0] in MIRRORED}
+    tests = {str(module): _tests_of(module) for module in names if module.name != "__init__.py"}
+    assert {name for name in tests if not tests[name]} == set(WITHOUT_TESTS)
+    files = {
+        str(file.relative_to(ROOT)) for room in MIRRORED for file in (ROOT / "tests" / "unit" / room).rglob("test_*.py")
+    }
+    assert files - set().union(*tests.values()) == set(), "tests of no module"
 
 
 def test_each_folder_of_tests_is_a_package() -> None:
