@@ -16,9 +16,6 @@ import tonnage
 #: Buckets in seconds, from a decision alone on an idle machine to a request that waits for its time-out.
 _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 
-#: Buckets of the extender, whose budgets are 2 and 25 ms, and 60 ms with reservations.
-_EXTENDER_BUCKETS = (0.001, 0.002, 0.005, 0.01, 0.025, 0.06, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-
 #: The most combinations of filter and code in :data:`REFUSALS`: out-of-tree filters choose their codes.
 _MOST_REASONS = 100
 
@@ -75,17 +72,6 @@ API_DURATION = Histogram(
     "Time from the headers of a request to its answer.",
     ["route"],
     buckets=_BUCKETS,
-)
-
-EXTENDER_DURATION = Histogram(
-    "tonnage_extender_request_duration_seconds",
-    "Time from the headers of a request of kube-scheduler to its answer.",
-    ["verb"],
-    buckets=_EXTENDER_BUCKETS,
-)
-EXTENDER_PODS = Counter("tonnage_extender_pods", "Pods that were filtered, by result.", ["result"])
-EXTENDER_REFUSALS = Counter(
-    "tonnage_extender_refusals", "Nodes that were refused for pods, by code of the reason.", ["code"]
 )
 
 

@@ -25,11 +25,10 @@ from tonnage.api.http.wsgi_server import ServerLimits
 from tonnage.capacity import errors
 from tonnage.extensions.kubernetes.cluster import cluster_reader
 from tonnage.extensions.kubernetes.cluster.cluster_reader import ClusterReader
-from tonnage.extensions.kubernetes.fit import scoring_shape
+from tonnage.extensions.kubernetes.fit import extender_instruments, scoring_shape
 from tonnage.extensions.kubernetes.fit.extender_protocol import Extender, FilterResult
 from tonnage.extensions.kubernetes.fit.node_queries import NodeQueries
 from tonnage.ledger.db.database import Database
-from tonnage.metrics import instruments
 
 LOG = logging.getLogger(__name__)
 
@@ -57,7 +56,7 @@ class _VerbResource(abc.ABC):
         """Return the response to a request body, for JSON."""
 
     def on_post(self, req: falcon.Request, resp: falcon.Response) -> None:
-        with instruments.EXTENDER_DURATION.labels(self.verb).time():
+        with extender_instruments.DURATION.labels(self.verb).time():
             resp.data = msgspec.json.encode(self._answer(self._read(req)))
         resp.content_type = falcon.MEDIA_JSON
 

@@ -19,10 +19,10 @@ from tonnage.extensions.kubernetes.cluster.nodes import Node, Nodes
 from tonnage.extensions.kubernetes.cluster.objects import Pod
 from tonnage.extensions.kubernetes.cluster.pod_volumes import ClusterObjects, ClusterUnavailable
 from tonnage.extensions.kubernetes.cluster.volumes import Volume
+from tonnage.extensions.kubernetes.fit import extender_instruments
 from tonnage.extensions.kubernetes.fit.node_decision import Decision
 from tonnage.extensions.kubernetes.fit.node_queries import NodeClaim, NodeQueries
 from tonnage.extensions.kubernetes.fit.refusal_reasons import UNRESOLVABLE, RefusalReasons
-from tonnage.metrics import instruments
 
 LOG = logging.getLogger(__name__)
 
@@ -85,14 +85,14 @@ class Extender:
             sent_nodes = _SentNodes(arguments)
             volumes = pod_volumes.unprovisioned(pod, self._cluster)
             if not volumes:
-                instruments.EXTENDER_PODS.labels("no_volumes").inc()
+                extender_instruments.PODS.labels("no_volumes").inc()
                 return sent_nodes.answer(range(len(sent_nodes.names)), {}, {})
             decision, node_claim = self._decide(pod, volumes, self._nodes(sent_nodes))
         except errors.NotFound as error:
-            instruments.EXTENDER_PODS.labels("error").inc()
+            extender_instruments.PODS.labels("error").inc()
             return FilterResult(error=error.message)
         except errors.Unavailable as error:
-            instruments.EXTENDER_PODS.labels("error").inc()
+            extender_instruments.PODS.labels("error").inc()
             LOG.warning("Pod %s: %s", pod.full_name, error.message)
             # The message appears in the pod's events. Their readers may see the cluster's errors, but not the ledger's.
             return FilterResult(error=error.message if isinstance(error, ClusterUnavailable) else _LEDGER_UNAVAILABLE)
@@ -157,8 +157,8 @@ class Extender:
             if not fits
         }
         for code, number in collections.Counter(reason.code for reason in refused.values()).items():
-            instruments.EXTENDER_REFUSALS.labels(code.value).inc(number)
-        instruments.EXTENDER_PODS.labels("fits" if rows else "refused").inc()
+            extender_instruments.REFUSALS.labels(code.value).inc(number)
+        extender_instruments.PODS.labels("fits" if rows else "refused").inc()
         failed = {name: reason.message for name, reason in refused.items()}
         unresolvable = {name: reason.message for name, reason in refused.items() if reason.code in UNRESOLVABLE}
         if node_claim is not None and node_claim.placements:

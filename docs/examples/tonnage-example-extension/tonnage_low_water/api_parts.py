@@ -48,6 +48,6 @@ def build(conf: cfg.ConfigOpts, context: ApiContext) -> ApiParts:
     return ApiParts(routes=[("/low-water-marks", MarksResource(context.resources), None)])
 
 
-def list_rules() -> list[policy.RuleDefault]:
+def list_rules() -> list[policy.DocumentedRuleDefault]:
     """Return the policy rule of the path."""
     return [policies.rule(RULE, policies.ADMIN, "List the low-water marks of pools.", "GET /low-water-marks")]
