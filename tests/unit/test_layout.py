@@ -190,6 +190,10 @@ def test_no_two_folders_of_a_room_import_each_other(structure: types.ModuleType)
     assert structure.mutual_folders(structure.product_modules()) == []
 
 
+def test_the_core_imports_no_extension(structure: types.ModuleType) -> None:
+    assert structure.imports_of_extensions(structure.product_modules()) == []
+
+
 def test_the_core_does_not_ask_which_extensions_are_enabled(structure: types.ModuleType) -> None:
     """It goes through those that are, by ``tonnage.enabled_extensions``."""
     assert structure.readers_of_enabled_extensions(structure.product_modules()) == []
