@@ -99,14 +99,6 @@ def test_a_database_in_memory_is_refused() -> None:
             database.connect(configured(url), create=True)
 
 
-def test_an_override_in_one_configuration_does_not_affect_another() -> None:
-    assert configured("sqlite://").database.connection == "sqlite://"
-    other = cfg.ConfigOpts()
-    database_options.register(other)
-    other([], project="tonnage", default_config_files=[])
-    assert other.database.connection is None
-
-
 @pytest.fixture
 def locked_file(tmp_path: pathlib.Path) -> Iterator[sqlite3.Connection]:
     """The connection of another process, which holds the write lock of a ledger's file for longer than any wait."""
