@@ -14,7 +14,6 @@ from tests.unit.ledger import faults
 from tests.unit.scheduler.model import storage as model_storage
 from tests.unit.scheduler.model import world as model_world
 from tests.unit.scheduler.world import BACKEND, StoragePool, World
-from tonnage.capacity import errors
 from tonnage.capacity.pools.pool_table import Pool
 from tonnage.capacity.request import Provisioning, Request
 from tonnage.filters.affinity import SameBackendFilter
@@ -26,8 +25,6 @@ from tonnage.ledger.db import database
 from tonnage.ledger.inventory import backends
 from tonnage.ledger.repair import backend_removal
 from tonnage.rpc.messages import Answer, BackendReport, CreateGroup, GroupAnswer, MigrationPolicy, RetypeVolume
-from tonnage.rpc.packed_reports import PackedReport
-from tonnage.scheduler.agents.deferred_reports import DeferredReports
 from tonnage.scheduler.requests.pool_selection import Rules
 
 POOL = f"{BACKEND}#p0"
@@ -385,94 +382,6 @@ def test_a_pool_that_leaves_its_storage_is_counted_separately(engine: sa.Engine)
     assert sorted(row[1:] for row in shared()) == [(0, 0), (3, 3)]
 
 
-def deferred(world: World, *reports: BackendReport, timeout: float = 10.0) -> DeferredReports:
-    """Return these reports deferred by a scheduler, as they came one second after another."""
-    found = DeferredReports(
-        world.database,
-        world.cache_refresh,
-        world.registration,
-        world.dispatcher,
-        world.report_handler,
-        lambda: world.now,
-        timeout,
-    )
-    before = world.now
-    for number, report in enumerate(reports):
-        world.now = before + number
-        found.put([PackedReport.of(report)])
-    world.now = before
-    return found
-
-
-def test_a_report_that_waited_too_long_is_applied_out_of_turn(one: World, two: World) -> None:
-    one.create(5)
-    one.agent.work()
-    report = one.agent.look()
-    waiting = deferred(two, report, timeout=2.0)
-    two.now = 1.0
-    waiting.run()
-    assert provisioned(one) == 0
-    two.now = 2.0
-    waiting.run()
-    assert provisioned(one) == 5
-    deferred(one, report).run()
-    for world in (one, two):
-        row = world.hosts.table.get(POOL)
-        assert row is not None
-        assert (row.provisioned, world.hosts.backend(BACKEND).report_seq) == (5, report.seq)  # type: ignore[union-attr]
-
-
-def test_a_deferred_report_that_another_scheduler_applied_is_adopted(one: World, two: World) -> None:
-    one.create(5)
-    one.agent.work()
-    reports = [one.agent.look(), one.agent.look(), one.agent.look()]
-    waiting = deferred(two, *reports)
-    one.deliver(*reports[:2])
-    waiting.run()
-    backend = two.hosts.backend(BACKEND)
-    assert backend is not None
-    assert (backend.report_seq, backend.reported_here) == (reports[1].seq, True)
-    row = two.hosts.table.get(POOL)
-    assert row is not None
-    assert (row.provisioned, row.allocated) == (5, 5)
-    one.deliver(reports[2])
-    waiting.run()
-    assert backend.report_seq == reports[2].seq
-
-
-def test_the_wait_of_a_deferred_report_begins_at_the_last_progress(one: World, two: World) -> None:
-    one.create(5)
-    one.agent.work()
-    reports = [one.agent.look(), one.agent.look()]
-    waiting = deferred(two, *reports, timeout=10.0)
-    one.deliver(reports[0])
-    two.now = 10.5
-    waiting.run()
-    assert one.rows("SELECT report_seq FROM backends") == [(reports[0].seq,)]
-    two.now = 11.0
-    waiting.run()
-    assert one.rows("SELECT report_seq FROM backends") == [(reports[1].seq,)]
-
-
-def test_the_newest_deferred_report_is_applied_in_any_order_of_arrival(one: World, two: World) -> None:
-    reports = [one.agent.look(), one.agent.look(), one.agent.look()]
-    waiting = deferred(two, reports[1], reports[2], reports[0], timeout=0.0)
-    two.now = 3.0
-    waiting.run()
-    assert one.rows("SELECT report_seq FROM backends") == [(reports[2].seq,)]
-
-
-def test_a_newer_report_from_the_ledger_replaces_a_deferred_one(one: World, two: World) -> None:
-    one.create(5)
-    one.agent.work()
-    reports = [one.agent.look(), one.agent.look()]
-    one.deliver(*reports)
-    deferred(two, reports[0]).run()
-    row = two.hosts.table.get(POOL)
-    assert row is not None
-    assert (row.provisioned, row.allocated, two.hosts.backend(BACKEND).report_seq) == (5, 5, reports[1].seq)  # type: ignore[union-attr]
-
-
 def test_only_pools_that_were_written_are_read_again(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     pools = {name: StoragePool(20, 1.0, thin=True, thick=False) for name in ("p0", "p1", "p2")}
     one, two = World(pools, engine=engine).started(), World(pools, engine=engine)
@@ -501,39 +410,3 @@ def test_only_pools_that_were_written_are_read_again(engine: sa.Engine, monkeypa
     one.pools["p2"].total = 40
     two.deliver(one.agent.look())
     assert two.rows("SELECT total_capacity_gb FROM pools ORDER BY name") == [(20,), (30,), (40,)]
-
-
-def test_a_report_that_cannot_be_written_now_stays_deferred(one: World, two: World) -> None:
-    one.create(5)
-    one.agent.work()
-    waiting = deferred(two, one.agent.look(), timeout=0.0)
-    away = errors.Unavailable("the database does not answer")
-
-    def refuse(connection: object) -> None:
-        raise away
-
-    with faults.failing(two.engine, "", away), pytest.raises(errors.Unavailable):
-        waiting.run()
-    with faults.before_transaction(two.engine, refuse):
-        waiting.run()
-    assert provisioned(one) == 0
-    waiting.run()
-    assert provisioned(one) == 5
-
-
-def test_a_malformed_report_does_not_block_deferred_ones(
-    one: World, two: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    report = one.agent.look()
-    waiting = deferred(two, timeout=0.0)
-    waiting.put([replace(PackedReport.of(report), pools="rubbish")])
-    waiting.run()
-    assert two.hosts.backend(BACKEND).report_seq < report.seq  # type: ignore[union-attr]
-    assert "its pools cannot be read" in caplog.text or "malformed" in caplog.text
-    one.deliver(report)
-    waiting.put([PackedReport.of(report)])
-    with faults.failing(two.engine, "FROM pools", ZeroDivisionError()):
-        waiting.run()
-    assert "could not be taken over" in caplog.text
-    waiting.run()
-    assert two.hosts.backend(BACKEND).report_seq == report.seq  # type: ignore[union-attr]
