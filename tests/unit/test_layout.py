@@ -53,10 +53,11 @@ DIALECT_WORDS_PER_THOUSAND_LINES = 5
 GENERATED = {"__pycache__", "_build", "_version"}
 
 #: The rooms in which each module has its tests where the mirror has them.
-MIRRORED = {"agent", "capacity", "filters", "metrics", "quotas", "rpc", "weighers"}
+MIRRORED = {"agent", "capacity", "drivers", "filters", "metrics", "quotas", "rpc", "weighers"}
 
 #: Modules and folders of these rooms without tests of their own, with the reason.
 WITHOUT_TESTS = {
+    "drivers/contract": "tests themselves, which tests/contract runs",
     "metrics/options.py": "a list of options",
     "quotas/external_usage.py": "protocols, and a source that does nothing",
 }

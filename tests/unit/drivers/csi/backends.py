@@ -3,18 +3,27 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeAlias
 
 from tests.servers.csi_plugin import CsiPlugin
+from tests.unit.drivers import configured
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
 from tonnage.drivers.base import Driver, Volume
+from tonnage.drivers.csi import plugin_settings
 from tonnage.drivers.csi.cluster_segments import Segment
 from tonnage.drivers.csi.connection import Connection, Deadline
 from tonnage.drivers.csi.plugin import Plugin
 from tonnage.drivers.csi.storage_class_config import VolumeSettings
+from tonnage.drivers.options import BACKEND_OPTS, Section
 
 Make: TypeAlias = Callable[..., Driver]
+
+
+def section(folder: Path, text: str) -> Section:
+    """Return the section ``[csi]`` of a backend; ``text`` may go on with sections of its classes."""
+    return Section(configured.conf(folder, f"[csi]\n{text}\n"), "csi", [*BACKEND_OPTS, *plugin_settings.OPTIONS])
 
 
 def volume(name: str = "v", size_gb: int = 1, pool: str = "default") -> Volume:

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -27,9 +26,7 @@ from tonnage.capacity.units import GIB
 from tonnage.drivers import loader
 from tonnage.drivers.base import Driver
 from tonnage.drivers.csi import cluster_segments, storage_class_config
-from tonnage.drivers.csi import driver as csi_driver
-from tonnage.drivers.csi.connection import CallFailed, Deadline
-from tonnage.drivers.csi.ephemeral_volumes import Publication
+from tonnage.drivers.csi.connection import Deadline
 from tonnage.filters.driver import DriverFilter
 from tonnage.filters.topology import TopologyFilter
 
@@ -70,22 +67,10 @@ def query_timeout(driver: Driver, seconds: float) -> Iterator[None]:
     [
         ("csi_state_file = /tmp/state", r"\[csi\] csi_endpoint is not set"),
         ("csi_endpoint = unix:///csi.sock", r"\[csi\] csi_state_file is not set"),
-        ("csi_endpoint = tcp://127.0.0.1:9\ncsi_state_file = s", "csi_endpoint = tcp://127.0.0.1:9: name a socket"),
-        ("csi_endpoint = unix:csi.sock\ncsi_state_file = s", "csi_endpoint = unix:csi.sock: name a socket"),
-        (f"csi_endpoint = unix:///{'x' * 107}\ncsi_state_file = s", "at most 107 bytes"),
         ("csi_storage_classes = a, a", "csi_storage_classes = a, a: at least one is needed, each once"),
-        ("csi_storage_classes = a/b", "none with '/'"),
         ("csi_topology = labels", "csi_topology = labels needs csi_topology_prefix"),
-        ("csi_topology = labels\ncsi_topology_prefix = x", "csi_topology = labels needs csi_nodes_file"),
         ('csi_parameters = {"copies": 2}', r"\[csi:default\] csi_parameters: copies is 2; all values are text"),
-        ('csi_parameters = {"csi.storage.k8s.io/fstype": "xfs"}', "never reaches a plugin"),
-        ("storage_classes = fast", r"storage_classes: volume_driver = csi has them from csi_storage_classes"),
-        ("provisioner = disk.example.com", r"\[csi:default\] provisioner = disk.example.com: .* it is the plugin"),
-        ("csi_topology = node\nnode_list = n1, n2", "node_list: with csi_topology = node the driver finds out"),
-        (
-            'csi_storage_classes = <ephemeral>\n[csi:<ephemeral>]\ncsi_parameters = {"a": "b"}',
-            r"\[csi:<ephemeral>\] csi_parameters: inline ephemeral volumes have no class",
-        ),
+        ("csi_ephemeral_folder = /srv", "csi_ephemeral_folder = /srv: name <ephemeral> among csi_storage_classes"),
     ],
 )
 def test_invalid_configurations_are_refused(tmp_path: Path, text: str, message: str) -> None:
@@ -112,79 +97,6 @@ def test_without_grpc_options_are_listed_and_the_driver_names_the_package(tmp_pa
     """
     done = subprocess.run([sys.executable, "-c", program, tmp_path], capture_output=True, text=True, check=True)
     assert re.search(r"^True\n.*import of grpc halted.*; install it with: .*\[csi\]", done.stdout)
-
-
-def test_a_plugin_that_is_away_or_not_ready_is_refused(
-    plugin: CsiPlugin, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start_deadline_at_first_probe(plugin, monkeypatch)
-    plugin.settings.ready = False
-    with pytest.raises(errors.ConfigurationError, match=f"csi_endpoint = {plugin.endpoint}: .* not ready yet"):
-        make("csi_look_timeout = 2")
-    plugin.settings.ready = True
-    make()
-    plugin.stop()
-    # The last attempt may be too short to notice that the plugin is away.
-    message = f"{plugin.endpoint} answers Identity/Probe with (UNAVAILABLE|DEADLINE_EXCEEDED)"
-    with pytest.raises(errors.ConfigurationError, match=message):
-        make("csi_look_timeout = 0.3")
-
-
-def start_deadline_at_first_probe(plugin: CsiPlugin, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start the deadlines of queries at the first probe of the plugin, so that a slow start does not count."""
-
-    class DeadlineFromFirstProbe(Deadline):
-        def remaining(self) -> float:
-            return super().remaining() if plugin.asked("Probe") else 60.0
-
-    monkeypatch.setattr(csi_driver, "Deadline", DeadlineFromFirstProbe)
-
-
-def test_a_plugin_that_hangs_after_a_first_not_ready_is_refused(
-    plugin: CsiPlugin, make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    start_deadline_at_first_probe(plugin, monkeypatch)
-
-    class ClosedAfterFirst(threading.Event):
-        def wait(self, timeout: float | None = None) -> bool:
-            return len(plugin.asked("Probe")) < 2 or super().wait(timeout)
-
-    plugin.settings.ready = False
-    plugin.settings.gates["Probe"] = ClosedAfterFirst()
-    with pytest.raises(errors.ConfigurationError, match="not ready yet"):
-        make("csi_look_timeout = 2")
-
-
-@pytest.mark.parametrize(
-    ("settings", "text", "message"),
-    [
-        ({"capacity": False}, "", "folders.csi.test does not tell its capacity"),
-        ({"controller": False}, "", "folders.csi.test does not tell its capacity"),
-        (
-            {},
-            "csi_topology = labels\ncsi_topology_prefix = a\ncsi_nodes_file = b",
-            "VOLUME_ACCESSIBILITY_CONSTRAINTS",
-        ),
-    ],
-)
-def test_a_plugin_without_a_needed_capability_is_refused(
-    plugin: CsiPlugin, make: Make, settings: dict[str, Any], text: str, message: str
-) -> None:
-    for name, value in settings.items():
-        setattr(plugin.settings, name, value)
-    with pytest.raises(errors.ConfigurationError, match=message):
-        make(text)
-
-
-def test_a_state_file_belongs_to_one_backend(plugin: CsiPlugin, make: Make, tmp_path: Path) -> None:
-    make()
-    with pytest.raises(errors.ConfigurationError, match="belongs to backend host@csi, and other@csi needs one"):
-        make(backend="other@csi")
-    with pytest.raises(errors.ConfigurationError, match=r"csi_state_file = .*/no/folder: .* name a file that can be"):
-        make(state="no/folder")
-    (tmp_path / "broken.db").write_text("no database at all, but long enough to look like a file of somebody else")
-    with pytest.raises(errors.ConfigurationError, match=r"broken.db: file is not a database"):
-        make(state="broken.db")
 
 
 # Reports
@@ -591,15 +503,6 @@ def test_an_inline_volume_with_two_sizes_is_refused(plugin: CsiPlugin, make: Mak
     assert (listed(driver), plugin.storage.all()) == ({}, [])
 
 
-def test_an_unset_inline_size_is_sent_as_an_empty_string(plugin: CsiPlugin, tmp_path: Path) -> None:
-    """As for a pod without a size: then the plugin uses its own attribute, or its default."""
-    for handle, attributes, size in (("a", {}, 64 * 2**20), ("b", {"size": "2Gi"}, 2 * GIB)):
-        publication = Publication(handle=handle, size=None, target=str(tmp_path / handle), attributes=attributes)
-        direct_plugin(plugin).publish(publication, Deadline(60))
-        assert dict(plugin.asked("NodePublishVolume")[-1].publish_context) == {"csi.storage.k8s.io/size": ""}
-        assert max(kept.size for kept in plugin.storage.all()) == size
-
-
 def test_an_interrupted_publication_is_finished_when_it_is_repeated(plugin: CsiPlugin, make: Make, inline: str) -> None:
     plugin.settings.gates["NodePublishVolume"] = gate = threading.Event()
     driver = make(f"{inline}csi_timeout = 0.3")
@@ -633,59 +536,3 @@ def test_a_publication_without_an_answer_is_undone(plugin: CsiPlugin, make: Make
     driver.delete(volume("v", 3, INLINE))
     assert plugin.storage.all() == []
     assert len(plugin.asked("NodePublishVolume")) == asked
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "words"),
-    [
-        ("fast, <ephemeral>", "fast", "name <ephemeral> among csi_storage_classes"),
-        ("csi_topology = node", "csi_topology = none", "set csi_topology = node"),
-        ("csi_pod_info = true", "", "without pod information"),
-        ("/pods", "/nowhere", "there is no such folder"),
-        ("csi_pod_info", 'csi_ephemeral_attributes = {"a": 1}\ncsi_pod_info', "a is 1; all values are text"),
-    ],
-)
-def test_incomplete_options_for_inline_volumes_are_refused(
-    make: Make, inline: str, old: str, new: str, words: str
-) -> None:
-    assert old in inline
-    with pytest.raises(errors.ConfigurationError, match=rf"^\[csi\] csi_ephemeral_.*{words}"):
-        make(inline.replace(old, new))
-
-
-# Single functions
-
-
-def test_segments_are_the_distinct_label_sets_with_the_prefix() -> None:
-    nodes = [
-        {"example.com/zone": "Z1", "example.com/rack": "R3", "kubernetes.io/os": "linux"},
-        {"example.com/rack": "R3", "example.com/zone": "Z1"},
-        {"example.com/zone": "Z1", "sub.example.com/rack": "R9"},
-        {"example.com.other/zone": "Z7", "zone": "Z8"},
-    ]
-    found = cluster_segments.segments_of_nodes(
-        [cluster_segments.Node(f"n{number}", labels) for number, labels in enumerate(nodes)], "example.com"
-    )
-    assert {str(segment): names for segment, names in found.items()} == {
-        "rack=R3,zone=Z1": ("n0", "n1"),
-        "zone=Z1": ("n2",),
-    }
-    rack, zone = found
-    assert rack.is_within(zone)
-    assert not zone.is_within(rack)
-
-
-@pytest.mark.parametrize("text", ["", "{}", '{"items": [1]}', '{"items": [{"metadata": {"labels": {"a": 1}}}]}'])
-def test_a_file_without_a_list_of_nodes_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / "nodes").write_text(text)
-    with pytest.raises(ValueError, match=r"."):
-        cluster_segments.read_nodes(tmp_path / "nodes")
-
-
-def test_the_error_of_a_call_names_endpoint_call_and_code(plugin: CsiPlugin) -> None:
-    plugin.settings.failing["DeleteVolume"] = grpc.StatusCode.FAILED_PRECONDITION
-    with pytest.raises(CallFailed) as caught:
-        direct_plugin(plugin).delete("vol-1", Deadline(60))
-    assert str(caught.value) == (
-        f"{plugin.endpoint} answers Controller/DeleteVolume with FAILED_PRECONDITION: as the test wants it"
-    )

@@ -22,7 +22,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.units import GIB
 from tonnage.drivers.base import Driver
-from tonnage.drivers.csi.connection import CallFailed, Deadline
+from tonnage.drivers.csi.connection import Deadline
 from tonnage.rpc.messages import Command, Outcome, Verb
 
 
@@ -387,20 +387,6 @@ def test_a_volume_that_was_managed_before_its_create_had_an_answer_belongs_to_on
     assert caught.value.clean
     restarted.delete(volume())
     assert listed(restarted) == {"mine": ("default", 1.0)}
-
-
-def test_a_call_that_was_never_sent_has_no_effect(plugin: CsiPlugin) -> None:
-    plugin.stop()
-    with pytest.raises(CallFailed, match="UNAVAILABLE") as caught:
-        direct_plugin(plugin).delete("vol-1", Deadline(0.5))
-    assert caught.value.refused
-    plugin.start()
-    client = direct_plugin(plugin)
-    client.delete("vol-1", Deadline(60))  # gRPC connects again
-    plugin.settings.failing["DeleteVolume"] = grpc.StatusCode.UNAVAILABLE
-    with pytest.raises(CallFailed, match="UNAVAILABLE") as caught:
-        client.delete("vol-1", Deadline(0.5))
-    assert not caught.value.refused
 
 
 def test_a_restart_creates_nothing(plugin: CsiPlugin, make: Make) -> None:
