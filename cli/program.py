@@ -80,7 +80,7 @@ class Program(app.App):
 
     def summaries(self) -> dict[str, str]:
         """Return the first sentence of the help of each command, as a phrase."""
-        texts = {name: inspect.getdoc(point.load()) or "" for name, point in self.command_manager}
+        texts = {name: _description(point) for name, point in self.command_manager}
         sentences = {name: " ".join(text.partition("\n\n")[0].split()) for name, text in texts.items()}
         return {name: sentence[:1].lower() + sentence[1:].rstrip(".") for name, sentence in sentences.items()}
 
@@ -117,6 +117,8 @@ class Program(app.App):
             factory, name, arguments = self.command_manager.find_command(list(argv))
         except ValueError:
             self.parser.error(f"invalid choice: {argv[0]!r} (choose from {self._near(argv[0])})")
+        except Exception as error:  # an installed extension can raise any error
+            self.parser.exit(1, f"{self.NAME}: the command {argv[0]} {_not_loaded(error)}\n")
         command = factory(self, self.options)
         return command, command.get_parser(f"{self.NAME} {name}").parse_args(arguments)
 
@@ -151,6 +153,18 @@ class Program(app.App):
         """Return the commands that begin with a word, or all of them."""
         names = [name for name, _ in self.command_manager]
         return ", ".join([name for name in names if name.startswith(f"{word} ")] or names)
+
+
+def _description(point: metadata.EntryPoint) -> str:
+    """Return the description of a command: the docstring of its class."""
+    try:
+        return inspect.getdoc(point.load()) or ""
+    except Exception as error:  # an installed extension can raise any error
+        return _not_loaded(error)
+
+
+def _not_loaded(error: Exception) -> str:
+    return f"cannot be loaded: {type(error).__name__}: {' '.join(str(error).split())}"
 
 
 class _Help(argparse.Action):

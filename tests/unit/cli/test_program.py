@@ -11,7 +11,7 @@ import pytest
 
 from tonnage.cli import manage, tonnage
 from tonnage.cli.display.base_commands import Command
-from tonnage.cli.program import Program
+from tonnage.cli.program import CommandTable, Program
 
 FOLDER = pathlib.Path(sys.executable).parent
 
@@ -162,3 +162,17 @@ def test_help_of_an_unknown_command_is_a_usage_error() -> None:
     shown = run(FOLDER / "tonnage", "help", "unknown")
     assert (shown.returncode, shown.stdout) == (2, "")
     assert "Traceback" not in shown.stderr
+
+
+def test_a_command_that_cannot_be_loaded_is_one_line_and_hides_no_other(capsys: pytest.CaptureFixture[str]) -> None:
+    commands = {"pools": tonnage.COMMANDS["pools"], "broken": "tonnage.no_such_module:Broken"}
+    program = Program("tonnage", "Show capacity.", "", CommandTable(commands, "manage_commands"))
+    for arguments, status in ((["broken"], 1), (["--help"], 0)):
+        with pytest.raises(SystemExit) as end:
+            program.run(arguments)
+        assert end.value.code == status
+    shown = capsys.readouterr()
+    problem = "cannot be loaded: ModuleNotFoundError: No module named 'tonnage.no_such_module'"
+    assert shown.err == f"tonnage: the command broken {problem}\n"
+    assert "broken " in shown.out
+    assert "show the figures of all pools" in shown.out
