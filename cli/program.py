@@ -155,7 +155,7 @@ class Program(app.App):
         return ", ".join([name for name in names if name.startswith(f"{word} ")] or names)
 
 
-def _description(point: metadata.EntryPoint) -> str:
+def _description(point: commandmanager.EntryPointWrapper | metadata.EntryPoint) -> str:
     """Return the description of a command: the docstring of its class."""
     try:
         return inspect.getdoc(point.load()) or ""

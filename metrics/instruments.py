@@ -14,7 +14,7 @@ from prometheus_client import Counter, Gauge, Histogram, Info
 import tonnage
 
 #: Buckets in seconds, from a decision alone on an idle machine to a request that waits for its time-out.
-_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 30.0)
 
 #: The most combinations of filter and code in :data:`REFUSALS`: out-of-tree filters choose their codes.
 _MOST_REASONS = 100
@@ -29,7 +29,7 @@ DECISION_DURATION = Histogram(
     "tonnage_scheduler_decision_duration_seconds",
     "Time from the arrival of a request at the scheduler to its durable decision.",
     ["verb"],
-    buckets=_BUCKETS,
+    buckets=BUCKETS,
 )
 REFUSALS = Counter(
     "tonnage_scheduler_refusals",
@@ -43,24 +43,6 @@ CONFLICTS = Counter(
 )
 REPORTS = Counter("tonnage_scheduler_reports", "Reports of backends, by result.", ["result"])
 OUTCOMES = Counter("tonnage_scheduler_outcomes", "Ended operations of agents, by result.", ["result"])
-CINDER_MESSAGES = Counter(
-    "tonnage_cinder_shadow_messages", "Messages on Cinder's bus that the shadow has seen, by kind.", ["kind"]
-)
-CINDER_DECISIONS = Counter(
-    "tonnage_cinder_shadow_decisions",
-    "Decisions of Cinder's schedulers, by verb and by their relation to Tonnage's decision.",
-    ["verb", "verdict"],
-)
-CINDER_DECISION_DURATION = Histogram(
-    "tonnage_cinder_shadow_decision_duration_seconds",
-    "Time of a decision: Cinder's from the request on the bus to its command, Tonnage's of the decision alone.",
-    ["scheduler"],
-    buckets=_BUCKETS,
-)
-CINDER_GAPS = Counter(
-    "tonnage_cinder_shadow_gaps", "Losses of messages or rows that the shadow has noticed, by cause.", ["cause"]
-)
-CINDER_FINDINGS = Counter("tonnage_cinder_shadow_findings", "Findings of the shadow about Cinder, by kind.", ["kind"])
 DATABASE_RETRIES = Counter(
     "tonnage_database_retries", "Transactions that were repeated after an error of the database, by cause.", ["cause"]
 )
@@ -71,7 +53,7 @@ API_DURATION = Histogram(
     "tonnage_api_request_duration_seconds",
     "Time from the headers of a request to its answer.",
     ["route"],
-    buckets=_BUCKETS,
+    buckets=BUCKETS,
 )
 
 

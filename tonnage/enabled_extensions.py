@@ -15,9 +15,9 @@ from tonnage.extension import Extension
 
 OPTION = cfg.ListOpt(
     "enabled_extensions",
-    default=["announcements", "cinder", "compute", "history", "kubernetes", "page", "placement", "replay"],
-    help="The optional parts of Tonnage that run. Their tables are made by tonnage-manage db sync. It has to be the "
-    "same for all processes that use one database.",
+    default=extension.names_in_this_package(),
+    help="The optional parts of Tonnage that run, by default those that come with it; none if the option is empty. Their "
+    "tables are made by tonnage-manage db sync. It has to be the same for all processes that use one database.",
 )
 
 
@@ -109,6 +109,6 @@ def references(declaration: Extension) -> Mapping[str, str]:
         value = getattr(declaration, field_name)
         if isinstance(value, Mapping):
             texts.update({f"{field_name} {key}": reference for key, reference in value.items()})
-        elif isinstance(value, str) and field_name != "summary" and value:
+        elif isinstance(value, str) and field_name not in ("summary", "web_page") and value:
             texts[field_name] = value
     return texts

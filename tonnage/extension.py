@@ -65,6 +65,8 @@ class Extension:
     commands: Mapping[str, str] = field(default_factory=dict)
     #: Commands of ``tonnage-manage``, by their names, such as ``db online_data_migrations``.
     manage_commands: Mapping[str, str] = field(default_factory=dict)
+    #: The path of its web page on the address of the API, which the standalone shows when it is ready.
+    web_page: str = ""
     #: Whether it adds statements to transactions of the core. All schedulers must enable the same extensions of this sort.
     has_transaction_hooks: bool = False
 
@@ -79,6 +81,12 @@ def load(reference: str) -> Any:
 def installed() -> dict[str, Extension]:
     """Return all installed extensions by their names. Raises the errors of their modules."""
     return {point.name: point.load() for point in installation.entry_points(NAMESPACE)}
+
+
+def names_in_this_package() -> list[str]:
+    """Return the names of the extensions that belong to the package of the core, not to others that are installed."""
+    points = installation.entry_points(NAMESPACE)
+    return sorted({point.name for point in points if point.dist is not None and point.dist.name == "tonnage"})
 
 
 class Hook:

@@ -13,6 +13,7 @@ from types import FrameType
 
 from oslo_config import cfg
 
+from tonnage import enabled_extensions
 from tonnage.agent import options as agent_options
 from tonnage.api import options as api_options
 from tonnage.api.app import build
@@ -43,8 +44,7 @@ _REPORT_TIMEOUT = 30.0
 
 _READY = """\
 Tonnage is ready: {url}
-Its web page is {url}/page/
-{hints}
+{pages}{hints}
 Ctrl-C stops it.
 """
 
@@ -55,6 +55,12 @@ Try:
   curl -s {url}/v3/demo/volumes -H 'Content-Type: application/json' -d '{{"volume": {{"name": "first", "size": 2}}}}'
   curl -s {url}/v3/demo/volumes/detail
 """
+
+
+def _web_pages(conf: cfg.ConfigOpts, url: str) -> str:
+    """Return a line for each web page of the enabled extensions."""
+    paths = [declaration.web_page for declaration in enabled_extensions.enabled(conf).values() if declaration.web_page]
+    return "".join(f"Its web page is {url}{path}\n" for path in paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +145,7 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
             cleanup.callback(server.stop)
         if _wait_for_reports(scheduler, backends, stopped):
             hints = _HINTS.format(url=api.url) if conf.auth_strategy == "noauth" else ""
-            print(_READY.format(url=api.url, hints=hints), flush=True)
+            print(_READY.format(url=api.url, pages=_web_pages(conf, api.url), hints=hints), flush=True)
         reload = Reload(ConfigReloader(conf, read), scheduler, configuration, backends)
         failed = _watch(stopped, changed, reload, poll_terminal)
         LOG.info("Stopping")

@@ -16,6 +16,7 @@ from tonnage.capacity import errors
 from tonnage.extensions.cinder.decoding import cinder_messages
 from tonnage.extensions.cinder.decoding.cinder_messages import Command, Report, UnjudgedRequest
 from tonnage.extensions.cinder.decoding.cinder_rows import Changes, CinderRows
+from tonnage.extensions.cinder.watch import shadow_instruments
 from tonnage.extensions.cinder.watch.allocated_drift import AllocatedDrift
 from tonnage.extensions.cinder.watch.bus_tap import BusTap, Delivery
 from tonnage.extensions.cinder.watch.findings import Category, Cause, Finding, Gap, Key
@@ -24,7 +25,6 @@ from tonnage.extensions.cinder.watch.promised_capacity import PromisedCapacity
 from tonnage.extensions.cinder.watch.report_audit import ReportAudit
 from tonnage.extensions.cinder.watch.shadow_record import ShadowRecord
 from tonnage.extensions.cinder.watch.verdicts import Decided, Judge, Verdict
-from tonnage.metrics import instruments
 from tonnage.scheduler.requests.pool_selection import Rules
 
 LOG = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class Observations:
         for finding in findings:
             if finding.key not in self._open:
                 LOG.warning("%s %s: %s", finding.category, finding.subject, finding.text)
-                instruments.CINDER_FINDINGS.labels(finding.category.value).inc()
+                shadow_instruments.FINDINGS.labels(finding.category.value).inc()
                 self._open.add(finding.key)
         self._results.add(decided, findings, closed)
 
@@ -139,7 +139,7 @@ class Observations:
         numbers = {"dropped_at_least": float(gap.dropped)} if gap.dropped else {}
         finding = Finding(category=Category.GAP, subject=_WATCH, code=gap.cause.value, text=text, numbers=numbers)
         if finding.key not in self._open:
-            instruments.CINDER_GAPS.labels(gap.cause.value).inc()
+            shadow_instruments.GAPS.labels(gap.cause.value).inc()
         self._add(self.judge.pause(_GAPS[gap.cause]), [finding])
 
     def rows(self, changes: Changes, began: float, now: float) -> None:
@@ -196,9 +196,9 @@ class Shadow:
         self._tap, self._rows, self._record, self._settings = tap, rows, record, settings
         # Counters begin at 0, so that the first event is an increase.
         for cause in Cause:
-            instruments.CINDER_GAPS.labels(cause.value)
+            shadow_instruments.GAPS.labels(cause.value)
         for category in Category:
-            instruments.CINDER_FINDINGS.labels(category.value)
+            shadow_instruments.FINDINGS.labels(category.value)
         self._ending = threading.Event()
         self._complete_at = self._pruned_at = self._extended_at = float("-inf")
         self._problem = ""
@@ -236,11 +236,11 @@ class Shadow:
         try:
             message = cinder_messages.decode(delivery.exchange, delivery.routing_key, delivery.body)
         except ValueError as error:
-            instruments.CINDER_MESSAGES.labels("unknown").inc()
+            shadow_instruments.MESSAGES.labels("unknown").inc()
             LOG.warning("%s", error)
             return
         if message is not None:
-            instruments.CINDER_MESSAGES.labels(type(message).__name__.lower()).inc()
+            shadow_instruments.MESSAGES.labels(type(message).__name__.lower()).inc()
             observations.message(message, time.monotonic())
 
     def _read(self, observations: Observations, now: float) -> None:
@@ -291,10 +291,10 @@ class Shadow:
 
 
 def _count(decided: Decided) -> None:
-    instruments.CINDER_DECISIONS.labels(decided.verb, decided.verdict.value).inc()
-    instruments.CINDER_DECISION_DURATION.labels("tonnage").observe(decided.tonnage_seconds)
+    shadow_instruments.DECISIONS.labels(decided.verb, decided.verdict.value).inc()
+    shadow_instruments.DECISION_DURATION.labels("tonnage").observe(decided.tonnage_seconds)
     if decided.cinder_seconds is not None:
-        instruments.CINDER_DECISION_DURATION.labels("cinder").observe(decided.cinder_seconds)
+        shadow_instruments.DECISION_DURATION.labels("cinder").observe(decided.cinder_seconds)
     if decided.verdict in (Verdict.WRONG_PLACEMENT, Verdict.WRONG_REFUSAL, Verdict.OTHER_POOL):
         LOG.info(
             "%s of volume %s, %d GiB: %s; Cinder: %s, Tonnage: %s",
