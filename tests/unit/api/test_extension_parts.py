@@ -10,7 +10,7 @@ from oslo_config import cfg
 from oslo_policy import policy
 
 from tests.unit.api.cluster import Cluster
-from tonnage import enabled_extensions
+from tonnage import enabled_extensions, extension
 from tonnage.api import extension_parts
 from tonnage.api.auth import policies
 from tonnage.api.extension_parts import ApiContext, ApiParts, PoolForecast
@@ -74,7 +74,7 @@ def with_racks(monkeypatch: pytest.MonkeyPatch) -> None:
         "racks": Extension(summary="", api=f"{__name__}:build_racks", policies=f"{__name__}:rules_of_racks"),
     }
     monkeypatch.setattr(enabled_extensions, "enabled", lambda conf: declarations)
-    monkeypatch.setattr(enabled_extensions, "installed", lambda: declarations)
+    monkeypatch.setattr(extension, "installed", lambda: declarations)
 
 
 def plain_client(cluster: Cluster) -> testing.TestClient:
@@ -104,7 +104,7 @@ def test_extensions_do_not_redefine_the_rules_of_others(monkeypatch: pytest.Monk
     declarations = {
         name: Extension(summary="", policies=f"{__name__}:{name}") for name in ("rules_of_racks", "rules_for_readers")
     }
-    monkeypatch.setattr(enabled_extensions, "installed", lambda: declarations)
+    monkeypatch.setattr(extension, "installed", lambda: declarations)
     with pytest.raises(errors.ConfigurationError, match="rack:get is declared twice"):
         policies.list_rules()
 
