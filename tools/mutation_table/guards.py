@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tests that guard the rules."""
 
-MODEL = "tests/unit/scheduler/model/test_play.py"
+MODEL = "tests/unit/scheduler/test_manager_interleavings.py"
 CINDER_MODEL = "tests/unit/extensions/cinder/scheduler/test_cinder_model.py"
 CLAIM_ENDS = "tests/unit/extensions/cinder/scheduler/test_claim_ends.py"
 OBSERVED_CLAIMS = "tests/unit/extensions/cinder/ledger/test_observed_claims.py"
@@ -35,7 +35,7 @@ CLONE_SOURCE = "tests/unit/scheduler/steps/test_clone_source.py"
 REDELIVERY = "tests/unit/ledger/claims/test_request_keys_redelivery.py"
 SCHEDULING_RULES = "tests/unit/ledger/locks/test_scheduling_rules.py"
 PERIODIC_TASKS = "tests/unit/scheduler/periodic/test_periodic_tasks.py"
-TWO_SCHEDULERS = "tests/unit/scheduler/cluster/test_two_schedulers.py"
+TWO_SCHEDULERS = "tests/unit/scheduler/cache/test_cache_refresh_two_schedulers.py"
 LAST_GIB = "tests/functional/test_contention.py::test_concurrent_requests_use_the_last_gib"
 CAPACITY_RELEASED_BEFORE_BOOKING = (
     "tests/functional/test_contention.py::test_a_request_is_not_refused_while_a_report_or_outcome_frees_capacity"
