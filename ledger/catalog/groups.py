@@ -130,7 +130,8 @@ def page(session: orm.Session, query: Query, part: paging.Page) -> list[GroupVie
     Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is no visible group.
     """
     if part.marker is not None:
-        _get(session, part.marker, query.project_id)
+        marker = _get(session, part.marker, query.project_id)
+        part = paging.Page(part.limit, marker.id, part.order)
     statement = _visible_to(query.project_id).where(*(_EQUALS[key] == value for key, value in query.filters.items()))
     return _shown(session, list(session.scalars(paging.apply(statement, models.Group, SORT_KEYS, part))))
 

@@ -110,7 +110,8 @@ def page(session: orm.Session, query: Query, part: paging.Page) -> list[models.V
     Raises :class:`~tonnage.capacity.errors.NotFound` if the marker is no visible volume.
     """
     if part.marker is not None:
-        get(session, part.marker, query.project_id)
+        marker = get(session, part.marker, query.project_id)
+        part = paging.Page(part.limit, marker.id, part.order)
     statement = paging.apply(_matching(query), models.Volume, SORT_KEYS, part)
     return list(session.scalars(_with_type_and_pool(statement)))
 

@@ -47,8 +47,9 @@ def test_volumes_are_loaded_in_the_order_of_the_ids_without_missing_ones(records
 def test_a_page_begins_after_its_marker(records: Records) -> None:
     by_size = {size: records.volume(size_gb=size) for size in (3, 1, 2)}
     order = (Order("size", descending=True),)
-    page = records.run(volumes.page, ALL, Page(1, marker=by_size[3], order=order))
-    assert [volume.id for volume in page] == [by_size[2]]
+    for marker in (by_size[3], by_size[3].upper()):
+        page = records.run(volumes.page, ALL, Page(1, marker=marker, order=order))
+        assert [volume.id for volume in page] == [by_size[2]]
     with pytest.raises(errors.NotFound):
         records.run(volumes.page, Query(project_id="other"), Page(1, marker=by_size[3]))
 

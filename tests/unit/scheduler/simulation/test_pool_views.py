@@ -84,8 +84,8 @@ def test_pools_are_shown_in_order_without_unknown_ones() -> None:
 
 def test_capabilities_are_compared_as_text_without_case() -> None:
     pools = snapshot(stats={"capabilities": {"colour": "Red"}})
-    for wanted, names in (({"colour": "rED", "thin_provisioning_support": "true"}, [P]), ({"colour": "blue"}, [])):
-        views = pool_views.selected(pools, PoolQuery(capabilities=wanted), None)
+    for required, names in (({"colour": "rED", "thin_provisioning_support": "true"}, [P]), ({"colour": "blue"}, [])):
+        views = pool_views.selected(pools, PoolQuery(capabilities=required), None)
         assert [view.name for view in views] == names
     view = PoolView(name=P, capabilities={"a": None}, capacity_factors={})
     assert pool_views.matches(view, {})
