@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the set-up of processes."""
 
-import os
 import pathlib
 import signal
 import subprocess
@@ -153,64 +152,6 @@ def test_a_wrong_command_line_has_status_2(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit) as ended, setup.clean_exit("p"):
         raise setup.UsageError("name a SIZE")
     assert (ended.value.code, capsys.readouterr().err) == (2, "p: name a SIZE\n")
-
-
-PRINTS = """
-import sys
-from tonnage.capacity import errors
-from tonnage.cli import setup
-
-@setup.clean_exit("tonnage-test")
-def main():
-    sys.stdin.read()
-    if sys.argv[1] == "much":
-        print("x" * 10**6)
-    else:
-        print("x")
-    if sys.argv[1] == "fails":
-        raise errors.NotFound("nothing there")
-
-main()
-"""
-
-
-@pytest.mark.parametrize(
-    ("output", "buffered", "error"),
-    [
-        ("much", True, ""),
-        ("little", True, ""),
-        ("little", False, ""),
-        ("fails", True, "tonnage-test: nothing there\n"),
-    ],
-)
-def test_a_command_exits_quietly_after_its_reader_is_gone(output: str, buffered: bool, error: str) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-c", PRINTS, output],
-        env={**os.environ, "PYTHONUNBUFFERED": "" if buffered else "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    process.stdout.close()
-    process.stdout = None
-    assert process.communicate(timeout=60) == (None, error)
-    assert process.returncode == 141
-
-
-def test_a_full_disk_is_reported_on_one_line() -> None:
-    with open("/dev/full", "w") as full:
-        done = subprocess.run(
-            [sys.executable, "-c", PRINTS, "little"],
-            stdin=subprocess.DEVNULL,
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            check=False,
-            timeout=60,
-        )
-    assert (done.returncode, done.stderr) == (1, "tonnage-test: [Errno 28] No space left on device\n")
 
 
 def test_errors_without_a_configuration_file_name_the_searched_folders(tmp_path: pathlib.Path) -> None:

@@ -99,18 +99,6 @@ def test_the_shipped_configurations_have_no_unknown_options(monkeypatch: pytest.
         assert unknown_options.find(read_config(file, agent=False)) == []
 
 
-def test_the_file_of_names_has_no_obsolete_names() -> None:
-    """Names may be missing in the file: collect() finds them."""
-    listed = opts.list_opts()
-    ours = {str(getattr(group, "name", group) or "DEFAULT") for group, _ in listed} - {"backend", "DEFAULT"}
-    known, file = option_names.collect(), option_names.from_file()
-    # Options of libraries depend on their releases, so they are not compared.
-    assert {section: file[section] - known[section] for section in ours & file.keys()} == {
-        section: set() for section in ours & file.keys()
-    }, "run `make sample-config`"
-    assert {"claim_lease", "osapi_volume_listen", "quota_volumes"} <= file["DEFAULT"]
-
-
 @pytest.mark.parametrize("kind", [ModuleNotFoundError, SystemExit])
 def test_a_plugin_that_cannot_be_loaded_is_logged_once(
     kind: type[BaseException], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

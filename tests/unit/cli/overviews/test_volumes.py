@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``tonnage volumes``, ``types`` and ``claims``."""
+
+import pytest
+import sqlalchemy as sa
+
+from tests.unit.cli.overviews.overview_ledger import Ledger, gib
+from tests.unit.scheduler.world import BACKEND
+from tonnage.capacity import errors
+from tonnage.ledger import models
+
+
+def test_volumes_are_selected_by_pool_status_project_and_type(ledger: Ledger) -> None:
+    ledger.world.create(1, 2, 3)
+    ledger.world.settle()
+    rows = ledger.json("volumes")
+    assert sorted(row["size_bytes"] for row in rows) == [gib(1), gib(2), gib(3)]
+    assert {row["status"] for row in rows} == {"available"}
+    pool, project = rows[0]["pool"], rows[0]["project_id"]
+    assert ledger.json(f"volumes --pool {pool}") == [row for row in rows if row["pool"] == pool]
+    assert ledger.json(f"volumes --pool {BACKEND} --project {project} --status available") == rows
+    for nothing in ("--status error", "--project another"):
+        assert ledger.run(f"volumes {nothing}") == "There is no such volume\n"
+
+
+def test_types_have_the_sums_of_their_volumes(ledger: Ledger) -> None:
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.insert(models.VolumeType), [{"id": "t", "name": "gold", "is_public": True}])
+    ledger.world.create(2, 3)
+    with ledger.engine.begin() as connection:
+        connection.execute(sa.update(models.Volume).values(volume_type_id="t"))
+    sums = {row["name"]: (row["volumes"], row["size_bytes"]) for row in ledger.json("types")}
+    assert sums == {"__DEFAULT__": (0, 0), "gold": (2, gib(5))}
+
+
+def test_an_empty_ledger_is_said_to_be_empty(ledger: Ledger) -> None:
+    assert ledger.run("volumes") == "There is no such volume\n"
+    assert ledger.run("claims") == "No operation is under way\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("volumes --pool h@b", "h@b"),
+        ("volumes --pool h@b#p", "h@b#p"),
+        ("volumes --type gold", "volume type gold"),
+    ],
+)
+def test_a_name_that_the_ledger_does_not_know_is_an_error(ledger: Ledger, line: str, named: str) -> None:
+    with pytest.raises(errors.NotFound, match=f"^{named} could not be found"):
+        ledger.run(line)
