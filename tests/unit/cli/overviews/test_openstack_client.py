@@ -69,8 +69,8 @@ def test_a_table_has_the_columns_of_its_option(arguments: tuple[str, ...], colum
 
 
 def verdict(pool: str, **values: Any) -> dict[str, Any]:
-    plain = {"filter": None, "rejection": None, "also": [], "headroom": None, "thin": None, "total_weight": None}
-    return {"pool": pool, **plain, **values}
+    plain = dict.fromkeys(("filter", "rejection", "headroom", "thin", "total_weight"))
+    return {"pool": pool, "also": [], **plain, **values}
 
 
 def test_the_pools_of_a_decision_have_verdicts() -> None:
@@ -82,7 +82,7 @@ def test_the_pools_of_a_decision_have_verdicts() -> None:
         verdict("h@b#r", filter="CapacityFilter", rejection=rejection, also=further),
     ]
     explanation = {"pool": "h@b#p", "message": "4 GiB goes to h@b#p", "verdicts": verdicts}
-    why = {
+    why: dict[str, Any] = {
         "volume_id": "v",
         "size_gb": 4,
         "claims": [{"verb": "create", "size_gb": 4}],
@@ -109,7 +109,7 @@ def test_the_pools_of_a_decision_have_verdicts() -> None:
 
 
 def test_a_decision_that_is_unknown_has_its_reason() -> None:
-    why = {"claims": [], "refusals": [], "explanation": None, "unexplained": "no scheduler answers"}
+    why: dict[str, Any] = {"claims": [], "refusals": [], "explanation": None, "unexplained": "no scheduler answers"}
     columns, values = take_action(openstack_client.ShowWhy, Volumes({"why": why}), "v")
     shown = dict(zip(columns, values, strict=True))
     assert (shown["pool_now"], shown["decision_now"], shown["pools"]) == (None, "no scheduler answers", [])
