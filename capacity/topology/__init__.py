@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Accessibility of pools, requirements of requests."""

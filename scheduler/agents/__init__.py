@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Everything that agents send: registration, reports, outcomes."""

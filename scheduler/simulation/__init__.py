@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Decisions without effect: explanation, what-if, views of pools."""

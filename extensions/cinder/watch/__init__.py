@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""``tonnage-cinder-shadow``: the tap on Cinder's bus, promised capacity, verdicts."""

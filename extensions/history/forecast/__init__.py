@@ -1,1 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Growth of pools, and the time until they are full."""
