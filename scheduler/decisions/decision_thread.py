@@ -155,8 +155,10 @@ class DecisionThread:
                 coalescer.rests = False
             while (turn := coalescer.begin()) is not None:
                 self._turn_began = turn.began
-                self._work(turn.items)
-                coalescer.end(turn)
+                try:
+                    self._work(turn.items)
+                finally:
+                    coalescer.end(turn)
             if coalescer.waiting == 0 and not coalescer.is_resting:
                 del self._coalescers[handler]
         self._turn_began = None

@@ -58,6 +58,9 @@ class Turns(DecisionThread):
         self.busy = True
         try:
             self._hand_over(jobs, everything=True)
+        except Killed:
+            self._coalescers.clear()  # what waited is lost with the process
+            raise
         finally:
             self.busy = False
         for job in jobs:
