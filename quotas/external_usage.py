@@ -25,7 +25,7 @@ class RecordCheck(Protocol):
         """Return the result as keys of the JSON of ``tonnage-manage quota check``."""
 
     def summary(self, outcome: str) -> str:
-        """Return a line about the records; ``outcome`` tells what becomes of the wrong ones."""
+        """Return a line about the records; ``outcome`` is a phrase about the fate of the wrong ones."""
 
 
 class ExternalUsage(Protocol):

@@ -113,7 +113,7 @@ class DecisionParts:
         return Rules(filters, rules.weighers, rules.calculation)
 
     def prepare(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return requests with what the preparations add to them. Threads of requests call this, and may wait here."""
+        """Return requests with the additions of the preparations. Threads of requests call this, and may wait here."""
         for preparation in self.preparations:
             messages = preparation.prepare(messages)
         return messages

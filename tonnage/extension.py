@@ -115,7 +115,7 @@ class attributed_to:  # noqa: N801  -- reads as a phrase in a with statement
 
 
 class failures_logged:  # noqa: N801  -- reads as a phrase in a with statement
-    """A context in which an exception of a hook is logged and goes no further: what it follows has been committed."""
+    """A context in which an exception of a hook is logged and goes no further: the transaction is committed."""
 
     def __init__(self, hook: Hook) -> None:
         self._hook = hook

@@ -65,7 +65,7 @@ class PageScope:
 
 
 class LedgerSeries(Protocol):
-    """The series that an extension adds to the page: what the function returns that its part ``metrics`` names.
+    """The series that an extension adds to the page: the result of the function in its part ``metrics``.
 
     The function takes the largest number of pools that have series of their own.
     """

@@ -78,7 +78,7 @@ class AllocationCheck:
         return {"allocations": self.differences_as_data(), "untold": self.pending, "refused": self.refused}
 
     def summary(self, outcome: str) -> str:
-        """Return a line about the allocations; ``outcome`` tells what becomes of the lost ones."""
+        """Return a line about the allocations; ``outcome`` is a phrase about the fate of the lost ones."""
         if self.refused:
             outcome = f"lost; it refused {self.refused} of the repeated allocations, the log says why"
         verdict = f"{len(self.drift)} allocation(s) {outcome}" if self.drift else "it holds all that it was told"

@@ -18,7 +18,7 @@ class Backend(Base):
     ``listing_tick`` are those of the last listing that was recorded: older listings are ignored.
 
     An ``observed`` backend has no agent: its volumes are those of another system, see
-    :mod:`tonnage.extensions.cinder.ledger.observed_claims`. ``last_probe`` is the number of the last probe for it,
+    the extension ``cinder``. ``last_probe`` is the number of the last probe for it,
     allocated at ``probed_at``. These three columns serve that extension alone; they are here because each booking and
     each report locks the row of its backend, and a row of another table would be one more lock and read.
     """

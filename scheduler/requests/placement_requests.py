@@ -27,7 +27,7 @@ from tonnage.rpc.messages import (
 class LocalVolume(CreateVolume):
     """A request for a new volume on the host of an instance, with that host.
 
-    Nova takes a while to answer, so it is asked before (:mod:`tonnage.extensions.compute.instance_hosts`).
+    Nova takes a while to answer, so it is asked before by a preparation of the extension ``compute``.
     """
 
     locality: Locality

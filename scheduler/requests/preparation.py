@@ -17,7 +17,7 @@ class Preparation(Hook):
     """
 
     def prepare(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """Return the messages of requests that arrived together, with what the preparation adds to them.
+        """Return the messages of requests that arrived together, with the additions of the preparation.
 
         It may wait for another service. Its exception is the answer to all of these requests.
         """
