@@ -304,6 +304,7 @@ def test_the_sample_configuration_lists_the_options_of_every_plugin(install: Ins
             "min_free_capacity_extend_percentage",
             "allocated_capacity_weight_multiplier",
             "capacity_weight_multiplier",
+            "headroom_weight_multiplier",
             "volume_number_multiplier",
         ],
         "small_pools": ["largest_pool"],
