@@ -2,6 +2,8 @@
 """Tests of JsonFilter."""
 
 import json
+import sys
+import types
 from types import SimpleNamespace
 from typing import Any
 
@@ -107,6 +109,9 @@ def test_a_query_can_be_a_list() -> None:
         ('["not", ' * 21 + '["=", 1, 1]' + "]" * 21, "deeper than 20 lists"),
         ("[" + " " * 5000 + "]", "5002 characters long, and may have 4096"),
         ('["=", ' + "9" * 4090, "it is no JSON"),
+        ('["=", "$host"' + ', "a"' * 500 + "]", "more than 32 operands; the values after 'in' do not count"),
+        ('["and"' + ', ["<", "$free_capacity_gb", 1]' * 12 + "]", "more than 32 operands"),
+        ('["or"' + ', ["in", "$host", "$backend_id", 1]' * 12 + "]", "more than 32 operands"),
     ],
     ids=lambda text: str(text[:20]),
 )
@@ -158,3 +163,53 @@ def test_no_text_makes_the_filter_fail(query: str) -> None:
     request = Request("r", 1, hints={"query": query})
     assert FilterChain([PLUGIN]).run(POOLS, request).failures == {}
     assert PLUGIN.reason(POOL, request).message
+
+
+def _evaluations(query: object) -> int:
+    """Return how often operators are applied and operands are read while a query is evaluated for the pools."""
+    calls = 0
+
+    def count(frame: types.FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += 1
+
+    request = Request("r", 1, hints={"query": json.dumps(query)})
+    PLUGIN.accepts(POOLS, request)  # it is parsed once
+    sys.setprofile(count)
+    try:
+        PLUGIN.accepts(POOLS, request)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("long", "short"),
+    [
+        (["and", ["in", 0, *[1] * 900]], ["and", ["in", 0, 1]]),
+        (["in", "$host", *[f"h{number}" for number in range(300)]], ["in", "$host", "h1"]),
+        (["not", ["=", *[1] * 900], ["=", "$host", "x"]], ["not", ["=", 1], ["=", "$host", "x"]]),
+    ],
+    ids=["without variables", "a list of hosts", "constants beside a variable"],
+)
+def test_constants_are_evaluated_once_for_all_pools(long: object, short: object) -> None:
+    assert _evaluations(long) == _evaluations(short)
+
+
+@pytest.mark.parametrize(
+    ("query", "accepted"),
+    [
+        (["in", "$none", "a", "a"], True),
+        (["in", "$none", "a", "b"], False),
+        (["in", "$storage_protocol", "FC", "iSCSI"], False),
+        (["in", "$storage_protocol", {"a": 1}], False),
+        (["in", "$capabilities.qos", {"most": 900}], True),
+        (["in", "$capabilities.flag", 0], True),
+        (["in", "$thin_provisioning_support", 1, "x"], True),
+        (["in", "$host", None, ""], False),
+        (["in", "$host", "$backend_id"], True),
+        (["in"], False),
+    ],
+)
+def test_a_list_of_constants_is_searched_as_any_operands_are(query: object, accepted: bool) -> None:
+    assert accepts(query) is accepted
