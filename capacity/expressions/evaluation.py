@@ -68,8 +68,8 @@ def results(pools: PoolTable, request: Request, rows: Rows, function: str) -> It
     There is one result or, if the function reads the storage protocol, one for each reported protocol and each of its
     aliases. The result of an invalid function is its error.
     """
-    codes, texts = pools.capability(function)
-    parsed = [None if text is MISSING or text is None else _parsed(str(text)) for text in texts]
+    codes, values_of_function = pools.capability_values(function)
+    parsed = values_of_function.results(_parsed)
     functions = [
         (row, parsed_function)
         for row, code in zip(rows.tolist(), codes[rows].tolist(), strict=True)
@@ -90,12 +90,10 @@ def results(pools: PoolTable, request: Request, rows: Rows, function: str) -> It
 
 def of_request(pools: PoolTable, request: Request, function: str) -> tuple[Hashable, ...]:
     """Return the values of the request that the functions of the pools read: a cache key of their results."""
-    _, texts = pools.capability(function)
-    parsed = (_parsed(str(text)) for text in texts if text is not MISSING and text is not None)
-    names = {name for expression in parsed if isinstance(expression, Expression) for name in expression.names}
-    return tuple(
-        (name, attributes.of_request(request, name)) for name in sorted(names) if name[0] not in attributes.OF_POOLS
-    )
+    _, values_of_function = pools.capability_values(function)
+    values_of_function.results(_parsed)  # keeps the parsed functions, so that none is parsed again for its names
+    names = set().union(*values_of_function.distinct_results(_names_of_request))
+    return tuple((name, attributes.of_request(request, name)) for name in sorted(names))
 
 
 def described(pools: PoolTable, request: Request, row: int, function: str) -> dict[str, Any]:
@@ -107,11 +105,16 @@ def described(pools: PoolTable, request: Request, row: int, function: str) -> di
     return {name: value for name, value in values.items() if value is not MISSING}
 
 
-def _parsed(text: str) -> Expression | ExpressionError:
-    try:
-        return parser.compiled(text)
-    except ExpressionError as error:
-        return error
+def _parsed(function: object) -> Expression | ExpressionError | None:
+    """Return a reported function parsed, the error in it, or None if none is reported."""
+    return None if function is MISSING or function is None else parser.parsed(str(function))
+
+
+def _names_of_request(function: object) -> frozenset[Name]:
+    """Return the names of a reported function that are values of the request."""
+    expression = _parsed(function)
+    names = expression.names if isinstance(expression, Expression) else ()
+    return frozenset(name for name in names if name[0] not in attributes.OF_POOLS)
 
 
 def _result(expression: Expression, values: Sequence[Any]) -> Result:

@@ -26,6 +26,7 @@ Grammar and meaning are those of the Block Storage scheduler; ``docs/filters-and
 import functools
 import math
 import operator
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
@@ -128,19 +129,30 @@ class Expression:
 
 
 def compiled(text: str) -> Expression:
-    """Return the parsed expression, from a cache of texts; raise :class:`ExpressionError` if it is invalid."""
-    outcome = _compiled(text)
+    """Return the parsed expression; raise :class:`ExpressionError` if it is invalid.
+
+    Parsing takes up to some 10 ms. A text is not parsed again while its outcome is in use anywhere: a table of pools
+    keeps those of its functions, however many these are.
+    """
+    outcome = parsed(text)
     if isinstance(outcome, ExpressionError):
         raise ExpressionError(outcome.message)
     return outcome
 
 
-@functools.lru_cache(maxsize=4096)
-def _compiled(text: str) -> Expression | ExpressionError:
-    try:
-        return Expression(text)
-    except ExpressionError as error:
-        return error
+def parsed(text: str) -> Expression | ExpressionError:
+    """Return the parsed expression as :func:`compiled` does, or the error in it, which is kept as well."""
+    outcome = _in_use.get(text)
+    if outcome is None:
+        try:
+            outcome = Expression(text)
+        except ExpressionError as error:
+            outcome = error
+        _in_use[text] = outcome
+    return outcome
+
+
+_in_use: "weakref.WeakValueDictionary[str, Expression | ExpressionError]" = weakref.WeakValueDictionary()
 
 
 @functools.cache

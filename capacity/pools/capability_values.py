@@ -67,7 +67,8 @@ class Values(Generic[T]):
         self._read = read
         self._key = key
         self._codes: dict[Hashable, int] = {}
-        self._results: dict[Callable[[T], Hashable], tuple[set[Any], int]] = {}
+        self._results: dict[Callable[[T], Any], list[Any]] = {}
+        self._distinct_results: dict[Callable[[T], Hashable], tuple[set[Any], int]] = {}
         self.values: list[T] = []
 
     def codes(self, capabilities: Sequence[Mapping[str, Any]]) -> npt.NDArray[np.intp]:
@@ -90,7 +91,13 @@ class Values(Generic[T]):
 
     def distinct_results(self, function: Callable[[T], Result]) -> Collection[Result]:
         """Return the distinct results of a function of the values. The function is called once for each value."""
-        results, evaluated = self._results.get(function, (set(), 0))
+        results, evaluated = self._distinct_results.get(function, (set(), 0))
         results.update(map(function, itertools.islice(self.values, evaluated, None)))
-        self._results[function] = results, len(self.values)
+        self._distinct_results[function] = results, len(self.values)
+        return results
+
+    def results(self, function: Callable[[T], Any]) -> Sequence[Any]:
+        """Return the result of a function for each value, by code. The function is called once for each value."""
+        results = self._results.setdefault(function, [])
+        results.extend(map(function, itertools.islice(self.values, len(results), None)))
         return results

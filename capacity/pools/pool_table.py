@@ -63,8 +63,12 @@ class PoolTable(Columns):
         The result is a column of codes and the list of the distinct values, which the codes index. The value is
         :data:`MISSING` for pools without the capability. So each distinct value needs to be evaluated only once.
         """
-        codes, values = self._distinct(path, lambda: Values(reader(path)))
+        codes, values = self.capability_values(*path)
         return codes, values.values
+
+    def capability_values(self, *path: str) -> tuple[npt.NDArray[np.intp], Values[Any]]:
+        """Return one capability of all pools as :meth:`capability` does, with an object that keeps results by value."""
+        return self._distinct(path, lambda: Values(reader(path)))
 
     def distinct(self, read: Callable[[Mapping[str, Any]], Key]) -> tuple[npt.NDArray[np.intp], Values[Key]]:
         """Return the results of a function of the capabilities of all pools, as a column of codes and the values.

@@ -2,11 +2,12 @@
 """Functions of pools are evaluated for rows that report one, with all names of a storage protocol."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from tonnage.capacity.expressions import evaluation
+from tonnage.capacity.expressions import evaluation, parser
 from tonnage.capacity.expressions.evaluation import FunctionColumn, Result
 from tonnage.capacity.expressions.parser import ExpressionError
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
@@ -97,3 +98,23 @@ def test_few_rows_are_computed_alone_and_many_come_from_the_cached_column() -> N
     for _ in range(2):
         assert column.of_some(pools, request(), ~few)[few | ~few].all()
     assert evaluated == [7, *range(32)]
+
+
+def test_each_function_is_parsed_once_however_many_the_pools_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More functions than any cache of the last ones would hold, read again and again in the same order."""
+    pools = table(*(f"stats.free_capacity_gb > {number}" for number in range(5000)), "1 +", None)
+    parsed = []
+    original = parser.Expression.__init__
+
+    def count(expression: parser.Expression, text: str) -> None:
+        parsed.append(text)
+        original(expression, text)
+
+    monkeypatch.setattr(parser.Expression, "__init__", count)
+    for size in range(3):
+        evaluation.of_request(pools, request(size), FUNCTION)
+        FunctionColumn(FUNCTION, np.True_, lambda pools, row, results: bool(results)).of_all(pools, request(size))
+    assert len(parsed) == len(set(parsed)) == 5001
+    pools.put(replace(pools.row(7), capabilities={FUNCTION: "stats.free_capacity_gb > 7.5"}))
+    results(pools)
+    assert parsed[5001:] == ["stats.free_capacity_gb > 7.5"]

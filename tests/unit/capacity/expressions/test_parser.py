@@ -2,6 +2,7 @@
 """The language of filter and goodness functions."""
 
 import contextlib
+import gc
 import math
 import time
 from typing import Any
@@ -171,16 +172,24 @@ def test_names_are_listed_once_in_order() -> None:
     assert Expression("volume.size + stats.free + volume.size").names == (("volume", "size"), ("stats", "free"))
 
 
-def test_an_expression_is_parsed_once() -> None:
-    assert parser.compiled("1 + 40") is parser.compiled("1 + 40")
+@pytest.mark.parametrize("text", ["1 + 40", "1 +* 40"])
+def test_an_expression_in_use_is_parsed_once(text: str) -> None:
+    outcome = parser.parsed(text)
+    assert parser.parsed(text) is outcome
 
 
-def test_an_invalid_expression_is_parsed_once_and_raises_each_time() -> None:
-    before = parser._compiled.cache_info().misses
-    for _ in range(3):
-        with pytest.raises(ExpressionError):
+def test_an_invalid_expression_raises_each_time() -> None:
+    for _ in range(2):
+        with pytest.raises(ExpressionError, match="does not belong"):
             parser.compiled("1 +* 40")
-    assert parser._compiled.cache_info().misses == before + 1
+
+
+def test_expressions_that_nobody_uses_are_forgotten() -> None:
+    outcome = parser.parsed("4711 + 1")
+    assert "4711 + 1" in parser._in_use
+    del outcome
+    gc.collect()
+    assert "4711 + 1" not in parser._in_use
 
 
 @given(st.text(alphabet="019.aostx'\" \t()+-*/^<>=!&|?:,\\%not", max_size=60))
