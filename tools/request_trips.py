@@ -27,7 +27,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 #: Functions at which background work begins, by qualified name. A trace skips each call of one, with all that it calls,
 #: unless the trip is about that work.
-_PERIODIC = {"DecisionThread._run_periodic_tasks", "check_terminal"}
+_PERIODIC = {"DecisionThread._run_periodic_tasks", "_SignalReader._lost_terminal"}
 _REPORTING = {
     "BackendAgent._rest",
     "BackendAgent._has_news",
@@ -114,7 +114,7 @@ class Tracer:
         code = frame.f_code
         path = self._path(code)
         name = threading.current_thread().name
-        # The main thread waits for signals and looks at its terminal.
+        # The main thread waits for the end of the process.
         if not path or name == "MainThread":
             return
         if path == "rpc call":

@@ -10,6 +10,7 @@ import threading
 from cotyledon import types
 from oslo_config import cfg
 
+from tonnage import worker
 from tonnage.agent import builder, options
 from tonnage.agent.backend_agent import BackendAgent
 from tonnage.capacity import errors
@@ -40,6 +41,8 @@ class BackendWorker(workers.Worker):
         self._agent: BackendAgent | None = None
         self._ending = False
         self._lock = threading.Lock()
+        self._reload = worker.Worker("reload", self._take_over)
+        self._reload.start()
 
     def serve(self) -> None:
         """Run the agent of the backend until it ends. After a drain, end the process."""
@@ -64,17 +67,21 @@ class BackendWorker(workers.Worker):
             self._agent.stop()
 
     def reload(self) -> None:
+        """Take over the current files, on a thread of its own, because signals during this method would be lost."""
+        self._reload.wake()
+
+    def _take_over(self) -> None:
         """Drain the backend if it is no longer enabled, restart if its options have changed, or else do nothing."""
         try:
             changes = self._configuration.changes()
         except setup.EXPECTED_ERRORS:
             # The files have changed again since the main process has read them; another signal will follow.
             return
-        if self._section in changes.changed:
+        agent = self._agent
+        if self._section in changes.removed and agent is not None:
+            agent.drain()
+        elif self._section in changes.changed or self._section in changes.removed:
             super().reload()
-        elif self._section in changes.removed:
-            agent = self._agent
-            agent.drain() if agent is not None else super().reload()
 
 
 class _AgentPlan(workers.WorkerPlan):

@@ -3,10 +3,8 @@
 
 import contextlib
 import logging
-import signal
 import sys
 import threading
-from types import FrameType
 
 from oslo_config import cfg
 
@@ -14,7 +12,7 @@ from tonnage.api import options
 from tonnage.api.http.server import ApiServer
 from tonnage.api.process import ApiProcess
 from tonnage.cli import setup, tls_verification, unknown_options
-from tonnage.cli.daemons import terminal
+from tonnage.cli.daemons import signals
 from tonnage.ledger.db import options as database_options
 from tonnage.rpc import options as rpc_options
 from tonnage.rpc import transport as rpc_transport
@@ -32,19 +30,12 @@ def main() -> int:
 
 
 def run(conf: cfg.ConfigOpts) -> int:
-    """Serve until SIGINT, SIGTERM or SIGHUP, and finish the accepted requests.
+    """Serve until SIGINT, SIGTERM, SIGHUP or the end of the terminal, and finish the accepted requests.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable options.
     """
     stopped = threading.Event()
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        stopped.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    if not terminal.survives_hangup():
-        signal.signal(signal.SIGHUP, stop)
+    signals.handle(stopped.set)
     with contextlib.ExitStack() as cleanup:
         process = ApiProcess(conf, conf.osapi_volume_listen)
         cleanup.callback(process.close)

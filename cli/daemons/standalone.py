@@ -4,12 +4,10 @@
 import contextlib
 import logging
 import os
-import signal
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
 
 from oslo_config import cfg
 
@@ -21,8 +19,8 @@ from tonnage.api.auth import authentication
 from tonnage.api.http.server import ApiServer
 from tonnage.api.process import further_servers
 from tonnage.capacity import errors
-from tonnage.cli import setup, tls_verification, unknown_options
-from tonnage.cli.daemons import report_interval, terminal
+from tonnage.cli import output, setup, tls_verification, unknown_options
+from tonnage.cli.daemons import report_interval, signals
 from tonnage.cli.daemons.backend_changes import BackendConfiguration
 from tonnage.cli.daemons.backend_threads import BackendThreads
 from tonnage.cli.daemons.reload import attempt, confirm
@@ -103,9 +101,8 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable options.
     """
-    _on_stop_signals(_end_at_once)
-    changed = threading.Event()
-    poll_terminal = terminal.handle_hangup(changed.set)
+    started, stopped, changed = threading.Event(), threading.Event(), threading.Event()
+    signals.handle(lambda: stopped.set() if started.is_set() else _end_at_once(), changed.set)
     with contextlib.ExitStack() as cleanup:
         report_interval.check(conf, alone=True)
         authenticator = authentication.select(conf, conf.osapi_volume_listen)
@@ -135,8 +132,7 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
             cleanup.callback(server.stop)
         scheduler.start()
         cleanup.callback(scheduler.stop)
-        stopped = threading.Event()
-        _on_stop_signals(lambda number, frame: stopped.set())
+        started.set()
         cleanup.callback(backends.stop)
         backends.start()
         # Started last, because requests need all other services.
@@ -147,22 +143,16 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
             hints = _HINTS.format(url=api.url) if conf.auth_strategy == "noauth" else ""
             print(_READY.format(url=api.url, pages=_web_pages(conf, api.url), hints=hints), flush=True)
         reload = Reload(ConfigReloader(conf, read), scheduler, configuration, backends)
-        failed = _watch(stopped, changed, reload, poll_terminal)
+        failed = _watch(stopped, changed, reload)
         LOG.info("Stopping")
     if failed is not None:
         raise errors.TonnageError(failed)
     print("Tonnage has stopped", flush=True)
 
 
-def _on_stop_signals(handler: Callable[[int, FrameType | None], object]) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, handler)
-
-
-def _end_at_once(number: int, frame: FrameType | None) -> None:
+def _end_at_once() -> None:
     """Exit immediately during the start. A graceful end could wait forever for an unreachable bus."""
-    with contextlib.suppress(OSError):
-        print(f"{PROG}: stopped before it was ready", file=sys.stderr, flush=True)
+    output.print_error(f"{PROG}: stopped before it was ready")
     os._exit(1)
 
 
@@ -184,15 +174,12 @@ def _wait_for_reports(scheduler: SchedulerService, backends: BackendThreads, sto
     return True
 
 
-def _watch(
-    stopped: threading.Event, changed: threading.Event, reload: Reload, poll_terminal: Callable[[], None]
-) -> str | None:
+def _watch(stopped: threading.Event, changed: threading.Event, reload: Reload) -> str | None:
     """Wait for a stop signal, or a failure of the scheduler or a backend. Return its message, None after a signal.
 
     Reload the configuration when ``changed`` is set.
     """
     while not stopped.wait(0.5):
-        poll_terminal()
         if changed.is_set():
             changed.clear()
             reload.apply()

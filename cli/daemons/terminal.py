@@ -7,8 +7,6 @@ to make them read their configuration again. The two cases differ in whether the
 
 import os
 import signal
-from collections.abc import Callable
-from types import FrameType
 
 
 class Terminal:
@@ -30,36 +28,8 @@ class Terminal:
         os.close(nowhere)
 
 
-def handle_hangup(reload: Callable[[], object]) -> Callable[[], None]:
-    """Install a handler of SIGHUP that ends the process if its terminal was closed, and otherwise calls ``reload``.
-
-    The process ends as after SIGTERM. The returned function has to be called periodically, because a closed terminal
-    sends SIGHUP to the leader of its session only. A shell forwards it to its jobs. Other leaders with this process in
-    their own process group may not: ``make``, for example, waits for the process to end.
-    """
-    terminal = None if survives_hangup() else Terminal()
-
-    def ends() -> bool:
-        if terminal is None or not terminal.was_closed():
-            return False
-        terminal.detach()
-        os.kill(os.getpid(), signal.SIGTERM)
-        return True
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        if not ends():
-            reload()
-
-    def check_terminal() -> None:
-        if os.getpgrp() == os.getsid(0):
-            ends()
-
-    signal.signal(signal.SIGHUP, handle)
-    return check_terminal
-
-
 def survives_hangup() -> bool:
-    """Return whether SIGHUP is ignored, as under ``nohup``. Call it before :func:`handle_hangup`."""
+    """Return whether SIGHUP is ignored, as under ``nohup``. Call it before a handler is set."""
     return signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
 

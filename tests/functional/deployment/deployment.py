@@ -143,16 +143,16 @@ class Deployment:
         return another
 
     def stop(self, number: signal.Signals = signal.SIGTERM, *, whole_group: bool = False) -> dict[str, int]:
-        """Send a signal to all processes, wait for their end, and return their exit codes."""
+        """Send a burst of a signal to all processes, wait for their end, and return their exit codes."""
         self._expected_to_run.clear()
         for process in self.processes.values():
-            process.send(number, whole_group=whole_group)
+            process.request_stop(number, whole_group=whole_group)
         return {name: process.wait() for name, process in self.processes.items()}
 
     def end(self, name: str) -> None:
-        """End one process with SIGTERM; it must end cleanly."""
+        """End one process with a burst of SIGTERM; it must end cleanly."""
         self._expected_to_run.discard(name)
-        self.processes[name].send(signal.SIGTERM)
+        self.processes[name].request_stop()
         assert self.processes[name].wait() == 0, self.logs()
 
     def kill(self, *names: str) -> None:

@@ -103,6 +103,11 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             (os.killpg if whole_group else os.kill)(self.pid, number)
 
+    def request_stop(self, number: signal.Signals = signal.SIGTERM, *, whole_group: bool = False) -> None:
+        """Send a signal three times, as ``make`` and a terminal do, which both pass Ctrl-C on."""
+        for _ in range(3):
+            self.send(number, whole_group=whole_group)
+
     def wait(self) -> int:
         """Wait for the end of the process and return its exit code."""
         assert self._process is not None
@@ -129,7 +134,7 @@ def run_process(name: str, conf: pathlib.Path) -> Iterator[Process]:
     try:
         yield process
     finally:
-        process.send(signal.SIGTERM)
+        process.request_stop()
         try:
             code = process.wait()
         except subprocess.TimeoutExpired:

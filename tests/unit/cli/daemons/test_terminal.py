@@ -14,8 +14,8 @@ from collections.abc import Iterator
 import pytest
 
 PROGRAM = """
-import ctypes, fcntl, os, signal, sys, termios, time
-from tonnage.cli.daemons import terminal
+import ctypes, fcntl, os, signal, sys, termios, threading
+from tonnage.cli.daemons import signals
 
 def end_with(parent):
     # The parent may be killed, and cannot stop this process then.
@@ -33,11 +33,6 @@ signal.signal(signal.SIGHUP, signal.SIG_IGN if "nohup" in sys.argv else signal.S
 def send(text):
     os.write(int(sys.argv[1]), text + b"\\n")
 
-def end(number, frame):
-    print("this would fail on a terminal that has gone", flush=True)
-    send(b"ended")
-    sys.exit(0)
-
 if "led" in sys.argv:
     # Like make, the parent leads the session and does not forward the signal.
     signal.signal(signal.SIGHUP, lambda number, frame: None)
@@ -46,14 +41,12 @@ if "led" in sys.argv:
         os.wait()
         sys.exit(0)
     end_with(leader)
-signal.signal(signal.SIGTERM, end)
-poll = terminal.handle_hangup(lambda: send(b"reloaded"))
+stopped = threading.Event()
+signals.handle(stopped.set, lambda: send(b"reloaded"))
 send(b"ready")
-while "led" not in sys.argv:
-    signal.pause()
-while True:
-    time.sleep(0.01)
-    poll()
+stopped.wait()
+print("this would fail on a terminal that has gone", flush=True)
+send(b"ended")
 """
 
 
