@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Construction of an agent's backends from the configuration."""
 
+import logging
 from collections.abc import Iterable
 
 from oslo_config import cfg
@@ -11,10 +12,13 @@ from tonnage.agent.lock import BackendLock
 from tonnage.agent.options import Settings
 from tonnage.capacity import errors
 from tonnage.drivers import loader
+from tonnage.drivers import options as driver_options
 from tonnage.drivers.base import Driver
 from tonnage.drivers.options import WrongValue
 from tonnage.rpc import option_errors
 from tonnage.rpc.transport import Transport
+
+LOG = logging.getLogger(__name__)
 
 #: The time for which records of acknowledged outcomes are kept, in multiples of the time to live of a message.
 _RECORD_LIVES = 10
@@ -29,9 +33,14 @@ def build(conf: cfg.ConfigOpts, transport: Transport) -> list[BackendAgent]:
 
 
 def build_one(conf: cfg.ConfigOpts, transport: Transport, section: str) -> BackendAgent:
-    """Return one backend, not yet started. Raises :class:`~tonnage.capacity.errors.ConfigurationError`."""
+    """Return one backend, not yet started, after a warning for each rule of its section that cannot be read.
+
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError`.
+    """
     name = full_name(conf, section)
     driver = _driver(conf, section)
+    for problem in driver_options.unreadable_rules(driver.conf):
+        LOG.warning("%s", problem)
     settings = Settings(
         availability_zone=driver.conf.backend_availability_zone or conf.storage_availability_zone,
         driver_name=driver.conf.volume_driver,

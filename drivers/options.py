@@ -7,7 +7,7 @@ settings of one pool; each setting that it lacks comes from the backend's sectio
 
 import copy
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +15,7 @@ from oslo_config import cfg, types
 
 from tonnage.capacity import errors, type_conversion
 from tonnage.capacity.over_subscription import AUTO, parse_ratio
+from tonnage.capacity.reports import rule_fields
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.topology.node_selectors import NodeSelector
 
@@ -277,7 +278,7 @@ class Section:
 
     def sets(self, name: str) -> bool:
         """Return whether this section itself has a value for the option, from a file or as its default."""
-        return self._value(name) is not None
+        return name in self._names and self._value(name) is not None
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_") or (name not in self._names and self._parent is None):
@@ -367,6 +368,14 @@ def unclear_nodes(section: Section) -> None:
             raise errors.ConfigurationError(
                 f"[{part.section_name}] node_list = {', '.join(nodes)}: a node is there twice"
             )
+
+
+def unreadable_rules(section: Section) -> Iterator[str]:
+    """Yield a line for each value of the section, or of one of its pool sections, that no plug-in can read."""
+    for part in (section, *section.pools.values()):
+        fields = {name: getattr(part, name) for name in _REPORTED if part.sets(name)}
+        for _, text in rule_fields.unreadable(fields):
+            yield f"[{part.section_name}] {text}"
 
 
 def classless_provisioner(section: Section) -> None:

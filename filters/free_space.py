@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filter that keeps a share of every pool's physical capacity free."""
 
+import math
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -12,6 +13,7 @@ from tonnage.capacity.decision import Rejection
 from tonnage.capacity.elementwise import Floats
 from tonnage.capacity.pools.capability_values import MISSING
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.reports import rule_fields
 from tonnage.capacity.request import Operation, Request, judged_thin
 from tonnage.filters.base import Filter, Mask
 
@@ -120,13 +122,8 @@ def _percentage(value: object) -> float:
     """Return a reported percentage, ``nan`` for a missing value, and -1 for any other value."""
     if value is MISSING or value is None:
         return np.nan
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        return -1.0
-    try:
-        number = float(value)
-    except ValueError:
-        return -1.0
-    return number if 0 <= number <= 100 else -1.0
+    number = rule_fields.percentage(value)
+    return -1.0 if math.isnan(number) else number
 
 
 def _free_after(pools: PoolTable | Pool, request: Request) -> Floats:

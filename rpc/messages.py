@@ -12,7 +12,7 @@ from typing import Any
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import Refusal
 from tonnage.capacity.explanation import Explanation
-from tonnage.capacity.pools.hypothetical_pools import Changes
+from tonnage.capacity.reports.hypothetical_pools import Changes
 from tonnage.capacity.request import Provisioning
 from tonnage.capacity.volume_request import CreateVolume as CreateVolume
 from tonnage.capacity.volume_request import KeyedRequest as KeyedRequest

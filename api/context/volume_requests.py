@@ -19,7 +19,7 @@ from tonnage.api.http.body import convert
 from tonnage.api.http.http_request import Request
 from tonnage.api.schemas import fields, simulation_bodies, volume_bodies
 from tonnage.capacity import errors, type_conversion
-from tonnage.capacity.pools.hypothetical_pools import Changes
+from tonnage.capacity.reports.hypothetical_pools import Changes
 from tonnage.ledger import models
 from tonnage.ledger.catalog import groups, volume_types, volumes
 from tonnage.ledger.catalog.volume_decisions import VolumeDecisions

@@ -28,7 +28,7 @@ class ExtendVolume(Struct):
 
 
 class Changes(Struct, forbid_unknown_fields=True):
-    """The assumed changes, see :class:`tonnage.capacity.pools.hypothetical_pools.Changes`. Unknown keys are errors."""
+    """Assumed changes, see :class:`tonnage.capacity.reports.hypothetical_pools.Changes`. Unknown keys are errors."""
 
     default_ratio: float | str | None = None
     ratios: dict[Key, float | str] = {}

@@ -14,6 +14,7 @@ from typing import Any
 
 from tonnage.capacity import units
 from tonnage.capacity.over_subscription import AUTO
+from tonnage.capacity.reports import rule_fields
 
 #: The largest difference of two figures that rounding to two decimals can cause.
 _ROUNDING_GB = 0.011
@@ -42,6 +43,7 @@ class Breach(enum.StrEnum):
     RATIO_RANGE = "ratio_range"
     AUTO_UNDECLARED = "auto_undeclared"
     THIN_OR_THICK = "thin_or_thick"
+    RULE_UNREADABLE = "rule_unreadable"
     PROVISIONED_REQUIRED = "provisioned_required"
     RATIO_REQUIRED = "ratio_required"
     NO_ALLOCATED = "no_allocated"
@@ -129,6 +131,8 @@ def check_report(pool: Mapping[str, Any], supports_auto: bool | None) -> dict[Br
     reserved = pool.get("reserved_percentage")
     if reserved is not None and not 0 <= _number(pool, "reserved_percentage") <= 100:
         breaches[Breach.RESERVED_RANGE] = f"reserved_percentage is {reserved!r}: it goes from 0 to 100"
+    if problems := "; ".join(text for _, text in rule_fields.unreadable(pool)):
+        breaches[Breach.RULE_UNREADABLE] = problems
     return breaches | _check_ratio(pool, supports_auto) | _check_provisioning(pool)
 
 

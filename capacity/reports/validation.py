@@ -19,7 +19,7 @@ from oslo_utils import strutils
 from tonnage.capacity import units
 from tonnage.capacity.over_subscription import AUTO, MAX_RATIO
 from tonnage.capacity.pool_stats import ALLOCATED, FIGURES, SHOWN, BadField, PoolStats, Remark, is_name
-from tonnage.capacity.reports import backend_stats
+from tonnage.capacity.reports import backend_stats, rule_fields
 
 #: The types of capabilities whose equal values are identical. Pools that report only such values share one mapping.
 _COMPARABLE = frozenset({str, bool, int})
@@ -134,6 +134,8 @@ def _add_remarks(remarks: dict[str, str], stats: PoolStats, raw: Mapping[str, An
             f"total_capacity_gb {units.to_wire(stats.total)}, free_capacity_gb {units.to_wire(stats.free)}: "
             "limits that need them are not checked"
         )
+    for field, text in rule_fields.unreadable(stats.capabilities):
+        remarks[f"unreadable_{field}"] = text
     if isinstance(stats.ratio, float) and stats.ratio < 1:
         remarks["ratio_below_one"] = (
             f"max_over_subscription_ratio {stats.ratio} is less than 1; no thin volume is placed"

@@ -157,7 +157,8 @@ class ReportedAccessibility(Struct, frozen=True):
             raise ValueError("node_list names a node twice")
 
 
-_FIELDS = frozenset(ReportedAccessibility.__struct_fields__)
+#: The capabilities that state the accessibility of a pool.
+FIELDS = frozenset(ReportedAccessibility.__struct_fields__)
 
 
 def parser_for(requirement: TopologyRequirement) -> Callable[[Mapping[str, Any]], Accessibility]:
@@ -182,11 +183,11 @@ def parse_for_topology(capabilities: Mapping[str, Any]) -> Accessibility:
 
 
 def _parse(capabilities: Mapping[str, Any], *, by_name: bool) -> Accessibility:
-    if _FIELDS.isdisjoint(capabilities):
+    if FIELDS.isdisjoint(capabilities):
         return _ALL_NODES
     try:
         reported = type_conversion.convert(
-            {key: capabilities[key] for key in _FIELDS if key in capabilities}, ReportedAccessibility
+            {key: capabilities[key] for key in FIELDS if key in capabilities}, ReportedAccessibility
         )
     except msgspec.ValidationError as error:
         return InvalidAccessibility(str(error))

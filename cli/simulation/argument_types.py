@@ -110,8 +110,8 @@ def url(text: str) -> str:
 
 def new_pool(text: str) -> dict[str, Any]:
     """Parse a pool in the format of drivers' reports, with its full name as pool_name, from JSON or @FILE."""
-    from tonnage.capacity.pools import hypothetical_pools
     from tonnage.capacity.pools.pool_table import PoolTable
+    from tonnage.capacity.reports import hypothetical_pools
 
     pool = json_file(text[1:]) if text.startswith("@") else _json(text, text)
     if not isinstance(pool, dict):

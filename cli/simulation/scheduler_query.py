@@ -23,7 +23,7 @@ from tonnage.api.context import volume_requests
 from tonnage.api.http import body
 from tonnage.api.schemas import fields, simulation_bodies, volume_bodies
 from tonnage.capacity import errors, type_conversion
-from tonnage.capacity.pools.hypothetical_pools import Changes
+from tonnage.capacity.reports.hypothetical_pools import Changes
 from tonnage.cli.simulation import credentials
 from tonnage.cli.simulation.argument_types import PROJECT
 from tonnage.rpc import contract

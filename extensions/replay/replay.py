@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 
 from tonnage.capacity import errors
 from tonnage.capacity.decision import Refusal
-from tonnage.capacity.pools import hypothetical_pools
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.reports import hypothetical_pools
 from tonnage.extensions.replay import log_records
 from tonnage.extensions.replay.log_records import Decided
 from tonnage.filters.chain import FilterChain

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 from tonnage.capacity import errors, over_subscription
 from tonnage.capacity.explanation import Explanation
-from tonnage.capacity.pools import hypothetical_pools
 from tonnage.capacity.pools.pool_table import PoolTable
+from tonnage.capacity.reports import hypothetical_pools
 from tonnage.ledger.catalog import volumes
 from tonnage.ledger.db.database import Database
 from tonnage.quotas import limits, reservations

@@ -44,6 +44,25 @@ def test_each_enabled_backend_is_built_from_its_section(tmp_path: pathlib.Path) 
     assert one.settings.lock_folder == f"{tmp_path}/locks"
 
 
+def test_a_function_that_cannot_be_read_is_logged_at_the_start(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    conf = configured(
+        tmp_path,
+        "enabled_backends = one, two\n"
+        "[one]\nvolume_driver = memory\nmemory_pools = gold, hdd\nfilter_function = volume.size <\n"
+        "[one:gold]\ngoodness_function = 50 +\n"
+        "[two]\nvolume_driver = memory\nfilter_function = volume.size < 5\n",
+    )
+    with memory_bus.memory_transport() as bus:
+        builder.validate(conf)
+        builder.build(conf, bus)
+    assert [record.getMessage() for record in caplog.records] == [
+        "[one] filter_function 'volume.size <' ends where something is missing; DriverFilter excludes the pool",
+        "[one:gold] goodness_function '50 +' ends where something is missing; GoodnessWeigher counts the pool as poor",
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -61,6 +61,8 @@ def _without(field: str) -> Lie:
         (_setting("free_capacity_gb", "unknown"), Breach.UNBOUNDED),
         (_setting("reserved_percentage", 120), Breach.RESERVED_RANGE),
         (_setting("reserved_percentage", "much"), Breach.RESERVED_RANGE),
+        (_setting("filter_function", "volume.size <"), Breach.RULE_UNREADABLE),
+        (_setting("node_topology", {"terms": []}), Breach.RULE_UNREADABLE),
     ],
     ids=lambda value: str(value) if isinstance(value, Breach) else "",
 )

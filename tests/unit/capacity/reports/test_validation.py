@@ -172,6 +172,16 @@ def test_remarks(changes: dict[str, Any], warning: str) -> None:
     assert any(warning in str(remark) for remark in checked.remarks)
 
 
+def test_a_rule_that_no_plugin_can_read_is_a_remark() -> None:
+    checked = of(filter_function="volume.size <", goodness_function="50", node_name="n1")
+    (remark,) = checked.remarks
+    assert (remark.pool, remark.code) == ("gold", "unreadable_filter_function")
+    assert remark.text == (
+        "filter_function 'volume.size <' ends where something is missing; DriverFilter excludes the pool"
+    )
+    assert checked.pools[0].capabilities["filter_function"] == "volume.size <"
+
+
 def test_free_is_never_more_than_total() -> None:
     assert only(free_capacity_gb=5000).free == 1024.0
 

@@ -14,7 +14,7 @@ from oslo_log import log as logging
 from tonnage.api import options as api_options
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.pools.hypothetical_pools import Changes
+from tonnage.capacity.reports.hypothetical_pools import Changes
 from tonnage.cli.simulation import scheduler_query
 from tonnage.cli.simulation.scheduler_query import QueryTarget
 from tonnage.rpc import options as rpc_options

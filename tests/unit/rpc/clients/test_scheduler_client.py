@@ -20,7 +20,7 @@ from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal, Rejection
 from tonnage.capacity.explanation import Explanation, PoolVerdict, Weight
-from tonnage.capacity.pools.hypothetical_pools import Changes
+from tonnage.capacity.reports.hypothetical_pools import Changes
 from tonnage.extensions.kubernetes.fit.node_fit_messages import (
     FIT_NODES,
     FitAnswer,

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.scheduler.world import BACKEND
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.capacity.pools.hypothetical_pools import Changes
+from tonnage.capacity.reports.hypothetical_pools import Changes
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.quotas import limits

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.unit.capacity import strategies
 from tonnage.capacity import errors
-from tonnage.capacity.pools import hypothetical_pools
-from tonnage.capacity.pools.hypothetical_pools import Changes, Defaults
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
+from tonnage.capacity.reports import hypothetical_pools
+from tonnage.capacity.reports.hypothetical_pools import Changes, Defaults
 
 DEFAULTS = Defaults(20.0, {"h@a#1"}, "nova")
 NEW = {
