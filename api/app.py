@@ -43,6 +43,9 @@ from tonnage.quotas import usage_sources
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
 from tonnage.rpc.messages import BackendState
 
+#: The last part of a path, the key of metadata or of a spec, which may contain slashes.
+_KEY, _KEY_WITH_SLASHES = "{key}", "{key:path}"
+
 #: Some clients add the project to the path, others do not.
 _PREFIXES = ("/v3", "/v3/{url_project}")
 
@@ -81,7 +84,7 @@ def build(
             app.add_route(path, resource, suffix=suffix)
         for path, resource, suffix in part.routes:
             for prefix in _PREFIXES:
-                app.add_route(prefix + path, resource, suffix=suffix)
+                app.add_route(prefix + path.replace(_KEY, _KEY_WITH_SLASHES), resource, suffix=suffix)
     if with_identity:
         noauth_identity.add_routes(app, context.bodies)
     app.add_route(discovery.PATH, openapi(conf, parts))

@@ -37,6 +37,10 @@ class Conflict(TonnageError):
     """The state of the resource does not permit the request."""
 
 
+class KeyReused(TonnageError):
+    """The key of an earlier request came again with a different request."""
+
+
 class OverQuota(TonnageError):
     """The request exceeds the limits of the project."""
 

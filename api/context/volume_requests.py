@@ -14,6 +14,7 @@ from oslo_context.context import RequestContext
 
 from tonnage.api.auth import policies
 from tonnage.api.context.resource_context import ResourceContext
+from tonnage.api.http import microversions
 from tonnage.api.http.annotations import Header
 from tonnage.api.http.body import convert
 from tonnage.api.http.http_request import Request
@@ -41,7 +42,7 @@ _MAX_KEY_LENGTH = 255
 #: The header with the key of a request. Requests with the same key are repetitions of one request.
 IDEMPOTENCY_KEY = Header(
     name="Idempotency-Key",
-    description="Requests of one project with the same key and the same body are one request.",
+    description="Requests of one project with the same key are one request. With another body the answer is 422.",
     pattern=rf"^[!-~]([ -~]{{0,{_MAX_KEY_LENGTH - 2}}}[!-~])?$",
 )
 
@@ -54,14 +55,20 @@ _VOLUME_HINTS = ("same_host", "different_host")
 
 @dataclass(frozen=True, slots=True)
 class _RequestKey:
-    """The id of a request, from which the ids of its volumes are derived if the sender repeats the request."""
+    """The id of a request, and the fingerprint of its body if the sender may repeat it, otherwise None."""
 
     request_id: str
-    from_sender: bool = False
+    fingerprint: str | None = None
 
     def volume_id(self, index: int) -> str:
-        """Return the id of a volume of the request: the same one for a repetition, otherwise a random one."""
-        return str(uuid.uuid5(_NAMESPACE, f"{self.request_id}/{index}") if self.from_sender else uuid.uuid4())
+        """Return the id of a volume of the request.
+
+        The id is random, or derived from the fingerprint. So a repetition has the same volumes, and the ledger tells a
+        different request with the same request id by its volumes.
+        """
+        if self.fingerprint is None:
+            return str(uuid.uuid4())
+        return str(uuid.uuid5(_NAMESPACE, f"{self.request_id}/{self.fingerprint}/{index}"))
 
 
 class RequestReader:
@@ -78,18 +85,20 @@ class RequestReader:
         """Return the request for a new volume (key ``volume``) or for several, all or none (key ``volumes``)."""
         sent, identity = self._context.bodies.decode(req), req.context.identity
         sent_key = req.get_header(IDEMPOTENCY_KEY.name)
-        key = _RequestKey(identity.request_id or "") if sent_key is None else _request_key(identity, sent_key, sent)
         if "volumes" not in sent:
-            body = convert(sent, volume_bodies.CreateVolume)
-            return self._create_volume(body.volume, body.all_hints(), identity, key)
+            body = convert(sent, _create_body_type(req))
+            new_volume, hints = body.volume, body.all_hints()
+            return self._create_volume(new_volume, hints, identity, _request_key(identity, sent_key, new_volume, hints))
         if "volume" in sent:
             raise errors.InvalidInput("the body has both volume and volumes: send one of them")
-        return self._create_group(convert(sent, volume_bodies.CreateVolumes), identity, key)
+        bodies = convert(sent, volume_bodies.CreateVolumes)
+        key = _request_key(identity, sent_key, bodies.volumes, bodies.all_hints())
+        return self._create_group(bodies, identity, key)
 
     def read_explain(self, req: Request) -> SimulatedRequest:
         """Return the request to explain, from one of :data:`tonnage.api.schemas.simulation_bodies.REQUEST_BODIES`."""
-        identity = req.context.identity
-        return self._simulated(self._context.bodies.decode(req), identity, _RequestKey(identity.request_id or ""))
+        sent, identity = self._context.bodies.decode(req), req.context.identity
+        return self._simulated(sent, identity, _RequestKey(identity.request_id or ""), _create_body_type(req))
 
     def read_what_if(self, req: Request) -> WhatIf:
         """Return a simulation of several requests, with the assumed changes."""
@@ -117,12 +126,18 @@ class RequestReader:
         with self._context.database.reading() as session:
             return volume_types.find(session, name, self._context.policy.visible_project(identity)).id
 
-    def _simulated(self, sent: dict[str, Any], identity: RequestContext, key: _RequestKey) -> SimulatedRequest:
+    def _simulated(
+        self,
+        sent: dict[str, Any],
+        identity: RequestContext,
+        key: _RequestKey,
+        create_body_type: type[volume_bodies.CreateVolume] = volume_bodies.CreateVolume,
+    ) -> SimulatedRequest:
         keys = sorted(simulation_bodies.REQUEST_BODIES.keys() & sent.keys())
         if len(keys) > 1:
             raise errors.InvalidInput(f"the body has {' and '.join(keys)}: send one of them")
         body: simulation_bodies.RequestBody = convert(
-            sent, simulation_bodies.REQUEST_BODIES[keys[0]] if keys else volume_bodies.CreateVolume
+            sent, create_body_type if keys in ([], ["volume"]) else simulation_bodies.REQUEST_BODIES[keys[0]]
         )
         if isinstance(body, volume_bodies.CreateVolume):
             return SimulatedRequest(create=self._create_volume(body.volume, body.all_hints(), identity, key))
@@ -201,17 +216,36 @@ class RequestReader:
         return self.type_id(requested, identity) if requested else self._default_type
 
 
-def _request_key(identity: RequestContext, key: str, body: object) -> _RequestKey:
-    """Return the key of a request for new volumes with the header ``Idempotency-Key``.
+def _create_body_type(req: Request) -> type[volume_bodies.CreateVolume]:
+    """Return the type of the body of ``POST /volumes`` with a single volume, in the microversion of the request."""
+    strict = req.at_least(microversions.STRICT_VOLUME)
+    return volume_bodies.CreateVolume if strict else volume_bodies.TolerantCreateVolume
 
-    It is a hash: requests of one project with the same header and the same body are the same request.
+
+def _request_key(
+    identity: RequestContext,
+    key: str | None,
+    sent: volume_bodies.NewVolume | Sequence[volume_bodies.NewVolume],
+    hints: fields.Hints,
+) -> _RequestKey:
+    """Return the key of a request for new volumes; ``key`` is the header ``Idempotency-Key``.
+
+    Its id is a hash of the project and the header. Its fingerprint is one of the volumes, so bodies that mean the same
+    in other words have the same fingerprint. ``hints`` are the hints outside of the volumes' own objects.
     """
+    if key is None:
+        return _RequestKey(identity.request_id or "")
     if not re.fullmatch(IDEMPOTENCY_KEY.pattern, key):
         raise errors.InvalidInput(f"{IDEMPOTENCY_KEY.name} is no text of 1 to {_MAX_KEY_LENGTH} characters of ASCII")
-    hashed = msgspec.json.encode([identity.project_id, key, body], order="sorted")
-    request_id = f"key-{hashlib.blake2b(hashed, digest_size=24).hexdigest()}"
+    request_id = f"key-{_digest([identity.project_id, key])}"
     LOG.info("[%s] is known as %s", identity.request_id, request_id)
-    return _RequestKey(request_id, from_sender=True)
+    if isinstance(sent, volume_bodies.NewVolume):
+        return _RequestKey(request_id, _digest(sent.content(hints)))
+    return _RequestKey(request_id, _digest([new_volume.content(hints) for new_volume in sent]))
+
+
+def _digest(value: object) -> str:
+    return hashlib.blake2b(msgspec.json.encode(value, order="sorted"), digest_size=24).hexdigest()
 
 
 def _check_length(hints: fields.Hints) -> None:

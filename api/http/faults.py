@@ -48,6 +48,7 @@ _STATUSES: Mapping[type[errors.TonnageError], int] = {
     errors.InvalidInput: 400,
     errors.NotFound: 404,
     errors.Conflict: 400,
+    errors.KeyReused: 422,
     errors.OverQuota: 413,
     errors.Unavailable: 503,
     NotSupported: 501,

@@ -20,7 +20,7 @@ class RequestMetrics:
 
     def process_response(self, req: Request, resp: falcon.Response, resource: object, succeeded: bool) -> None:
         """Count the request, also one that failed."""
-        route = req.uri_template or "none"
+        route = (req.uri_template or "none").replace(":path}", "}")
         method = req.method if req.method in falcon.HTTP_METHODS else "other"
         instruments.API_REQUESTS.labels(method, route, str(resp.status_code)).inc()
         began = req.env.get(_BEGAN)

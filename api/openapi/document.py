@@ -31,7 +31,7 @@ _ERRORS_WITH_NAMES = (404,)
 _DESCRIPTION = (
     "The part of the OpenStack Block Storage API v3 for the placement of volumes. Each path below /v3 is also served "
     "below /v3/{project_id}, as clients differ in this. Sizes are in GiB, times in UTC. Text cannot contain the "
-    "character NUL. Unknown keys in bodies are ignored, except in bodies about the storage of Kubernetes clusters."
+    "character NUL. Unknown keys in bodies are refused, those of a new volume since microversion 3.53."
 )
 
 

@@ -66,25 +66,18 @@ class ChangeService:
     @operation({200: service_bodies.ServiceChanged}, bodies=(_REASON,), errors=(404,))
     def on_put_reason(self, req: Request, resp: falcon.Response) -> None:
         """Disable a backend or a scheduler and store the reason."""
-        self._change(req, resp, service_bodies.ServiceReason, notes_reason=True)
+        self._change(req, resp, service_bodies.ServiceReason)
 
     @operation({200: service_bodies.ServiceChanged}, bodies=(_DRAIN,), errors=(404,))
     def on_put_drain(self, req: Request, resp: falcon.Response) -> None:
         """Disable a backend and migrate its volumes to others (an extension of Tonnage)."""
-        self._change(req, resp, service_bodies.ServiceDrain, notes_reason=True)
+        self._change(req, resp, service_bodies.ServiceDrain)
 
-    def _change(
-        self,
-        req: Request,
-        resp: falcon.Response,
-        body_type: type[service_bodies.ServiceChange],
-        *,
-        notes_reason: bool = False,
-    ) -> None:
+    def _change(self, req: Request, resp: falcon.Response, body_type: type[service_bodies.ServiceChange]) -> None:
         context = self._context
         context.policy.require(req.context.identity, policies.SERVICES_UPDATE)
         sent = context.bodies.read(req, body_type)
-        reason = (sent.disabled_reason or "").strip() or None if notes_reason else None
+        reason = sent.reason
         enabled = self._state is BackendState.ENABLED
         draining = self._state is BackendState.DRAINING
         if not sent.of_scheduler:
@@ -98,7 +91,7 @@ class ChangeService:
             binary=sent.binary or "",
             status="enabled" if enabled else "disabled",
             disabled=not enabled,
-            disabled_reason=reason if notes_reason else UNSET,
+            disabled_reason=reason if isinstance(sent, service_bodies.ReasonedChange) else UNSET,
             draining=draining if req.at_least(microversions.OWN_KEYS) else UNSET,
         )
 

@@ -55,7 +55,7 @@ class Volumes:
         {202: (response_bodies.Volume, response_bodies.MadeVolumes)},
         bodies=(volume_bodies.CreateVolume, volume_bodies.CreateVolumes),
         headers=(IDEMPOTENCY_KEY,),
-        errors=(404, 409),
+        errors=(404, 409, 422),
     )
     def on_post(self, req: Request, resp: falcon.Response) -> None:
         """Create a volume, or several volumes, all or none.

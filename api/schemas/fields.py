@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Types of the fields of bodies, for the validation of requests and for the OpenAPI document.
 
-Unknown keys of bodies are ignored, as clients of other releases may send some. A constraint that a type cannot express
-is in two places of the code: in ``__post_init__``, and as JSON Schema in :func:`json_schema`.
+Unknown keys of bodies are refused where Cinder's schemas refuse them. A constraint that a type cannot express is in two
+places of the code: in ``__post_init__``, and as JSON Schema in :func:`json_schema`.
 """
 
 import re
 from typing import Annotated, Any, ClassVar, TypeAlias
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from tonnage.api.schemas import booleans
 from tonnage.capacity import request
@@ -19,6 +19,10 @@ MAX_LENGTH = 255
 
 #: A pattern for text that is not blank. It matches the same in Python and in JSON Schema, where ``\s`` differs.
 NOT_BLANK = r"[^\s\x1c-\x1f\x85\ufeff]"
+
+
+class Body(Struct, forbid_unknown_fields=True):
+    """The base class of request bodies and of the objects in them."""
 
 
 def json_schema(**schema: Any) -> Meta:
@@ -34,13 +38,17 @@ def at_least_one_of(*names: str) -> Meta:
 
 Text: TypeAlias = Annotated[str, Meta(max_length=MAX_LENGTH)]
 Key: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_LENGTH)]
-SpecKey: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9_:. -]+$")]
+SpecKey: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255, pattern=r"^[a-zA-Z0-9_:. /-]+$")]
 Scalar: TypeAlias = str | int | float | bool | None
 
 #: The accepted values of a field for a feature that Tonnage does not support.
 EMPTY_VALUES: tuple[Any, ...] = (None, False, 0, "", [], {})
 Unsupported: TypeAlias = Annotated[Any, json_schema(enum=list(EMPTY_VALUES))]
 Flag: TypeAlias = Annotated[Any, json_schema(enum=list(booleans.VALUES))]
+#: A flag that only true would ask for an unsupported feature.
+FalseFlag: TypeAlias = Annotated[
+    Any, json_schema(enum=[value for value in booleans.VALUES if not booleans.parse(value)])
+]
 Name: TypeAlias = Annotated[str, Meta(min_length=1, max_length=MAX_LENGTH, pattern=NOT_BLANK)]
 #: The values of a hint may be nested as deeply as CSI's ``TopologyRequirement``, the deepest known one. Not every
 #: database accepts deeper JSON.

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from tonnage.api.schemas.fields import (
     AnyArguments,
+    Body,
     Flag,
     Key,
     Name,
@@ -29,7 +30,7 @@ Specs: TypeAlias = dict[SpecKey, Text]
 OneSpec: TypeAlias = Annotated[Specs, Meta(min_length=1, max_length=1)]
 
 
-class NewGroup(Struct, kw_only=True):
+class NewGroup(Body, kw_only=True):
     """A new group. Types are ids or names."""
 
     group_type: Key
@@ -43,13 +44,13 @@ class NewGroup(Struct, kw_only=True):
             raise ValueError("volume_types names a type twice")
 
 
-class CreateGroup(Struct):
+class CreateGroup(Body):
     """``POST /groups``."""
 
     group: NewGroup
 
 
-class GroupChanges(Struct, kw_only=True):
+class GroupChanges(Body, kw_only=True):
     """The changes of a group. Volumes are ids separated by commas."""
 
     name: Text | None = None
@@ -62,13 +63,13 @@ class GroupChanges(Struct, kw_only=True):
             raise ValueError("expected at least one of name, description, add_volumes, remove_volumes")
 
 
-class UpdateGroup(Struct):
+class UpdateGroup(Body):
     """``PUT /groups/{id}``."""
 
     group: Annotated[GroupChanges, at_least_one_of("name", "description", "add_volumes", "remove_volumes")]
 
 
-class DeleteGroup(Struct):
+class DeleteGroup(Body):
     """Action ``delete``."""
 
     delete_volumes: Flag = msgspec.field(default=False, name="delete-volumes")
@@ -77,7 +78,7 @@ class DeleteGroup(Struct):
         self.delete_volumes = parse_flag("delete-volumes", self.delete_volumes)
 
 
-class ResetGroup(Struct):
+class ResetGroup(Body):
     """Action ``reset_status``."""
 
     status: Annotated[Text, json_schema(enum=list(groups.SETTABLE_STATUSES))]
@@ -99,7 +100,7 @@ GROUP_ACTIONS = {
 }
 
 
-class NewGroupType(Struct):
+class NewGroupType(Body):
     """A new group type."""
 
     name: Name
@@ -113,7 +114,7 @@ class NewGroupType(Struct):
         self.is_public = self.is_public is None or parse_flag("is_public", self.is_public)
 
 
-class CreateGroupType(Struct):
+class CreateGroupType(Body):
     """``POST /group_types``."""
 
     group_type: NewGroupType
@@ -123,13 +124,13 @@ class GroupTypeChanges(TypeChanges):
     """The changes of a group type."""
 
 
-class UpdateGroupType(Struct):
+class UpdateGroupType(Body):
     """``PUT /group_types/{id}``."""
 
     group_type: Annotated[GroupTypeChanges, at_least_one_of("name", "description", "is_public")]
 
 
-class SetGroupSpecs(Struct):
+class SetGroupSpecs(Body):
     """``POST /group_types/{id}/group_specs``, and its response."""
 
     group_specs: Specs

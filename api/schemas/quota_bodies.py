@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from msgspec import Struct
 
+from tonnage.api.schemas.fields import Body
 from tonnage.quotas.limits import PER_TYPE, UNLIMITED, Resource
 
 #: The largest limit, which fits into a column of the database.
@@ -62,13 +63,13 @@ def _limit(name: str, value: Any) -> int:
     return value
 
 
-class SetQuotas(Struct):
+class SetQuotas(Body):
     """New limits of a project, or of a user in it."""
 
     quota_set: LimitValues
 
 
-class SetClassQuotas(Struct):
+class SetClassQuotas(Body):
     """New limits of a quota class."""
 
     quota_class_set: LimitValues

@@ -7,7 +7,16 @@ from typing import Annotated, Any, TypeAlias
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from tonnage.api.schemas.fields import NOT_BLANK, Key, Text, at_least_one_of, json_schema
+from tonnage.api.schemas.fields import (
+    NOT_BLANK,
+    Body,
+    Key,
+    Text,
+    Unsupported,
+    at_least_one_of,
+    json_schema,
+    reject_cluster,
+)
 from tonnage.capacity import errors
 from tonnage.ledger.locks import heartbeats
 
@@ -25,17 +34,23 @@ def own_name(binary: str) -> str:
     return SERVICE_NAMES.get(binary, binary)
 
 
-class ServiceChange(Struct, kw_only=True):
+class ServiceChange(Body, kw_only=True):
     """``PUT /os-services/{action}``: a backend or a scheduler. ``service`` is an old name for ``binary``."""
 
     host: Key
     binary: _BINARY = None
     service: _BINARY = None
-    disabled_reason: Text | None = None
+    cluster: Unsupported = None
 
     def __post_init__(self) -> None:
+        reject_cluster(self.cluster)
         if not (self.binary or self.service):
             raise ValueError("missing required field binary")
+
+    @property
+    def reason(self) -> str | None:
+        """The reason of the change: None, as this change does not take one."""
+        return None
 
     @property
     def of_scheduler(self) -> bool:
@@ -57,7 +72,18 @@ _NO_SCHEDULER: TypeAlias = Annotated[
 ]
 
 
-class ServiceDrain(ServiceChange, kw_only=True):
+class ReasonedChange(ServiceChange, kw_only=True):
+    """A change of a service with a reason."""
+
+    disabled_reason: Text | None = None
+
+    @property
+    def reason(self) -> str | None:
+        """The reason, None if there is none."""
+        return (self.disabled_reason or "").strip() or None
+
+
+class ServiceDrain(ReasonedChange, kw_only=True):
     """``PUT /os-services/drain``, for backends only."""
 
     binary: _NO_SCHEDULER = None
@@ -69,13 +95,18 @@ class ServiceDrain(ServiceChange, kw_only=True):
             raise ValueError("a scheduler has no volumes: only backends can be drained")
 
 
-class ServiceHost(Struct):
-    """``PUT /os-services/freeze`` and others about replication: a backend."""
+class ServiceHost(Body):
+    """``PUT /os-services/freeze`` and others about replication: a backend. ``backend_id`` is a replica of it."""
 
     host: Key
+    backend_id: Text | None = None
+    cluster: Unsupported = None
+
+    def __post_init__(self) -> None:
+        reject_cluster(self.cluster)
 
 
-class ServiceReason(ServiceChange, kw_only=True):
+class ServiceReason(ReasonedChange, kw_only=True):
     """``PUT /os-services/disable-log-reason``."""
 
     disabled_reason: Annotated[Text, json_schema(pattern=NOT_BLANK)]

@@ -4,9 +4,9 @@
 from typing import Annotated, Any, TypeAlias
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta
 
-from tonnage.api.schemas.fields import Key, Size, json_schema
+from tonnage.api.schemas.fields import Body, Key, Size, json_schema
 from tonnage.api.schemas.volume_bodies import CreateVolume, CreateVolumes, Migrate, Retype
 from tonnage.capacity.arithmetic import Calculation
 
@@ -14,29 +14,29 @@ from tonnage.capacity.arithmetic import Calculation
 MAX_REQUESTS = 1000
 
 
-class ExtendArguments(Struct):
+class ExtendArguments(Body):
     """An existing volume and its new size in GiB."""
 
     volume_id: Key
     new_size: Size
 
 
-class ExtendVolume(Struct):
+class ExtendVolume(Body):
     """The simulated extension of a volume."""
 
     extend: ExtendArguments
 
 
-class Changes(Struct, forbid_unknown_fields=True):
-    """Assumed changes, see :class:`tonnage.capacity.reports.hypothetical_pools.Changes`. Unknown keys are errors."""
+class Changes(Body):
+    """The assumed changes, see :class:`tonnage.capacity.reports.hypothetical_pools.Changes`."""
 
     default_ratio: float | str | None = None
-    ratios: dict[Key, float | str] = {}
+    ratios: dict[Key, float | str] = msgspec.field(default_factory=dict)
     calculation: Calculation | None = None
     reserved_percentage: float | None = None
-    reserved_percentages: dict[Key, float] = {}
-    lost: list[Key] = []
-    added: list[dict[str, Any]] = []
+    reserved_percentages: dict[Key, float] = msgspec.field(default_factory=dict)
+    lost: list[Key] = msgspec.field(default_factory=list)
+    added: list[dict[str, Any]] = msgspec.field(default_factory=list)
 
 
 _REQUEST_SCHEMA = json_schema(
@@ -47,7 +47,7 @@ _REQUEST_SCHEMA = json_schema(
 )
 
 
-class WhatIf(Struct, forbid_unknown_fields=True):
+class WhatIf(Body):
     """``POST /scheduler-stats/what-if``. Each request has the format of a body of ``explain``.
 
     If ``apart`` is true, the requests are alternatives: each is decided as if the others did not exist.
@@ -65,7 +65,7 @@ class RetypeArguments(Retype, kw_only=True):
     volume_id: Key
 
 
-class RetypeVolume(Struct):
+class RetypeVolume(Body):
     """The simulated retype of a volume."""
 
     retype: RetypeArguments
@@ -77,7 +77,7 @@ class MigrateArguments(Migrate, kw_only=True):
     volume_id: Key
 
 
-class MigrateVolume(Struct):
+class MigrateVolume(Body):
     """The simulated migration of a volume."""
 
     migrate: MigrateArguments

@@ -6,12 +6,23 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from tonnage.api.schemas.fields import Flag, Key, Name, SpecKey, Specs, Text, at_least_one_of, json_schema, parse_flag
+from tonnage.api.schemas.fields import (
+    Body,
+    Flag,
+    Key,
+    Name,
+    SpecKey,
+    Specs,
+    Text,
+    at_least_one_of,
+    json_schema,
+    parse_flag,
+)
 from tonnage.api.schemas.response_bodies import Link
 from tonnage.ledger.catalog.qos_specs import Consumer
 
 
-class NewType(Struct):
+class NewType(Body):
     """A new volume type. ``encryption`` is answered with 501, before the type is created."""
 
     name: Name
@@ -26,13 +37,13 @@ class NewType(Struct):
         self.is_public = self.is_public is None or parse_flag("os-volume-type-access:is_public", self.is_public)
 
 
-class CreateType(Struct):
+class CreateType(Body):
     """``POST /types``."""
 
     volume_type: NewType
 
 
-class TypeChanges(Struct):
+class TypeChanges(Body):
     """The changes of a volume type."""
 
     name: Name | None = None
@@ -48,13 +59,13 @@ class TypeChanges(Struct):
             raise ValueError("expected at least one of name, description, is_public")
 
 
-class UpdateType(Struct):
+class UpdateType(Body):
     """``PUT /types/{id}``."""
 
     volume_type: Annotated[TypeChanges, at_least_one_of("name", "description", "is_public")]
 
 
-class ProjectAccess(Struct):
+class ProjectAccess(Body):
     """A project that gets access to a type or loses it."""
 
     project: Key
@@ -64,7 +75,7 @@ class ProjectAccess(Struct):
 TYPE_ACTIONS = {"addProjectAccess": ProjectAccess, "removeProjectAccess": ProjectAccess}
 
 
-class SetExtraSpecs(Struct):
+class SetExtraSpecs(Body):
     """``POST /types/{id}/extra_specs``."""
 
     extra_specs: Specs
@@ -73,7 +84,7 @@ class SetExtraSpecs(Struct):
 _CONSUMER = {"enum": list(Consumer)}
 
 
-class UpdateQosSpecs(Struct):
+class UpdateQosSpecs(Body):
     """``PUT /qos-specs/{id}``: specs, and the key ``consumer`` if the consumer changes."""
 
     qos_specs: Annotated[dict[SpecKey, Text], json_schema(properties={"consumer": _CONSUMER})]
@@ -115,7 +126,7 @@ class CreateQosSpecs(UpdateQosSpecs):
         return self.qos_specs.get("name", "").strip()
 
 
-class QosKeys(Struct):
+class QosKeys(Body):
     """``PUT /qos-specs/{id}/delete_keys``."""
 
     keys: list[Key]

@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """Request bodies for volumes."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec import UNSET, Meta, UnsetType
 
-from tonnage.api.schemas import booleans
 from tonnage.api.schemas.fields import (
     EMPTY_VALUES,
     MAX_LENGTH,
     AnyArguments,
+    Body,
+    FalseFlag,
     Flag,
     Hints,
     Key,
@@ -36,11 +38,10 @@ _UNSUPPORTED_FIELDS = {
     "image_id": "a volume from an image",
     "backup_id": "a volume from a backup",
     "consistencygroup_id": "a volume in a consistency group",
-    "multiattach": "a volume for several servers at once",
 }
 
 
-class Hinted(Struct, kw_only=True):
+class Hinted(Body, kw_only=True):
     """A body with scheduler hints, under the long or the short key."""
 
     hints: Hints | None = msgspec.field(default=None, name="OS-SCH-HNT:scheduler_hints")
@@ -69,7 +70,7 @@ class NewVolume(Hinted, kw_only=True):
     backup_id: Unsupported = None
     consistencygroup_id: Unsupported = None
     group_id: Text | None = None
-    multiattach: Unsupported = None
+    multiattach: FalseFlag = None
 
     def __post_init__(self) -> None:
         _normalize_names(self)
@@ -78,10 +79,29 @@ class NewVolume(Hinted, kw_only=True):
         for name, feature in _UNSUPPORTED_FIELDS.items():
             if getattr(self, name) not in EMPTY_VALUES:
                 raise ValueError(f"{name} is set, and {feature} is not supported")
+        if parse_flag("multiattach", self.multiattach):
+            raise ValueError("multiattach is true, and volumes for several servers at once are not supported")
         if not self.source_volid and self.size is UNSET:
             raise ValueError("missing required field size")
         if not self.source_volid and self.size is None:
             raise ValueError(f"size is null: expected a whole number of GiB from 1 to {MAX_SIZE_GB}")
+
+    def content(self, outer_hints: Hints) -> Mapping[str, Any]:
+        """Return what the volume shall be: equal for bodies that say the same in other words.
+
+        ``outer_hints`` are the hints outside of the volume's own object.
+        """
+        return {
+            "size": int(self.size) if isinstance(self.size, Size) else None,
+            "name": self.name,
+            "description": self.description,
+            "volume_type": self.volume_type or None,
+            "availability_zone": self.availability_zone or None,
+            "metadata": self.metadata or {},
+            "source_volid": self.source_volid or None,
+            "group_id": self.group_id or None,
+            "hints": {**outer_hints, **self.all_hints()},
+        }
 
 
 #: A new volume has a size or a source volume.
@@ -99,13 +119,23 @@ class CreateVolume(Hinted, kw_only=True):
     volume: Annotated[NewVolume, _SIZED]
 
 
+class TolerantNewVolume(NewVolume, kw_only=True, forbid_unknown_fields=False):
+    """A new volume before microversion 3.53, where Cinder ignores unknown keys."""
+
+
+class TolerantCreateVolume(CreateVolume, kw_only=True):
+    """``POST /volumes`` before microversion 3.53."""
+
+    volume: TolerantNewVolume
+
+
 class CreateVolumes(Hinted, kw_only=True):
     """``POST /volumes`` for several volumes. Hints in the body apply to all of them."""
 
     volumes: Annotated[list[Annotated[NewVolume, _SIZED]], Meta(min_length=1, max_length=MAX_AT_ONCE)]
 
 
-class Described(Struct, kw_only=True):
+class Described(Body, kw_only=True):
     """A body with a name and a description, each under one of two keys of the Block Storage API."""
 
     name: Text | None = None
@@ -123,31 +153,31 @@ class VolumeChanges(Described, kw_only=True):
     metadata: dict[Key, Text] | None = None
 
 
-class UpdateVolume(Struct):
+class UpdateVolume(Body):
     """``PUT /volumes/{id}``."""
 
     volume: VolumeChanges
 
 
-class SetMetadata(Struct):
+class SetMetadata(Body):
     """``POST`` and ``PUT /volumes/{id}/metadata``."""
 
     metadata: dict[Key, Text]
 
 
-class SetMetadataItem(Struct):
+class SetMetadataItem(Body):
     """``PUT /volumes/{id}/metadata/{key}``."""
 
     meta: Annotated[dict[Key, Text], Meta(min_length=1, max_length=1)]
 
 
-class Extend(Struct):
+class Extend(Body):
     """Action ``os-extend``."""
 
     new_size: Size
 
 
-class ResetStatus(Struct):
+class ResetStatus(Body):
     """Action ``os-reset_status``."""
 
     status: Annotated[Text | None, json_schema(enum=[None, *volumes.SETTABLE_STATUSES])] = None
@@ -163,7 +193,7 @@ class ResetStatus(Struct):
             raise ValueError(f"migration_status is {self.migration_status!r}: expected none")
 
 
-class Retype(Struct):
+class Retype(Body):
     """Action ``os-retype``."""
 
     new_type: Key
@@ -174,7 +204,7 @@ class Retype(Struct):
             raise ValueError(f"migration_policy is {self.migration_policy!r}: expected {' or '.join(MigrationPolicy)}")
 
 
-class Migrate(Struct):
+class Migrate(Body):
     """Action ``os-migrate_volume``.
 
     A migration always copies the volume and locks it, so the flags make no difference.
@@ -211,9 +241,7 @@ class Manageable(Described, kw_only=True):
     volume_type: Text | None = None
     availability_zone: Text | None = None
     metadata: dict[Key, Text] | None = None
-    bootable: Annotated[Any, json_schema(enum=[value for value in booleans.VALUES if not booleans.parse(value)])] = (
-        False
-    )
+    bootable: FalseFlag = False
     cluster: Unsupported = None
 
     def __post_init__(self) -> None:
@@ -229,7 +257,7 @@ class Manageable(Described, kw_only=True):
         self.ref = name
 
 
-class Manage(Struct):
+class Manage(Body):
     """``POST /manageable_volumes``."""
 
     volume: Manageable

@@ -51,8 +51,9 @@ def begin(session: orm.Session, orders: Sequence[Order]) -> list[Deletion | erro
     in use could still take effect much later.
 
     The result for a volume that cannot be deleted is a :class:`~tonnage.capacity.errors.NotFound` or, if another
-    operation uses the volume or another request used the request id, a :class:`~tonnage.capacity.errors.Conflict`. It
-    is :class:`~tonnage.capacity.errors.Unavailable` for an order that is too old.
+    operation uses the volume, a :class:`~tonnage.capacity.errors.Conflict`. It is
+    :class:`~tonnage.capacity.errors.KeyReused` if another request used the request id, and
+    :class:`~tonnage.capacity.errors.Unavailable` for an order that is too old.
     """
     volumes, locked = _lock(session, [order.volume_id for order in orders])
     keys_by_request = request_keys.find(session, {order.request_id: order.asked_at for order in orders})
@@ -67,7 +68,7 @@ def begin(session: orm.Session, orders: Sequence[Order]) -> list[Deletion | erro
             else:
                 results.append(_begin_one(session, volumes, locked.backends, volume_id, request_id))
                 keys_by_request[request_id] = request_keys.Key(request_id, volume_id, claim_verbs.DELETE)
-        except (errors.NotFound, errors.Unavailable) as error:
+        except (errors.NotFound, errors.KeyReused, errors.Unavailable) as error:
             results.append(error)
         except request_keys.STORED_ERRORS as error:
             results.append(error)

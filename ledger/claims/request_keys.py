@@ -79,15 +79,15 @@ class Key:
     def require(self, volume_id: str, verb: str) -> None:
         """Check that the key belongs to this request, and raise the error that refused the request, if any.
 
-        Raises :class:`~tonnage.capacity.errors.Conflict` if the request id was used for another volume or verb, and
+        Raises :class:`~tonnage.capacity.errors.KeyReused` if the request id was used for another volume or verb, and
         :class:`~tonnage.capacity.errors.Unavailable` for an expired request.
         """
         if self.expired:
             raise errors.Unavailable(f"the request was sent more than {EXPIRY} (h:mm:ss) ago: it has no effect")
         if (self.volume_id, self.verb) != (volume_id, verb):
-            raise errors.Conflict(
+            raise errors.KeyReused(
                 f"request id {self.request_id} has been used for another request ({self.verb} of volume "
-                f"{self.volume_id}): each request needs an id of its own"
+                f"{self.volume_id}): a new request needs a new key"
             )
         if _ERROR in self.answer:
             error_classes = {error.__name__: error for error in STORED_ERRORS}

@@ -109,7 +109,7 @@ def keys_of(work: Sequence[Work]) -> dict[str, datetime.datetime | None]:
 def kept_answer(item: Work, stored_key: Key) -> Answer | GroupAnswer:
     """Return the answer that a request was given earlier.
 
-    Raises :class:`~tonnage.capacity.errors.Conflict` if the id was used for another request, and the stored error if
+    Raises :class:`~tonnage.capacity.errors.KeyReused` if the id was used for another request, and the stored error if
     the request was refused.
     """
     key = key_of(item)

@@ -13,6 +13,11 @@ from falcon import testing
 _UNDESCRIBED = (400, 403, 404, 405, 406, 413)
 
 
+def _pattern(path: str) -> str:
+    """Return the regular expression of a path. The key of metadata or of a spec may contain slashes."""
+    return re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(path.replace("{key}", "\0"))).replace("\0", ".+")
+
+
 class Conformance:
     """Checks responses against a document."""
 
@@ -20,7 +25,7 @@ class Conformance:
         self._document = document
         # Literal paths first: /volumes/detail is not a volume.
         paths = sorted(document["paths"], key=lambda path: path.count("{"))
-        self._templates = [(re.compile(re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(path))), path) for path in paths]
+        self._templates = [(re.compile(_pattern(path)), path) for path in paths]
 
     def check(self, method: str, path: str, answer: testing.Result) -> None:
         """Fail if the document does not allow this response."""

@@ -173,7 +173,9 @@ def test_binaries_have_the_names_that_tools_know(client: Client, cluster: Cluste
 
 @pytest.mark.parametrize("action", ["enable", "disable", "disable-log-reason", "drain"])
 def test_an_unknown_binary_is_not_found(client: Client, action: str) -> None:
-    body = {"host": BACKEND, "binary": "invalid_binary", "disabled_reason": "r"}
+    body = {"host": BACKEND, "binary": "invalid_binary"}
+    if action == "disable-log-reason":
+        body["disabled_reason"] = "r"
     answer = client.simulate_put(f"/v3/os-services/{action}", json=body)
     assert answer.status_code == 404
     assert message_of(answer).startswith(f"Service invalid_binary could not be found on host {BACKEND}")

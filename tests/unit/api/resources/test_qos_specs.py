@@ -94,7 +94,7 @@ def test_a_prefetch_or_a_page_of_another_site_changes_no_association(
 
 @pytest.mark.parametrize(
     "specs",
-    [{}, {"name": " "}, {"name": "x", "consumer": "me"}, {"name": "x", "k": 1}, {"name": "x", "a/b": "c"}, None],
+    [{}, {"name": " "}, {"name": "x", "consumer": "me"}, {"name": "x", "k": 1}, {"name": "x", "a,b": "c"}, None],
 )
 def test_invalid_specs_are_rejected(client: Client, specs: Any) -> None:
     assert client.simulate_post("/v3/qos-specs", json={"qos_specs": specs}).status_code == 400

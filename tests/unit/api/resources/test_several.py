@@ -112,15 +112,79 @@ def test_a_repeated_request_with_the_same_key_creates_nothing(client: Client, pr
 
     first = send("once")
     assert send("once") == first
-    others = [send("twice"), send(None), send(None), send("once", uuid.uuid4().hex), send("once", scheduler_hints={})]
+    others = [send("twice"), send(None), send(None), send("once", uuid.uuid4().hex)]
     assert not first.intersection(*others)
     listed = client.simulate_get(f"/v3/{project}/volumes").json["volumes"]
-    assert len(listed) == 5 * len(first)
+    assert len(listed) == 4 * len(first)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"size": 1, "name": "n"}, {"name": " n ", "size": "1"}),
+        ({"size": 1}, {"size": 1.0, "description": None, "metadata": {}, "volume_type": ""}),
+        ({"size": 1, "name": "n", "description": "d"}, {"size": 1, "display_name": "n", "display_description": "d"}),
+        ({"size": 1, "multiattach": False}, {"size": 1, "multiattach": "no", "imageRef": ""}),
+        ({"size": 1, "metadata": {"a": "1", "b": "2"}}, {"metadata": {"b": "2", "a": "1"}, "size": 1}),
+        ({"size": 1, "scheduler_hints": {"a": "b"}}, {"size": 1, "OS-SCH-HNT:scheduler_hints": {"a": "b"}}),
+    ],
+)
+def test_a_repetition_in_other_words_creates_nothing(client: Client, project: str, first: Any, second: Any) -> None:
+    headers = {"Idempotency-Key": "k"}
+    for wrapped in (lambda volume: {"volume": volume}, lambda volume: {"volumes": [volume, {"size": 3}]}):
+        answers = [
+            client.simulate_post(f"/v3/{project}/volumes", json=wrapped(volume), headers=headers)
+            for volume in (first, second)
+        ]
+        assert [answer.status_code for answer in answers] == [202, 202], [answer.text for answer in answers]
+        assert ids(answers[0]) == ids(answers[1])
+        headers = {"Idempotency-Key": "another"}
+    assert len(client.simulate_get(f"/v3/{project}/volumes").json["volumes"]) == 3
+
+
+def ids(answer: Any) -> list[str]:
+    return [volume["id"] for volume in answer.json.get("volumes") or [answer.json["volume"]]]
+
+
+def test_hints_next_to_the_volume_and_inside_it_are_the_same(client: Client, project: str) -> None:
+    inside = {"volume": {"size": 1, "scheduler_hints": {"a": "b"}}}
+    outside = {"volume": {"size": 1}, "OS-SCH-HNT:scheduler_hints": {"a": "b"}}
+    path, headers = f"/v3/{project}/volumes", {"Idempotency-Key": "k"}
+    first, second = (client.simulate_post(path, json=body, headers=headers) for body in (inside, outside))
+    assert first.json["volume"]["id"] == second.json["volume"]["id"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"volume": {"size": 2}},
+        {"volume": {"size": 1, "name": "n"}},
+        {"volume": {"size": 1, "availability_zone": "nova"}},
+        {"volume": {"size": 1, "metadata": {"a": "1"}}},
+        {"volume": {"size": 1}, "scheduler_hints": {"a": "b"}},
+        {"volume": {"size": 5000}},
+        {"volumes": [{"size": 1}]},
+    ],
+)
+def test_a_key_with_a_different_body_is_refused(client: Client, project: str, other: Any) -> None:
+    path, headers = f"/v3/{project}/volumes", {"Idempotency-Key": "k"}
+    assert client.simulate_post(path, json={"volume": {"size": 1}}, headers=headers).status_code == 202
+    refused = client.simulate_post(path, json=other, headers=headers)
+    assert refused.status_code == 422, refused.text
+    assert "has been used for another request" in refused.json["computeFault"]["message"]
+    assert len(client.simulate_get(path).json["volumes"]) == 1
+
+
+def test_a_key_of_a_refused_request_with_a_different_body_is_refused(client: Client, project: str) -> None:
+    path, headers = f"/v3/{project}/volumes", {"Idempotency-Key": "k"}
+    assert client.simulate_post(path, json={"volume": {"size": 5000}}, headers=headers).status_code == 409
+    assert client.simulate_post(path, json={"volume": {"size": 1}}, headers=headers).status_code == 422
+    assert client.simulate_get(path).json["volumes"] == []
 
 
 def test_a_repeated_request_gets_the_same_refusal(client: Client) -> None:
-    key = {"Idempotency-Key": uuid.uuid4().hex}
     for body in ({"volume": {"size": 5000}}, {"volumes": [{"size": 5000}]}):
+        key = {"Idempotency-Key": uuid.uuid4().hex}
         first, second = (client.simulate_post("/v3/volumes", json=body, headers=key) for _ in range(2))
         assert first.status_code == second.status_code == 409
         assert first.text == second.text

@@ -95,7 +95,9 @@ def test_size_may_be_a_numeric_string(client: Client) -> None:
         ({"size": 1, "imageRef": "x"}, "imageRef is set"),
         ({"size": 1, "consistencygroup_id": "x"}, "consistencygroup_id is set"),
         ({"size": 1, "backup_id": "x"}, "backup_id is set"),
-        ({"size": 1, "multiattach": True}, "multiattach is set"),
+        ({"size": 1, "multiattach": True}, "multiattach is true"),
+        ({"size": 1, "multiattach": "YES"}, "multiattach is true"),
+        ({"size": 1, "multiattach": "maybe"}, "multiattach is neither true nor false"),
         ({"size": 1, "OS-SCH-HNT:scheduler_hints": {"a": [["b"]]}}, "scheduler_hints"),
         ({"size": 1, "OS-SCH-HNT:scheduler_hints": {"a": {"b": [{"c": {"d": ["e"]}}]}}}, "scheduler_hints"),
         ({"size": 1, "scheduler_hints": {"a": nested(900)}}, "scheduler_hints"),
@@ -365,6 +367,65 @@ def test_metadata(cluster: Cluster, client: Client, member: Client, project: str
         assert asker.simulate_delete(f"{path}/c").status_code == status
     assert (reader.simulate_get(path).status_code, outsider.simulate_get(path).status_code) == (200, 404)
     assert member.show(volume_id)["metadata"] == {"c": "4"}
+
+
+@pytest.mark.parametrize("key", ["a/b", "cinder.csi.openstack.org/cluster", "a/b/c"])
+@pytest.mark.parametrize("slash", ["/", "%2F"])
+def test_keys_of_metadata_may_contain_slashes(member: Client, key: str, slash: str) -> None:
+    path = f"/v3/volumes/{member.create(1, metadata={key: '1'})['id']}/metadata"
+    item = f"{path}/{key.replace('/', slash)}"
+    assert member.simulate_get(item).json == {"meta": {key: "1"}}
+    assert member.simulate_put(item, json={"meta": {key: "2"}}).json == {"meta": {key: "2"}}
+    assert member.simulate_delete(item).status_code == 200
+    assert member.simulate_delete(item).status_code == 404
+    assert member.simulate_get(path).json == {"metadata": {}}
+
+
+@pytest.mark.parametrize("word", [False, 0, None, "false", "False", "FALSE", "0", "no", "off", "n", "f"])
+def test_words_for_false_ask_for_no_multiattach(client: Client, word: Any) -> None:
+    assert client.create(1, multiattach=word)["multiattach"] is False
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "volumes", {"volume": {"size": 1}, "sizes": 2}),
+        ("POST", "volumes", {"volumes": [{"size": 1, "volume_typ": "gold"}]}),
+        ("PUT", "volumes/{volume}", {"volume": {"name": "new", "size": 2}}),
+        ("POST", "volumes/{volume}/metadata", {"metadata": {}, "meta": {}}),
+        ("PUT", "volumes/{volume}/metadata/a", {"meta": {"a": "b"}, "metadata": {}}),
+        ("POST", "volumes/{volume}/action", {"os-extend": {"new_size": 2, "force": True}}),
+        ("POST", "volumes/{volume}/action", {"os-retype": {"new_type": "gold", "policy": "never"}}),
+        ("POST", "volumes/{volume}/action", {"os-migrate_volume": {"hosts": "a@b"}}),
+        ("POST", "volumes/{volume}/action", {"os-reset_status": {"status": "error", "bootable": True}}),
+        ("POST", "manageable_volumes", {"volume": {"host": "box@disk#thin", "ref": "r", "size": 1}}),
+        ("POST", "types", {"volume_type": {"name": "t", "specs": {}}}),
+        ("POST", "types/x/extra_specs", {"extra_specs": {}, "specs": {}}),
+        ("POST", "types/x/action", {"addProjectAccess": {"project": "p", "user": "u"}}),
+        ("PUT", "types/x", {"volume_type": {"name": "t", "extra_specs": {}}}),
+        ("PUT", "qos-specs/x/delete_keys", {"keys": ["a"], "force": True}),
+        ("POST", "group_types", {"group_type": {"name": "t", "specs": {}}}),
+        ("POST", "groups", {"group": {"group_type": "x", "volume_types": ["y"], "volumes": []}}),
+        ("PUT", "os-services/disable", {"host": "a@b", "binary": "tonnage-agent", "disabled_reason": "r"}),
+        ("PUT", "os-quota-sets/p", {"quota_set": {"volumes": 1}, "force": True}),
+    ],
+)
+def test_unknown_keys_are_refused_in_each_microversion(client: Client, method: str, path: str, body: Any) -> None:
+    path = path.format(volume=client.create(1)["id"])
+    for minor in (13, 71, 72):
+        answer = client.at(method, f"/v3/{path}", minor, json=body)
+        assert answer.status_code == 400, answer.text
+        assert "unknown field" in answer.json["badRequest"]["message"], answer.text
+
+
+@pytest.mark.parametrize("path", ["volumes", "scheduler-stats/explain"])
+def test_unknown_keys_of_a_new_volume_are_ignored_before_they_were_errors_in_cinder(client: Client, path: str) -> None:
+    body = {"volume": {"size": 1, "volume_typ": "gold"}}
+    assert client.at("POST", f"/v3/{path}", 52, json=body).status_code in (200, 202)
+    for minor in (53, 72):
+        answer = client.at("POST", f"/v3/{path}", minor, json=body)
+        assert answer.status_code == 400
+        assert "volume: object contains unknown field volume_typ" in answer.json["badRequest"]["message"]
 
 
 def test_the_number_of_metadata_items_is_limited(member: Client) -> None:

@@ -172,7 +172,7 @@ def test_a_repeated_manage_request_has_no_second_effect() -> None:
     world.database.run(deletions.unmanage, "req-2", volume.volume_id)
     assert world.database.run(managed_volumes.begin, volume) == claim_id
     assert world.rows("SELECT COUNT(*) FROM volumes") == [(0,)]
-    with pytest.raises(errors.Conflict, match="req-1 has been used for another request"):
+    with pytest.raises(errors.KeyReused, match="req-1 has been used for another request"):
         world.database.run(managed_volumes.begin, new_volume())
 
 

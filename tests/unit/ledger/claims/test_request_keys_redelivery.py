@@ -150,7 +150,7 @@ def test_a_retype_and_a_migration_do_not_share_a_request_id(world: World) -> Non
     volume = made(world)
     ask(world, retype(volume, "thick"))
     answer = ask(world, Move(MigrateVolume(request_id="req-type", volume_id=volume)))
-    assert isinstance(answer, errors.Conflict)
+    assert isinstance(answer, errors.KeyReused)
     assert f"req-type has been used for another request (retype of volume {volume})" in answer.message
 
 
@@ -188,7 +188,7 @@ def test_an_unmanage_cannot_reuse_the_request_id_of_a_create(world: World) -> No
     [refused] = world.schedulers[0].core.operations.unmanage(
         [UnmanageVolume(request_id="req-1", volume_id=message.volume_id)]
     )
-    assert isinstance(refused, errors.Conflict)
+    assert isinstance(refused, errors.KeyReused)
     assert "req-1 has been used for another request (create of volume" in refused.message
 
 
@@ -217,7 +217,7 @@ def test_a_repeated_delete_is_accepted_after_the_volume_is_gone(world: World) ->
         [DeleteVolume(request_id="req-d3", volume_id=volume), DeleteVolume(request_id="req-d1", volume_id=other)]
     )
     assert isinstance(new, errors.NotFound)
-    assert isinstance(wrong, errors.Conflict)
+    assert isinstance(wrong, errors.KeyReused)
     assert world.rows("SELECT id FROM volumes WHERE status = 'available'") == [(other,)]
 
 

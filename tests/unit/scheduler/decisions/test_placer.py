@@ -199,7 +199,7 @@ def test_a_request_id_cannot_be_used_for_another_request() -> None:
     extend = ExtendVolume(request_id=first.request_id, volume_id=first.volume_id, new_size_gb=2)
     results = world.place([stranger, group, extend, first, world.create_message(1)])
     for refused in results[:3]:
-        assert isinstance(refused, errors.Conflict)
+        assert isinstance(refused, errors.KeyReused)
         assert f"{first.request_id} has been used for another request (create of volume {first.volume_id})" in str(
             refused
         )
@@ -212,4 +212,4 @@ def test_a_request_id_cannot_be_used_twice_within_a_batch() -> None:
     stranger = replace(world.create_message(1), request_id=first.request_id)
     made, refused, again = world.place([first, stranger, first])
     assert made == again
-    assert isinstance(refused, errors.Conflict)
+    assert isinstance(refused, errors.KeyReused)

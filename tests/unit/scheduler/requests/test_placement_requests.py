@@ -71,9 +71,9 @@ def test_a_repeated_request_gets_its_first_answer(item: Work, answer: Answer | G
 
 
 def test_another_request_with_the_same_id_is_refused() -> None:
-    with pytest.raises(errors.Conflict):
+    with pytest.raises(errors.KeyReused):
         placement_requests.kept_answer(CREATE, Key("create", "another volume", "create"))
-    with pytest.raises(errors.Conflict):
+    with pytest.raises(errors.KeyReused):
         placement_requests.kept_answer(CREATE, Key("create", "a", "extend"))
 
 
