@@ -317,9 +317,9 @@ class SchedulerManager:
         """Have a request decided in the next batch."""
         return self._thread.submit(self.decisions.placer.place, work, LONGEST_WAIT)
 
-    def _request(self, message: CreateVolume) -> Request:
+    def _type_request(self, volume_type: str) -> Request:
         with self.database.reading() as session:
-            return resolution.resolve_create(message, resolution.read_references(session, [message])).request
+            return resolution.type_request(session, volume_type)
 
     # Work of the decision thread.
 
@@ -354,7 +354,7 @@ class SchedulerManager:
 
     def _snapshot_and_probe(self, query: PoolQuery) -> tuple[pool_views.PoolsSnapshot, Request | None]:
         """Return a snapshot of all pools, and the request whose requirements the selected pools meet, if any."""
-        probe = None if query.volume_type is None else self._request(resolution.type_probe(query.volume_type))
+        probe = None if query.volume_type is None else self._type_request(query.volume_type)
         # The decision thread only copies, however many pools there are to show.
         return self._thread.call(self._pool_snapshots, None), probe
 

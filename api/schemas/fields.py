@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 from msgspec import Meta, Struct
 
 from tonnage.api.schemas import booleans
-from tonnage.capacity import request
+from tonnage.capacity import request, type_specs
 from tonnage.capacity.units import MAX_SIZE_GB
 
 #: Most characters of a text field.
@@ -57,15 +57,20 @@ _Deeper: TypeAlias = Scalar | list[_Deep] | dict[str, _Deep]
 _Deepest: TypeAlias = Scalar | list[_Deeper] | dict[str, _Deeper]
 Hints: TypeAlias = dict[Key, Scalar | list[Scalar] | dict[str, _Deepest]]
 
-#: Extra specs; ``provisioning:type`` accepts only the provisioning types.
-Specs: TypeAlias = Annotated[
-    dict[SpecKey, Text], json_schema(properties={request.PROVISIONING_SPEC: {"enum": list(request.Provisioning)}})
-]
+#: The values of extra specs that limit requests.
+_SPEC_VALUES = {
+    request.PROVISIONING_SPEC: {"enum": list(request.Provisioning)},
+    type_specs.MIN_SIZE: {"pattern": type_specs.SIZE_PATTERN},
+    type_specs.MAX_SIZE: {"pattern": type_specs.SIZE_PATTERN},
+    type_specs.ZONES: {"pattern": type_specs.ZONES_PATTERN},
+}
+#: Extra specs.
+Specs: TypeAlias = Annotated[dict[SpecKey, Text], json_schema(properties=_SPEC_VALUES)]
 #: ``PUT /types/{id}/extra_specs/{key}``.
 OneSpec: TypeAlias = Annotated[
     dict[SpecKey, Text],
     Meta(min_length=1, max_length=1),
-    json_schema(properties={request.PROVISIONING_SPEC: {"enum": list(request.Provisioning)}}),
+    json_schema(properties=_SPEC_VALUES),
 ]
 
 _DIGITS = re.compile("^[1-9][0-9]{0,8}$")

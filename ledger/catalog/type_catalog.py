@@ -160,8 +160,8 @@ class TypeCatalog(abc.ABC, Generic[TypeRow]):
         Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` for an
         invalid spec.
         """
-        self._check_specs(specs)
         type_row = self.lock(session, type_id)
+        self._check_specs({**self.specs_of(type_row), **specs})
         self._merge_specs(type_row, specs)
         session.flush()
         return self.specs_of(type_row)
@@ -213,7 +213,7 @@ class TypeCatalog(abc.ABC, Generic[TypeRow]):
         """
 
     def _check_specs(self, specs: Mapping[str, str]) -> None:
-        """Raise :class:`~tonnage.capacity.errors.InvalidInput` for an invalid spec. By default all are valid."""
+        """Raise :class:`~tonnage.capacity.errors.InvalidInput` for specs that a type cannot have; by default none."""
 
     def _conditions(self, filters: Mapping[str, str]) -> Sequence[sa.ColumnElement[bool]]:
         """Return the conditions for the filters of a query. By default there are no filters."""

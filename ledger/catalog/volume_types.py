@@ -8,7 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.capacity import errors, request
+from tonnage.capacity import errors, type_specs
 from tonnage.ledger import models
 from tonnage.ledger.catalog.type_catalog import TypeCatalog
 from tonnage.ledger.db import dialects, filter_values
@@ -37,7 +37,7 @@ class VolumeTypeCatalog(TypeCatalog[models.VolumeType]):
         return {row[0]: row[1] for row in rows}
 
     def _check_specs(self, specs: Mapping[str, str]) -> None:
-        request.requested_provisioning(specs)
+        type_specs.check(specs)
 
     def _spec_values(self, specs: Mapping[str, str]) -> Any:
         return [models.ExtraSpec(key=key, value=value) for key, value in specs.items()]
@@ -59,9 +59,8 @@ class VolumeTypeCatalog(TypeCatalog[models.VolumeType]):
         if "name" in filters:
             conditions.append(volume_type.name == filters["name"])
         for key, value in filter_values.parse(filters.get("extra_specs", "{}"), "extra_specs").items():
-            conditions.append(
-                sa.exists().where(spec.volume_type_id == volume_type.id, spec.key == key, spec.value == value)
-            )
+            has_value = _lists_zone(value) if key == type_specs.ZONES else spec.value == value
+            conditions.append(sa.exists().where(spec.volume_type_id == volume_type.id, spec.key == key, has_value))
         return conditions
 
     def _granted_to(self, project_id: str) -> sa.ColumnElement[bool]:
@@ -93,6 +92,14 @@ class VolumeTypeCatalog(TypeCatalog[models.VolumeType]):
         for of_type in (models.TypeAccess, models.TypeQos, models.QuotaLimit):
             session.execute(sa.delete(of_type).where(of_type.volume_type_id == volume_type.id))
         return errors.Conflict(f"Volume type {volume_type.name!r} is in use by a volume or a group.")
+
+
+def _lists_zone(zone: str) -> sa.ColumnElement[bool]:
+    """Return the condition that a zone is one of the list in a spec. Blanks do not count, as they do around commas."""
+    separator = type_specs.SEPARATOR
+    listed = sa.literal(separator).concat(sa.func.replace(models.ExtraSpec.value, " ", "")).concat(separator)
+    # LIKE would ignore the case on some databases.
+    return listed != sa.func.replace(listed, f"{separator}{zone.replace(' ', '')}{separator}", "")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,14 +5,13 @@
 each message is resolved, and each of :data:`STEPS` that it asks for refines its specification.
 """
 
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import sqlalchemy as sa
 from sqlalchemy import orm
 
-from tonnage.capacity import errors, units
+from tonnage.capacity import errors, type_specs, units
 from tonnage.capacity.request import Operation, Provisioning, Request
 from tonnage.ledger import models
 from tonnage.ledger.catalog import volume_types
@@ -161,6 +160,9 @@ def resolve_create(message: CreateVolume, lookup: Lookup) -> RequestSpec:
     )
     for step in steps_of(message):
         spec = step.refine(spec, message, lookup)
+    if volume_type is not None:
+        type_specs.require_size(volume_type.extra_specs, volume_type.name, spec.target_size_gb)
+        type_specs.require_zone(volume_type.extra_specs, volume_type.name, spec.request.availability_zone)
     return spec
 
 
@@ -196,6 +198,8 @@ def resolve_extend(message: ExtendVolume, lookup: Lookup) -> RequestSpec:
             f"new size is {message.new_size_gb} GiB: it takes more than the current {volume.size_gb} GiB "
             f"and at most {units.MAX_SIZE_GB}"
         )
+    if volume.volume_type is not None:
+        type_specs.require_size(volume.volume_type.extra_specs, volume.volume_type.name, message.new_size_gb)
     request = replace(
         request_of(volume, message.request_id),
         size_gb=message.new_size_gb - volume.size_gb,
@@ -229,6 +233,10 @@ def resolve_retry(item: Retry, lookup: Lookup) -> RequestSpec:
     return spec
 
 
-def type_probe(volume_type: str) -> CreateVolume:
-    """Return a request that asks for the features of a volume type. It is not meant to be placed."""
-    return CreateVolume(request_id="", volume_id=str(uuid.uuid4()), size_gb=1, project_id="", volume_type=volume_type)
+def type_request(session: orm.Session, volume_type: str) -> Request:
+    """Return a request for the features of a volume type, by its id or name. It is not meant to be placed.
+
+    Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown type.
+    """
+    lookup = Lookup(volume_types.read_specs(session, [volume_type]), {})
+    return with_type(Request(request_id="", size_gb=1), lookup.type(volume_type))

@@ -17,6 +17,7 @@ from tonnage.capacity.pools.capacity_factors import wire_factors
 from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Request
+from tonnage.filters.availability_zone import AvailabilityZoneFilter
 from tonnage.filters.capabilities import CapabilitiesFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.rpc.messages import PoolQuery, PoolView
@@ -49,7 +50,7 @@ _OWN_CAPABILITIES = frozenset(
     }
 )
 
-_CAPABLE = FilterChain([CapabilitiesFilter(SimpleNamespace())])
+_CAPABLE = FilterChain([AvailabilityZoneFilter(SimpleNamespace()), CapabilitiesFilter(SimpleNamespace())])
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 
 from dataclasses import replace
 
-from tonnage.capacity import errors
+from tonnage.capacity import errors, type_specs
 from tonnage.capacity.decision import FilterOutcome, NearestMiss, Refusal, Rejection
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Operation, Provisioning, Request
@@ -35,6 +35,9 @@ def resolve_move(item: Move, lookup: Lookup) -> RequestSpec:
         raise errors.Conflict(f"volume {volume.id} is {volume.status}: only an available volume can be {action}")
     groups.require_free(volume, action)
     volume_type = volume.volume_type if item.volume_type is None else lookup.type(item.volume_type)
+    if item.volume_type is not None and volume_type is not None:
+        type_specs.require_size(volume_type.extra_specs, volume_type.name, volume.size_gb)
+        type_specs.require_zone(volume_type.extra_specs, volume_type.name, volume.requested_zone)
     base_request = with_type(request_of(volume, message.request_id), volume_type)
     kept = None if volume.provisioning is None else Provisioning(volume.provisioning)
     to_pool = message.destination is not None and "#" in message.destination

@@ -50,7 +50,44 @@ def test_extra_specs(client: Client, name: str) -> None:
     assert set(client.simulate_get(path).json["extra_specs"]) == {"capabilities:b", "c"}
 
 
-@pytest.mark.parametrize("specs", [{"provisioning:type": "fat"}, {"a": 1}, {"a": None}, {"": "x"}, {"a/b": "x"}, []])
+@pytest.mark.parametrize(
+    "specs",
+    [
+        {"provisioning:max_vol_size": "five"},
+        {"provisioning:max_volume_size": "5"},
+        {"provisioning:min_vol_size": "9", "provisioning:max_vol_size": "8"},
+        {"RESKEY:availability_zones": ","},
+        {"RESKEY:zones": "nova"},
+    ],
+)
+def test_specs_that_no_volume_could_obey_are_refused(client: Client, name: str, specs: dict[str, str]) -> None:
+    path = f"/v3/types/{create(client, name)['id']}/extra_specs"
+    assert client.simulate_post(path, json={"extra_specs": specs}).status_code == 400
+    for key, value in specs.items():
+        if len(specs) == 1:
+            assert client.simulate_put(f"{path}/{key}", json={key: value}).status_code == 400
+    body = {"volume_type": {"name": f"{name}-2", "extra_specs": specs}}
+    assert client.simulate_post("/v3/types", json=body).status_code == 400
+    assert client.simulate_get(path).json == {"extra_specs": {}}
+
+
+@pytest.mark.parametrize("key", ["a/b", "example.com/tier", "a/b/c"])
+@pytest.mark.parametrize("slash", ["/", "%2F"])
+def test_keys_of_specs_may_contain_slashes(client: Client, name: str, key: str, slash: str) -> None:
+    in_path = key.replace("/", slash)
+    group_type = client.at("POST", "/v3/group_types", 11, json={"group_type": {"name": name}}).json["group_type"]
+    for path, specs in (
+        (f"/v3/types/{create(client, name)['id']}/extra_specs", "extra_specs"),
+        (f"/v3/demo/group_types/{group_type['id']}/group_specs", "group_specs"),
+    ):
+        assert client.at("POST", path, 11, json={specs: {key: "1"}}).status_code in (200, 202)
+        assert client.at("GET", f"{path}/{in_path}", 11).json == {key: "1"}
+        assert client.at("PUT", f"{path}/{in_path}", 11, json={key: "2"}).json == {key: "2"}
+        assert client.at("DELETE", f"{path}/{in_path}", 11).status_code == 202
+        assert client.at("GET", path, 11).json == {specs: {}}
+
+
+@pytest.mark.parametrize("specs", [{"provisioning:type": "fat"}, {"a": 1}, {"a": None}, {"": "x"}, {"a,b": "x"}, []])
 def test_invalid_extra_specs_are_rejected(client: Client, name: str, specs: Any) -> None:
     kind = create(client, name)
     answer = client.simulate_post(f"/v3/types/{kind['id']}/extra_specs", json={"extra_specs": specs})

@@ -46,6 +46,53 @@ def allocated(cluster: Cluster, pool: str) -> int:
     return found
 
 
+class TestLimitsOfTypes:
+    def test_sizes(self, client: Client) -> None:
+        kind = new_type(client, **{"provisioning:min_vol_size": "2", "provisioning:max_vol_size": "5"})
+        for size, text in ((1, "less than the minimum required size of '2'"), (6, "maximum allowable size of '5'")):
+            for body in (
+                {"volume": {"size": size, "volume_type": kind}},
+                {"volumes": [{"size": size, "volume_type": kind}]},
+            ):
+                assert text in fault(client.simulate_post("/v3/volumes", json=body), 400)
+        volume = ready(client, 5, volume_type=kind)
+        assert "maximum allowable" in fault(act(client, volume["id"], "os-extend", new_size=6), 400)
+        large = ready(client, 9)
+        assert "maximum allowable" in fault(act(client, large["id"], "os-retype", new_type=kind), 400)
+        clone = {"volume": {"source_volid": large["id"], "volume_type": kind}}
+        assert "maximum allowable" in fault(client.simulate_post("/v3/volumes", json=clone), 400)
+
+    def test_zones(self, client: Client) -> None:
+        far = new_type(client, **{"RESKEY:availability_zones": "north,south"})
+        near = new_type(client, **{"RESKEY:availability_zones": "north, nova"})
+        assert ready(client, volume_type=near)["availability_zone"] == "nova"
+        volume = {"size": 1, "volume_type": far}
+        refused = fault(client.simulate_post("/v3/volumes", json={"volume": volume}), 409)
+        assert "is in availability zone 'nova', and the volume type takes 'north' or 'south'" in refused
+        asked = {"volume": {**volume, "availability_zone": "nova"}}
+        assert "Availability zone 'nova' is invalid" in fault(client.simulate_post("/v3/volumes", json=asked), 400)
+        plain = ready(client)
+        for policy in ("never", "on-demand"):
+            answer = act(client, plain["id"], "os-retype", new_type=far, migration_policy=policy)
+            assert "AvailabilityZoneFilter" in fault(answer, 409)
+        listed = client.at("GET", "/v3/types?extra_specs={'RESKEY:availability_zones':'nova'}", 52)
+        assert [volume_type["name"] for volume_type in listed.json["volume_types"]] == [near]
+
+    def test_zones_of_the_types_of_a_group(self, client: Client) -> None:
+        far = new_type(client, **{"RESKEY:availability_zones": "north"})
+        near = new_type(client)
+        group_type = client.at("POST", "/v3/group_types", 11, json={"group_type": {"name": f"g-{uuid.uuid4()}"}})
+        group = {"group_type": group_type.json["group_type"]["id"], "volume_types": [far, near]}
+        group_id = client.at("POST", "/v3/groups", 13, json={"group": group}).json["group"]["id"]
+        body = {"volume": {"size": 1, "volume_type": near, "group_id": group_id}}
+        assert "a backend for all types of its group" in fault(client.at("POST", "/v3/volumes", 13, json=body), 409)
+
+    def test_a_volume_of_another_zone_is_not_managed(self, client: Client) -> None:
+        far = new_type(client, **{"RESKEY:availability_zones": "north"})
+        body = {"volume": {"host": THIN, "ref": "image", "volume_type": far}}
+        assert "does not match its extra specs" in fault(client.simulate_post("/v3/manageable_volumes", json=body), 400)
+
+
 class TestClone:
     def test_takes_size_and_type_from_its_source(self, client: Client, cluster: Cluster) -> None:
         kind = new_type(client, thin_provisioning_support="<is> True")

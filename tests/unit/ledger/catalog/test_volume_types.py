@@ -38,6 +38,35 @@ def test_a_page_is_filtered_by_name_and_by_all_extra_specs(records: Records) -> 
     assert names(name="b", extra_specs="{'use': 'db'}") == []
 
 
+@pytest.mark.parametrize(
+    ("zone", "matching"),
+    [
+        ("north", ["a", "b"]),
+        ("south", ["b"]),
+        ("far east", ["c"]),
+        ("East", []),
+        ("nor", []),
+        ("th", []),
+        ("%", []),
+        ("", []),
+    ],
+)
+def test_a_page_is_filtered_by_one_of_the_zones(records: Records, zone: str, matching: list[str]) -> None:
+    for name, listed in (("a", "north"), ("b", "south , north"), ("c", "west,far east")):
+        volume_type(records, name, **{"RESKEY:availability_zones": listed})
+    query = Query(filters={"extra_specs": f"{{'RESKEY:availability_zones': '{zone}'}}"})
+    page = records.run(volume_types.page, query, Page(9, order=(Order("name"),)))
+    assert [type_row.name for type_row in page] == matching
+
+
+def test_the_sizes_of_a_type_are_compared_with_those_that_it_has(records: Records) -> None:
+    type_id = volume_type(records, **{"provisioning:min_vol_size": "4"})
+    with pytest.raises(errors.InvalidInput, match="no volume has such a size"):
+        records.run(volume_types.set_specs, type_id, {"provisioning:max_vol_size": "3"})
+    assert records.run(volume_types.get, type_id).extra_specs == {"provisioning:min_vol_size": "4"}
+    records.run(volume_types.set_specs, type_id, {"provisioning:max_vol_size": "4"})
+
+
 def test_names_are_those_of_the_types_that_a_project_sees(records: Records) -> None:
     public, private = volume_type(records, "public"), volume_type(records, "private", is_public=False)
     records.run(type_access.add, private, "demo")

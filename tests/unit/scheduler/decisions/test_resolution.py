@@ -169,7 +169,65 @@ def test_a_batch_without_references_reads_nothing(records: Records) -> None:
 
 def test_a_probe_of_a_type_asks_for_its_features_alone(records: Records) -> None:
     records.run(volume_types.create, "gold", None, True, {"tier": "1"})
-    probe = resolution.type_probe("gold")
-    assert resolution.type_probe("gold").volume_id != probe.volume_id
-    spec = resolution.resolve_create(probe, look_up(records, [probe]))
-    assert (spec.request.extra_specs, spec.request.project_id) == ({"tier": "1"}, "")
+    request = records.run(resolution.type_request, "gold")
+    assert (request.extra_specs, request.project_id) == ({"tier": "1"}, "")
+    with pytest.raises(errors.InvalidInput, match="'silver' could not be found"):
+        records.run(resolution.type_request, "silver")
+
+
+SIZES = {"provisioning:min_vol_size": "2", "provisioning:max_vol_size": "5"}
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [
+        (1, "Specified volume size of '1' is less than the minimum required size of '2' for volume type 'tier'."),
+        (6, "Specified volume size of '6' is greater than the maximum allowable size of '5' for volume type 'tier'."),
+    ],
+)
+def test_a_type_limits_the_sizes_of_its_volumes(records: Records, pool: int, size: int, text: str) -> None:
+    type_id = records.run(volume_types.create, "tier", None, True, SIZES).id
+    works: list[Work] = [
+        create(volume_type="tier", size_gb=size),
+        CreateGroup(
+            request_id="r", volumes=[create(volume_type="tier", size_gb=2), create(volume_type=type_id, size_gb=size)]
+        ),
+        RetypeVolume(request_id="r", volume_id=records.claimed_volume(pool, size_gb=size), volume_type="tier"),
+    ]
+    if size > 5:
+        grown = records.claimed_volume(pool, volume_type_id=type_id, size_gb=3)
+        works.append(ExtendVolume(request_id="r", volume_id=grown, new_size_gb=size))
+    for work in works:
+        with pytest.raises(errors.InvalidInput) as refused:
+            resolve(records, work)
+        assert refused.value.message == text
+
+
+def test_sizes_at_the_limits_of_a_type_are_accepted(records: Records, pool: int) -> None:
+    type_id = records.run(volume_types.create, "tier", None, True, SIZES).id
+    for size in (2, 5):
+        resolve(records, create(volume_type="tier", size_gb=size))
+        resolve(
+            records,
+            RetypeVolume(request_id="r", volume_id=records.claimed_volume(pool, size_gb=size), volume_type="tier"),
+        )
+    volume_id = records.claimed_volume(pool, volume_type_id=type_id, size_gb=1)
+    resolve(records, ExtendVolume(request_id="r", volume_id=volume_id, new_size_gb=5))
+    resolve(records, Move(MigrateVolume(request_id="r", volume_id=volume_id)))
+
+
+def test_a_requested_zone_is_one_of_the_types_zones(records: Records, pool: int) -> None:
+    records.run(volume_types.create, "far", None, True, {"RESKEY:availability_zones": "north, south"})
+    for zone in ("north", "south", None, ""):
+        [spec] = resolve(records, create(volume_type="far", availability_zone=zone))
+        assert spec.request.availability_zone == zone
+    here = records.claimed_volume(pool, requested_zone="nova")
+    for work in (
+        create(volume_type="far", availability_zone="nova"),
+        RetypeVolume(request_id="r", volume_id=here, volume_type="far"),
+    ):
+        with pytest.raises(errors.InvalidInput) as refused:
+            resolve(records, work)
+        assert (
+            refused.value.message == "Availability zone 'nova' is invalid: volume type 'far' takes 'north' or 'south'."
+        )
