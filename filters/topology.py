@@ -2,6 +2,7 @@
 """Filter that places a volume in a pool that its node can reach."""
 
 import numpy as np
+import numpy.typing as npt
 
 from tonnage.capacity.decision import Rejection
 from tonnage.capacity.pools.pool_table import Pool, PoolTable
@@ -11,13 +12,19 @@ from tonnage.capacity.topology.accessibility import InvalidAccessibility
 from tonnage.capacity.topology.requirements import HintError, RequiredTopologies, TopologyRequirement
 from tonnage.filters.base import Filter, Mask
 
+Ranks = npt.NDArray[np.int16]
+
+#: The position of a topology that matches, for a pool that no topology matches.
+_UNREACHED = np.int16(requirements.MAX_TOPOLOGIES)
+
 
 class TopologyFilter(Filter):
     """Accepts pools that are accessible from the required topology.
 
     The hint ``node_name`` names a node. The hint ``accessibility_requirements`` has node labels, in the format of the
     Container Storage Interface: the pool has to match one of the ``requisite`` topologies. Both hints together describe
-    one node with its labels. Without these hints every pool is accepted.
+    one node with its labels. Without these hints every pool is accepted. Of the accepted pools, those that match an
+    earlier ``preferred`` topology come before those that match a later one or none.
 
     Pools report their accessibility as ``node_name``, ``node_list``, ``topology_labels`` or ``node_topology`` (a node
     selector). A pool without these capabilities is accessible from everywhere.
@@ -35,8 +42,16 @@ class TopologyFilter(Filter):
             return np.zeros(len(pools), dtype=np.bool_)
         if requirement is None:
             return np.ones(len(pools), dtype=np.bool_)
-        # Cached, because placing a group of volumes evaluates the same requirement many times.
-        return pools.derived_from_traits((TopologyFilter, requirement.digest), lambda some: _reached(some, requirement))
+        accepted: Mask = _positions(pools, requirement) < _UNREACHED
+        return accepted
+
+    def ranks(self, pools: PoolTable, request: Request) -> Ranks | None:
+        """Return the position of the first preferred topology that each pool matches; None if none is preferred."""
+        try:
+            preferences = requirements.parse_preferences(request.hints)
+        except HintError:
+            return None
+        return None if preferences is None else _positions(pools, preferences)
 
     def reason(self, pool: Pool, request: Request) -> Rejection:
         """Name the accessibility of the pool and the required topology."""
@@ -58,11 +73,21 @@ class TopologyFilter(Filter):
         )
 
 
-def _reached(pools: PoolTable, requirement: TopologyRequirement) -> Mask:
+def _positions(pools: PoolTable, requirement: TopologyRequirement) -> Ranks:
+    """Return the position of the first topology from which each pool is accessible, else ``_UNREACHED``."""
+    # Cached, because placing a group of volumes evaluates the same requirement many times.
+    key = (TopologyFilter, requirement.digest)
+    return pools.derived_from_traits(key, lambda some: _computed_positions(some, requirement))
+
+
+def _computed_positions(pools: PoolTable, requirement: TopologyRequirement) -> Ranks:
     codes, values = pools.distinct(accessibility.parser_for(requirement))
+    positions = np.full(len(values.values), _UNREACHED)
     where = RequiredTopologies(requirement)
-    accessible = {
-        value for shape in values.distinct_results(accessibility.shape_of) for value in shape.accessible_from(where)
-    }
-    matching_codes = [values.find(value) for value in accessible]
-    return np.isin(codes, [code for code in matching_codes if code is not None])
+    for shape in values.distinct_results(accessibility.shape_of):
+        for value, position in shape.accessible_from(where):
+            code = values.find(value)
+            if code is not None:
+                positions[code] = position
+    ranks: Ranks = positions[codes]
+    return ranks

@@ -5,6 +5,7 @@ import logging
 import numbers
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from tonnage.weighers.base import Mask, Weigher, Weights
 from tonnage.weighers.selection import Ordered, Selection
 
 Rows = npt.NDArray[np.intp]
+Ranks = npt.NDArray[np.integer[Any]]
 
 LOG = logging.getLogger(__name__)
 
@@ -50,9 +52,9 @@ class WeigherChain:
     """Ranks candidates by the sum of their scaled and multiplied weights.
 
     ``selection`` defines the scaling, and whether the pool with the largest sum or a random one is selected. Pools that
-    a weigher cannot rank come after all others. Ties are broken by a shuffle with the request id as its seed: the same
-    request and pools have the same order in every scheduler, for any order of the rows. A weigher that fails counts 0
-    for every pool.
+    a weigher cannot rank come after all others, and those of a worse rank, if ranks are given, after these. Ties are
+    broken by a shuffle with the request id as its seed: the same request and pools have the same order in every
+    scheduler, for any order of the rows. A weigher that fails counts 0 for every pool.
     """
 
     def __init__(self, weighers: Iterable[Weigher], selection: Selection | None = None) -> None:
@@ -63,8 +65,11 @@ class WeigherChain:
         """Return a copy of this chain for another ``over_provisioning_calculation``."""
         return WeigherChain([weigher.with_calculation(calculation) for weigher in self.weighers], self._selection)
 
-    def rank(self, pools: PoolTable, request: Request, candidates: Mask) -> int | None:
-        """Return the row of the best candidate, None if there is none."""
+    def rank(self, pools: PoolTable, request: Request, candidates: Mask, ranks: Ranks | None = None) -> int | None:
+        """Return the row of the best candidate, None if there is none.
+
+        ``ranks`` has a number for each row of the table: the smallest one is selected before the weights count.
+        """
         candidates = candidates.view()
         candidates.flags.writeable = False
         rows = np.flatnonzero(candidates)
@@ -72,20 +77,22 @@ class WeigherChain:
             return None
         totals, unranked = self._totals(pools, request, candidates, rows)
         scores = self._selection.scores(totals, pools, request, rows)
-        if unranked is not None and not unranked.all():
-            scores = np.where(unranked, -np.inf, scores)
+        tiers = _tiers(rows, unranked, ranks)
+        if tiers is not None:
+            scores = np.where(tiers > tiers.min(), -np.inf, scores)
         return selection.first(pools, request, rows[scores == scores.max()])
 
-    def order(self, pools: PoolTable, request: Request, candidates: Mask) -> Rows:
-        """Return the rows of all candidates, best first."""
+    def order(self, pools: PoolTable, request: Request, candidates: Mask, ranks: Ranks | None = None) -> Rows:
+        """Return the rows of all candidates, best first; ``ranks`` as in :meth:`rank`."""
         rows = np.flatnonzero(candidates)
         if rows.size == 0:
             return rows
         totals, unranked = self._totals(pools, request, candidates, rows)
         scores = self._selection.scores(totals, pools, request, rows)
         keys: tuple[npt.NDArray[np.generic], ...] = (selection.shuffled(pools, request, rows), -scores)
-        if unranked is not None:
-            keys = (*keys, unranked)
+        tiers = _tiers(rows, unranked, ranks)
+        if tiers is not None:
+            keys = (*keys, tiers)
         return rows[np.lexsort(keys)]
 
     def weights(
@@ -146,6 +153,17 @@ class WeigherChain:
         scaled = np.zeros(raw.size)
         scaled[finite], _ = self._scaled(np.clip(raw[finite], -_LARGEST, _LARGEST), multiplier)
         return scaled, None if finite.all() else ~finite
+
+
+def _tiers(rows: Rows, unranked: Mask | None, ranks: Ranks | None) -> npt.NDArray[np.int_] | None:
+    """Return the tier of each candidate: a pool is selected only if no candidate has a lower one. None: all have one.
+
+    A pool of a better rank has a lower tier, and of two of the same rank the one that is not ``unranked``.
+    """
+    if ranks is None:
+        return None if unranked is None else unranked.astype(np.int_)
+    tiers = ranks[rows].astype(np.int_) * 2
+    return tiers if unranked is None else tiers + unranked
 
 
 def _checked(weights: object, rows: int) -> Weights:

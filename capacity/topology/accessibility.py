@@ -38,18 +38,18 @@ class AllNodes:
         """The shape, which is the value itself."""
         return self
 
-    def accessible_from(self, required: RequiredTopologies) -> "Iterable[AllNodes]":
-        """Yield the accessibility values that match any of these topologies."""
-        return (self,)
+    def accessible_from(self, required: RequiredTopologies) -> "Iterable[tuple[AllNodes, int]]":
+        """Yield the accessibility values that match any of these topologies, with the position of the first one."""
+        return ((self, 0),)
 
 
 @dataclass(frozen=True, slots=True)
 class SingleNodeShape:
     """The shape of pools that are accessible from a single node."""
 
-    def accessible_from(self, required: RequiredTopologies) -> "Iterable[NamedNodes]":
-        """Yield the accessibility values that match any of these topologies."""
-        return () if required.node is None else (NamedNodes((required.node,)),)
+    def accessible_from(self, required: RequiredTopologies) -> "Iterable[tuple[NamedNodes, int]]":
+        """Yield the accessibility values that match any of these topologies, with the position of the first one."""
+        return () if required.node is None else ((NamedNodes((required.node,)), 0),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class NamedNodes:
         """The shape: all single nodes share one, and each longer list is its own."""
         return SingleNodeShape() if len(self.names) == 1 else self
 
-    def accessible_from(self, required: RequiredTopologies) -> "Iterable[NamedNodes]":
-        """Yield this value if the required node is one of the names."""
-        return (self,) if required.node in self.names else ()
+    def accessible_from(self, required: RequiredTopologies) -> "Iterable[tuple[NamedNodes, int]]":
+        """Yield this value, with the position 0, if the required node is one of the names."""
+        return ((self, 0),) if required.node in self.names else ()
 
     def __str__(self) -> str:
         return f"{'node' if len(self.names) == 1 else 'nodes'} {abbreviate(self.names, ', ')}"
@@ -77,11 +77,13 @@ class SegmentShape:
 
     keys: tuple[str, ...]
 
-    def accessible_from(self, required: RequiredTopologies) -> "Iterable[Segment]":
-        """Yield the accessibility values that match any of these topologies."""
-        for labels in required.labels:
+    def accessible_from(self, required: RequiredTopologies) -> "Iterable[tuple[Segment, int]]":
+        """Yield the accessibility values that match any of these topologies, with the position of the first one."""
+        positions: dict[Segment, int] = {}
+        for position, labels in enumerate(required.labels):
             if labels.keys() >= set(self.keys):
-                yield Segment(tuple((key, labels[key]) for key in self.keys))
+                positions.setdefault(Segment(tuple((key, labels[key]) for key in self.keys)), position)
+        return positions.items()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +112,10 @@ class SelectedNodes:
         """The shape, which is the value itself: each selector depends on labels of its own."""
         return self
 
-    def accessible_from(self, required: RequiredTopologies) -> "Iterable[SelectedNodes]":
-        """Yield this value if one of the topologies matches the selector."""
-        return (self,) if required.matches(self.selector) else ()
+    def accessible_from(self, required: RequiredTopologies) -> "Iterable[tuple[SelectedNodes, int]]":
+        """Yield this value, with the position of the first topology that matches the selector, if one does."""
+        position = required.first_match(self.selector)
+        return () if position is None else ((self, position),)
 
     def __str__(self) -> str:
         return f"nodes with {abbreviate([str(term) for term in self.selector.node_selector_terms], ', or ')}"
@@ -129,7 +132,7 @@ class InvalidAccessibility:
         """The shape, which is the value itself."""
         return self
 
-    def accessible_from(self, required: RequiredTopologies) -> "Iterable[InvalidAccessibility]":
+    def accessible_from(self, required: RequiredTopologies) -> "Iterable[tuple[InvalidAccessibility, int]]":
         """Yield nothing: no topology matches."""
         return ()
 

@@ -7,7 +7,7 @@ Requests state them as the Container Storage Interface does. Pools report their 
 
 import functools
 import hashlib
-import itertools
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, TypeAlias
@@ -86,29 +86,32 @@ class RequiredTopologies:
     def __init__(self, requirement: TopologyRequirement) -> None:
         self.node = requirement.node
         self.labels: list[Mapping[str, str]] = [dict(labels) for labels in requirement.topologies or ((),)]
-        self._by_label: dict[str, dict[str, list[Mapping[str, str]]]] = {}
+        self._by_label: dict[str, dict[str, list[int]]] = {}
 
-    def matches(self, selector: NodeSelector) -> bool:
-        """Return whether a selector matches one of the topologies."""
+    def first_match(self, selector: NodeSelector) -> int | None:
+        """Return the position of the first topology that a selector matches, None if it matches none."""
         name = self.node or ""
-        return any(
-            term.matches(name, labels) for term in selector.node_selector_terms for labels in self._candidates(term)
+        positions = (
+            next((position for position in self._candidates(term) if term.matches(name, self.labels[position])), None)
+            for term in selector.node_selector_terms
         )
+        return min((position for position in positions if position is not None), default=None)
 
-    def _candidates(self, term: NodeSelectorTerm) -> Iterable[Mapping[str, str]]:
+    def _candidates(self, term: NodeSelectorTerm) -> Iterable[int]:
+        """Return the positions of the topologies that a term may match, in ascending order."""
         for expression in term.match_expressions:
             if expression.operator is Operator.IN:
-                by_value = self._labels_by_value(expression.key)
-                return itertools.chain.from_iterable(by_value.get(value, ()) for value in expression.values)
-        return self.labels
+                by_value = self._positions_by_value(expression.key)
+                return heapq.merge(*(by_value.get(value, ()) for value in expression.values))
+        return range(len(self.labels))
 
-    def _labels_by_value(self, key: str) -> dict[str, list[Mapping[str, str]]]:
+    def _positions_by_value(self, key: str) -> dict[str, list[int]]:
         index = self._by_label.get(key)
         if index is None:
             index = self._by_label[key] = {}
-            for labels in self.labels:
+            for position, labels in enumerate(self.labels):
                 if key in labels:
-                    index.setdefault(labels[key], []).append(labels)
+                    index.setdefault(labels[key], []).append(position)
         return index
 
 
@@ -123,10 +126,10 @@ class _Topology(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Requirements(Struct, frozen=True, forbid_unknown_fields=True):
-    """CSI's ``TopologyRequirement``. CSI clients send ``preferred`` as well; only weighers could use it."""
+    """CSI's ``TopologyRequirement``."""
 
     requisite: Annotated[list[_Topology], Meta(max_length=MAX_TOPOLOGIES)] = []
-    preferred: list[_Topology] = []
+    preferred: Annotated[list[_Topology], Meta(max_length=MAX_TOPOLOGIES)] = []
 
 
 def parse_hints(hints: Mapping[str, object]) -> TopologyRequirement | None:
@@ -134,20 +137,34 @@ def parse_hints(hints: Mapping[str, object]) -> TopologyRequirement | None:
 
     Raises :class:`HintError`.
     """
+    node, requisite, _ = _read(hints)
+    return None if node is None and not requisite else TopologyRequirement(node, requisite)
+
+
+def parse_preferences(hints: Mapping[str, object]) -> TopologyRequirement | None:
+    """Return the preferred topologies of scheduler hints, the most preferred first; None if they prefer none.
+
+    Raises :class:`HintError`.
+    """
+    node, _, preferred = _read(hints)
+    return TopologyRequirement(node, preferred) if preferred else None
+
+
+def _read(hints: Mapping[str, object]) -> tuple[str | None, tuple[Labels, ...], tuple[Labels, ...]]:
+    """Return the node, the requisite and the preferred topologies. Raises :class:`HintError`."""
     if not any(name in hints and hints[name] not in _EMPTY for name in HINTS):
-        return None
+        return None, (), ()
     node, raw = hints.get(NODE, ""), hints.get(REQUIREMENTS, "")
     if node not in _EMPTY and not (isinstance(node, str) and len(node) <= MAX_NAME_LENGTH):
         raise HintError(NODE, f"{str(node)[:40]!r} is no name of a node")
     try:
         text = raw if isinstance(raw, str) else msgspec.json.encode(raw)
         parse = _parse_cached if len(text) <= _CACHED_LENGTH else _parse_long
-        topologies = () if raw in _EMPTY else parse(text)
+        requisite, preferred = ((), ()) if raw in _EMPTY else parse(text)
     except (msgspec.MsgspecError, ValueError) as error:
         expected = '{"requisite": [{"segments": {KEY: VALUE}}]}'
         raise HintError(REQUIREMENTS, f"{error}; expected {expected}") from None
-    name = node if isinstance(node, str) and node else None
-    return None if name is None and not topologies else TopologyRequirement(name, topologies)
+    return node if isinstance(node, str) and node else None, requisite, preferred
 
 
 @functools.lru_cache(maxsize=_LONG_CACHE_SIZE)
@@ -155,10 +172,14 @@ def _digest(requirement: TopologyRequirement) -> bytes:
     return hashlib.sha256(repr((requirement.node, requirement.topologies)).encode()).digest()
 
 
-def _parse(text: str | bytes) -> tuple[Labels, ...]:
-    """Return the requisite topologies. At least one of them has to match."""
+def _parse(text: str | bytes) -> tuple[tuple[Labels, ...], tuple[Labels, ...]]:
+    """Return the requisite topologies, of which at least one has to match, and the preferred ones."""
     requirements = type_conversion.decode(text, _Requirements)
-    return tuple(tuple(sorted(topology.segments.items())) for topology in requirements.requisite)
+    requisite, preferred = (
+        tuple(tuple(sorted(topology.segments.items())) for topology in topologies)
+        for topologies in (requirements.requisite, requirements.preferred)
+    )
+    return requisite, preferred
 
 
 #: The same short requirements come with many requests.

@@ -17,9 +17,11 @@ from tonnage.capacity.decision import Decision, Placement, Refusal
 from tonnage.capacity.explanation import Explanation
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.request import Provisioning, Request, judged_thin
+from tonnage.filters.base import Mask
 from tonnage.filters.capacity import CapacityFilter
 from tonnage.filters.chain import FilterChain
 from tonnage.filters.free_space import FreeSpaceFilter
+from tonnage.filters.topology import Ranks, TopologyFilter
 from tonnage.scheduler.cache.backend_state import PoolEntry
 from tonnage.weighers.chain import WeigherChain
 
@@ -41,6 +43,10 @@ class Rules:
         return any(weigher.needs_volumes for weigher in self.weighers.weighers)
 
     @functools.cached_property
+    def _topology(self) -> TopologyFilter | None:
+        return next((plugin for plugin in self.filters.filters if isinstance(plugin, TopologyFilter)), None)
+
+    @functools.cached_property
     def without_room(self) -> "Rules":
         """The same rules without the filters that look at room: for a volume that stays in its pool as it is."""
         kept = [plugin for plugin in self.filters.filters if not isinstance(plugin, _ROOM)]
@@ -54,9 +60,16 @@ class Rules:
             self.filters.with_calculation(calculation), self.weighers.with_calculation(calculation), calculation
         )
 
+    def best(self, pools: PoolTable, request: Request, candidates: Mask) -> int | None:
+        """Return the row of the best candidate, None if there is none.
+
+        Pools in a preferred topology of the request come before others, and among these the weights decide.
+        """
+        return self.weighers.rank(pools, request, candidates, self._ranks(pools, request))
+
     def choose(self, pools: PoolTable, request: Request) -> Decision:
         """Return the pool for a request, or the refusal."""
-        index = self.weighers.rank(pools, request, self.filters.candidates(pools, request))
+        index = self.best(pools, request, self.filters.candidates(pools, request))
         if index is None:
             return with_printable_figures(self.filters.refusal(pools, request, self.filters.run(pools, request)))
         return Placement(pools.names[index], provisioning_in(pools, index, request))
@@ -75,18 +88,26 @@ class Rules:
                 verdict = replace(verdict, weights=pool_weights, total_weight=total)
             verdicts.append(verdict)
         text, names = request.describe(), tuple(plugin.name for plugin in self.filters.filters)
-        best = self.weighers.rank(pools, request, result.remaining)
+        best = self.best(pools, request, result.remaining)
         if best is None:
             refusal = with_printable_figures(self.filters.refusal(pools, request, result))
             return Explanation(text, None, refusal.message, tuple(verdicts), names, refusal)
         count = int(result.remaining.sum())
         best_name = pools.names[best]
         message = f"{text} goes to {chosen or best_name}, the best of {count} candidate{'' if count == 1 else 's'}"
+        ranks = self._ranks(pools, request)
+        if ranks is not None and np.ptp(ranks[result.remaining]):
+            preferred = int((ranks[result.remaining] == ranks[best]).sum())
+            message = f"{message}, {preferred} of them in the preferred topology"
         if chosen not in (None, best_name):
             message = (
                 f"{text} goes to {chosen}, so that there is room for the whole group; alone it would go to {best_name}"
             )
         return Explanation(text, chosen or best_name, message, tuple(verdicts), names)
+
+    def _ranks(self, pools: PoolTable, request: Request) -> Ranks | None:
+        """Return the order of the pools by the preferred topologies of a request, None if it prefers none."""
+        return self._topology.ranks(pools, request) if request.hints and self._topology is not None else None
 
 
 def provisioning_in(pools: PoolTable, index: int, request: Request) -> Provisioning:

@@ -72,7 +72,7 @@ class GroupPacking:
     def _greedily(self, order: Sequence[int]) -> Refusal | None:
         for number in order:
             request, filters = self.request(number), self.rules.filters
-            index = self.rules.weighers.rank(self.pools, request, filters.candidates(self.pools, request))
+            index = self.rules.best(self.pools, request, filters.candidates(self.pools, request))
             if index is None:
                 refusal = filters.refusal(self.pools, request, filters.run(self.pools, request))
                 position = f"volume {number + 1} of {len(self.members)}, all or none"

@@ -135,6 +135,57 @@ def test_the_verdicts_equal_the_rules_of_kubernetes_for_each_pool(
                         assert code in ("unreachable", "topology_unclear")
 
 
+PREFERRED = [{"segments": {"zone": "z2"}}, {"segments": {"zone": "z1", "rack": "r1"}}]
+
+
+@pytest.mark.parametrize(
+    ("reported", "rank"),
+    [
+        ({"topology_labels": {"zone": "z2"}}, 0),
+        ({"topology_labels": {"zone": "z1"}}, 1),
+        ({"topology_labels": {"rack": "r1"}}, 1),
+        ({"topology_labels": {"zone": "z1", "rack": "r2"}}, None),
+        ({"topology_labels": {"zone": "z3"}}, None),
+        ({}, 0),
+        ({"node_name": "n1"}, None),
+        ({"node_list": []}, None),
+    ],
+)
+def test_pools_are_ranked_by_the_first_preferred_topology(reported: dict[str, Any], rank: int | None) -> None:
+    last = {"topology_labels": {"zone": "z9"}}
+    hints = {"accessibility_requirements": {"preferred": PREFERRED}}
+    ranks = PLUGIN.ranks(table([last, reported]), Request("r", 1, hints=hints))
+    assert ranks is not None
+    assert ranks[1] == (ranks[0] if rank is None else rank)
+
+
+@pytest.mark.parametrize(
+    "hints",
+    [
+        {},
+        {"node_name": "n1"},
+        {"accessibility_requirements": {"requisite": PREFERRED}},
+        {"accessibility_requirements": "z"},
+    ],
+)
+def test_only_requests_with_preferences_rank_pools(hints: dict[str, Any]) -> None:
+    assert PLUGIN.ranks(table([{"node_name": "n1"}, {}]), Request("r", 1, hints=hints)) is None
+
+
+@PROPERTY
+@given(st.lists(REPORTED, max_size=6), st.lists(LABELS.filter(bool), min_size=1, max_size=4), st.none() | NAMES)
+def test_ranks_equal_the_rules_of_kubernetes_for_each_topology(
+    reports: list[dict[str, Any]], preferred: list[dict[str, str]], node: str | None
+) -> None:
+    topologies = [{"segments": labels} for labels in preferred]
+    hints = {"node_name": node, "accessibility_requirements": {"preferred": topologies}}
+    ranks = PLUGIN.ranks(table(reports), Request("r", 1, hints=hints))
+    assert ranks is not None
+    for rank, reported in zip(ranks.tolist(), reports, strict=True):
+        matches = [position for position, labels in enumerate(preferred) if reached(reported, node, labels)]
+        assert rank == (matches[0] if matches else 1000)
+
+
 def test_without_a_required_topology_every_pool_is_accepted() -> None:
     pools = table([{"node_name": "n1"}, {}])
     request = Request("r", 1, hints={"query": ""})

@@ -186,6 +186,34 @@ def test_volumes_are_placed_by_their_node_and_storage_class(world: World) -> Non
     )
 
 
+def preferring(*zones: str, requisite: Sequence[str] = ("z1", "z2")) -> dict[str, Any]:
+    requirements = {
+        key: [{"segments": {"zone": zone}} for zone in listed]
+        for key, listed in (("requisite", requisite), ("preferred", zones))
+    }
+    return {"accessibility_requirements": requirements}
+
+
+def test_the_first_preferred_topology_with_room_is_selected(world: World) -> None:
+    """Without strict topology all topologies are requisite, and the selected node's is the first preferred one."""
+    assert world.ask(3, **preferring("z2", "z1")) == "n2@pmem"
+    assert world.ask(3, **preferring("z1", "z2")) == "array@san"
+    assert world.ask(18, **preferring("z2", "z1")) == "array@san", "z2 has no room"
+    assert world.ask(3, **preferring("z9", "z2")) == "n2@pmem"
+    assert world.ask(3, **preferring("z2", requisite=())) == "n2@pmem"
+    group = CreateGroup(request_id=str(uuid.uuid4()), volumes=[message(3, **preferring("z2", "z1"))])
+    assert [answer.pool for answer in world.core.place(group).volumes] == ["n2@pmem#p"]
+
+
+def test_an_explanation_tells_of_the_preferred_topology(world: World) -> None:
+    [outlook] = world.core.what_if(
+        WhatIf(requests=[SimulatedRequest(create=message(3, **preferring("z2")))], detail=True)
+    )
+    assert outlook.volumes[0].message == (
+        "3 GiB goes to n2@pmem#p, the best of 3 candidates, 1 of them in the preferred topology"
+    )
+
+
 def test_volumes_of_a_pod_are_fitted_together(world: World) -> None:
     def pod(*sizes: int) -> Any:
         volumes = [message(size, node_name="n1", storage_class="fast") for size in sizes]

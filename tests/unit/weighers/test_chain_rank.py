@@ -61,3 +61,11 @@ def test_the_best_candidate_is_the_first_of_the_order(
     order = chain.order(pools, request, candidates).tolist()
     assert chain.rank(pools, request, candidates) == (order[0] if order else None)
     assert chain.rank(pools, request, candidates) == chain.rank(pools, request, candidates)
+    drawn: Any = data.draw(st.lists(st.integers(0, 2), min_size=len(weights), max_size=len(weights)))
+    ranks = np.array(drawn, dtype=np.int16)
+    ranked = chain.order(pools, request, candidates, ranks).tolist()
+    assert chain.rank(pools, request, candidates, ranks) == (ranked[0] if ranked else None)
+    assert [ranks[row] for row in ranked] == sorted(ranks[candidates]), "better ranks come first"
+    for rank in range(3):
+        of_rank = [row for row in ranked if ranks[row] == rank]
+        assert of_rank == [row for row in order if ranks[row] == rank], "the weights decide within a rank"

@@ -48,6 +48,8 @@ def test_hints_are_parsed(hints: dict[str, Any], text: str) -> None:
         ({"accessibility_requirements": {"required": []}}, "unknown field `required`"),
         ({"accessibility_requirements": [ZONES]}, "Expected `object`"),
         ({"accessibility_requirements": {"requisite": [{"segments": {"zone": "z1"}}] * 1001}}, "length <= 1000"),
+        ({"accessibility_requirements": {"preferred": [{"segments": {"zone": "z1"}}] * 1001}}, "length <= 1000"),
+        ({"accessibility_requirements": {"preferred": [{"segments": {"zone": 1}}]}}, r"Expected `str`, got `int`"),
         ({"accessibility_requirements": {"requisite": [{"segments": {"zone": "z" * 64}}]}}, "length <= 63"),
         ({"accessibility_requirements": {"requisite": [{"segments": {"z" * 318: "z1"}}]}}, "length <= 317"),
         (
@@ -60,6 +62,27 @@ def test_malformed_hints_raise(hints: dict[str, Any], problem: str) -> None:
     with pytest.raises(HintError, match=problem) as caught:
         requirements.parse_hints(hints)
     assert caught.value.hint in hints
+
+
+def test_preferences_are_parsed_in_their_order() -> None:
+    preferred = [{"segments": {"zone": "z2"}}, {"segments": {"zone": "z1", "rack": "r3"}}]
+    hints = {"node_name": "n1", "accessibility_requirements": {**ZONES, "preferred": preferred}}
+    preferences = requirements.parse_preferences(hints)
+    assert preferences == TopologyRequirement("n1", ((("zone", "z2"),), (("rack", "r3"), ("zone", "z1"))))
+    for nothing in ({}, {"node_name": "n1"}, {"accessibility_requirements": ZONES}):
+        assert requirements.parse_preferences(nothing) is None
+
+
+def test_the_first_topology_that_a_selector_matches_counts() -> None:
+    required = RequiredTopologies(TopologyRequirement(None, tuple((("host", name),) for name in "cba")))
+    either = NodeSelector((NodeSelectorTerm((NodeSelectorRequirement("host", Operator.IN, ("a", "b")),)),))
+    assert required.first_match(either) == 1
+    several = NodeSelector(
+        tuple(NodeSelectorTerm((NodeSelectorRequirement("host", Operator.IN, (name,)),)) for name in "ac")
+    )
+    assert required.first_match(several) == 0
+    unlike = NodeSelector((NodeSelectorTerm((NodeSelectorRequirement("host", Operator.NOT_IN, ("c",)),)),))
+    assert required.first_match(unlike) == 1
 
 
 def test_a_requirement_with_many_labels_has_a_short_text() -> None:
@@ -84,7 +107,7 @@ def test_selectors_are_matched_through_the_label_index() -> None:
         NodeSelector((NodeSelectorTerm((NodeSelectorRequirement("host", Operator.IN, (f"n{number}",)),)),))
         for number in range(500, 1500)
     ]
-    assert [required.matches(each) for each in selectors] == [True] * 500 + [False] * 500
+    assert [required.first_match(selector) for selector in selectors] == [*range(500, 1000), *[None] * 500]
     assert lookups == 500
 
 
