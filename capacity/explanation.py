@@ -61,8 +61,8 @@ class Explanation:
     """The decision on a request at this time, without side effects.
 
     ``pool`` is None for a refusal, which ``refusal`` has as data, with the nearest miss. ``filters`` are the names of
-    the called filters, in their order. ``ignored_hints`` has a text for each hint that no enabled filter reads, with
-    the filter that reads it.
+    the called filters, in their order. ``ignored_hints`` and ``ignored_specs`` have a text for each hint, and each
+    extra spec, that no enabled filter reads.
     """
 
     request: str
@@ -72,6 +72,7 @@ class Explanation:
     filters: tuple[str, ...] = ()
     refusal: Refusal | None = None
     ignored_hints: tuple[str, ...] = ()
+    ignored_specs: tuple[str, ...] = ()
 
     def ranked(self) -> list[PoolVerdict]:
         """Return the verdicts: the chosen pool first, then the other candidates by weight, then the refused pools.

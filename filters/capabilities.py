@@ -69,11 +69,16 @@ def _use_figures(*keys: str) -> bool:
 def _required_specs(request: Request) -> Iterator[tuple[list[str], str]]:
     """Yield the path of each required capability and the spec that it has to match."""
     for key, spec in request.extra_specs.items():
-        scope, *path = key.split(":")
-        if not path:
-            yield [scope], spec
-        elif scope == _SCOPE:
+        if path := path_of(key):
             yield path, spec
+
+
+def path_of(key: str) -> list[str]:
+    """Return the path of the capability that an extra spec requires, empty if the spec is about something else."""
+    scope, *path = key.split(":")
+    if not path:
+        return [scope]
+    return path if scope == _SCOPE else []
 
 
 def _match_column(pools: PoolTable, path: list[str], matches: extra_specs.Predicate) -> Mask:

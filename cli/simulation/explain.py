@@ -195,8 +195,13 @@ def _status(outlooks: Sequence[SimulationResult]) -> int:
 
 
 def _print_ignored(outlooks: Sequence[SimulationResult]) -> None:
-    """Print each hint without effect once."""
-    ignored = [words for outlook in outlooks for volume in outlook.volumes for words in volume.ignored_hints]
+    """Print each hint and each extra spec without effect once."""
+    ignored = [
+        words
+        for outlook in outlooks
+        for volume in outlook.volumes
+        for words in (*volume.ignored_hints, *volume.ignored_specs)
+    ]
     for words in dict.fromkeys(ignored):
         print(f"Note: {words}")
 

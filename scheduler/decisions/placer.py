@@ -278,8 +278,8 @@ class Placer:
                 demands = [] if decider.budget is None else quota_demands.of_request(item, lookup)
                 decided = decider.decide(item, lookup, demands)
                 for spec in decided.specs:
-                    if spec.request.hints:
-                        rules.ignored_hints.tell(spec.request.hints)
+                    if spec.request.hints or spec.request.extra_specs:
+                        rules.ignored_keys.tell(spec.request)
                 plan.answers[number] = plan.add(item, decided)
             except errors.TonnageError as error:
                 plan.answers[number] = plan.fail(item, error)

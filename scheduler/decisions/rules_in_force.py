@@ -2,12 +2,12 @@
 """The rules that decide at present, and everything that follows a change of them. Belongs to the decision thread."""
 
 from tonnage.capacity.arithmetic import Calculation
-from tonnage.scheduler.requests.ignored_hints import IgnoredHints
+from tonnage.scheduler.requests.ignored_keys import IgnoredKeys
 from tonnage.scheduler.requests.pool_selection import Rules
 
 
 class RulesInForce:
-    """The rules that decide at present (``current``). ``ignored_hints`` warns of hints that no filter reads."""
+    """The rules that decide at present (``current``). ``ignored_keys`` warns of hints and specs without effect."""
 
     def __init__(self, rules: Rules) -> None:
         self.apply(rules)
@@ -15,7 +15,7 @@ class RulesInForce:
     def apply(self, rules: Rules) -> None:
         """Decide by other rules from now on."""
         self.current = rules
-        self.ignored_hints = IgnoredHints(rules.filters.filters)
+        self.ignored_keys = IgnoredKeys(rules.filters.filters)
 
     def apply_calculation(self, calculation: Calculation) -> None:
         """Decide by another calculation from now on."""

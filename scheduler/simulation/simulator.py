@@ -21,7 +21,7 @@ from tonnage.scheduler.decisions.decider import Decider
 from tonnage.scheduler.decisions.decision_thread import DecisionThread
 from tonnage.scheduler.decisions.rules_in_force import RulesInForce
 from tonnage.scheduler.requests import quota_demands
-from tonnage.scheduler.requests.ignored_hints import IgnoredHints
+from tonnage.scheduler.requests.ignored_keys import IgnoredKeys
 from tonnage.scheduler.requests.placement_requests import Move, Work, by_volume
 from tonnage.scheduler.requests.pool_selection import Rules, set_volume_numbers
 from tonnage.scheduler.requests.request_spec import Lookup
@@ -97,14 +97,18 @@ class SimulatedRequests:
         budget = None if self.held is None else QuotaBudget(self.held)
         decider = Decider(snapshot.pools, snapshot.rules, budget, [explainer], counting=not self.independent)
         auto_ratios = snapshot.auto_ratios() if detail else {}
+        ignored_keys = IgnoredKeys(snapshot.rules.filters.filters)
         explanations = []
         for item, demands in zip(self.work, self.demands, strict=True):
             decided = decider.decide(item, self.lookup, demands)
             hints = {key: value for spec in decided.specs for key, value in spec.request.hints.items()}
-            told = tuple(IgnoredHints(snapshot.rules.filters.filters).among(hints)) if hints else ()
+            specs = {key: value for spec in decided.specs for key, value in spec.request.extra_specs.items()}
+            ignored_hints, ignored_specs = tuple(ignored_keys.hints(hints)), tuple(ignored_keys.specs(specs))
             explanations.append(
                 [
-                    _with_ratios(replace(explanation, ignored_hints=told) if told else explanation, auto_ratios)
+                    _with_ratios(
+                        replace(explanation, ignored_hints=ignored_hints, ignored_specs=ignored_specs), auto_ratios
+                    )
                     for explanation in explainer.explanations(item, decided)
                 ]
             )

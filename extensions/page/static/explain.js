@@ -68,7 +68,7 @@ export function Explanation({ explanation }) {
     { title: "Why", class: "why", cell: (verdict) => lines(reasons(verdict)) },
   ];
   return html`<p class=${explanation.pool === null ? "answer refused" : "answer"}>${explanation.message}</p>
-    ${explanation.ignored_hints.map((words) => html`<p class="note">Note: ${words}</p>`)}
+    ${[...explanation.ignored_hints, ...explanation.ignored_specs].map((words) => html`<p class="note">Note: ${words}</p>`)}
     ${shown.length > 0 && html`<${Table} caption="Pools" columns=${columns} rows=${shown} keyOf=${(verdict) => verdict.pool} />`}
     ${ranked.length > shown.length && html`<p class="note">${(ranked.length - shown.length).toLocaleString("en")} more pools, which the command below lists with --rows 0.</p>`}`;
 }

@@ -93,14 +93,17 @@ def test_questions_about_existing_volumes(asked: Asked) -> None:
 def test_one_suitable_node_of_several_is_enough(asked: Asked, capsys: pytest.CaptureFixture[str]) -> None:
     refused = Explanation("6 GiB", None, "No pool for 6 GiB (volume 2 of 2, all or none): 1 pool", ())
     ignored = ("the hint node_name has no effect",)
-    placed = [Explanation("6 GiB", pool, "", (), ignored_hints=ignored) for pool in ("h@b#p", "h@b#q")]
+    placed = [
+        Explanation("6 GiB", pool, "", (), ignored_hints=ignored, ignored_specs=("the spec",))
+        for pool in ("h@b#p", "h@b#q")
+    ]
     asked.outlooks = [SimulationResult(volumes=[refused]), SimulationResult(volumes=placed)]
     wanted = ["explain", "6", "--count", "2", "--hint", "storage_class=fast"]
     assert run(*wanted, "--node", "n1", "--node", "n2:zone=z2,rack=3") == 0
     shown = capsys.readouterr().out
     assert [line.split("|")[1].strip() for line in shown.splitlines() if "|" in line] == ["node", "n1", "n2", ""]
     assert "all or none): 1 pool" in shown
-    assert shown.count("Note: the hint node_name has no effect\n") == 1
+    assert shown.count("Note: the hint node_name has no effect\n") == shown.count("Note: the spec\n") == 1
     assert [each["volumes"][1]["scheduler_hints"] for each in asked.questions[0]["requests"]] == [
         {"storage_class": "fast", "node_name": "n1"},
         {

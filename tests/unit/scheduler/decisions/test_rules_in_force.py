@@ -21,11 +21,11 @@ def rules(*filters: type[Filter]) -> Rules:
 
 def test_other_rules_replace_the_current_ones_with_their_warnings() -> None:
     in_force = RulesInForce(rules())
-    assert len(in_force.ignored_hints.among(HINTS)) == 1
+    assert len(in_force.ignored_keys.hints(HINTS)) == 1
     other = rules(JsonFilter)
     in_force.apply(other)
     assert in_force.current is other
-    assert in_force.ignored_hints.among(HINTS) == []
+    assert in_force.ignored_keys.hints(HINTS) == []
 
 
 def test_another_calculation_keeps_the_plug_ins() -> None:
@@ -33,4 +33,4 @@ def test_another_calculation_keeps_the_plug_ins() -> None:
     in_force.apply_calculation(Calculation.STANDARD)
     assert in_force.current.calculation is Calculation.STANDARD
     assert [type(plugin) for plugin in in_force.current.filters.filters] == [JsonFilter]
-    assert in_force.ignored_hints.among(HINTS) == []
+    assert in_force.ignored_keys.hints(HINTS) == []
