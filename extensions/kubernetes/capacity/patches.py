@@ -23,9 +23,9 @@ Timestamp = Annotated[datetime.datetime, msgspec.Meta(tz=True)]
 
 T = TypeVar("T")
 
-#: The range of times that databases can store, with a day to spare for time zones.
+#: The range of times that databases can store.
 _FIRST = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_LAST = datetime.datetime(9999, 12, 31, tzinfo=datetime.UTC)
+_LAST = datetime.datetime(9999, 12, 31, 23, 59, 59, tzinfo=datetime.UTC)
 
 
 class PoolPatch(msgspec.Struct, rename="camel", kw_only=True, forbid_unknown_fields=True):
@@ -133,6 +133,7 @@ def _time_or(patch: PoolPatch, old: datetime.datetime | None) -> datetime.dateti
         return old
     if value is None:
         return None
-    if not _FIRST <= value <= _LAST:
+    if value < _FIRST:
         raise errors.InvalidInput(f"expiryTime of pool {patch.name!r} is in {value.year}: expected 1970 to 9999")
-    return value.astimezone(datetime.UTC).replace(tzinfo=None)
+    # The end of the year 9999 means never. In UTC it may be a few hours later.
+    return min(value, _LAST).astimezone(datetime.UTC).replace(tzinfo=None)

@@ -7,6 +7,7 @@ The official client's ``parse_quantity`` is not used. It accepts values that Kub
 
 import functools
 import re
+from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 #: The largest quantity. Quantities have 64 bits, and larger values are reduced to this one.
@@ -18,6 +19,7 @@ _MAX_LENGTH = 64
 _GRAMMAR = r"([+-]?)(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))(?:([KMGTPE])i|([numkMGTPE])|[eE]([+-]?[0-9]+))?"
 _PARTS = re.compile(_GRAMMAR)
 _BINARY = "KMGTPE"
+_UNITS = ((1024, [f"{letter}i" for letter in _BINARY]), (1000, [*"kMGTPE"]))
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 
 
@@ -64,16 +66,21 @@ def parse(value: object) -> int:
 
 @functools.lru_cache(maxsize=4096)
 def render(size: int) -> str:
-    """Return a number of bytes in the largest unit of Kubernetes that divides it."""
-    for base, units in ((1024, [f"{letter}i" for letter in _BINARY]), (1000, [*"kMGTPE"])):
-        unit, quotient = "", size
-        for larger in units:
-            if not quotient or quotient % base:
-                break
-            unit, quotient = larger, quotient // base
-        if unit:
-            return f"{quotient}{unit}"
-    return str(size)
+    """Return a number of bytes in the unit of Kubernetes that makes the smallest whole number of it.
+
+    So a size has the unit that a user would choose: 10G, although 9765625Ki is the same.
+    """
+    return min((_in_units(size, base, units) for base, units in _UNITS), key=lambda pair: pair[0])[1]
+
+
+def _in_units(size: int, base: int, units: Sequence[str]) -> tuple[int, str]:
+    """Return the number of the largest of these units that divides a number of bytes, and the quantity."""
+    unit, quotient = "", size
+    for larger in units:
+        if not quotient or quotient % base:
+            break
+        unit, quotient = larger, quotient // base
+    return quotient, f"{quotient}{unit}"
 
 
 def _scale(digits: int, power: int) -> int:

@@ -86,9 +86,20 @@ def test_a_malformed_quantity_is_refused(text: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("size", "text"), [(0, "0"), (3 * 2**29, "1536Mi"), (2**60, "1Ei"), (5 * 10**8, "500M"), (1001, "1001")]
+    ("size", "text"),
+    [
+        (0, "0"),
+        (3 * 2**29, "1536Mi"),
+        (2**60, "1Ei"),
+        (5 * 10**8, "500M"),
+        (10**10, "10G"),
+        (10**12, "1T"),
+        (10 * 2**30, "10Gi"),
+        (1000 * 2**10, "1000Ki"),
+        (1001, "1001"),
+    ],
 )
-def test_a_size_is_rendered_in_the_largest_unit(size: int, text: str) -> None:
+def test_a_size_is_rendered_in_the_unit_of_its_smallest_number(size: int, text: str) -> None:
     assert quantities.render(size) == text
 
 
