@@ -20,13 +20,13 @@ R = TypeVar("R")
 
 
 def quiet(function: Callable[P, R]) -> Callable[P, R]:
-    """Suppress numpy's warnings about ``nan`` and ``inf`` in columns. Single figures cause no warnings."""
+    """Suppress numpy's warnings about results that are ``nan`` or ``inf``, in columns. Single figures cause none."""
 
     @functools.wraps(function)
     def quiet(*args: P.args, **kwargs: P.kwargs) -> R:
         if args and isinstance(getattr(args[0], "total", args[0]), float):
             return function(*args, **kwargs)
-        with np.errstate(invalid="ignore"):
+        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
             return function(*args, **kwargs)
 
     return quiet

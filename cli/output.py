@@ -2,6 +2,7 @@
 """Standard output and error of commands, including the case that their reader is gone."""
 
 import contextlib
+import io
 import os
 import select
 import signal
@@ -11,7 +12,12 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def flushed(prog: str, status: int = 1) -> Iterator[None]:
-    """Flush standard output at the end. Exit quietly if its reader is gone, for example in a pipe to ``head``."""
+    """Flush standard output at the end. Exit quietly if its reader is gone, for example in a pipe to ``head``.
+
+    Characters that the terminal's encoding does not have are printed as question marks.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        sys.stdout.reconfigure(errors="replace")
     try:
         try:
             yield

@@ -1,7 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elementwise functions: columns have the same results as Python floats."""
 
+import math
+from typing import Any
+
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -29,3 +33,13 @@ def test_a_single_figure_is_rounded_like_a_column(numbers: list[float]) -> None:
     one_by_one = [elementwise.hundredths(number) for number in numbers]
     np.testing.assert_array_equal(one_by_one, elementwise.hundredths(np.array(numbers)))
     assert elementwise.hundredths(np.inf) == np.inf
+
+
+@pytest.mark.parametrize("values", [(1e308, 10.0), (1.0, 5e-324), (1.0, 0.0), (math.inf, math.inf), (math.nan, 1.0)])
+def test_results_that_are_not_finite_cause_no_warnings(values: tuple[float, float]) -> None:
+    @elementwise.quiet
+    def combined(first: Any, second: Any) -> Any:
+        return first * second, first / second, first - second
+
+    product, quotient, difference = combined(*(np.array([value]) for value in values))
+    assert not all(np.isfinite([product[0], quotient[0], difference[0]]))

@@ -54,6 +54,24 @@ def test_a_command_exits_quietly_after_its_reader_is_gone(output: str, buffered:
     assert process.returncode == 141
 
 
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [("ascii", "caf? ???? x"), ("latin-1", "caf\xe9 ???? x"), ("utf-8", "caf\xe9 \u0442\u0435\u0441\u0442 x")],
+)
+def test_a_terminal_without_a_character_gets_question_marks(encoding: str, text: str) -> None:
+    program = PRINTS.replace('print("x")', 'print("caf\\xe9 \\u0442\\u0435\\u0441\\u0442 x")')
+    done = subprocess.run(
+        [sys.executable, "-c", program, "little"],
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode(encoding) == f"{text}\n"
+
+
 def test_a_full_disk_is_reported_on_one_line() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
