@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Detection of unknown options in configuration files, for example misspelled ones. oslo.config ignores them.
+"""Detection of text in configuration files that has no effect, or another than it seems.
 
-Unknown sections are not reported, because other programs may share the file, unless their name is similar to a known
-one. The sections of backends are checked in agents only, where the options of their drivers are registered.
+These are unknown options, for example misspelled ones, which oslo.config ignores; sections of backends that no list
+enables; options of filters and weighers that are not enabled; and quotes. Unknown sections are not reported, because
+other programs may share the file, unless their name is similar to a known one. The sections of backends are checked in
+agents only, where the options of their drivers are registered.
 """
 
 import difflib
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from oslo_config import cfg
 
 from tonnage.capacity import plugin_errors
 from tonnage.cli import config_sections, option_names
+from tonnage.cli.config_sections import Sections
 from tonnage.cli.option_names import Names
 
 LOG = logging.getLogger(__name__)
@@ -22,7 +25,7 @@ _MIN_SIMILARITY = 0.8
 
 
 def warn(conf: cfg.ConfigOpts) -> None:
-    """Log a warning for each unknown option. Call it after the process has registered all its options."""
+    """Log a warning for each line of :func:`find`. Call it after the process has registered all its options."""
     try:
         lines = find(conf)
     except plugin_errors.CAUGHT as error:  # any installed plug-in can raise any error
@@ -33,7 +36,7 @@ def warn(conf: cfg.ConfigOpts) -> None:
 
 
 def find(conf: cfg.ConfigOpts) -> list[str]:
-    """Return a line for each unknown option, with its file and a suggestion."""
+    """Return a line for each text without effect, with its file and a suggestion."""
     registered, usual = _registered(conf), option_names.from_file()
     read = [(file, config_sections.of_file(file)) for file in config_sections.files(conf)]
     of_backends = {section for _, sections in read for section, names in sections.items() if "volume_driver" in names}
@@ -46,13 +49,47 @@ def find(conf: cfg.ConfigOpts) -> list[str]:
         for name in names
         if not (_has(registered, section, name) or _has(usual, section, name))
     ]
+    quotes = [
+        f"[{section}] {name} in {file} {problem}"
+        for file, sections in read
+        for section, name, problem in config_sections.doubtful_quotes(file)
+        if section in of_backends or _has(registered, section, name) or _has(usual, section, name)
+    ]
+    known = [*_disabled_backends(conf, read, of_backends), *_disabled_plugins(conf, registered, read), *quotes]
     if not unread:
-        return []
+        return known
     # Options of other processes and their plug-ins are collected only now, because that is slow.
     all_names = option_names.collect()
     for section, names in registered.items():
         all_names.setdefault(section, set()).update(names)
-    return list(_lines(unread, all_names))
+    return [*_lines(unread, all_names), *known]
+
+
+def _disabled_backends(
+    conf: cfg.ConfigOpts, read: Sequence[tuple[str, Sections]], of_backends: Collection[str]
+) -> Iterator[str]:
+    """Yield a line for each section of a backend that ``enabled_backends`` does not name, if it names any."""
+    enabled = conf.enabled_backends if "enabled_backends" in conf else []
+    for file, sections in read if enabled else ():
+        for section in sections:
+            if section in of_backends and section not in enabled:
+                yield f"[{section}] in {file} has no effect: [DEFAULT] enabled_backends does not name {section}"
+
+
+def _disabled_plugins(conf: cfg.ConfigOpts, registered: Names, read: Sequence[tuple[str, Sections]]) -> Iterator[str]:
+    """Yield a line for each option that only filters and weighers read which are not enabled, in a scheduler."""
+    from tonnage.scheduler.configuration import plugins
+
+    if "scheduler_default_filters" not in conf:
+        return
+    readers = plugins.disabled_readers(conf)
+    for file, sections in read:
+        for section, names in sections.items():
+            for name in names:
+                key = option_names.section_name(section), option_names.normalized(name)
+                if key in readers and not _has(registered, section, name):
+                    plugin, setting = readers[key]
+                    yield f"[{section}] {name} in {file} has no effect: {plugin} is not among {setting}"
 
 
 def _lines(unread: Iterable[tuple[str, str, str]], all_names: Names) -> Iterator[str]:

@@ -26,6 +26,8 @@ class DriverFilter(Filter):
     several protocols or a protocol with several names, it has to be true for one of them.
     """
 
+    reads = (FUNCTION,)
+
     def accepts(self, pools: PoolTable, request: Request) -> Mask:
         """Evaluate the functions of all pools. The results are cached until a pool changes."""
         return _VERDICTS.of_all(pools, request)

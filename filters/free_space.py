@@ -36,6 +36,7 @@ class FreeSpaceFilter(Filter):
     to 100 refuses the pool.
     """
 
+    reads = (_CREATE, _EXTEND)
     options: ClassVar = (
         cfg.FloatOpt(
             _CREATE,

@@ -31,6 +31,7 @@ class StorageClassFilter(Filter):
     inline ephemeral volumes (``<ephemeral>``) only.
     """
 
+    reads = (CAPABILITY,)
     is_categorical = True
     reads_figures = False
 

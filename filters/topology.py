@@ -30,6 +30,7 @@ class TopologyFilter(Filter):
     selector). A pool without these capabilities is accessible from everywhere.
     """
 
+    reads = accessibility.FIELDS
     is_categorical = True
     reads_figures = False
     trigger_fields = ("hints",)

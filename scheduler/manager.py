@@ -49,7 +49,7 @@ from tonnage.rpc.packed_reports import PackedReport
 from tonnage.scheduler.cluster.dispatcher import Dispatcher
 from tonnage.scheduler.composition import Clock, DecisionParts, Foundation, ReportParts
 from tonnage.scheduler.configuration.settings import ReloadableSettings, Settings
-from tonnage.scheduler.configuration.unread_functions import UnreadFunctions
+from tonnage.scheduler.configuration.unread_fields import UnreadFields
 from tonnage.scheduler.decisions import decision_metrics, resolution
 from tonnage.scheduler.decisions.decision_thread import LONGEST_WAIT, DecisionThread
 from tonnage.scheduler.extension_parts import PartsBuilder
@@ -106,7 +106,7 @@ class SchedulerManager:
         # The messages of agents, for which no caller waits.
         self._thread.paced = (self._outcome_handler.outcomes, self._report_handler.reports)
         self._pool_list_text = PoolListTextCache()
-        self._unread_functions = UnreadFunctions(base.hosts)
+        self._unread_fields = UnreadFields(base.hosts)
 
     def start(self) -> None:
         """Load backends and pools from the ledger, and start the threads. Raises the errors of :meth:`load`."""
@@ -327,7 +327,7 @@ class SchedulerManager:
         """Do the work that is due about once a second. Belongs to the decision thread."""
         self.periodic_tasks.run()
         rules = self.decisions.rules.current
-        self._unread_functions.warn(rules.filters, rules.weighers)
+        self._unread_fields.warn(rules.filters, rules.weighers)
 
     def _change(self, changes: Sequence[ReloadableSettings]) -> list[Exception | None]:
         results: list[Exception | None] = []

@@ -7,7 +7,7 @@ import functools
 import inspect
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -59,6 +59,10 @@ class SchedulerPlugin(Plugin):
 
     #: Name of the plug-in in refusals and explanations: the name that enables it, or the class name before loading.
     name: str = ""
+
+    #: The fields of pools' reports that have an effect only through the plug-ins that read them, such as a rule that an
+    #: operator sets for a pool. Schedulers warn of such a field if no enabled plug-in names it here.
+    reads: ClassVar[Collection[str]] = ()
 
     #: The section in which ``options`` are registered, ``[DEFAULT]`` if it is None.
     options_group: ClassVar[str | None] = None

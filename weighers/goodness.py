@@ -33,6 +33,8 @@ class GoodnessWeigher(Weigher):
     several, or one with several aliases, the best result counts.
     """
 
+    reads = (FUNCTION,)
+
     def weigh(self, pools: PoolTable, request: Request) -> Weights:
         """Evaluate the functions of all pools. The results are cached until a pool changes."""
         return _GOODNESS.of_all(pools, request)

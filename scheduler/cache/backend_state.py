@@ -3,21 +3,37 @@
 
 import datetime
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tonnage.capacity.pool_stats import PoolStats
-from tonnage.filters import driver
+from tonnage.filters.base import Filter
+from tonnage.filters.driver import DriverFilter
+from tonnage.filters.free_space import FreeSpaceFilter
+from tonnage.filters.storage_class import StorageClassFilter
+from tonnage.filters.topology import TopologyFilter
 from tonnage.ledger.inventory.backends import BackendRow
 from tonnage.ledger.locks.pool_counters import Counters
-from tonnage.weighers import goodness
+from tonnage.weighers.base import Weigher
+from tonnage.weighers.goodness import GoodnessWeigher
 
 #: The capability, and the option of backends and pools, that limits the age of figures, in seconds.
 LIFETIME = "report_lifetime"
 
-#: Capabilities that only one plug-in reads, which is not enabled by default.
-FUNCTIONS = (driver.FUNCTION, goodness.FUNCTION)
+#: The plug-ins of the core without which some fields of reports have no effect. None is enabled by default.
+READERS: Sequence[type[Filter | Weigher]] = (
+    DriverFilter,
+    FreeSpaceFilter,
+    StorageClassFilter,
+    TopologyFilter,
+    GoodnessWeigher,
+)
+
+_FIELDS = frozenset(field for reader in READERS for field in reader.reads)
+
+#: The fields that Kubernetes' provisioners read, if a pool names its ``provisioner``.
+_OF_PROVISIONERS = frozenset({*StorageClassFilter.reads, *TopologyFilter.reads})
 
 
 @dataclass(slots=True)
@@ -35,8 +51,8 @@ class BackendEntry:
     ``reported_at`` is when the driver collected the last report, by UTC. ``reported_here`` is true once a report of the
     backend has come to this scheduler. ``lifetimes`` maps pools that limit the age of their figures to that limit in
     seconds, ``shortest`` is at most the least of these limits, and ``expired`` are the pools with older figures.
-    ``functions`` are the pools that have each of :data:`FUNCTIONS`. ``warned`` are the pools and fields that a warning
-    was logged for.
+    ``rules`` maps pools to their fields that have an effect only through one of :data:`READERS`. ``warned`` are the
+    pools and fields that a warning was logged for.
     """
 
     id: int
@@ -60,7 +76,7 @@ class BackendEntry:
     expired: set[str] = field(default_factory=set)
     stale_since: dict[str, float] = field(default_factory=dict)
     shortest: float = math.inf
-    functions: dict[str, set[str]] = field(default_factory=lambda: {function: set() for function in FUNCTIONS})
+    rules: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def update_last_seen(self, row: BackendRow, now: float) -> None:
         """Take over from the ledger when any scheduler received the last report."""
@@ -86,11 +102,13 @@ class BackendEntry:
             self.shortest = min(self.shortest, seconds)
         else:
             self.lifetimes.pop(pool, None)
-        for function, pools in self.functions.items():
-            if capabilities.get(function) is None:
-                pools.discard(pool)
-            else:
-                pools.add(pool)
+        fields = _FIELDS.intersection(capabilities)
+        if capabilities.get("provisioner") is not None:
+            fields -= _OF_PROVISIONERS
+        if fields:
+            self.rules[pool] = fields
+        else:
+            self.rules.pop(pool, None)
 
     def remove_pool(self, pool: str) -> None:
         """Remove a pool."""
@@ -98,8 +116,7 @@ class BackendEntry:
         self.lifetimes.pop(pool, None)
         self.expired.discard(pool)
         self.stale_since.pop(pool, None)
-        for pools in self.functions.values():
-            pools.discard(pool)
+        self.rules.pop(pool, None)
 
     def update_expired(self, now: float) -> set[str]:
         """Find the pools whose figures are too old, and return the pools for which that has changed."""

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from oslo_config import cfg
 
+from tonnage import installation
 from tonnage.capacity import errors, plugin_errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.filters.base import Filter
@@ -93,6 +94,28 @@ def load_weighers(conf: cfg.ConfigOpts) -> WeigherChain:
     for weigher in weighers:
         _check_multiplier(weigher)
     return WeigherChain(weighers, selection.named(_read(conf, "scheduler_weight_handler")))
+
+
+def disabled_readers(conf: cfg.ConfigOpts) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return the options that only installed filters and weighers read which ``conf`` does not enable.
+
+    A key is the section and the name of an option, its value the name of such a plug-in and the option that enables it.
+    A plug-in that cannot be loaded is left out.
+    """
+    readers: dict[tuple[str, str], tuple[str, str]] = {}
+    read: set[tuple[str, str]] = set()
+    for loader, setting in ((FILTERS, "scheduler_default_filters"), (WEIGHERS, "scheduler_default_weighers")):
+        for point in installation.entry_points(loader.namespace):
+            try:
+                plugin_class: type[SchedulerPlugin] = point.load()
+                keys = {(plugin_class.options_group or "DEFAULT", option.dest) for option in plugin_class.options}
+            except plugin_errors.CAUGHT:
+                continue
+            if point.name in conf[setting]:
+                read |= keys
+            else:
+                readers |= {key: (point.name, setting) for key in keys if key not in readers}
+    return {key: reader for key, reader in readers.items() if key not in read}
 
 
 def list_opts() -> list[tuple[str | None, list[cfg.Opt]]]:

@@ -86,7 +86,51 @@ def test_unknown_options_are_reported_with_suggestions(tmp_path: pathlib.Path) -
     ]
     for agent, expected in ((False, everywhere), (True, everywhere + on_agents)):
         found = unknown_options.find(read_config(file, agent=agent))
-        assert found == [f"[{section}] {name} in {file} has no effect: {why}" for section, name, why in expected]
+        lines = [f"[{section}] {name} in {file} has no effect: {why}" for section, name, why in expected]
+        if agent:
+            lines.append(f"[elsewhere] in {file} has no effect: [DEFAULT] enabled_backends does not name elsewhere")
+        assert found == lines
+
+
+def test_options_of_plugins_that_are_not_enabled_are_reported(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "tonnage.conf"
+    file.write_text(
+        "[DEFAULT]\nscheduler_default_filters = CapacityFilter\nmin_free_capacity_percentage = 5\n"
+        "volume-number-multiplier = -2\ncapacity_weight_multiplier = 2\n"
+    )
+    assert unknown_options.find(read_config(file, agent=False)) == [
+        f"[DEFAULT] min_free_capacity_percentage in {file} has no effect: FreeSpaceFilter is not among "
+        "scheduler_default_filters",
+        f"[DEFAULT] volume-number-multiplier in {file} has no effect: VolumeNumberWeigher is not among "
+        "scheduler_default_weighers",
+    ]
+    file.write_text(
+        "[DEFAULT]\nscheduler_default_filters = FreeSpaceFilter\nmin_free_capacity_percentage = 5\n"
+        "scheduler_default_weighers = VolumeNumberWeigher\nvolume-number-multiplier = -2\n"
+    )
+    assert unknown_options.find(read_config(file, agent=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ('"CapacityFilter", "RetryFilter"', 'is read as CapacityFilter", "RetryFilter: its first and its last quote'),
+        ("'CapacityFilter','RetryFilter'", "is read as CapacityFilter','RetryFilter: its first and its last quote"),
+        ('CapacityFilter, "RetryFilter', 'is read as CapacityFilter, "RetryFilter, with a quote that nothing closes'),
+    ],
+)
+def test_quotes_that_are_misread_are_reported(tmp_path: pathlib.Path, text: str, problem: str) -> None:
+    file = tmp_path / "tonnage.conf"
+    file.write_text(f'[DEFAULT]\n# a comment = "x\nscheduler_default_filters = {text}\n')
+    [line] = unknown_options.find(read_config(file, agent=False))
+    assert line.startswith(f"[DEFAULT] scheduler_default_filters in {file} {problem}")
+
+
+@pytest.mark.parametrize("text", ['"CapacityFilter"', "'CapacityFilter'", "CapacityFilter"])
+def test_quotes_around_a_value_are_no_problem(tmp_path: pathlib.Path, text: str) -> None:
+    file = tmp_path / "tonnage.conf"
+    file.write_text(f"[DEFAULT]\nscheduler_default_filters = {text}\n[thin]\nvolume_driver = filesystem\n")
+    assert unknown_options.find(read_config(file, agent=False)) == []
 
 
 def test_the_shipped_configurations_have_no_unknown_options(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,13 +40,13 @@ def test_pools_are_shown_and_decisions_explained(core: SchedulerManager, ledger:
         assert session.connection().exec_driver_sql("SELECT COUNT(*) FROM volumes").scalar() == 0
 
 
-def test_functions_that_no_plugin_reads_are_warned_of(
+def test_fields_that_no_plugin_reads_are_warned_of(
     core: SchedulerManager, run_periodic_tasks: Callable[[], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     run_periodic_tasks()  # its report is applied
     backend = core.hosts.backend(BACKEND)
     assert backend is not None
-    backend.functions["filter_function"].add(f"{BACKEND}#p0")
+    backend.rules[f"{BACKEND}#p0"] = frozenset({"filter_function"})
     run_periodic_tasks()
     assert f"filter_function has no effect on backend {BACKEND}" in caplog.text
 

@@ -61,19 +61,29 @@ def test_figures_with_a_lifetime_that_is_no_number_are_not_used(entry: BackendEn
     assert entry.update_expired(100.1) == {"p"}
 
 
-def test_a_removed_pool_neither_expires_nor_has_functions(entry: BackendEntry) -> None:
+def test_the_fields_that_need_a_reader_are_kept_as_the_pool_reports_them(entry: BackendEntry) -> None:
+    rules = {"filter_function": "1 < 2", "min_free_capacity_percentage": 5, "node_name": "n1", "storage_class": "gold"}
+    entry.add_pool("p", {**rules, "media": "ssd"})
+    assert entry.rules == {"p": frozenset(rules)}
+    entry.add_pool("p", {**rules, "provisioner": "csi.example.com"})  # Kubernetes reads the nodes and the classes
+    assert entry.rules == {"p": frozenset({"filter_function", "min_free_capacity_percentage"})}
+    entry.add_pool("p", {"media": "ssd"})
+    assert entry.rules == {}
+
+
+def test_a_removed_pool_neither_expires_nor_has_rules(entry: BackendEntry) -> None:
     entry.add_pool("p", {LIFETIME: 30, "filter_function": "1 < 2"})
     entry.update_expired(131.0)
     entry.remove_pool("p")
-    assert (entry.pools, entry.expired, entry.functions["filter_function"]) == (set(), set(), set())
+    assert (entry.pools, entry.expired, entry.rules) == (set(), set(), {})
     assert entry.update_expired(200.0) == set()
 
 
-def test_functions_and_lifetimes_follow_the_capabilities(entry: BackendEntry) -> None:
+def test_rules_and_lifetimes_follow_the_capabilities(entry: BackendEntry) -> None:
     entry.add_pool("p", {LIFETIME: 30, "goodness_function": "50"})
-    assert entry.functions == {"filter_function": set(), "goodness_function": {"p"}}
+    assert entry.rules == {"p": {"goodness_function"}}
     entry.add_pool("p", {"filter_function": "1 < 2"})
-    assert entry.functions == {"filter_function": {"p"}, "goodness_function": set()}
+    assert entry.rules == {"p": {"filter_function"}}
     assert entry.lifetimes == {}
 
 
