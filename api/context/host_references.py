@@ -11,11 +11,12 @@ from tonnage.ledger.inventory import backends
 
 @dataclass(frozen=True, slots=True)
 class HostReference:
-    """A backend with its pools, or one of these pools (``pool``)."""
+    """A backend with its availability zone and its pools, or one of these pools (``pool``)."""
 
     backend: str
     pools: tuple[str, ...]
     pool: str | None = None
+    availability_zone: str = ""
 
     @property
     def name(self) -> str:
@@ -37,7 +38,8 @@ class HostReference:
 def find(session: orm.Session, name: str) -> HostReference:
     """Return the reference for a name. Raises :class:`~tonnage.capacity.errors.InvalidInput` for an unknown one."""
     backend, mark, _ = name.partition("#")
-    if backends.find(session, backend) is None:
+    row = backends.find(session, backend)
+    if row is None:
         raise errors.InvalidInput(
             f"host is {name!r}: there is no such backend; expected host@backend or host@backend#pool, as get_pools "
             "shows them"
@@ -45,7 +47,7 @@ def find(session: orm.Session, name: str) -> HostReference:
     pools = tuple(sorted(pool.name for pool in backends.load_pools(session, backend=backend)))
     if mark and name not in pools:
         raise errors.InvalidInput(f"host is {name!r}: the pools of that backend are {_listed(pools)}")
-    return HostReference(backend, pools, name if mark else None)
+    return HostReference(backend, pools, name if mark else None, row.availability_zone)
 
 
 def _listed(pools: tuple[str, ...]) -> str:

@@ -45,7 +45,10 @@ class ManageableVolumes:
         context.policy.require(identity, policies.VOLUME_MANAGE)
         sent = context.bodies.read(req, volume_bodies.Manage).volume
         with context.database.reading() as session:
-            pool = host_references.find(session, sent.host).single_pool()
+            reference = host_references.find(session, sent.host)
+        pool, zone = reference.single_pool(), reference.availability_zone
+        if sent.availability_zone and sent.availability_zone != zone:
+            raise errors.InvalidInput(f"availability_zone is {sent.availability_zone!r}: {pool} is in {zone!r}")
         volume_type = self._reader.type_for(sent.volume_type, identity)
         if volume_type is not None and not context.scheduler.call(
             contract.GET_POOLS, PoolQuery(name=pool, volume_type=volume_type)

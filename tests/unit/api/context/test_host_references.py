@@ -28,8 +28,8 @@ def session() -> Iterator[orm.Session]:
 def test_a_name_is_that_of_a_backend_or_of_a_pool(session: orm.Session) -> None:
     pools = (f"{BACKEND}#a", f"{BACKEND}#b")
     backend, pool = (host_references.find(session, name) for name in (BACKEND, pools[1]))
-    assert (backend, backend.name) == (HostReference(BACKEND, pools), BACKEND)
-    assert (pool, pool.name) == (HostReference(BACKEND, pools, pools[1]), pools[1])
+    assert (backend, backend.name) == (HostReference(BACKEND, pools, None, "nova"), BACKEND)
+    assert (pool, pool.name) == (HostReference(BACKEND, pools, pools[1], "nova"), pools[1])
 
 
 @pytest.mark.parametrize(

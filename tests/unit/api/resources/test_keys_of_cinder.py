@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.api.cluster import Client
-from tonnage.api.schemas.volume_bodies import NewVolume
+from tests.unit.api.cluster import BACKEND, Client
+from tonnage.api.schemas.volume_bodies import Manageable, NewVolume
 from tonnage.filters.affinity import DifferentBackendFilter, SameBackendFilter
 from tonnage.filters.instance_locality import InstanceLocalityFilter
 from tonnage.filters.json_query import JsonFilter
@@ -163,6 +163,19 @@ def test_refused_fields(client: Client, key: str) -> None:
     assert answer.status_code in (400, 404)
     [fault] = answer.json.values()
     assert key.removesuffix("_id") in fault["message"].lower() or key in fault["message"]
+
+
+def test_refused_fields_of_a_managed_volume(client: Client) -> None:
+    values = {"availability_zone": "north", "bootable": True, "cluster": "c"}
+    assert set(keys("managed volume", "refused")) == values.keys()
+    assert {key for place, key in TABLE if place == "managed volume"} <= {
+        field.encode_name for field in msgspec.structs.fields(Manageable)
+    }
+    for key, value in values.items():
+        body = {"volume": {"host": f"{BACKEND}#thin", "ref": "r", key: value}}
+        answer = client.simulate_post("/v3/manageable_volumes", json=body)
+        assert answer.status_code == 400
+        assert f"{key} is " in answer.json["badRequest"]["message"]
 
 
 def test_qos_specs_are_accepted(client: Client) -> None:

@@ -335,6 +335,10 @@ class TestManage:
             ({"host": THIN, "ref": "n" * 256}, "ref names nothing"),
             ({"host": BACKEND, "ref": "a"}, f"host is '{BACKEND}': expected one of its pools, {THICK}, {THIN}"),
             ({"host": "x@y#z", "ref": "a"}, "host is 'x@y#z': there is no such backend"),
+            (
+                {"host": THIN, "ref": "a", "availability_zone": "north"},
+                f"availability_zone is 'north': {THIN} is in 'nova'",
+            ),
             ({"host": THIN, "ref": "a", "bootable": True}, "bootable is true"),
             ({"host": THIN, "ref": "a", "cluster": "c"}, "cluster is set"),
         ],
