@@ -26,6 +26,7 @@ from tonnage.drivers.base import Driver
 from tonnage.rpc import contract, messages
 from tonnage.rpc import transport as rpc
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
+from tonnage.rpc.messages import NoticeCode
 from tonnage.rpc.packed_reports import PackedReport
 
 LOG = logging.getLogger(__name__)
@@ -70,7 +71,8 @@ class BackendAgent:
         # The same during the life of this process, so that a repeated hello opens no new epoch. Set by start().
         self._nonce = ""
         self._epoch: Epoch | None = None
-        self._introduced = False
+        # The epoch of the last answer to a hello; in the end that of ``_epoch`` too.
+        self._introduced: int | None = None
         self._failure_log = FailureLog(LOG)
         # It has a log of its own, which a successful report does not end.
         self._news_failure_log = FailureLog(LOG)
@@ -107,7 +109,7 @@ class BackendAgent:
         return self._closed.wait(timeout)
 
     def stop(self, timeout: float = STOP_SECONDS) -> None:
-        """Accept no more commands, let running operations end, send the outcomes, and release the lock.
+        """Tell the schedulers, accept no more commands, let running operations end, and release the lock.
 
         Operations that take longer than ``timeout`` seconds continue, and the backend stays locked until the process
         ends.
@@ -187,10 +189,11 @@ class BackendAgent:
     def _log_start_failure(self, error: BaseException | None) -> None:
         self.trouble = str(error)
         self._failure_log.failed(f"Backend {self.backend} cannot start yet and keeps trying: {error}")
-        if not self._introduced:
+        if self._introduced is None:
             # So it is among the backends of the ledger, and shown as down.
             with contextlib.suppress(*plugin_errors.CAUGHT):
                 self._introduce()
+        self._notify(NoticeCode.FAILING, self.trouble)
 
     def _finish_operations(self) -> None:
         """Report until a report without pools contains all operations, then begin to stop; a hello comes first."""
@@ -329,7 +332,7 @@ class BackendAgent:
             ledgers=sorted(self._driver.ledgers()),
         )
         welcome = self._scheduler.call(contract.HELLO, hello)
-        self._introduced = True
+        self._introduced = welcome.epoch
         return welcome
 
     def send_listing(self) -> None:
@@ -352,17 +355,37 @@ class BackendAgent:
         """
         try:
             report = self._snapshots.report(self._current_epoch())
-            self._scheduler.cast(contract.REPORT, PackedReport.of(report))
+            packed = PackedReport.of(report)
         except errors.TonnageError as error:
-            self._failure_log.failed(f"Backend {self.backend} could not report: {error.message}")
+            self._log_report_failure(error.message)
+            self._notify(NoticeCode.FAILING, error.message)
+            return None
         except plugin_errors.CAUGHT as error:
-            self._failure_log.failed(
-                f"Backend {self.backend} could not report: {plugin_errors.described(error)}", with_traceback=True
-            )
-        else:
-            self._failure_log.recovered(f"Backend {self.backend} reports again")
-            return report.age
-        return None
+            self._log_report_failure(plugin_errors.described(error), with_traceback=True)
+            self._notify(NoticeCode.FAILING, plugin_errors.described(error))
+            return None
+        try:
+            self._scheduler.cast(contract.REPORT, packed)
+        except errors.TonnageError as error:
+            self._log_report_failure(error.message)
+            return None
+        self._failure_log.recovered(f"Backend {self.backend} reports again")
+        return report.age
+
+    def _log_report_failure(self, text: str, with_traceback: bool = False) -> None:
+        self._failure_log.failed(f"Backend {self.backend} could not report: {text}", with_traceback)
+
+    def _notify(self, code: NoticeCode, text: str = "") -> None:
+        """Tell the schedulers why no report comes. Without a bus they are not told, and the silence has to do."""
+        epoch = self._epoch
+        number = self._introduced if epoch is None else epoch.number
+        if number is None:
+            return
+        # The schedulers apply it unless a later report has come, so it has a number among the reports.
+        seq = 1 if epoch is None else epoch.begin_report()[0]
+        notice = messages.Notice(backend=self.backend, epoch=number, seq=seq, code=code, text=text)
+        with contextlib.suppress(*plugin_errors.CAUGHT):
+            self._scheduler.cast(contract.NOTICE, notice)
 
     def _current_epoch(self) -> Epoch:
         if self._epoch is None:
@@ -371,6 +394,8 @@ class BackendAgent:
 
     def _log_join_failure(self, error: BaseException | None) -> None:
         self._failure_log.failed(f"Backend {self.backend} cannot join yet and keeps trying: {error}")
+        if not isinstance(error, errors.Unavailable):
+            self._notify(NoticeCode.FAILING, str(error))
 
     def on_outcome(self, outcome: messages.Outcome) -> None:
         """Send an outcome, and report soon."""
@@ -431,6 +456,14 @@ class BackendAgent:
 
     def _close(self, timeout: float) -> None:
         deadline = time.monotonic() + timeout
+        # First of all, so that volumes go elsewhere. On a thread, because a bus that does not answer holds it up.
+        farewell = threading.Thread(
+            target=self._notify,
+            args=(NoticeCode.STOPPED, self.failure or ""),
+            name=f"{self.backend} farewell",
+            daemon=True,
+        )
+        farewell.start()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             # A thread that hangs in a call or in the driver ends with the process.
             self._thread.join(min(self.settings.flush_seconds, timeout))
@@ -448,6 +481,7 @@ class BackendAgent:
                 self.outbox.flush(min(self.settings.flush_seconds, max(0.0, deadline - time.monotonic())))
             self.outbox.close()
             self.operations.close()
+            farewell.join(min(self.settings.flush_seconds, max(0.0, deadline - time.monotonic())))
             if idle:
                 self._lock.release()
             else:

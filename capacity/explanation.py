@@ -42,7 +42,8 @@ class PoolVerdict:
     ``also`` are later filters that refuse the pool too, which a decision does not call any more; all filters of the
     explanation without a refusal accept the pool. ``headroom`` is the largest volume of the requested provisioning that
     the pool accepts now, in GiB, or ``infinite``; ``thin`` tells whether the volume would be thin. ``auto_ratio`` has
-    the inputs of the ratio that limits the volume, if it is an ``auto`` ratio.
+    the inputs of the ratio that limits the volume, if it is an ``auto`` ratio. ``ranked_last`` is the reason why the
+    pool comes after all others whatever its weights: its backend is not responsive.
     """
 
     pool: str
@@ -54,6 +55,7 @@ class PoolVerdict:
     headroom: float | str | None = None
     thin: bool | None = None
     auto_ratio: AutoRatio | None = None
+    ranked_last: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class Explanation:
     ignored_specs: tuple[str, ...] = ()
 
     def ranked(self) -> list[PoolVerdict]:
-        """Return the verdicts: the chosen pool first, then the other candidates by weight, then the refused pools.
+        """Return the verdicts: the chosen pool, the other candidates by weight, those ranked last, the refused pools.
 
         Of these, pools that the fewest filters refuse come first, then those that passed the most filters before one
         refused them, then those with the largest headroom.
@@ -84,7 +86,8 @@ class Explanation:
 
     def _distance(self, verdict: PoolVerdict) -> tuple[object, ...]:
         if verdict.filter is None:
-            return verdict.pool != self.pool, 0, -(verdict.total_weight or 0.0), 0.0, verdict.pool
+            rank_last = verdict.ranked_last is not None
+            return verdict.pool != self.pool, 0, rank_last, -(verdict.total_weight or 0.0), 0.0, verdict.pool
         passed = self.filters.index(verdict.filter) if verdict.filter in self.filters else -1
         headroom = verdict.headroom if isinstance(verdict.headroom, float | int) else 0.0
-        return True, 1 + len(verdict.also), -passed, -headroom, verdict.pool
+        return True, 1 + len(verdict.also), False, -passed, -headroom, verdict.pool

@@ -66,6 +66,13 @@ REPORT = Method(
     "figures of a backend's pools; the next report makes up for a lost one",
     Delivery.FANOUT,
 )
+NOTICE = Method(
+    "notice",
+    messages.Notice,
+    NoneType,
+    "a backend sends no report, because its agent stops or cannot use the storage",
+    Delivery.FANOUT,
+)
 #: A report is sent without stamps after this time.
 STAMPS = Method(
     "stamps",
@@ -167,6 +174,7 @@ SCHEDULER_METHODS = (
     HELLO,
     LISTING,
     REPORT,
+    NOTICE,
     STAMPS,
     OUTCOMES,
     REQUEST_BATCH,

@@ -169,6 +169,29 @@ class BackendReport:
     supports_auto_ratio: bool | None = None
 
 
+class NoticeCode(enum.StrEnum):
+    """The reason why an agent sends no report."""
+
+    #: It stops.
+    STOPPED = "stopped"
+    #: It runs, but cannot use the storage.
+    FAILING = "failing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """An agent sends no report of a backend, and tells why.
+
+    ``seq`` is taken from the same numbers as those of reports. ``text`` is the error, empty for a plain stop.
+    """
+
+    backend: str
+    epoch: int
+    seq: int
+    code: NoticeCode
+    text: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcomes:
     """Outcomes of one backend; the answer is a receipt for each, in their order."""

@@ -9,6 +9,7 @@ from tonnage.filters.chain import FilterChain
 from tonnage.ledger.db.database import Database
 from tonnage.rpc.clients.command_sender import AgentMessages
 from tonnage.scheduler.agents.deferred_reports import DeferredReports
+from tonnage.scheduler.agents.notice_handler import NoticeHandler
 from tonnage.scheduler.agents.outcome_handler import OutcomeHandler
 from tonnage.scheduler.agents.registration import Registration
 from tonnage.scheduler.agents.report_handler import ReportHandler
@@ -64,6 +65,10 @@ class Foundation:
     def figures_age(self, pool: str) -> float:
         """Return the age in seconds of the figures of a pool."""
         return self.hosts.age(pool, self.clock())
+
+    def notice(self, backend: str) -> str | None:
+        """Return the reason that the agent of a backend has given for its silence, None if it has given none."""
+        return self.hosts.notice(backend)
 
 
 class DecisionParts:
@@ -136,6 +141,7 @@ class ReportParts:
         hosts, cache_refresh, extensions = base.hosts, base.cache_refresh, decisions.extensions
         self.audit = AuditThread(DriverAudit(database), agents, clock)
         self.registration = Registration(database, cache_refresh, dispatcher, agents, self.audit)
+        self.notice_handler = NoticeHandler(database, cache_refresh)
         self.outcome_handler = OutcomeHandler(
             database, hosts, self.registration, dispatcher, decisions, settings.max_attempts
         )

@@ -19,6 +19,7 @@ def build(manager: SchedulerManager) -> Endpoint:
             RpcHandler(contract.HELLO, manager.hello),
             RpcHandler(contract.LISTING, manager.listing),
             RpcHandler(contract.REPORT, manager.report),
+            RpcHandler(contract.NOTICE, manager.notice),
             RpcHandler(contract.STAMPS, manager.stamps),
             RpcHandler(contract.OUTCOMES, lambda message: manager.outcomes(message.outcomes)),
             RpcHandler(contract.REQUEST_BATCH, lambda batch: request_batch.serve(batch, manager.handle_batch)),

@@ -30,6 +30,7 @@ from tonnage.rpc.messages import (
     ListBackends,
     Listing,
     ManageVolume,
+    Notice,
     Outcome,
     PoolListQuery,
     PoolListText,
@@ -101,6 +102,7 @@ class SchedulerManager:
         parts = ReportParts(base, self.decisions, self._dispatcher, agents)
         self._audit, self._registration = parts.audit, parts.registration
         self._outcome_handler, self._report_handler = parts.outcome_handler, parts.report_handler
+        self._notice_handler = parts.notice_handler
         self._deferred_reports = parts.deferred_reports
         self.periodic_tasks, self.operations = parts.periodic_tasks, parts.operations
         # The messages of agents, for which no caller waits.
@@ -127,6 +129,7 @@ class SchedulerManager:
         # The options may set limits that were not there before.
         self.database.run(volume_usage.mark_all_for_recount)
         self.hosts.apply_rules(self._settings.default_ratio, self._settings.calculation, self.membership.generation)
+        self.hosts.listening_since = self._clock()
         with self.database.reading() as session:
             self._cache_refresh.refresh(session, absence=absence)
             pools = backends.load_pools(session)
@@ -214,6 +217,10 @@ class SchedulerManager:
             self._thread.submit(self._report_handler.reports, message.unpack())
         else:
             self._thread.submit(self._deferred_reports.put, message)
+
+    def notice(self, message: Notice) -> None:
+        """Record that a backend sends no report, and why, without waiting for it."""
+        self._thread.submit(self._notice_handler.notices, message)
 
     def stamps(self, query: StampQuery) -> dict[str, int]:
         """Return the stamps of shared storages, for a report that begins."""

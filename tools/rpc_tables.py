@@ -18,7 +18,7 @@ from tonnage.rpc.contract import Method
 
 DOCS = pathlib.Path(__file__).resolve().parents[1] / "docs"
 
-_AGENTS_CALL = (contract.HELLO, contract.LISTING, contract.REPORT, contract.STAMPS, contract.OUTCOMES)
+_AGENTS_CALL = (contract.HELLO, contract.LISTING, contract.REPORT, contract.NOTICE, contract.STAMPS, contract.OUTCOMES)
 
 #: The methods of each table, by the file's name.
 TABLES: Mapping[str, Iterable[Method[Any, Any]]] = {

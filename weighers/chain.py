@@ -52,9 +52,10 @@ class WeigherChain:
     """Ranks candidates by the sum of their scaled and multiplied weights.
 
     ``selection`` defines the scaling, and whether the pool with the largest sum or a random one is selected. Pools that
-    a weigher cannot rank come after all others, and those of a worse rank, if ranks are given, after these. Ties are
-    broken by a shuffle with the request id as its seed: the same request and pools have the same order in every
-    scheduler, for any order of the rows. A weigher that fails counts 0 for every pool.
+    a weigher cannot rank come after all others, those of a worse rank, if ranks are given, after these, and pools whose
+    backends are not responsive last of all. Ties are broken by a shuffle with the request id as its seed: the same
+    request and pools have the same order in every scheduler, for any order of the rows. A weigher that fails counts 0
+    for every pool.
     """
 
     def __init__(self, weighers: Iterable[Weigher], selection: Selection | None = None) -> None:
@@ -77,7 +78,7 @@ class WeigherChain:
             return None
         totals, unranked = self._totals(pools, request, candidates, rows)
         scores = self._selection.scores(totals, pools, request, rows)
-        tiers = _tiers(rows, unranked, ranks)
+        tiers = _tiers(pools, rows, unranked, ranks)
         if tiers is not None:
             scores = np.where(tiers > tiers.min(), -np.inf, scores)
         return selection.first(pools, request, rows[scores == scores.max()])
@@ -90,7 +91,7 @@ class WeigherChain:
         totals, unranked = self._totals(pools, request, candidates, rows)
         scores = self._selection.scores(totals, pools, request, rows)
         keys: tuple[npt.NDArray[np.generic], ...] = (selection.shuffled(pools, request, rows), -scores)
-        tiers = _tiers(rows, unranked, ranks)
+        tiers = _tiers(pools, rows, unranked, ranks)
         if tiers is not None:
             keys = (*keys, tiers)
         return rows[np.lexsort(keys)]
@@ -155,15 +156,22 @@ class WeigherChain:
         return scaled, None if finite.all() else ~finite
 
 
-def _tiers(rows: Rows, unranked: Mask | None, ranks: Ranks | None) -> npt.NDArray[np.int_] | None:
+def _tiers(pools: PoolTable, rows: Rows, unranked: Mask | None, ranks: Ranks | None) -> npt.NDArray[np.int_] | None:
     """Return the tier of each candidate: a pool is selected only if no candidate has a lower one. None: all have one.
 
-    A pool of a better rank has a lower tier, and of two of the same rank the one that is not ``unranked``.
+    A responsive pool has a lower tier than one that is not, of two that are the one of a better rank, and of two of the
+    same rank the one that is not ``unranked``.
     """
-    if ranks is None:
+    # The usual case, in which the column is only read.
+    all_responsive = bool(pools.responsive.all())
+    if ranks is None and all_responsive:
         return None if unranked is None else unranked.astype(np.int_)
-    tiers = ranks[rows].astype(np.int_) * 2
-    return tiers if unranked is None else tiers + unranked
+    tiers = np.zeros(rows.size, dtype=np.int_) if ranks is None else ranks[rows].astype(np.int_) * 2
+    if unranked is not None:
+        tiers = tiers + unranked
+    if all_responsive:
+        return tiers
+    return np.where(pools.responsive[rows], tiers, tiers + (tiers.max() - tiers.min() + 1))
 
 
 def _checked(weights: object, rows: int) -> Weights:

@@ -19,7 +19,7 @@ from tonnage.ledger.catalog.managed_volumes import Manageable
 from tonnage.ledger.catalog.refusals import RefusalCount
 from tonnage.ledger.catalog.volume_decisions import VolumeDecisions
 from tonnage.ledger.inventory.volume_figures import ClaimFigures
-from tonnage.ledger.locks import heartbeats
+from tonnage.ledger.locks import backend_notices, heartbeats
 
 
 def links(req: Request, collection: str, item_id: str) -> list[response_bodies.Link]:
@@ -211,6 +211,7 @@ class ServiceView:
                 view.backend_state = state
             if req.at_least(microversions.OWN_KEYS):
                 view.draining = row.draining
+                view.state_reason = backend_notices.state_reason(row.silence, row.notice, self.down_time)
         return view
 
     def host(self, row: heartbeats.ServiceRow) -> service_bodies.HostDetail:

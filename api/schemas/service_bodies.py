@@ -119,7 +119,11 @@ class ServiceReason(ReasonedChange, kw_only=True):
 
 
 class Service(Struct, kw_only=True):
-    """A scheduler or a backend. Backends have the keys about replication too. ``draining`` is shown since 3.72."""
+    """A scheduler or a backend. Backends have the keys about replication too.
+
+    ``draining`` and ``state_reason`` are shown since 3.72. ``state_reason`` tells why a backend is down, or why volumes
+    go to others first; null if nothing does.
+    """
 
     binary: str
     host: str
@@ -134,6 +138,7 @@ class Service(Struct, kw_only=True):
     active_backend_id: str | UnsetType | None = UNSET
     frozen: bool | UnsetType = UNSET
     draining: bool | UnsetType = UNSET
+    state_reason: str | UnsetType | None = UNSET
 
 
 class Services(Struct):

@@ -97,6 +97,7 @@ class Columns:
     thick = _Flag()
     up = _Flag()
     enabled = _Flag()
+    responsive = _Flag()
     expired = _Flag()
     #: Number of the availability zone within this table, see :meth:`in_zone`.
     zone_code = _Code()

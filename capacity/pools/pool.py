@@ -41,6 +41,7 @@ class Pool:
     ``storage_id`` use the same storage: the ``shared`` figures are the sums of the claims of the other pools. A pool
     that reports ``storage_free`` is a partition of the storage, which shares only the physical room. ``external`` is
     the sum of the volumes that Tonnage did not place. ``up`` is false after its backend has been silent for too long,
+    ``responsive`` is false while it is in doubt whether its agent serves the backend, and the pool is selected last.
     ``expired`` is true after the lifetime of the figures. ``volumes`` is the number of volumes; 0 unless a weigher
     needs it.
 
@@ -71,6 +72,7 @@ class Pool:
     thick: bool = False
     up: bool = True
     enabled: bool = True
+    responsive: bool = True
     expired: bool = False
     storage_id: str | None = None
     availability_zone: str = ""

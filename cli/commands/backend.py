@@ -21,6 +21,7 @@ class List(base_commands.Lister):
         Column("state", lambda row: row["state"], "state"),
         Column("reason", lambda row: row["reason"], "reason"),
         Column("up", lambda row: row["up"], "up", lambda row: yes_or_no(row["up"])),
+        Column("problem", lambda row: row["problem"], "problem", width=60),
         Column("allocated_gb", lambda row: row["allocated_gb"], "allocated gb"),
         Column("silence_s", lambda row: row["silence_s"], "silence s"),
         Column("availability_zone", lambda row: row["availability_zone"], "availability zone"),
@@ -33,6 +34,7 @@ class List(base_commands.Lister):
         """Return the columns and the backends."""
         from tonnage.cli import ledger_access
         from tonnage.ledger.inventory import backends
+        from tonnage.ledger.locks import backend_notices
 
         with ledger_access.connect(self.conf).reading() as session:
             rows = backends.load_backends(session)
@@ -46,6 +48,7 @@ class List(base_commands.Lister):
                 "state": "draining" if row.draining else "enabled" if row.enabled else "disabled",
                 "reason": row.disabled_reason,
                 "up": row.silence is not None and row.silence <= self.conf.service_down_time,
+                "problem": backend_notices.state_reason(row.silence, row.notice, self.conf.service_down_time),
                 "allocated_gb": allocated.get(row.id, 0),
                 "silence_s": None if row.silence is None else round(row.silence, 1),
                 "availability_zone": row.availability_zone,

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -39,6 +40,9 @@ PROG = "tonnage-standalone"
 
 #: Seconds to wait for the first report of each backend before a warning.
 _REPORT_TIMEOUT = 30.0
+
+#: Seconds for which requests wait for these reports at most. Later ones are served by the figures of before the start.
+_FIRST_REPORTS = 2.0
 
 _READY = """\
 Tonnage is ready: {url}
@@ -135,11 +139,15 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
         started.set()
         cleanup.callback(backends.stop)
         backends.start()
-        # Started last, because requests need all other services.
+        # Started last, because requests need all other services, and the first one pools of the enabled backends.
+        _wait_for_reports(scheduler, backends, stopped, _FIRST_REPORTS)
         for server in servers:
             server.start()
             cleanup.callback(server.stop)
-        if _wait_for_reports(scheduler, backends, stopped):
+        missing = _wait_for_reports(scheduler, backends, stopped, _REPORT_TIMEOUT)
+        if not stopped.is_set():
+            if missing and backends.failure is None:
+                LOG.warning("No report yet of %s", ", ".join(missing))
             hints = _HINTS.format(url=api.url) if conf.auth_strategy == "noauth" else ""
             print(_READY.format(url=api.url, pages=_web_pages(conf, api.url), hints=hints), flush=True)
         reload = Reload(ConfigReloader(conf, read), scheduler, configuration, backends)
@@ -156,22 +164,18 @@ def _end_at_once() -> None:
     os._exit(1)
 
 
-def _wait_for_reports(scheduler: SchedulerService, backends: BackendThreads, stopped: threading.Event) -> bool:
-    """Wait for a report of every backend whose storage can be used, so that the first request finds pools.
+def _wait_for_reports(
+    scheduler: SchedulerService, backends: BackendThreads, stopped: threading.Event, timeout: float
+) -> list[str]:
+    """Wait at most ``timeout`` seconds for a report of every backend whose storage can be used; return the others.
 
-    Return False after a stop signal.
+    A stop signal or the failure of a backend ends it.
     """
-    waited = 0.0
+    deadline = time.monotonic() + timeout
     while missing := sorted(backends.names - scheduler.reporting()):
-        if backends.failure is not None:
+        if backends.failure is not None or time.monotonic() > deadline or stopped.wait(0.05):
             break
-        if stopped.wait(0.05):
-            return False
-        waited += 0.05
-        if waited > _REPORT_TIMEOUT:
-            LOG.warning("No report yet of %s", ", ".join(missing))
-            break
-    return True
+    return missing
 
 
 def _watch(stopped: threading.Event, changed: threading.Event, reload: Reload) -> str | None:

@@ -16,11 +16,15 @@ if TYPE_CHECKING:
 
 
 class PoolRow(NamedTuple):
-    """A pool, and whether its backend is up and it can have thin volumes."""
+    """A pool, and whether its backend is up and it can have thin volumes.
+
+    ``problem`` is the reason why the backend is down or in doubt, None if it is not.
+    """
 
     pool: "PoolFigures"
     up: bool
     thin: bool
+    problem: str | None = None
 
     @property
     def virtual_limit_gb(self) -> float | None:
@@ -48,9 +52,9 @@ class PoolRow(NamedTuple):
         return limit - sum(amount for amount in used if amount is not None)
 
     def state(self) -> str:
-        """Return the state as a table has it: for a pool that is down with its last figures and their age."""
+        """Return the state as a table has it: with the agent's notice, or the last figures of a pool that is down."""
         if self.up:
-            return "up"
+            return "up" if self.pool.notice is None else f"up, {self.pool.notice.code}"
         if self.pool.silence is None:
             return "down, never reported"
         was = "" if self.pool.total_gb is None else f"was {table_columns.size(self.pool.total_gb)}, "
@@ -60,10 +64,19 @@ class PoolRow(NamedTuple):
 def load(session: "orm.Session", down_time: float, backend: str | None = None) -> list[PoolRow]:
     """Return all pools, or those of one backend, by name. A backend is down after ``down_time`` seconds of silence."""
     from tonnage.ledger.inventory import capacity_figures
+    from tonnage.ledger.locks import backend_notices
 
     thin = capacity_figures.thin_pools(session)
     pools = capacity_figures.pools(session, backend=backend)
-    return [PoolRow(pool, pool.up(down_time), pool.name in thin) for pool in pools]
+    return [
+        PoolRow(
+            pool,
+            pool.up(down_time),
+            pool.name in thin,
+            backend_notices.state_reason(pool.silence, pool.notice, down_time),
+        )
+        for pool in pools
+    ]
 
 
 def _reported(key: str, gib: Callable[[PoolRow], float | None], heading: str | None = None) -> Column:
@@ -79,6 +92,7 @@ COLUMNS: Sequence[Column] = (
     Column("driver", lambda row: row.pool.driver),
     Column("storage_id", lambda row: row.pool.storage),
     Column("state", lambda row: "up" if row.up else "down", "state", PoolRow.state, is_bad=lambda row: not row.up),
+    Column("problem", lambda row: row.problem),
     _reported("total", lambda row: row.pool.total_gb, "total"),
     _reported("free", lambda row: row.pool.free_gb, "free"),
     capacity("allocated", lambda row: row.pool.allocated_gb, "allocated"),

@@ -28,9 +28,9 @@ class VerdictRow(NamedTuple):
 
     @property
     def because(self) -> str | None:
-        """The reasons of all filters that refuse the pool, None for a candidate."""
+        """The reasons of all filters that refuse the pool, or of its last rank; None for any other candidate."""
         if self.of.rejection is None:
-            return None
+            return None if self.of.ranked_last is None else f"{self.of.ranked_last}; ranked last"
         further_reasons = [f"{refusal.filter}: {refusal.rejection.message}" for refusal in self.of.also]
         return "; ".join([f"{self.of.filter}: {self.of.rejection.message}", *further_reasons])
 

@@ -102,16 +102,17 @@ class _State:
 
 def _word(row: PoolRow, backend: BackendRow, down_time: float) -> tuple[str, str | None]:
     """Return the state of a pool and its reason."""
+    notice = None if backend.notice is None else backend.notice.sentence
     if not _is_up(backend, down_time):
-        return "down", f"no report for more than {down_time:g} seconds (service_down_time)"
+        silent = f"no report for more than {down_time:g} seconds (service_down_time)"
+        return "down", silent if notice is None else f"{silent}; {notice}"
     if backend.draining:
         return "draining", backend.disabled_reason
     if not backend.enabled:
         return "disabled", backend.disabled_reason
-    return (
-        "up",
-        None if row.figures_age is None else "the last report of the backend has no usable figures of this pool",
-    )
+    if notice is None and row.figures_age is not None:
+        return "up", "the last report of the backend has no usable figures of this pool"
+    return "up", notice
 
 
 def _is_up(backend: BackendRow, down_time: float) -> bool:

@@ -237,6 +237,7 @@ class DecisionLog(DecisionObserver):
                     pool.availability_zone,
                     dict(pool.capabilities),
                     pool.expired,
+                    pool.responsive,
                 )
                 line = pool_lines.get(pool.name)
                 pool_lines[pool.name] = log_records.PoolLine(

@@ -68,6 +68,7 @@ class Traits(Struct, frozen=True):
     availability_zone: str
     capabilities: dict[str, Any]
     expired: bool = False
+    responsive: bool = True
 
 
 class PoolLine(Struct, tag_field="line", tag="pool", frozen=True, omit_defaults=True):
@@ -160,6 +161,7 @@ def pool(name: str, figures: Sequence[float | str | None], traits: Traits) -> tu
             up=traits.up,
             enabled=traits.enabled,
             expired=traits.expired,
+            responsive=traits.responsive,
             storage_id=traits.storage_id,
             availability_zone=traits.availability_zone,
             capabilities=traits.capabilities,

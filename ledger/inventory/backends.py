@@ -12,7 +12,8 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
-from tonnage.ledger.locks import ledger_identity, pool_counters, scheduling_rules
+from tonnage.ledger.locks import backend_notices, ledger_identity, pool_counters, scheduling_rules
+from tonnage.ledger.locks.backend_notices import Notice
 from tonnage.ledger.models import claim_verbs
 
 #: Time for which a pool is kept that its backend does not report any more.
@@ -41,7 +42,7 @@ class BackendRow:
 
     ``silence`` is the number of seconds since its last report by the database's clock; None if it never reported.
     ``report_age`` is the further age of the figures in seconds: the time that the driver took to collect them.
-    ``nonce`` is that of the agent process of the epoch.
+    ``nonce`` is that of the agent process of the epoch, ``notice`` its last notice if it has not reported since.
     """
 
     id: int
@@ -57,6 +58,7 @@ class BackendRow:
     report_age: float
     last_report_at: datetime.datetime | None
     nonce: str
+    notice: Notice | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +149,7 @@ def hello(session: orm.Session, name: str, nonce: str, zone: str, driver: str) -
             .execution_options(synchronize_session=False)
         )
     backend.driver = driver
+    backend.notice = backend.notice_text = backend.notice_at = None
     backend.rules_generation = generation
     session.flush()
     return _backends(session, models.Backend.id == backend.id)[0]
@@ -419,6 +422,7 @@ def _backends(session: orm.Session, condition: sa.ColumnElement[bool]) -> list[B
             report_age=row.report_age,
             last_report_at=row.last_report_at,
             nonce=row.nonce,
+            notice=backend_notices.of_backend(row),
         )
         for row, now in rows
     ]

@@ -14,6 +14,8 @@ from sqlalchemy import orm
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
 from tonnage.ledger.inventory import backends
+from tonnage.ledger.locks import backend_notices
+from tonnage.ledger.locks.backend_notices import Notice
 
 #: States of claims whose operation has not ended.
 OPEN = ("pending", "abandoned")
@@ -27,7 +29,8 @@ class PoolFigures(NamedTuple):
     ``physical_limit_gb`` is free capacity less the reserve; ``storage_free_gb`` is the free capacity of the storage
     that the pool is a part of, and ``storage_left_gb`` that capacity less the claims of all pools of the storage.
     ``collected_at`` is the time at which the driver began to collect the figures, ``age`` the number of seconds since
-    then, None if they were never reported; ``silence`` is the number of seconds since the last report of the backend.
+    then, None if they were never reported; ``silence`` is the number of seconds since the last report of the backend,
+    ``notice`` the notice of its agent that came later.
     """
 
     name: str
@@ -49,6 +52,7 @@ class PoolFigures(NamedTuple):
     collected_at: datetime.datetime | None
     age: float | None
     silence: float | None
+    notice: Notice | None = None
 
     def up(self, down_time: float) -> bool:
         """Return whether the last report of the backend is at most ``down_time`` seconds old."""
@@ -76,6 +80,7 @@ class _Backend(NamedTuple):
     collected_at: datetime.datetime | None
     age: float | None
     silence: float | None
+    notice: Notice | None
 
 
 class ReportedNames(NamedTuple):
@@ -196,16 +201,19 @@ def _backends(session: orm.Session, backend: str | None) -> dict[int, _Backend]:
             backend_model.last_report_at,
             backend_model.report_age,
             backend_model.observed,
+            backend_model.notice,
+            backend_model.notice_text,
+            backend_model.notice_at,
         ),
         models.utcnow(),
     )
     if backend is not None:
         statement = statement.where(backend_model.name == backend)
     by_id = {}
-    for of_id, name, zone, driver, reported_at, delay, observed, now in session.execute(statement):
+    for of_id, name, zone, driver, reported_at, delay, observed, *columns, now in session.execute(statement):
         collected_at = None if reported_at is None else reported_at - datetime.timedelta(seconds=delay)
         ages = (models.age(now, collected_at), models.silence(now, reported_at, observed=observed))
-        by_id[of_id] = _Backend((name, zone, driver), now, collected_at, *ages)
+        by_id[of_id] = _Backend((name, zone, driver), now, collected_at, *ages, backend_notices.of_columns(*columns))
     return by_id
 
 
@@ -214,7 +222,7 @@ def _pool(backend: _Backend, name: str, storage: str | None, *row: Any) -> PoolF
     times = (
         (backend.collected_at, backend.age) if kept_since is None else (kept_since, models.age(backend.now, kept_since))
     )
-    return PoolFigures._make((name, *backend.labels, storage, *figures, *times, backend.silence))
+    return PoolFigures._make((name, *backend.labels, storage, *figures, *times, backend.silence, backend.notice))
 
 
 def reported_names(session: orm.Session) -> dict[str, ReportedNames]:

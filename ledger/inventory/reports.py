@@ -12,7 +12,7 @@ from sqlalchemy import orm
 
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
-from tonnage.ledger.locks import pool_counters, scheduling_rules
+from tonnage.ledger.locks import backend_notices, pool_counters, scheduling_rules
 
 
 class PoolFigures(NamedTuple):
@@ -389,6 +389,11 @@ _RECORD = (
         report_covers=sa.bindparam("covers"),
         report_age=sa.bindparam("age"),
         last_report_at=models.utcnow(),
+        # A report may be late, and arrive after the notice that its agent has stopped.
+        **{
+            column: sa.case((_BACKEND.c.notice == backend_notices.STOPPED, _BACKEND.c[column]))
+            for column in ("notice", "notice_text", "notice_at")
+        },
     )
 )
 

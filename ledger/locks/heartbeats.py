@@ -11,6 +11,8 @@ from sqlalchemy import orm
 from tonnage.capacity import errors
 from tonnage.ledger import models
 from tonnage.ledger.db import dialects
+from tonnage.ledger.locks import backend_notices
+from tonnage.ledger.locks.backend_notices import Notice
 
 SCHEDULER = "tonnage-scheduler"
 AGENT = "tonnage-agent"
@@ -24,6 +26,7 @@ class ServiceRow:
     """A scheduler process, or a backend with the agent process that runs it (``host`` is then ``host@backend``).
 
     ``silence`` is the number of seconds since its last heartbeat or report, by the database's clock; None: none yet.
+    ``notice`` is the last notice of the agent of a backend.
     """
 
     binary: str
@@ -37,6 +40,7 @@ class ServiceRow:
     calculation: str | None = None
     hook_extensions: str = ""
     draining: bool = False
+    notice: Notice | None = None
 
     def up(self, down_time: float) -> bool:
         """Return whether its last heartbeat or report is at most ``down_time`` seconds old."""
@@ -165,6 +169,7 @@ def load(session: orm.Session) -> list[ServiceRow]:
             enabled=row.enabled,
             disabled_reason=row.disabled_reason,
             draining=row.draining,
+            notice=backend_notices.of_backend(row),
             last_seen_at=row.last_report_at,
             silence=models.silence(at, row.last_report_at, observed=row.observed),
         )

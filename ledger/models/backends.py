@@ -17,6 +17,9 @@ class Backend(Base):
     ``draining``. ``rules_generation`` is the generation of the current rules, see :class:`Rules`. ``listing_epoch`` and
     ``listing_tick`` are those of the last listing that was recorded: older listings are ignored.
 
+    ``notice`` is the code of the last notice of the agent, ``notice_text`` its reason and ``notice_at`` its time, see
+    :mod:`tonnage.ledger.locks.backend_notices`; null after a report or a hello.
+
     An ``observed`` backend has no agent: its volumes are those of another system, see
     the extension ``cinder``. ``last_probe`` is the number of the last probe for it,
     allocated at ``probed_at``. These three columns serve that extension alone; they are here because each booking and
@@ -43,6 +46,9 @@ class Backend(Base):
     last_report_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     report_age: orm.Mapped[float] = orm.mapped_column(sa.Double, default=0.0)
     last_listing_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
+    notice: orm.Mapped[str | None] = orm.mapped_column(exact_text(16))
+    notice_text: orm.Mapped[str | None] = orm.mapped_column(exact_text())
+    notice_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)
     observed: orm.Mapped[bool] = orm.mapped_column(default=False)
     last_probe: orm.Mapped[int] = orm.mapped_column(sa.BigInteger, default=0)
     probed_at: orm.Mapped[datetime.datetime | None] = orm.mapped_column(Timestamp)

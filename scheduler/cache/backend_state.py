@@ -14,6 +14,7 @@ from tonnage.filters.free_space import FreeSpaceFilter
 from tonnage.filters.storage_class import StorageClassFilter
 from tonnage.filters.topology import TopologyFilter
 from tonnage.ledger.inventory.backends import BackendRow
+from tonnage.ledger.locks.backend_notices import Notice
 from tonnage.ledger.locks.pool_counters import Counters
 from tonnage.weighers.base import Weigher
 from tonnage.weighers.goodness import GoodnessWeigher
@@ -48,6 +49,10 @@ class BackendEntry:
     may be newer. ``figures_collected`` is when the driver began to collect that report. ``stale_since`` maps each pool
     without usable figures in it to the time when the driver began to collect the pool's cached figures.
 
+    ``last_word`` is the time of the last report or hello, whoever listened. ``notice`` is the agent's reason for
+    sending no report since. A backend is ``responsive`` unless its agent has given a notice, or has said nothing since
+    this scheduler listens: then volumes go to other backends if they can.
+
     ``reported_at`` is when the driver collected the last report, by UTC. ``reported_here`` is true once a report of the
     backend has come to this scheduler. ``lifetimes`` maps pools that limit the age of their figures to that limit in
     seconds, ``shortest`` is at most the least of these limits, and ``expired`` are the pools with older figures.
@@ -69,6 +74,9 @@ class BackendEntry:
     last_collected: float = -math.inf
     figures_collected: float = -math.inf
     reported_here: bool = False
+    last_word: float = -math.inf
+    notice: Notice | None = None
+    responsive: bool = True
     reported_at: datetime.datetime | None = None
     pools: set[str] = field(default_factory=set)
     warned: set[tuple[str, str]] = field(default_factory=set)
@@ -79,10 +87,25 @@ class BackendEntry:
     rules: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def update_last_seen(self, row: BackendRow, now: float) -> None:
-        """Take over from the ledger when any scheduler received the last report."""
+        """Take over from the ledger when any scheduler received the last report, and a notice that came later."""
+        self.notice = row.notice
         if row.silence is not None:
+            self.last_word = max(self.last_word, now - row.silence)
             self.last_seen = max(self.last_seen, now - row.silence)
             self.last_collected = max(self.last_collected, now - row.silence - row.report_age)
+
+    def update_responsive(self, listening_since: float) -> bool:
+        """Find whether the backend is responsive, and return whether that has changed."""
+        before = self.responsive
+        self.responsive = self.notice is None and self.last_word >= listening_since
+        return self.responsive != before
+
+    @property
+    def doubt(self) -> str | None:
+        """Why the backend is not responsive, as the end of a sentence about it; None if it is."""
+        if self.responsive:
+            return None
+        return "has not reported since the scheduler started" if self.notice is None else self.notice.sentence
 
     def collected_at(self, pool: str) -> float:
         """Return when the driver began to collect the figures of a pool."""

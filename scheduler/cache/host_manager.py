@@ -37,6 +37,7 @@ from tonnage.capacity.reports import validation
 from tonnage.ledger.inventory import reports
 from tonnage.ledger.inventory.backends import BackendRow, PoolMark, PoolRow
 from tonnage.ledger.inventory.pool_limits import Limit
+from tonnage.ledger.locks import backend_notices
 from tonnage.ledger.locks.pool_counters import Counters
 from tonnage.rpc.messages import BackendReport
 from tonnage.scheduler.cache import pool_figures
@@ -62,6 +63,9 @@ class HostManager(LedgerCache[BackendEntry, PoolEntry]):
         self.down_time = down_time
         self.default_ratio = default_ratio
         self.rules_generation = 0
+        #: The time from which on agents reach this scheduler, by its monotonic clock. Backends that have sent neither a
+        #: hello nor a report since are not responsive.
+        self.listening_since = -math.inf
         self._differ = ReportDiffer(self.table, self.entries, default_ratio, calculation, self.rules_generation)
 
     def apply_rules(self, default_ratio: float | str, calculation: arithmetic.Calculation, generation: int) -> None:
@@ -122,10 +126,16 @@ class HostManager(LedgerCache[BackendEntry, PoolEntry]):
                 report_covers=row.report_covers,
                 last_seen=now - max(0.0, (row.silence or 0.0) - absence),
                 draining=row.draining,
+                notice=row.notice,
+                last_word=-math.inf if row.silence is None else now - row.silence,
             )
+            backend.update_responsive(self.listening_since)
             if now - backend.last_seen > self.down_time:
                 self._mark_down(backend, now)
         else:
+            if row.epoch != backend.epoch:
+                # An agent process has said hello, and reports soon.
+                backend.last_word = now
             backend.epoch, backend.report_seq, backend.report_covers = row.epoch, row.report_seq, row.report_covers
             backend.update_last_seen(row, now)
             self.apply_backend_state(row)
@@ -230,6 +240,11 @@ class HostManager(LedgerCache[BackendEntry, PoolEntry]):
             )
         ]
 
+    def notice(self, name: str) -> str | None:
+        """Return the reason that the agent of a backend has given for its silence, None if it has given none."""
+        backend = self._backends.get(name)
+        return None if backend is None or backend.notice is None else backend.notice.sentence
+
     def silence(self, name: str, now: float) -> float:
         """Return for how many seconds a backend has been silent."""
         backend = self._backends.get(name)
@@ -258,7 +273,7 @@ class HostManager(LedgerCache[BackendEntry, PoolEntry]):
         self.reset(backend.pools)
 
     def update_status(self, backend: BackendEntry, now: float) -> bool:
-        """Mark a backend as up if it has reported again, and find its pools with expired figures.
+        """Mark a backend as up if it has reported again, and find whether it is responsive and which figures expire.
 
         Return whether that changes anything.
         """
@@ -266,13 +281,15 @@ class HostManager(LedgerCache[BackendEntry, PoolEntry]):
         if is_back:
             backend.up = True
             LOG.info("Backend %s is up again", backend.name)
+        is_other = backend.update_responsive(self.listening_since)
+        if is_back or is_other:
             self.reset(backend.pools)
         changed = backend.update_expired(now)
         if expired := changed & backend.expired:
             age = now - min(map(backend.collected_at, expired))
             LOG.warning("Backend %s: figures of %d pool(s) expire after %.0f s", backend.name, len(expired), age)
         self.reset(changed)
-        return is_back or bool(changed)
+        return is_back or is_other or bool(changed)
 
     def diff_report(self, backend: BackendEntry, message: BackendReport) -> ReportDiff:
         """Validate a report and compare it with the cache, which does not change."""
@@ -286,6 +303,10 @@ class HostManager(LedgerCache[BackendEntry, PoolEntry]):
         age = diff.report.age
         backend.set_collected(now - age, self.names(diff.report.unusable) if diff.report.unusable else ())
         backend.reported_here = True
+        backend.last_word = now
+        if backend.notice is not None and backend.notice.code != backend_notices.STOPPED:
+            backend.notice = None
+        is_other = backend.update_responsive(self.listening_since)
         backend.reported_at = datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=age)
         changed = []
         for name, stats in diff.stats.items():
@@ -306,7 +327,7 @@ class HostManager(LedgerCache[BackendEntry, PoolEntry]):
             backend.add_pool(name, stats.capabilities)
             self.entries[name] = PoolEntry(pool_id, generation, stats, diff.raw[name], counters, ratio)
             changed.append(name)
-        self.reset(changed)
+        self.reset(backend.pools if is_other else changed)
         if diff.vanished:
             self.forget_pools(diff.vanished)
         self.update_status(backend, now)

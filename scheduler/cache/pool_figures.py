@@ -31,7 +31,7 @@ COUNTED = {
     "external": "external",
 }
 #: The fields of a row of the pool table that are attributes of its backend.
-_STATE = ("up", "enabled", "availability_zone")
+_STATE = ("up", "enabled", "responsive", "availability_zone")
 #: Returns the counters of a pool, in the order of :data:`COUNTED`.
 counted = operator.attrgetter(*COUNTED.values())
 _state = operator.attrgetter(*_STATE)

@@ -19,13 +19,16 @@ from tonnage.scheduler.cache.backend_state import LIFETIME
 
 
 class Ages(Protocol):
-    """The times since backends have reported."""
+    """The times since backends have reported, and their notices."""
 
     def silence(self, backend: str) -> float:
         """Return the seconds since the last report of a backend."""
 
     def figures_age(self, pool: str) -> float:
         """Return the age in seconds of the figures of a pool."""
+
+    def notice(self, backend: str) -> str | None:
+        """Return the reason that the agent of a backend has given for its silence, None if it has given none."""
 
 
 class BackendStateFilter(Filter):
@@ -68,9 +71,11 @@ class BackendStateFilter(Filter):
         """Return why a pool may not be considered."""
         if not pool.up:
             silence = self._down_time if self._ages is None else self._ages.silence(pool.backend)
+            notice = None if self._ages is None else self._ages.notice(pool.backend)
             return Rejection(
                 "backend_down",
-                f"is down: no report for {silence:.0f} s (service_down_time is {self._down_time:g})",
+                f"is down: no report for {silence:.0f} s (service_down_time is {self._down_time:g})"
+                + ("" if notice is None else f"; {notice}"),
                 {"silence": round(silence, 1), "service_down_time": self._down_time},
             )
         if not pool.enabled:

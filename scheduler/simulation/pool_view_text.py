@@ -99,7 +99,8 @@ def _news(before: PoolsSnapshot, now: PoolsSnapshot) -> Collection[str]:
         if before.pools.zones != now.pools.zones:
             zones = zip(now.pools.names, before.pools.zones, now.pools.zones, strict=True)
             changed.update(name for name, old, new in zones if old != new)
-    return set(map(backend_of, changed)) | (set(before.draining) ^ set(now.draining))
+    notices = {backend for backend, _ in before.notices.items() ^ now.notices.items()}
+    return set(map(backend_of, changed)) | (set(before.draining) ^ set(now.draining)) | notices
 
 
 def _shown(pool: PoolView, *, detail: bool, factors: bool) -> dict[str, Any]:

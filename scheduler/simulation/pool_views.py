@@ -46,6 +46,7 @@ _OWN_CAPABILITIES = frozenset(
         "max_over_subscription_ratio_inputs",
         "max_over_subscription_ratio_source",
         "remarks",
+        "state_reason",
         "storage_id",
     }
 )
@@ -60,7 +61,8 @@ class PoolsSnapshot:
     ``heard`` maps each backend to the time of its last report and the age of that report in seconds. A pool whose
     figures are from an earlier report has an entry of its own. ``draining`` are the backends that volumes leave,
     ``calculation`` is the active one. ``findings`` maps each pool to the definitions that its reports break, with the
-    figures that show it. ``default_ratio`` applies to pools that report no ratio.
+    figures that show it. ``default_ratio`` applies to pools that report no ratio. ``notices`` has the notices of agents
+    by backend.
     """
 
     pools: PoolTable
@@ -70,6 +72,7 @@ class PoolsSnapshot:
     draining: Collection[str] = ()
     findings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     default_ratio: float | str = arithmetic.DEFAULT_RATIO
+    notices: Mapping[str, str] = field(default_factory=dict)
 
 
 def take_snapshot(hosts: HostManager, now: float, findings: Mapping[str, Mapping[str, str]]) -> PoolsSnapshot:
@@ -82,6 +85,7 @@ def take_snapshot(hosts: HostManager, now: float, findings: Mapping[str, Mapping
         draining={backend.name for backend in hosts.backends() if backend.draining},
         findings=findings,
         default_ratio=hosts.default_ratio,
+        notices={backend.name: backend.notice.sentence for backend in hosts.backends() if backend.notice is not None},
     )
 
 
@@ -173,6 +177,8 @@ def _capabilities(pools: PoolTable, snapshot: PoolsSnapshot) -> list[dict[str, A
             pool_capabilities["expired"] = True
         if backend in snapshot.draining:
             pool_capabilities["draining"] = True
+        if backend in snapshot.notices:
+            pool_capabilities["state_reason"] = snapshot.notices[backend]
         if pool_stats.storage_id is not None:
             pool_capabilities["storage_id"] = pool_stats.storage_id
         if pool_stats.remarks:

@@ -2,10 +2,11 @@
 """The simulator: it decides requests on a copy of the pools, as they are or as they would be, without any effect."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tonnage.capacity import errors, over_subscription
 from tonnage.capacity.explanation import Explanation
+from tonnage.capacity.pools.pool import backend_of
 from tonnage.capacity.pools.pool_table import PoolTable
 from tonnage.capacity.reports import hypothetical_pools
 from tonnage.ledger.catalog import volumes
@@ -33,13 +34,17 @@ MAX_REQUESTS = 1000
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything that decides at one moment: a copy of the pools, the rules, and the defaults."""
+    """Everything that decides at one moment: a copy of the pools, the rules, and the defaults.
+
+    ``doubts`` has, by backend, why it is not responsive, without those that are.
+    """
 
     pools: PoolTable
     rules: Rules
     default_ratio: float | str
     entries: Mapping[str, PoolEntry]
     availability_zone: str
+    doubts: Mapping[str, str] = field(default_factory=dict)
 
     def changed(self, changes: hypothetical_pools.Changes) -> "Snapshot":
         """Return the snapshot as it would be with these changes."""
@@ -78,7 +83,8 @@ class DecisionSnapshots:
     def _snapshots(self, items: Sequence[None]) -> list[Snapshot | Exception]:
         hosts, rules = self._hosts, self._rules.current
         pools, entries = hosts.table.snapshot(), dict(hosts.entries)
-        return [Snapshot(pools, rules, hosts.default_ratio, entries, self._availability_zone)] * len(items)
+        doubts = {backend.name: doubt for backend in hosts.backends() if (doubt := backend.doubt) is not None}
+        return [Snapshot(pools, rules, hosts.default_ratio, entries, self._availability_zone, doubts)] * len(items)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +112,10 @@ class SimulatedRequests:
             ignored_hints, ignored_specs = tuple(ignored_keys.hints(hints)), tuple(ignored_keys.specs(specs))
             explanations.append(
                 [
-                    _with_ratios(
-                        replace(explanation, ignored_hints=ignored_hints, ignored_specs=ignored_specs), auto_ratios
+                    _completed(
+                        replace(explanation, ignored_hints=ignored_hints, ignored_specs=ignored_specs),
+                        auto_ratios,
+                        snapshot.doubts,
                     )
                     for explanation in explainer.explanations(item, decided)
                 ]
@@ -175,12 +183,18 @@ def _request_of(request: SimulatedRequest, index: int) -> Work:
     return Move(work) if isinstance(work, MigrateVolume) else work
 
 
-def _with_ratios(explanation: Explanation, auto_ratios: Mapping[str, over_subscription.AutoRatio]) -> Explanation:
-    """Add the derivation of the ratio that binds a thin volume to the verdicts."""
-    if not auto_ratios:
+def _completed(
+    explanation: Explanation, auto_ratios: Mapping[str, over_subscription.AutoRatio], doubts: Mapping[str, str]
+) -> Explanation:
+    """Add to the verdicts the derivation of the ratio that binds a thin volume, and why a candidate is ranked last."""
+    if not auto_ratios and not doubts:
         return explanation
     verdicts = tuple(
-        replace(verdict, auto_ratio=auto_ratios.get(verdict.pool)) if verdict.thin else verdict
+        replace(
+            verdict,
+            auto_ratio=auto_ratios.get(verdict.pool) if verdict.thin else None,
+            ranked_last=doubts.get(backend_of(verdict.pool)) if verdict.filter is None else None,
+        )
         for verdict in explanation.verdicts
     )
     return replace(explanation, verdicts=verdicts)

@@ -114,13 +114,13 @@ class GroupPacking:
         return False
 
     def _candidates(self, number: int) -> npt.NDArray[np.intp]:
-        """Return the rows that a member may go to, the tightest first."""
+        """Return the rows that a member may go to, the tightest first and those not responsive last."""
         request = self.request(number)
         rows = np.flatnonzero(self.rules.filters.candidates(self.pools, request))
         thin = judged_thin(self.pools.thin, self.pools.thick, request.provisioning)
         headroom = np.asarray(arithmetic.headroom(self.pools, thin, self.rules.calculation))[rows]
         # Ties are in an order that is the same in every scheduler.
-        return rows[np.lexsort((self.pools.name_hash[rows], headroom))]
+        return rows[np.lexsort((self.pools.name_hash[rows], headroom, ~self.pools.responsive[rows]))]
 
     def request(self, number: int) -> Request:
         """Return a member's request as the members that are placed already determine it."""

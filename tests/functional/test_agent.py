@@ -44,6 +44,9 @@ class Schedulers:
     def report(self, context: object, message: dict[str, str]) -> None:
         self.by_backend[message["backend"]].report(context, message)
 
+    def notice(self, context: object, message: dict[str, str]) -> None:
+        self.by_backend[message["backend"]].notice(context, message)
+
 
 @contextlib.contextmanager
 def schedulers(url: str) -> Iterator[tuple[Schedulers, fakes.Calls]]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Start and stop of the daemons, and their messages about wrong configurations and failed backends."""
 
+import json
 import pathlib
 import signal
 import socket
@@ -10,7 +11,8 @@ from typing import Any
 import pytest
 
 from tests.functional.conftest import Deploy, on_one_database
-from tests.functional.deployment import Addresses, CommandResult, Deployment
+from tests.functional.deployment import Addresses, CommandResult, Deployment, run_process, run_program
+from tests.functional.deployment.configuration import write_variant
 from tests.servers.base import wait_for
 from tests.unit.drivers.mounts import mounted
 
@@ -239,3 +241,43 @@ def _fill(disk: pathlib.Path) -> None:
                 pass
         except OSError:
             pass
+
+
+@pytest.mark.parametrize(
+    "deploy", ["postgresql", pytest.param("mariadb", marks=pytest.mark.heavy)], indirect=True, scope="module"
+)
+def test_volumes_go_to_others_while_an_agent_is_stopped(deploy: Deploy) -> None:
+    """Only a volume that fits nowhere else waits for the agent, and is made when that is back."""
+    with deploy({"disk": {"filesystem_size_limit_gb": 4, "max_over_subscription_ratio": 1}}) as tonnage:
+        rest = tonnage.start().rest
+        here = tonnage.pool("disk")
+        options = {"filesystem_path": tonnage.folder / "large", "filesystem_size_limit_gb": 40}
+        conf = tonnage.conf_with(DEFAULT={"host": "large"}, disk=options)
+        with run_process("agent", conf):
+            wait_for(lambda: "large@disk#disk" in rest.pools(), "the large pool is reported")
+            assert rest.wait_until_available(rest.create(1))["os-vol-host-attr:host"] == "large@disk#disk"
+        small = rest.wait_until_available(rest.create(1))
+        assert small["os-vol-host-attr:host"] == here
+        waiting = rest.create(10)
+        assert rest.volume(waiting)["os-vol-host-attr:host"] == "large@disk#disk"
+        listed = run_program("tonnage-manage", "backend", "list", "--config-file", tonnage.conf, "--json").output
+        assert [row["problem"] for row in json.loads(listed) if row["name"] == f"{tonnage.host}@disk"] == [None]
+        [problem] = [row["problem"] for row in json.loads(listed) if row["name"] == "large@disk"]
+        assert problem.startswith("its agent stopped at 20")
+        with run_process("agent", conf):
+            rest.wait_until_available(waiting)
+
+
+@pytest.mark.heavy
+@pytest.mark.parametrize("deploy", ["standalone"], indirect=True, scope="module")
+def test_volumes_go_to_enabled_backends_after_a_restart_without_another(deploy: Deploy) -> None:
+    sizes = {"kept": 4, "gone": 40}
+    backends = {name: {"filesystem_size_limit_gb": size} for name, size in sizes.items()}
+    with deploy(backends, max_over_subscription_ratio=1) as tonnage:
+        rest = tonnage.start().rest
+        assert rest.wait_until_available(rest.create(1))["os-vol-host-attr:host"] == tonnage.pool("gone")
+        tonnage.end("standalone")
+        write_variant(tonnage.conf, tonnage.conf, {"DEFAULT": {"enabled_backends": "kept"}})
+        tonnage.launch("standalone")
+        wait_for(rest.is_healthy, "Tonnage is ready")
+        assert rest.wait_until_available(rest.create(1))["os-vol-host-attr:host"] == tonnage.pool("kept")

@@ -172,6 +172,7 @@ class Scheduler:
         self.hellos: list[messages.Hello] = []
         self.listings: list[messages.Listing] = []
         self.reports: list[messages.BackendReport] = []
+        self.notices: list[messages.Notice] = []
         self.outcomes_received: list[messages.Outcome] = []
         #: Number of outcomes in each call.
         self.batch_sizes: list[int] = []
@@ -224,6 +225,9 @@ class Scheduler:
 
     def report(self, context: Any, message: Any) -> None:
         self.reports.append(serialization.unpack(message, PackedReport).unpack())
+
+    def notice(self, context: Any, message: Any) -> None:
+        self.notices.append(serialization.unpack(message, messages.Notice))
 
     def outcome_of(self, claim_id: str) -> messages.Outcome:
         """Wait for the outcome of a claim."""

@@ -16,7 +16,7 @@ from tonnage.agent.backend_agent import BackendAgent
 from tonnage.agent.backoff import gap_after
 from tonnage.capacity import errors
 from tonnage.rpc import contract, messages, serialization, transport
-from tonnage.rpc.messages import Verb
+from tonnage.rpc.messages import NoticeCode, Verb
 from tonnage.rpc.transport import Peer, Transport
 
 Make = Callable[..., BackendAgent]
@@ -684,7 +684,41 @@ def test_a_report_that_fails_is_silence_with_one_warning_for_each_cause(
         f"Backend {BACKEND} could not report: CancelledError: late",
         f"Backend {BACKEND} reports again",
     ]
-    assert min(report.seq for report in scheduler.reports) == 13
+    assert [report.seq for report in scheduler.reports][:1] == [25], "each failure and each notice of it has a number"
+
+
+def test_schedulers_are_told_why_no_report_comes(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver
+) -> None:
+    driver.failures["report"] = [errors.DriverError("No such file: '/srv/a'"), ValueError("garbled")]
+    make(polling_interval=0.01).start()
+    eventually(lambda: scheduler.reports and len(scheduler.notices) == 2)
+    told = [(notice.backend, notice.epoch, notice.code, notice.text) for notice in scheduler.notices]
+    assert told == [
+        (BACKEND, 1, NoticeCode.FAILING, "No such file: '/srv/a'"),
+        (BACKEND, 1, NoticeCode.FAILING, "ValueError: garbled"),
+    ]
+    assert scheduler.notices[1].seq < scheduler.reports[0].seq
+
+
+def test_schedulers_are_told_why_a_backend_cannot_start(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver
+) -> None:
+    driver.failures["check"] = [errors.DriverError("not mounted")]
+    make().start()
+    eventually(lambda: scheduler.reports)
+    [notice] = scheduler.notices
+    assert (notice.epoch, notice.code, notice.text) == (1, NoticeCode.FAILING, "not mounted")
+    assert notice.seq <= scheduler.reports[0].seq
+
+
+def test_schedulers_are_told_why_a_backend_cannot_join(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver
+) -> None:
+    driver.failures["list"] = [errors.DriverError("the array hides its volumes")]
+    make().start()
+    eventually(lambda: scheduler.reports)
+    assert [notice.text for notice in scheduler.notices] == ["the array hides its volumes"]
 
 
 def test_figures_that_no_message_can_carry_are_a_failed_report(
@@ -758,6 +792,38 @@ def test_an_error_of_a_call_that_ends_after_the_stop_is_no_failure(
     open_report()
     eventually(lambda: [record for record in caplog.records if "a call has ended after the stop" in record.message])
     assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
+
+
+def test_schedulers_are_told_that_it_stops_before_its_operations_end(
+    agent: BackendAgent, scheduler: fakes.Scheduler, driver: fakes.GatedDriver, client: fakes.Calls
+) -> None:
+    finish = one_runs_one_waits(agent, driver, client)
+    stopping = threading.Thread(target=agent.stop)
+    stopping.start()
+    [notice] = eventually(lambda: scheduler.notices)
+    assert (notice.backend, notice.epoch, notice.code, notice.text) == (BACKEND, 1, NoticeCode.STOPPED, "")
+    assert driver.running, "the operation continues"
+    finish()
+    stopping.join(fakes.DEADLINE)
+    assert not stopping.is_alive()
+
+
+def test_schedulers_are_told_the_failure_that_ends_a_backend(agent: BackendAgent, scheduler: fakes.Scheduler) -> None:
+    agent.on_crash(RuntimeError("worker"))
+    assert agent.wait(fakes.DEADLINE)
+    [notice] = eventually(lambda: scheduler.notices)
+    assert (notice.code, notice.text) == (NoticeCode.STOPPED, agent.failure)
+
+
+def test_a_backend_that_no_scheduler_knows_stops_without_a_word(
+    make: Make, scheduler: fakes.Scheduler, driver: fakes.GatedDriver
+) -> None:
+    scheduler.failures["hello"] = [errors.Conflict("another ledger")] * 100
+    agent = make()
+    agent.start()
+    eventually(lambda: scheduler.hellos)
+    agent.stop()
+    assert scheduler.notices == []
 
 
 # Draining

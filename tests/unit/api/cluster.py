@@ -32,7 +32,19 @@ from tonnage.rpc import options as rpc_options
 from tonnage.rpc.clients.bus_health import BusHealth
 from tonnage.rpc.clients.command_sender import AgentClient, CommandSender
 from tonnage.rpc.clients.scheduler_client import SchedulerClient
-from tonnage.rpc.messages import BackendReport, Command, Commands, Hello, ListedVolume, Listing, Outcome, Outcomes, Verb
+from tonnage.rpc.messages import (
+    BackendReport,
+    Command,
+    Commands,
+    Hello,
+    ListedVolume,
+    Listing,
+    Notice,
+    NoticeCode,
+    Outcome,
+    Outcomes,
+    Verb,
+)
 from tonnage.rpc.packed_reports import PackedReport
 from tonnage.scheduler import endpoints
 from tonnage.scheduler.extension_parts import PartsBuilder
@@ -149,6 +161,18 @@ class Storage:
             pending, self.pending = self.pending, []
         for command in pending:
             self._finish(command)
+
+    def notify(self, text: str) -> None:
+        """Tell the schedulers that the storage cannot be used, instead of a report."""
+        with self._lock:
+            self._seq += 1
+            notice = Notice(backend=BACKEND, epoch=self.epoch, seq=self._seq, code=NoticeCode.FAILING, text=text)
+            self._scheduler.cast(contract.NOTICE, notice)
+
+    def report(self) -> None:
+        """Report."""
+        with self._lock:
+            self._report()
 
     def _finish(self, command: Command) -> None:
         with self._lock:

@@ -21,6 +21,7 @@ ON_THE_BUS = {
     "hello": (messages.Hello, messages.Welcome),
     "listing": (messages.Listing, messages.Receipt),
     "report": (PackedReport, NoneType),
+    "notice": (messages.Notice, NoneType),
     "stamps": (messages.StampQuery, dict[str, int]),
     "outcomes": (messages.Outcomes, list[messages.Receipt]),
     "request_batch": (messages.RequestBatch, object),
@@ -62,7 +63,7 @@ def test_batched_methods_are_the_fields_of_a_batch() -> None:
 def test_only_calls_that_take_effect_once_are_sent_again() -> None:
     """A request with a key does, and so does a message of an agent or a question."""
     changes = {method.name for method in SCHEDULER_METHODS if method.answer is NoneType and not method.keyed}
-    assert changes == {"report", "list_now", "set_backend_state"}
+    assert changes == {"report", "notice", "list_now", "set_backend_state"}
     single = {method.name for method in SCHEDULER_METHODS if method.delivery is Delivery.SINGLE_CALL}
     assert single == {"set_backend_state", "explain", "what_if", "fit_nodes"}
 

@@ -216,3 +216,28 @@ def test_any_weights_give_one_order_of_all_candidates(
         assert total == pytest.approx(sum(weight.scaled * weight.multiplier for weight in weights))
         keys.append((not all(math.isfinite(weight.raw) for weight in weights), -total))
     assert keys == sorted(keys)
+
+
+@pytest.mark.parametrize(
+    ("responsive", "ranks", "weights", "order"),
+    [
+        ([False, True], None, [9.0, 1.0], [1, 0]),
+        ([False, True], [0, 7], [9.0, 1.0], [1, 0]),
+        ([False, True], [1, 1], [9.0, NAN], [1, 0]),
+        ([False, False], [1, 0], [9.0, 1.0], [1, 0]),
+        ([False, False, True], [2, 1, 3], [9.0, 1.0, NAN], [2, 1, 0]),
+        ([False, False], None, [NAN, 1.0], [1, 0]),
+        ([True, True], None, [9.0, 1.0], [0, 1]),
+    ],
+)
+def test_pools_of_backends_that_are_not_responsive_are_the_last(
+    responsive: list[bool], ranks: list[int] | None, weights: list[float], order: list[int]
+) -> None:
+    pools = PoolTable(
+        Pool(name=f"h{number}@b#{number}", total=1.0, free=1.0, responsive=value)
+        for number, value in enumerate(responsive)
+    )
+    chain = WeigherChain([Gives(weights)])
+    numbers = None if ranks is None else np.array(ranks, dtype=np.int_)
+    assert chain.order(pools, REQUEST, everything(pools), numbers).tolist() == order
+    assert chain.rank(pools, REQUEST, everything(pools), numbers) == order[0]

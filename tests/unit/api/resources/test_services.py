@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.cluster import BACKEND, Client
+from tests.servers.base import wait_for
+from tests.unit.api.cluster import BACKEND, Client, Cluster
 
 BODY = {"host": BACKEND, "binary": "tonnage-agent"}
 
@@ -53,6 +54,18 @@ def test_nothing_is_placed_on_a_disabled_backend(client: Client) -> None:
     assert shown(client)["status"] == "enabled"
     assert all("disabled" not in each for each in capabilities(client))
     client.create(1)
+
+
+def test_a_backend_whose_agent_cannot_report_has_the_reason(client: Client, cluster: Cluster) -> None:
+    reason = "its agent cannot report: not mounted"
+    cluster.storage.notify("not mounted")
+    wait_for(lambda: shown(client)["state_reason"] == reason, "the backend has the reason")
+    assert shown(client)["state"] == "up"
+    assert "state_reason" not in client.at("GET", f"/v3/os-services?host={BACKEND}", 71).json["services"][0]
+    wait_for(lambda: {pool.get("state_reason") for pool in capabilities(client)} == {reason}, "the pools have it too")
+    cluster.storage.report()
+    wait_for(lambda: shown(client)["state_reason"] is None, "the backend reports again")
+    wait_for(lambda: not any("state_reason" in pool for pool in capabilities(client)), "the pools have no reason")
 
 
 def test_the_reason_is_kept_until_the_backend_is_enabled(client: Client) -> None:

@@ -49,6 +49,16 @@ def test_a_silent_backend_is_down_and_the_table_says_since_when(ledger: Ledger) 
     assert {row["physical_left_bytes"] for row in ledger.json("pools")} == {None}
 
 
+def test_a_backend_whose_agent_cannot_report_says_so_at_once(ledger: Ledger) -> None:
+    assert {row["problem"] for row in ledger.json("pools")} == {None}
+    with ledger.engine.begin() as connection:
+        values = {"notice": "failing", "notice_text": "not mounted", "notice_at": models.utcnow()}
+        connection.execute(sa.update(models.Backend).values(values))
+    assert "| up, failing " in ledger.run("pools")
+    problems = {(row["state"], row["problem"]) for row in ledger.json("pools")}
+    assert problems == {("up", "its agent cannot report: not mounted")}
+
+
 def test_the_sums_are_those_of_the_pools_that_are_up(ledger: Ledger) -> None:
     ledger.world.create(4)
     assert ledger.run("pools").endswith("2 of 2 pool(s) up: total 30 GiB, free 30 GiB, in flight 4 GiB\n")

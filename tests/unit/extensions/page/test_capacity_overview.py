@@ -194,3 +194,13 @@ def test_an_empty_ledger_has_an_empty_overview(ledger: database.Database) -> Non
     found, summary = read(ledger)
     assert found == {}
     assert (summary.pools, summary.backends.total, summary.backends.oldest_collected_at) == (0, 0, None)
+
+
+def test_the_state_of_a_pool_has_the_notice_of_its_agent(ledger: database.Database) -> None:
+    notice = {"notice": "failing", "notice_text": "not mounted", "notice_at": models.utcnow()}
+    add(ledger, "h@a", {"p": thin(100, 50)}, **notice)
+    add(ledger, "h@b", {"q": thin(100, 50)}, silence=90.0, **notice)
+    pools, _ = read(ledger)
+    assert (pools["p"].state, pools["p"].state_reason) == ("up", "its agent cannot report: not mounted")
+    silent = "no report for more than 60 seconds (service_down_time)"
+    assert (pools["q"].state, pools["q"].state_reason) == ("down", f"{silent}; its agent cannot report: not mounted")

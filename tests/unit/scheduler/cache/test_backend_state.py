@@ -30,7 +30,7 @@ def entry() -> BackendEntry:
 
 
 def row(silence: float | None, report_age: float = 0.0) -> BackendRow:
-    return cast("BackendRow", SimpleNamespace(silence=silence, report_age=report_age))
+    return cast("BackendRow", SimpleNamespace(silence=silence, report_age=report_age, notice=None))
 
 
 def test_figures_expire_after_the_lifetime_of_their_pool(entry: BackendEntry) -> None:

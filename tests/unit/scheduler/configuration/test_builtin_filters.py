@@ -25,6 +25,10 @@ class Ages:
         assert pool == "h@b#p"
         return 90.0
 
+    def notice(self, backend: str) -> str | None:
+        assert backend == "h@b"
+        return "its agent cannot report: not mounted"
+
 
 def pool(**values: object) -> Pool:
     return Pool(**{"name": "h@b#p", "total": 10.0, "free": 10.0} | values)  # type: ignore[arg-type]
@@ -33,7 +37,12 @@ def pool(**values: object) -> Pool:
 @pytest.mark.parametrize(
     ("values", "request_", "code", "message"),
     [
-        ({"up": False}, REQUEST, "backend_down", "is down: no report for 75 s (service_down_time is 60)"),
+        (
+            {"up": False},
+            REQUEST,
+            "backend_down",
+            "is down: no report for 75 s (service_down_time is 60); its agent cannot report: not mounted",
+        ),
         ({"enabled": False}, REQUEST, "backend_disabled", "is on a disabled backend"),
         (
             {"expired": True, "capabilities": {"report_lifetime": 30}},

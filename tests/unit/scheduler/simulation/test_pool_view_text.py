@@ -45,6 +45,7 @@ class Scene:
     found: dict[str, dict[str, str]] = field(default_factory=dict)
     calculation: Calculation = Calculation.CINDER
     default_ratio: float | str = 20.0
+    notices: dict[str, str] = field(default_factory=dict)
 
     def picture(self) -> pool_views.PoolsSnapshot:
         return pool_views.PoolsSnapshot(
@@ -55,6 +56,7 @@ class Scene:
             draining=set(self.draining),
             findings=dict(self.found),
             default_ratio=self.default_ratio,
+            notices=dict(self.notices),
         )
 
     def change(self, name: str, **changes: Any) -> None:
@@ -111,6 +113,9 @@ CHANGES: list[tuple[Callable[[Scene], object], set[str]]] = [
     (lambda scene: scene.found.clear(), {B}),
     (lambda scene: scene.draining.add(A), {A}),
     (lambda scene: scene.draining.clear(), {A}),
+    (lambda scene: scene.notices.update({A: "its agent stopped"}), {A}),
+    (lambda scene: scene.notices.update({A: "its agent cannot report"}), {A}),
+    (lambda scene: scene.notices.clear(), {A}),
     (lambda scene: setattr(scene, "calculation", Calculation.STANDARD), {A, B}),
     (lambda scene: setattr(scene, "default_ratio", "auto"), {A, B}),
     (lambda scene: scene.meet("h@a-b#p0"), {A, B, "h@a-b"}),

@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Notices of agents: a backend stops, or its storage cannot be measured. They tell why no report comes."""
+
+import datetime
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+from sqlalchemy import orm
+
+from tonnage.ledger import models
+
+#: The agent has stopped. Nothing but the hello of another process ends this.
+STOPPED = "stopped"
+#: The agent runs, and its last attempt to report has failed. The next report ends this.
+FAILING = "failing"
+
+#: Most characters of the text of a notice.
+_LONGEST_TEXT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A notice about a backend.
+
+    ``code`` is :data:`STOPPED` or :data:`FAILING`. ``text`` is the error that the agent gives as the reason, which may
+    be empty. ``at`` is the time of the notice by the database's clock.
+    """
+
+    code: str
+    text: str
+    at: datetime.datetime
+
+    @property
+    def sentence(self) -> str:
+        """The notice, as the end of a sentence that begins with the backend's name."""
+        if self.code == STOPPED:
+            said = f"its agent stopped at {self.at:%Y-%m-%d %H:%M:%S} UTC"
+            return f"{said}: {self.text}" if self.text else said
+        return f"its agent cannot report: {self.text}"
+
+
+def of_backend(row: models.Backend) -> Notice | None:
+    """Return the notice in the row of a backend, None if there is none."""
+    return of_columns(row.notice, row.notice_text, row.notice_at)
+
+
+def of_columns(code: str | None, text: str | None, at: datetime.datetime | None) -> Notice | None:
+    """Return the notice that the columns of a backend have, None if there is none."""
+    return None if code is None or at is None else Notice(code, text or "", at)
+
+
+def state_reason(silence: float | None, notice: Notice | None, down_time: float) -> str | None:
+    """Return why a backend is down, or may be down soon; None for a backend that reports.
+
+    ``silence`` is the number of seconds since its last report, None if there was none. It is down after ``down_time``
+    seconds.
+    """
+    reasons = [] if notice is None else [notice.sentence]
+    if silence is None:
+        reasons.insert(0, "it has never reported")
+    elif silence > down_time:
+        reasons.insert(0, f"no report for {silence:.0f} s")
+    return "; ".join(reasons) or None
+
+
+def record(session: orm.Session, name: str, *, epoch: int, seq: int, code: str, text: str) -> None:
+    """Record a notice of the agent of a backend.
+
+    Nothing changes if ``epoch`` is not the backend's, if a report with a number from ``seq`` on is recorded, or if the
+    agent has stopped. The end of an agent is recorded whatever it has reported.
+    """
+    backend = models.Backend
+    text = " ".join(text.split())[:_LONGEST_TEXT]
+    is_news = sa.or_(
+        backend.notice.is_(None),
+        sa.and_(backend.notice != STOPPED, sa.or_(backend.notice != code, backend.notice_text != text)),
+    )
+    statement = sa.update(backend).where(backend.name == name, backend.epoch == epoch, is_news)
+    if code != STOPPED:
+        statement = statement.where(backend.report_seq < seq)
+    session.execute(
+        statement.values(notice=code, notice_text=text, notice_at=models.utcnow()).execution_options(
+            synchronize_session=False
+        )
+    )
