@@ -279,8 +279,8 @@ def test_openstack_manages_metadata_and_qos_specs(tonnage: Deployment, clients: 
     quiet, run = "--quiet-command", clients.openstack
     volume = run("volume", "create", "--size", "1", name)
     settled(tonnage, volume["id"])
-    run("volume", "set", "--property", "a=b", "--property", "c=d", name, quiet)
-    run("volume", "unset", "--property", "a", name, quiet)
+    run("volume", "set", "--property", "example.com/a=b", "--property", "c=d", name, quiet)
+    run("volume", "unset", "--property", "example.com/a", name, quiet)
     assert run("volume", "show", name)["properties"] == {"c": "d"}
     assert [row["Name"] for row in run("volume", "list", "--property", "c=d")] == [name]
     assert run("volume", "list", "--property", "c=e") == []
