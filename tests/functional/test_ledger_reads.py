@@ -190,7 +190,7 @@ def test_volumes_are_found_by_metadata_and_host(ledger: database.Database) -> No
 
 def test_private_types_are_visible_to_granted_projects(ledger: database.Database) -> None:
     kind = ledger.run(volume_types.create, "secret", is_public=False, specs={"a": "1", "b": "2"})
-    ledger.run(volume_types.create, "open", specs={"a": "1"})
+    ledger.run(volume_types.create, "open", specs={"a": "1", "RESKEY:availability_zones": "north, south"})
 
     def seen(project_id: str | None, **filters: str) -> list[str]:
         query, part = type_catalog.Query(filters=filters), paging.Page(10, order=[paging.Order("name")])
@@ -204,6 +204,8 @@ def test_private_types_are_visible_to_granted_projects(ledger: database.Database
     assert (seen(None), seen("p"), seen("P"), seen("q")) == (["open", "secret"], ["open", "secret"], ["open"], ["open"])
     assert (seen("p", extra_specs="{'a': '1'}"), seen("q", extra_specs="{'a': '1'}")) == (["open", "secret"], ["open"])
     assert seen(None, extra_specs="{'a': '1', 'b': '2'}") == seen(None, name="secret") == ["secret"]
+    for zone, names in (("south", ["open"]), ("South", []), ("outh", []), ("_orth", [])):
+        assert seen(None, extra_specs=f"{{'RESKEY:availability_zones': '{zone}'}}") == names
     with ledger.reading() as session:
         assert type_access.projects(session, kind.id) == ["p"]
     ledger.run(type_access.remove, kind.id, "p")
