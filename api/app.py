@@ -162,6 +162,7 @@ def versioned_routes(conf: cfg.ConfigOpts, context: ResourceContext) -> list[Rou
         ("/scheduler-stats/get_pools", scheduler_stats.Pools(context), None),
         ("/scheduler-stats/explain", scheduler_stats.Explain(context, reader), None),
         ("/scheduler-stats/refusals", scheduler_stats.Refusals(context), None),
+        ("/scheduler-stats/ledger/{overview}", scheduler_stats.LedgerOverview(context, conf.service_down_time), None),
         ("/scheduler-stats/why", scheduler_stats.Why(context, reader), None),
         ("/scheduler-stats/what-if", scheduler_stats.WhatIfSimulation(context, reader), None),
         ("/os-services", services.Services(context, service_view), None),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Command-line programs: a module with ``main()`` for each daemon and command.
 
-Floors from the ground up: display, its modules, commands and daemons and simulation, overviews.
+Floors from the ground up: display, its modules, rest, commands and daemons and simulation, changes and overviews.
 """
 
 import os

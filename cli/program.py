@@ -5,6 +5,7 @@
 """
 
 import argparse
+import difflib
 import importlib
 import inspect
 import sys
@@ -80,9 +81,27 @@ class Program(app.App):
 
     def summaries(self) -> dict[str, str]:
         """Return the first sentence of the help of each command, as a phrase."""
-        texts = {name: _description(point) for name, point in self.command_manager}
-        sentences = {name: " ".join(text.partition("\n\n")[0].split()) for name, text in texts.items()}
-        return {name: sentence[:1].lower() + sentence[1:].rstrip(".") for name, sentence in sentences.items()}
+        return {name: summary for commands in self.groups().values() for name, summary in commands.items()}
+
+    def groups(self) -> dict[str, dict[str, str]]:
+        """Return the summaries of the commands by the titles of their groups."""
+        groups: dict[str, dict[str, str]] = {}
+        for name, point in self.command_manager:
+            title, text = _group_and_description(point)
+            sentence = " ".join(text.partition("\n\n")[0].split())
+            groups.setdefault(title, {})[name] = sentence[:1].lower() + sentence[1:].rstrip(".")
+        return groups
+
+    def print_help(self) -> None:
+        """Print the help, with the commands before the options."""
+        parser = self.build_option_parser(self.parser.description, tonnage.__version__)
+        options = parser._action_groups.pop()
+        for title, commands in self.groups().items():
+            group = parser.add_argument_group(title)
+            for name, summary in commands.items():
+                group.add_argument(name, help=summary)
+        parser._action_groups.append(options)
+        parser.print_help()
 
     def run(self, argv: Sequence[str]) -> int:
         """Run a command and return its exit status. The options of configuration files may follow the command."""
@@ -90,8 +109,9 @@ class Program(app.App):
             self._files, arguments = config_files.split(argv, self.NAME)
             first = next((i for i, argument in enumerate(arguments) if not argument.startswith("-")), len(arguments))
             self.options = self.parser.parse_args(arguments[:first])
-            if first == len(arguments):
-                self.parser.error("the following arguments are required: COMMAND")
+            if arguments[first:] in ([], ["help"]):
+                self.print_help()
+                return 0
             return self.run_subcommand(list(arguments[first:]))
 
     def run_subcommand(self, argv: list[str]) -> int:
@@ -116,7 +136,7 @@ class Program(app.App):
         try:
             factory, name, arguments = self.command_manager.find_command(list(argv))
         except ValueError:
-            self.parser.error(f"invalid choice: {argv[0]!r} (choose from {self._near(argv[0])})")
+            self.parser.error(f"invalid choice: {argv[0]!r} ({self._advice(argv[0])})")
         except Exception as error:  # an installed extension can raise any error
             self.parser.exit(1, f"{self.NAME}: the command {argv[0]} {_not_loaded(error)}\n")
         command = factory(self, self.options)
@@ -149,18 +169,25 @@ class Program(app.App):
         self.stdout = sys.stdout
         return command.run(parsed_args)
 
-    def _near(self, word: str) -> str:
-        """Return the commands that begin with a word, or all of them."""
+    def _advice(self, word: str) -> str:
+        """Return the commands that begin with a word, or with a similar word, or where all of them are listed."""
         names = [name for name, _ in self.command_manager]
-        return ", ".join([name for name in names if name.startswith(f"{word} ")] or names)
+        if matches := [name for name in names if name.startswith(f"{word} ")]:
+            return f"choose from {', '.join(matches)}"
+        similar = difflib.get_close_matches(word, dict.fromkeys(name.partition(" ")[0] for name in names))
+        if matches := [name for first_word in similar for name in names if name.partition(" ")[0] == first_word]:
+            return f"did you mean {', '.join(matches)}?"
+        return f"'{self.NAME} --help' lists the commands"
 
 
-def _description(point: commandmanager.EntryPointWrapper | metadata.EntryPoint) -> str:
-    """Return the description of a command: the docstring of its class."""
+def _group_and_description(point: commandmanager.EntryPointWrapper | metadata.EntryPoint) -> tuple[str, str]:
+    """Return the title of the group of a command, and its description: the docstring of its class."""
     try:
-        return inspect.getdoc(point.load()) or ""
+        command = point.load()
     except Exception as error:  # an installed extension can raise any error
-        return _not_loaded(error)
+        return Command.group, _not_loaded(error)
+    # cliff's own commands have no group.
+    return getattr(command, "group", Command.group), inspect.getdoc(command) or ""
 
 
 def _not_loaded(error: Exception) -> str:
@@ -176,10 +203,5 @@ class _Help(argparse.Action):
 
     def __call__(self, parser: argparse.ArgumentParser, *arguments: Any) -> None:
         """Print the help."""
-        # The help shows the commands before the options.
-        commands = parser.add_subparsers(title="commands", metavar="COMMAND")
-        parser._action_groups.insert(0, parser._action_groups.pop())
-        for name, summary in self._program.summaries().items():
-            commands.add_parser(name, help=summary)
-        parser.print_help()
+        self._program.print_help()
         parser.exit()

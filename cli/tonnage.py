@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``tonnage``: commands that show the ledger, and that explain and simulate decisions."""
+"""``tonnage``: commands that show the ledger, explain and simulate decisions, and create and delete volumes."""
 
 import sys
 
@@ -11,11 +11,13 @@ COMMANDS = {
     "volumes": "tonnage.cli.overviews.volumes:Volumes",
     "types": "tonnage.cli.overviews.volumes:Types",
     "claims": "tonnage.cli.overviews.volumes:Claims",
-    "refusals": "tonnage.cli.overviews.refused_requests:Refusals",
-    "why": "tonnage.cli.overviews.placement_reasons:Why",
     "drift": "tonnage.cli.overviews.drift:Drift",
+    "why": "tonnage.cli.overviews.placement_reasons:Why",
     "explain": "tonnage.cli.simulation.simulation_commands:Explain",
     "what-if": "tonnage.cli.simulation.simulation_commands:WhatIf",
+    "create": "tonnage.cli.changes.volume_commands:Create",
+    "delete": "tonnage.cli.changes.volume_commands:Delete",
+    "refusals": "tonnage.cli.overviews.refused_requests:Refusals",
 }
 
 
@@ -23,7 +25,7 @@ def program() -> Program:
     """Return the program with the commands of the installed extensions."""
     return Program(
         "tonnage",
-        "Show the capacity of Tonnage, and explain its decisions.",
+        "Show the capacity of Tonnage, explain its decisions, create and delete volumes.",
         "Exit status: 0, 1 error, 2 wrong usage, 3 found or refused, 141 output closed.",
         CommandTable(COMMANDS, "commands"),
     )

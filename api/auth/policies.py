@@ -63,6 +63,7 @@ GET_POOLS = "scheduler_extension:scheduler_stats:get_pools"
 EXPLAIN = "scheduler_extension:scheduler_stats:explain"
 WHAT_IF = "scheduler_extension:scheduler_stats:what_if"
 REFUSALS = "scheduler_extension:scheduler_stats:refusals"
+LEDGER = "scheduler_extension:scheduler_stats:ledger"
 WHY = "scheduler_extension:scheduler_stats:why"
 SERVICES = "volume_extension:services:index"
 SERVICES_UPDATE = "volume_extension:services:update"
@@ -176,6 +177,8 @@ _TABLE: tuple[tuple[str, ...], ...] = (
     (GET_POOLS, ADMIN, "Show the pools.", "GET /scheduler-stats/get_pools"),
     (EXPLAIN, ADMIN, "Explain a decision without making it.", "POST /scheduler-stats/explain"),
     (REFUSALS, ADMIN, "List the recorded refusals.", "GET /scheduler-stats/refusals"),
+    (LEDGER, ADMIN, "Show pools, volumes of all projects, types and claims in the ledger.",
+     "GET /scheduler-stats/ledger/{overview}"),
     (WHY, ADMIN, "Show the decisions on a volume, and explain the same request now.", "GET /scheduler-stats/why"),
     (WHAT_IF, ADMIN, "Simulate decisions under assumed changes.", "POST /scheduler-stats/what-if"),
     (SERVICES, ADMIN, "List schedulers and backends.", "GET /os-services"),

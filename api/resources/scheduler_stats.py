@@ -17,6 +17,8 @@ from tonnage.api.http.list_query import Query
 from tonnage.api.schemas import response_bodies, simulation_bodies
 from tonnage.capacity import errors
 from tonnage.ledger.catalog import refusals, volume_decisions
+from tonnage.ledger.inventory import overviews
+from tonnage.ledger.inventory.overviews import OVERVIEWS
 from tonnage.rpc import contract
 from tonnage.rpc.messages import PoolListQuery, PoolQuery, WhatIf
 
@@ -33,6 +35,7 @@ _LIMIT, _USUAL_REFUSALS = "[1-9][0-9]{0,3}", 100
 
 _REFUSALS = Query(flags=("summary",), filters=_REFUSAL_FILTERS, patterns={"limit": f"^{_LIMIT}$"})
 _WHY = Query(required=("volume",))
+_OVERVIEW = Query(filters=sorted({name for shown in OVERVIEWS.values() for name in (*shown.filters, *shown.required)}))
 
 #: Most bytes of a part of a response that is passed to the server at once.
 _CHUNK_SIZE = 2**18
@@ -160,6 +163,36 @@ class Refusals:
             else:
                 rows = refusals.load(session, refusal_filter, limit)
                 resp.media = response_bodies.Refusals([views.refusal(row) for row in rows])
+
+
+class LedgerOverview:
+    """``GET /scheduler-stats/ledger/{overview}``, an extension of Tonnage."""
+
+    def __init__(self, context: ResourceContext, down_time: float) -> None:
+        """``down_time`` is the number of seconds of silence after which a backend is down."""
+        self._context, self._down_time = context, down_time
+
+    @operation(
+        {200: response_bodies.LedgerRows}, query=_OVERVIEW, names={"overview": "|".join(OVERVIEWS)}, errors=(404,)
+    )
+    def on_get(self, req: Request, resp: falcon.Response, overview: str) -> None:
+        """Show the rows of an overview of the ledger: pools, volumes, types, claims, or findings about a pool.
+
+        Volumes have pages of 1,000 rows; the next page is that ``after`` the last id. Not all overviews have all
+        filters.
+        """
+        self._context.policy.require(req.context.identity, policies.LEDGER)
+        shown = OVERVIEWS.get(overview)
+        if shown is None:
+            raise errors.NotFound(f"Overview {overview} could not be found; known are {', '.join(OVERVIEWS)}.")
+        filters = _OVERVIEW.read(req)
+        if other := sorted(filters.keys() - {*shown.filters, *shown.required}):
+            raise errors.InvalidInput(f"the overview {overview} has no filter {', '.join(other)}")
+        if missing := sorted(set(shown.required) - filters.keys()):
+            raise errors.InvalidInput(f"query parameter {', '.join(missing)} is missing")
+        with self._context.database.reading(snapshot=True) as session:
+            rows = shown.page(session, filters, self._down_time)
+        resp.media = response_bodies.LedgerRows([overviews.as_object(row) for row in rows])
 
 
 class Why:

@@ -197,6 +197,12 @@ class Refusals(Struct):
     refusal_counts: list[RefusalCount] | UnsetType = UNSET
 
 
+class LedgerRows(Struct):
+    """The rows of an overview of the ledger, with the fields of its class. Times are in UTC, capacities in GiB."""
+
+    rows: list[dict[str, Any]]
+
+
 class ClaimOfVolume(Struct, kw_only=True):
     """A claim of a volume. It is in flight until a report contains it (``contained``)."""
 

@@ -4,6 +4,9 @@
 import contextlib
 import logging
 import os
+import pathlib
+import shlex
+import shutil
 import sys
 import threading
 import time
@@ -26,6 +29,7 @@ from tonnage.cli.daemons.backend_changes import BackendConfiguration
 from tonnage.cli.daemons.backend_threads import BackendThreads
 from tonnage.cli.daemons.reload import attempt, confirm
 from tonnage.cli.daemons.scheduler_reload import ConfigReloader
+from tonnage.cli.rest import connection_arguments
 from tonnage.ledger.db import database, durability
 from tonnage.ledger.db import options as database_options
 from tonnage.rpc import options as rpc_options
@@ -50,13 +54,24 @@ Tonnage is ready: {url}
 Ctrl-C stops it.
 """
 
-#: Example calls, shown if the API needs no credentials.
+#: Example commands, shown if the API needs no credentials.
 _HINTS = """
-Try:
-  curl -s '{url}/v3/demo/scheduler-stats/get_pools?detail=true'
-  curl -s {url}/v3/demo/volumes -H 'Content-Type: application/json' -d '{{"volume": {{"name": "first", "size": 2}}}}'
-  curl -s {url}/v3/demo/volumes/detail
+Try in a second terminal, in the same folder:
+  {command} pools{option}
+  {command} create 1 --name first{option}
+  {command} explain 100{option}
 """
+
+
+def _hints(url: str) -> str:
+    """Return the example commands in the words that reach the API at this URL."""
+    program = pathlib.Path(sys.argv[0]).with_name("tonnage")
+    is_on_path = shutil.which("tonnage") == str(program)
+    # A configuration in a usual folder would come before the default address.
+    is_default = url == connection_arguments.DEFAULT_URL and not cfg.find_config_files(setup.PROJECT)
+    return _HINTS.format(
+        command="tonnage" if is_on_path else shlex.quote(str(program)), option="" if is_default else f" --url {url}"
+    )
 
 
 def _web_pages(conf: cfg.ConfigOpts, url: str) -> str:
@@ -148,7 +163,7 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
         if not stopped.is_set():
             if missing and backends.failure is None:
                 LOG.warning("No report yet of %s", ", ".join(missing))
-            hints = _HINTS.format(url=api.url) if conf.auth_strategy == "noauth" else ""
+            hints = _hints(api.url) if conf.auth_strategy == "noauth" else ""
             print(_READY.format(url=api.url, pages=_web_pages(conf, api.url), hints=hints), flush=True)
         reload = Reload(ConfigReloader(conf, read), scheduler, configuration, backends)
         failed = _watch(stopped, changed, reload)

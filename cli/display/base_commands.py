@@ -43,6 +43,8 @@ class Command(command.Command):
 
     #: The modules whose options the configuration has; without any, no configuration is read.
     options: ClassVar[Sequence[str]] = ()
+    #: The title of the group of commands in the help of the program.
+    group: ClassVar[str] = "commands"
     #: The end of the help.
     exit_statuses: ClassVar[str] = ""
     #: The configuration. The program sets it before it runs the command.

@@ -31,6 +31,7 @@ class Drift(base_commands.Lister):
     that has a certain correction.
     """
 
+    group = "look"
     exit_statuses = (
         f"Exit status: 0 if the ledger is right, {DRIFT} if something is wrong, 1 after an error, 2 for a usage error."
     )

@@ -4,12 +4,13 @@
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tonnage.cli.display import base_commands
 from tonnage.cli.display.table_columns import Column, Part, capacity, json_text
 from tonnage.cli.overviews import refused_requests, volumes
-from tonnage.cli.simulation import argument_types, explanations, simulation_commands
+from tonnage.cli.rest import connection_arguments
+from tonnage.cli.simulation import argument_types, explanations
 
 if TYPE_CHECKING:
     from oslo_config import cfg
@@ -87,9 +88,38 @@ def _ask_again(conf: "cfg.ConfigOpts", parsed_args: argparse.Namespace, decision
         most = (parsed_args.rows or None) if parsed_args.formatter == "table" else None
         partial = cinder_explanations.ask(conf, cinder_body["request"], cinder_body["exchange"], most)
     except errors.TonnageError as error:
-        print(f"tonnage: how the request would be decided now is unknown: {error.message}", file=sys.stderr)
-        return _Answer(unknown=_UNANSWERED)
+        return _unanswered(error.message)
     return _Answer(partial.explanation, partial.pools - len(partial.explanation.verdicts))
+
+
+def _ask_api(url: str, parsed_args: argparse.Namespace) -> tuple[Any, _Answer]:
+    """Return the decisions on a volume and the explanation of the same request now, both of the REST API."""
+    from tonnage.capacity import type_conversion
+    from tonnage.capacity.explanation import Explanation
+    from tonnage.cli.rest import ledger_rows
+    from tonnage.cli.rest.api_client import ApiClient
+    from tonnage.cli.simulation import scheduler_query
+
+    client = ApiClient(url, cloud=parsed_args.os_cloud)
+    why = client.get("/scheduler-stats/why", "why", volume=parsed_args.volume)
+    volume_id = why.pop("volume_id")
+    claims = [ledger_rows.as_row({**claim, "volume_id": volume_id}) for claim in why.pop("claims")]
+    refusals = [ledger_rows.as_row(refusal) for refusal in why.pop("refusals")]
+    explanation, unexplained = why.pop("explanation"), why.pop("unexplained")
+    decisions = ledger_rows.as_row(
+        {**why, "id": volume_id, "hints": why["scheduler_hints"], "claims": claims, "refusals": refusals}
+    )
+    if explanation is not None:
+        return decisions, _Answer(type_conversion.convert(scheduler_query.with_nan(explanation), Explanation))
+    if unexplained is None:
+        return decisions, _Answer(unknown=_NO_REQUEST)
+    return decisions, _unanswered(unexplained)
+
+
+def _unanswered(reason: str) -> _Answer:
+    """Print the reason why no scheduler has answered on standard error, and return the lack of an answer."""
+    print(f"tonnage: how the request would be decided now is unknown: {reason}", file=sys.stderr)
+    return _Answer(unknown=_UNANSWERED)
 
 
 def _list(decisions: "VolumeDecisions") -> str:
@@ -103,6 +133,7 @@ class Why(base_commands.ShowOne):
     request now, pool by pool. Nothing is placed.
     """
 
+    group = "ask"
     exit_statuses = (
         "Exit status: 0 if the answer is complete, 1 after an error, also if no scheduler says how it decides now."
     )
@@ -112,7 +143,7 @@ class Why(base_commands.ShowOne):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument("volume", metavar="VOLUME", help="id or name of a volume, or the id of a request")
-        simulation_commands.add_target(parser)
+        connection_arguments.add(parser)
         parser.add_argument("--offline", action="store_true", help="ask no scheduler")
         parser.add_argument(
             "--rows",
@@ -127,9 +158,13 @@ class Why(base_commands.ShowOne):
         from tonnage.cli import ledger_access
         from tonnage.ledger.catalog import volume_decisions
 
-        with ledger_access.connect(self.conf).reading() as session:
-            decisions = volume_decisions.find(session, parsed_args.volume)
-        answer = _ask_again(self.conf, parsed_args, decisions)
+        url = connection_arguments.ledger_url(self.conf, parsed_args.url)
+        if url is None:
+            with ledger_access.connect(self.conf).reading() as session:
+                decisions = volume_decisions.find(session, parsed_args.volume)
+            answer = _ask_again(self.conf, parsed_args, decisions)
+        else:
+            decisions, answer = _ask_api(url, parsed_args)
         self.status = 1 if answer.unknown == _UNANSWERED else 0
         now = answer.explanation
         verdicts = [] if now is None else explanations.rows(now)

@@ -2,19 +2,24 @@
 """``tonnage pool``: the figures of one pool, and all that belongs to it."""
 
 import argparse
-from collections.abc import Sequence
+import difflib
+from collections.abc import Collection, Sequence
 from operator import attrgetter
 
 from tonnage.cli.display import base_commands
 from tonnage.cli.display.table_columns import Column, Part
 from tonnage.cli.overviews import pools, refused_requests, volumes
+from tonnage.cli.rest import connection_arguments
 from tonnage.cli.simulation import argument_types
 
 _FINDINGS: Sequence[Column] = (
     Column("breach", attrgetter("breach"), "breach"),
     Column("seen_at", attrgetter("seen_at"), "since"),
-    Column("because", attrgetter("seen.text"), "because", width=80),
+    Column("because", attrgetter("text"), "because", width=80),
 )
+
+#: Most names of pools in an error.
+_SHOWN_NAMES = 5
 
 
 class Pool(base_commands.ShowOne):
@@ -24,12 +29,13 @@ class Pool(base_commands.ShowOne):
     pools that share its storage.
     """
 
+    group = "look"
     options = base_commands.LEDGER
     columns = pools.COLUMNS
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
-        parser.add_argument("pool", metavar="NAME", help="full name, host@backend#pool")
+        parser.add_argument("pool", metavar="NAME", help="full name, host@backend#pool, or a part that no other has")
         parser.add_argument(
             "--rows",
             type=argument_types.number_or_all,
@@ -37,30 +43,21 @@ class Pool(base_commands.ShowOne):
             metavar="N",
             help="most rows of each table, 0: all (default: 10)",
         )
+        connection_arguments.add(parser)
 
     def find(self, parsed_args: argparse.Namespace) -> tuple[pools.PoolRow, Sequence[Part]]:
         """Return the pool and its parts."""
-        from tonnage.capacity import errors
-        from tonnage.capacity.pools.pool import backend_of, short_name
-        from tonnage.cli import ledger_access
+        from tonnage.cli.rest import ledger_rows
         from tonnage.ledger.catalog.refusals import RefusalFilter
-        from tonnage.ledger.catalog.refusals import load as load_refusals
-        from tonnage.ledger.inventory import audit_findings, volume_figures
 
-        name = parsed_args.pool
-        with ledger_access.connect(self.conf).reading(snapshot=True) as session:
-            rows_by_name = {row.pool.name: row for row in pools.load(session, self.conf.service_down_time)}
-            if name not in rows_by_name:
-                raise errors.NotFound(f"pool {name} could not be found: it is in no backend's last report")
+        with ledger_rows.source(self.conf, parsed_args) as ledger:
+            rows_by_name = {row.pool.name: row for row in pools.load(ledger)}
+            name = _full_name(parsed_args.pool, rows_by_name)
             row = rows_by_name[name]
-            claims = volume_figures.claims_in_flight(session, name)
-            in_pool = list(volume_figures.volumes(session, volume_figures.VolumeFilter(pool=name)))
-            refused = load_refusals(session, RefusalFilter(pool=name), 1000)
-            findings = [
-                finding
-                for finding in audit_findings.load(session, backend_of(name))
-                if finding.evidence.once is None and finding.pool == audit_findings.stored_name(short_name(name))
-            ]
+            claims = ledger.rows("claims", pool=name)
+            in_pool = ledger.rows("volumes", pool=name)
+            refused = ledger.refusals(RefusalFilter(pool=name), 1000)
+            findings = ledger.rows("findings", pool=name)
         storage = row.pool.storage
         sharing = [
             pool_row
@@ -76,3 +73,33 @@ class Pool(base_commands.ShowOne):
             Part("sharing", "Pools that share its storage", pools.COLUMNS, sharing, "none", most),
         )
         return row, parts
+
+
+def _full_name(text: str, names: Collection[str]) -> str:
+    """Return the full name of the pool with this name, or of the only pool whose name contains the text.
+
+    A pool whose name within its backend is the text comes first: with the pools ``thin`` and ``thin2``, ``thin``.
+
+    Raises :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.InvalidInput` for a part of
+    several names.
+    """
+    from tonnage.capacity import errors
+    from tonnage.capacity.pools.pool import short_name
+
+    if text in names:
+        return text
+    matches = [name for name in names if short_name(name) == text] or [name for name in names if text in name]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise errors.InvalidInput(f"{text} is a part of the names of {len(matches)} pools: {_listed(matches)}")
+    full_names = {short_name(name): name for name in names} | {name: name for name in names}
+    similar = dict.fromkeys(full_names[match] for match in difflib.get_close_matches(text, full_names))
+    advice = f"did you mean {_listed(similar)}?" if similar else "'tonnage pools' lists the pools"
+    raise errors.NotFound(f"pool {text} could not be found: it is in no backend's last report; {advice}")
+
+
+def _listed(names: Collection[str]) -> str:
+    """Return the first names as a phrase."""
+    shown = list(names)[:_SHOWN_NAMES]
+    return ", ".join(shown) + (f" and {len(names) - len(shown)} more" if len(names) > len(shown) else "")

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tonnage.cli.display import base_commands, table_columns
 from tonnage.cli.display.table_columns import Column, capacity
+from tonnage.cli.rest import connection_arguments
 
 if TYPE_CHECKING:
-    from sqlalchemy import orm
-
+    from tonnage.cli.rest.ledger_rows import LedgerRows
     from tonnage.ledger.inventory.capacity_figures import PoolFigures
 
 
@@ -61,22 +61,9 @@ class PoolRow(NamedTuple):
         return f"down, {was}{table_columns.age(self.pool.silence)} ago"
 
 
-def load(session: "orm.Session", down_time: float, backend: str | None = None) -> list[PoolRow]:
-    """Return all pools, or those of one backend, by name. A backend is down after ``down_time`` seconds of silence."""
-    from tonnage.ledger.inventory import capacity_figures
-    from tonnage.ledger.locks import backend_notices
-
-    thin = capacity_figures.thin_pools(session)
-    pools = capacity_figures.pools(session, backend=backend)
-    return [
-        PoolRow(
-            pool,
-            pool.up(down_time),
-            pool.name in thin,
-            backend_notices.state_reason(pool.silence, pool.notice, down_time),
-        )
-        for pool in pools
-    ]
+def load(ledger: "LedgerRows", backend: str | None = None) -> list[PoolRow]:
+    """Return all pools, or those of one backend, by name."""
+    return [PoolRow(*state) for state in ledger.rows("pools", backend=backend)]
 
 
 def _reported(key: str, gib: Callable[[PoolRow], float | None], heading: str | None = None) -> Column:
@@ -131,6 +118,7 @@ class Pools(base_commands.Lister):
     claims.
     """
 
+    group = "look"
     options = base_commands.LEDGER
     columns = COLUMNS
     empty = "No backend has reported a pool"
@@ -139,16 +127,14 @@ class Pools(base_commands.Lister):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the arguments of the command."""
         parser.add_argument("--backend", metavar="HOST@BACKEND", help="only the pools of this backend")
+        connection_arguments.add(parser)
 
     def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[PoolRow]]:
         """Return the columns and the pools."""
-        from tonnage.cli import ledger_access
-        from tonnage.ledger.inventory import names
+        from tonnage.cli.rest import ledger_rows
 
-        with ledger_access.connect(self.conf).reading() as session:
-            if parsed_args.backend is not None:
-                names.require_backend(session, parsed_args.backend)
-            rows = load(session, self.conf.service_down_time, parsed_args.backend)
+        with ledger_rows.source(self.conf, parsed_args) as ledger:
+            rows = load(ledger, parsed_args.backend)
         self._footer = sums(rows)
         return COLUMNS, rows
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from tonnage.cli.display import base_commands, table_columns
 from tonnage.cli.display.table_columns import Column, capacity
+from tonnage.cli.rest import connection_arguments
 from tonnage.cli.simulation import argument_types
 
 COLUMNS: Sequence[Column] = (
@@ -41,6 +42,7 @@ class Refusals(base_commands.Lister):
     The newest comes first. 'pool' and 'code' are those of the nearest pool.
     """
 
+    group = "history"
     options = base_commands.LEDGER
     columns = (*COLUMNS, *_SUMMARY)
 
@@ -55,19 +57,17 @@ class Refusals(base_commands.Lister):
         parser.add_argument(
             "--rows", type=argument_types.number_or_all, default=50, metavar="N", help="most rows, 0: all (default: 50)"
         )
+        connection_arguments.add(parser)
 
     def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:
         """Return the columns and the refusals, or their numbers."""
-        from tonnage.cli import ledger_access
+        from tonnage.cli.rest import ledger_rows
         from tonnage.ledger.catalog import refusals
-        from tonnage.ledger.inventory import names
 
         criteria = refusals.RefusalFilter(project_id=parsed_args.project, pool=parsed_args.pool, code=parsed_args.code)
         is_all = criteria == refusals.RefusalFilter()
         self.empty = "No refusal is recorded" if is_all else "No such refusal is recorded"
-        with ledger_access.connect(self.conf).reading() as session:
-            if parsed_args.pool is not None:
-                names.require_pool_or_backend(session, parsed_args.pool)
+        with ledger_rows.source(self.conf, parsed_args) as ledger:
             if parsed_args.summary:
-                return _SUMMARY, refusals.count(session, criteria)[: parsed_args.rows or None]
-            return COLUMNS, refusals.load(session, criteria, parsed_args.rows or None)
+                return _SUMMARY, ledger.refusal_counts(criteria)[: parsed_args.rows or None]
+            return COLUMNS, ledger.refusals(criteria, parsed_args.rows or None)

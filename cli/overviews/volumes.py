@@ -8,6 +8,7 @@ from typing import Any
 
 from tonnage.cli.display import base_commands, table_columns
 from tonnage.cli.display.table_columns import Column, capacity
+from tonnage.cli.rest import connection_arguments
 
 VOLUMES: Sequence[Column] = (
     Column("id", attrgetter("id"), "id"),
@@ -50,6 +51,7 @@ class Volumes(base_commands.Lister):
     The oldest comes first.
     """
 
+    group = "look"
     options = base_commands.LEDGER
     columns = VOLUMES
     empty = "There is no such volume"
@@ -62,24 +64,19 @@ class Volumes(base_commands.Lister):
             "--pool", metavar="NAME", help="only the volumes in this pool, or in the pools of this backend"
         )
         parser.add_argument("--type", metavar="NAME", help="only volumes of this type")
+        connection_arguments.add(parser)
 
     def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:
         """Return the columns and the volumes."""
-        from tonnage.cli import ledger_access
-        from tonnage.ledger.inventory import names, volume_figures
+        from tonnage.cli.rest import ledger_rows
 
-        criteria = volume_figures.VolumeFilter(
-            project_id=parsed_args.project,
-            status=parsed_args.status,
-            pool=parsed_args.pool,
-            volume_type=parsed_args.type,
-        )
-        with ledger_access.connect(self.conf).reading() as session:
-            if parsed_args.pool is not None:
-                names.require_pool_or_backend(session, parsed_args.pool)
-            if parsed_args.type is not None:
-                names.require_type(session, parsed_args.type)
-            return VOLUMES, list(volume_figures.volumes(session, criteria))
+        filters = {
+            "project_id": parsed_args.project,
+            "status": parsed_args.status,
+            "pool": parsed_args.pool,
+            "volume_type": parsed_args.type,
+        }
+        return VOLUMES, ledger_rows.read(self.conf, parsed_args, "volumes", **filters)
 
 
 class Types(base_commands.Lister):
@@ -88,17 +85,20 @@ class Types(base_commands.Lister):
     The sums are those of their volumes.
     """
 
+    group = "look"
     options = base_commands.LEDGER
     columns = _TYPES
     empty = "There is no volume type"
 
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        connection_arguments.add(parser)
+
     def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:
         """Return the columns and the volume types."""
-        from tonnage.cli import ledger_access
-        from tonnage.ledger.inventory import volume_figures
+        from tonnage.cli.rest import ledger_rows
 
-        with ledger_access.connect(self.conf).reading() as session:
-            return _TYPES, volume_figures.types(session)
+        return _TYPES, ledger_rows.read(self.conf, parsed_args, "types")
 
 
 class Claims(base_commands.Lister):
@@ -107,14 +107,17 @@ class Claims(base_commands.Lister):
     Each holds a claim on capacity; the oldest comes first.
     """
 
+    group = "look"
     options = base_commands.LEDGER
     columns = CLAIMS
     empty = "No operation is under way"
 
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        connection_arguments.add(parser)
+
     def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:
         """Return the columns and the claims."""
-        from tonnage.cli import ledger_access
-        from tonnage.ledger.inventory import volume_figures
+        from tonnage.cli.rest import ledger_rows
 
-        with ledger_access.connect(self.conf).reading() as session:
-            return CLAIMS, volume_figures.open_claims(session)
+        return CLAIMS, ledger_rows.read(self.conf, parsed_args, "claims")

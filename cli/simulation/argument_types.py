@@ -100,14 +100,6 @@ def pool_or_backend(text: str) -> str:
     return text
 
 
-def url(text: str) -> str:
-    """Parse the URL of a REST API."""
-    scheme, _, host = text.partition("://")
-    if scheme not in ("http", "https") or not host:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected http://HOST:PORT")
-    return text
-
-
 def new_pool(text: str) -> dict[str, Any]:
     """Parse a pool in the format of drivers' reports, with its full name as pool_name, from JSON or @FILE."""
     from tonnage.capacity.pools.pool_table import PoolTable

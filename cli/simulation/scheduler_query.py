@@ -4,13 +4,8 @@
 A question has the format of the body of ``POST /v3/{project}/scheduler-stats/what-if`` in both cases.
 """
 
-import http.client
-import json
 import logging
 import math
-import urllib.error
-import urllib.parse
-import urllib.request
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -24,7 +19,7 @@ from tonnage.api.http import body
 from tonnage.api.schemas import fields, simulation_bodies, volume_bodies
 from tonnage.capacity import errors, type_conversion
 from tonnage.capacity.reports.hypothetical_pools import Changes
-from tonnage.cli.simulation import credentials
+from tonnage.cli.rest import api_client, connection_arguments
 from tonnage.cli.simulation.argument_types import PROJECT
 from tonnage.rpc import contract
 from tonnage.rpc import transport as rpc_transport
@@ -34,16 +29,15 @@ from tonnage.rpc.messages import CreateGroup, CreateVolume, SimulatedRequest, Si
 #: Prefixes of the URLs of message buses within a process, which other processes cannot reach.
 _IN_PROCESS = ("kombu+memory:", "fake:")
 
-_REST_SECONDS = 120
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryTarget:
     """The destination and the origin of a query.
 
-    ``url`` is the URL of the REST API; without it the message bus is used. The default of ``project`` is the project of
-    the credentials over REST, and :data:`PROJECT` over the bus. ``cloud`` is the entry of clouds.yaml with the
-    credentials, in case the API requires them.
+    ``url`` is the URL of the REST API in the command line; without it and without a URL in the environment, the message
+    bus of the configuration is used. The default of ``project`` is the project of the credentials over REST, and
+    :data:`PROJECT` over the bus. ``cloud`` is the entry of clouds.yaml with the credentials, in case the API requires
+    them.
     """
 
     project: str | None = None
@@ -54,21 +48,19 @@ class QueryTarget:
 def query(conf: cfg.ConfigOpts, question: Mapping[str, Any], target: QueryTarget) -> list[SimulationResult]:
     """Send a question to a scheduler and return its outlooks.
 
-    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the destination or the credentials are missing,
+    Raises :class:`~tonnage.capacity.errors.ConfigurationError` if the credentials are missing,
     :class:`~tonnage.capacity.errors.Unavailable` if no scheduler answers, and the errors of the scheduler.
     """
-    url = target.url
-    if url is None and not (conf.config_file or conf.config_dir or names_bus(conf)):
-        raise errors.ConfigurationError(
-            "no configuration and no REST API is given: name the configuration of Tonnage with --config-file, or the "
-            "REST API with --url http://HOST:PORT"
-        )
-    if url is None and not (conf.transport_url or "rabbit://").startswith(_IN_PROCESS):
+    if connection_arguments.named_url(conf, target.url) is None and _uses_bus(conf):
         return _over_rpc(conf, question, target.project or PROJECT)
-    if url is None:
-        host = conf.osapi_volume_listen
-        url = f"http://{f'[{host}]' if ':' in host else host}:{conf.osapi_volume_listen_port}"
-    return _over_rest(url, question, target)
+    return _over_rest(connection_arguments.api_url(conf, target.url), question, target)
+
+
+def _uses_bus(conf: cfg.ConfigOpts) -> bool:
+    """Return whether a configuration has a message bus that other processes can reach."""
+    if not (conf.config_file or conf.config_dir or names_bus(conf)):
+        return False
+    return not (conf.transport_url or "rabbit://").startswith(_IN_PROCESS)
 
 
 def names_bus(conf: cfg.ConfigOpts) -> bool:
@@ -97,77 +89,17 @@ def _over_rpc(conf: cfg.ConfigOpts, question: Mapping[str, Any], project: str) -
 
 
 def _over_rest(url: str, question: Mapping[str, Any], target: QueryTarget) -> list[SimulationResult]:
-    project = "" if target.project is None else f"/{urllib.parse.quote(target.project, safe='')}"
-    address = f"{url.rstrip('/')}/v3{project}/scheduler-stats/what-if"
-    try:
-        try:
-            outlooks = _post(address, question, {})
-        except _Unauthorized as unauthorized:
-            outlooks = _post(address, question, credentials.headers(unauthorized.challenge, target.cloud))
-    except _Unauthorized as unauthorized:
-        raise errors.InvalidInput(f"the REST API at {url} does not take these credentials: {unauthorized}") from None
-    except (OSError, http.client.HTTPException, ValueError, KeyError) as error:
-        reason = getattr(error, "reason", None) or error
-        raise errors.Unavailable(
-            f"there is no answer at {address} ({reason}): start Tonnage, or say where its REST API listens with --url"
-        ) from None
-    return type_conversion.convert(_with_nan(outlooks), list[SimulationResult])
+    client = api_client.ApiClient(url, target.project, target.cloud)
+    outlooks = client.post("/scheduler-stats/what-if", question, "outlooks")
+    return type_conversion.convert(with_nan(outlooks), list[SimulationResult])
 
 
-class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Refuses redirects, because the credentials are meant for the named API only."""
-
-    def redirect_request(self, *arguments: Any) -> None:
-        """Return None, which makes the redirect an error."""
-
-
-_OPENER = urllib.request.build_opener(_NoRedirects)
-
-
-class _Unauthorized(Exception):
-    """The API requires credentials. ``challenge`` is the header ``WWW-Authenticate`` of its response."""
-
-    def __init__(self, message: str, challenge: str) -> None:
-        super().__init__(message)
-        self.challenge = challenge
-
-
-def _post(address: str, question: Mapping[str, Any], headers: Mapping[str, str]) -> Any:
-    """Send a question and return the outlooks. Raises :class:`_Unauthorized`, and the errors of the library."""
-    request = urllib.request.Request(  # noqa: S310 (the scheme has been looked at)
-        address, json.dumps(question).encode(), {"Content-Type": "application/json", **headers}
-    )
-    try:
-        with _OPENER.open(request, timeout=_REST_SECONDS) as answer:
-            return json.load(answer)["outlooks"]
-    except urllib.error.HTTPError as error:
-        with error:
-            if error.code == http.HTTPStatus.UNAUTHORIZED:
-                raise _Unauthorized(_error_message(error), error.headers.get("WWW-Authenticate", "")) from None
-            if (moved := error.headers.get("Location")) is not None:
-                raise errors.InvalidInput(
-                    f"the REST API is not at {address} but, as is said there, at {moved}"
-                ) from None
-            raise errors.InvalidInput(_error_message(error)) from None
-
-
-def _error_message(error: urllib.error.HTTPError) -> str:
-    """Return the message in an error response of the API. Its body has one key, the name of the error."""
-    try:
-        [fault] = json.load(error).values()
-        return str(fault["message"])
-    except (ValueError, KeyError, TypeError):
-        return f"the REST API answered {error.code} {error.reason}"
-
-
-def _with_nan(value: Any) -> Any:
+def with_nan(value: Any) -> Any:
     """Replace null by nan in the weights of pools that cannot be ranked, because JSON has no nan."""
     if isinstance(value, list):
-        return [_with_nan(member) for member in value]
+        return [with_nan(member) for member in value]
     if isinstance(value, dict):
-        return {
-            key: math.nan if key == "raw" and member is None else _with_nan(member) for key, member in value.items()
-        }
+        return {key: math.nan if key == "raw" and member is None else with_nan(member) for key, member in value.items()}
     return value
 
 

@@ -5,9 +5,9 @@ The module of their work imports the decision code, which takes a second, so it 
 """
 
 import argparse
-import os
 
 from tonnage.cli.display import base_commands
+from tonnage.cli.rest import connection_arguments
 from tonnage.cli.simulation import argument_types
 from tonnage.cli.simulation.argument_types import FOUND, PROJECT
 
@@ -63,7 +63,7 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--project", help=f"project that asks (default: the one that credentials are for, or {PROJECT})"
     )
-    add_target(parser)
+    connection_arguments.add(parser)
     parser.add_argument("--json", action="store_true", help=base_commands.JSON)
     parser.add_argument(
         "--rows",
@@ -71,23 +71,6 @@ def _add_request(parser: argparse.ArgumentParser) -> None:
         default=20,
         metavar="N",
         help="most pools in a table, 0: all (default: 20)",
-    )
-
-
-def add_target(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that name the scheduler to ask."""
-    parser.add_argument(
-        "--url",
-        type=argument_types.url,
-        metavar="http://HOST:PORT",
-        help="ask the REST API that listens there, not the bus",
-    )
-    parser.add_argument(
-        "--os-cloud",
-        metavar="NAME",
-        default=os.environ.get("OS_CLOUD") or None,
-        help="entry of clouds.yaml for authentication, where the REST API needs it (default: OS_CLOUD, else the "
-        "other OS_ variables that the command openstack knows)",
     )
 
 
@@ -132,6 +115,7 @@ def _add_changes(parser: argparse.ArgumentParser) -> None:
 class _Simulation(base_commands.Command):
     """A command that asks a scheduler."""
 
+    group = "ask"
     exit_statuses = (
         f"Exit status: 0 if all would be placed, {FOUND} if not, 1 if nobody could be asked, 2 for a wrong command "
         "line."

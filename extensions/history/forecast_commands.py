@@ -79,6 +79,7 @@ class Forecast(base_commands.Lister):
     the earlier forecasts that were right about the growth of their first two weeks. The soonest comes first.
     """
 
+    group = "history"
     exit_statuses = (
         f"Exit status: 0 if nothing is found, {FOUND} if --within finds a pool or --refusals a refusal, "
         "1 after an error, such as --within without a forecast."

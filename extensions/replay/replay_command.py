@@ -14,6 +14,7 @@ class Replay(base_commands.Command):
     calculation of this configuration. No scheduler takes part.
     """
 
+    group = "history"
     exit_statuses = (
         "Exit status: 0 if nothing differs, 3 if something does, 1 for a configuration that cannot be used, 2 for a "
         "wrong command line or a file that is no decision log."

@@ -66,13 +66,15 @@ class ClaimFigures(NamedTuple):
 class VolumeFilter:
     """Conditions on volumes, all of which have to hold. None is no condition.
 
-    ``pool`` is the full name of a pool or of a backend, ``volume_type`` the name of a type.
+    ``pool`` is the full name of a pool or of a backend, ``volume_type`` the name of a type. ``after`` is the id of the
+    volume after which the list goes on in the order of age.
     """
 
     project_id: str | None = None
     status: str | None = None
     pool: str | None = None
     volume_type: str | None = None
+    after: str | None = None
 
 
 def volumes(
@@ -124,6 +126,15 @@ def _conditions(volume_filter: VolumeFilter) -> list[sa.ColumnElement[bool]]:
             sa.select(pool.id).join(backend, backend.id == pool.backend_id).where(backend.name == volume_filter.pool)
         )
         conditions.append(sa.or_(pool.name == volume_filter.pool, volume.pool_id.in_(of_backend)))
+    if volume_filter.after is not None:
+        last = orm.aliased(volume)
+        created_at = sa.select(last.created_at).where(last.id == volume_filter.after).scalar_subquery()
+        conditions.append(
+            sa.or_(
+                volume.created_at > created_at,
+                sa.and_(volume.created_at == created_at, volume.id > volume_filter.after),
+            )
+        )
     return conditions
 
 

@@ -98,6 +98,7 @@ class Cinder(base_commands.ShowOne):
     tonnage-cinder-shadow makes the record, in the database of its configuration file: name that file.
     """
 
+    group = "look"
     exit_statuses = (
         f"Exit status: 0 if nothing was found, {FOUND} if there was an over-commitment, a wrong decision or drift in "
         "the period, also if it has ended, 1 after an error, 2 for a usage error."

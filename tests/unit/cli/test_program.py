@@ -49,7 +49,7 @@ def run(*command: str | pathlib.Path) -> "subprocess.CompletedProcess[str]":
 def test_the_help_is_short_with_the_commands_first() -> None:
     shown = run(FOLDER / "tonnage", "--help")
     assert (shown.returncode, shown.stderr) == (0, "")
-    assert len(shown.stdout.splitlines()) <= 32
+    assert len(shown.stdout.splitlines()) <= 45
     assert 0 < shown.stdout.index("commands:") < shown.stdout.index("options:")
 
 
@@ -60,10 +60,30 @@ def test_no_help_waits_for_the_import_of_libraries(command: str) -> None:
     assert not set(SLOW) & set(shown.stderr.split())
 
 
-def test_a_command_that_nobody_has_is_a_usage_error() -> None:
-    shown = run(FOLDER / "tonnage", "pouls")
-    assert shown.returncode == 2
-    assert "invalid choice: 'pouls'" in shown.stderr
+def test_a_program_alone_prints_its_help_in_groups() -> None:
+    shown = run(FOLDER / "tonnage")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout == run(FOLDER / "tonnage", "--help").stdout == run(FOLDER / "tonnage", "help").stdout
+    titles = [line for line in shown.stdout.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    assert titles == ["look:", "ask:", "change:", "history:", "commands:", "options:"]
+    _, _, changes = shown.stdout.partition("\nchange:\n")
+    assert changes.startswith("  create  ")
+
+
+@pytest.mark.parametrize(
+    ("words", "advice"),
+    [
+        ("tonnage pouls", "'pouls' (did you mean pools, pool?)"),
+        ("tonnage volume-list", "'volume-list' (did you mean volumes?)"),
+        ("tonnage frobnicate", "'frobnicate' ('tonnage --help' lists the commands)"),
+        ("tonnage-manage quotta sync", "'quotta' (did you mean quota check, quota sync?)"),
+    ],
+)
+def test_a_command_that_nobody_has_is_a_usage_error_with_near_names(words: str, advice: str) -> None:
+    name, *arguments = words.split()
+    shown = run(FOLDER / name, *arguments)
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert f"invalid choice: {advice}" in shown.stderr
 
 
 def test_help_whose_reader_has_ended_has_status_141() -> None:

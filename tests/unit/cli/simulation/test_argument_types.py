@@ -30,7 +30,6 @@ from tonnage.cli.simulation import argument_types
         (argument_types.percentage, "h@b=100", ("h@b", 100.0)),
         (argument_types.pool_or_backend, "h@b", "h@b"),
         (argument_types.pool_or_backend, "h@b#p", "h@b#p"),
-        (argument_types.url, "https://tonnage:8776", "https://tonnage:8776"),
     ],
 )
 def test_a_valid_value_is_parsed(parse: Callable[[str], Any], text: str, value: object) -> None:
@@ -58,9 +57,6 @@ def test_a_valid_value_is_parsed(parse: Callable[[str], Any], text: str, value: 
         (argument_types.pool_or_backend, "h"),
         (argument_types.pool_or_backend, "@b"),
         (argument_types.pool_or_backend, "h@b#"),
-        (argument_types.url, "tonnage:8776"),
-        (argument_types.url, "http://"),
-        (argument_types.url, "ftp://tonnage"),
     ],
 )
 def test_an_invalid_value_is_an_error_with_the_value(parse: Callable[[str], Any], text: str) -> None:

@@ -3,8 +3,6 @@
 
 import math
 import pathlib
-import socket
-import threading
 from typing import Any
 
 import pytest
@@ -15,6 +13,7 @@ from tonnage.api import options as api_options
 from tonnage.capacity import errors
 from tonnage.capacity.arithmetic import Calculation
 from tonnage.capacity.reports.hypothetical_pools import Changes
+from tonnage.cli.rest import api_client
 from tonnage.cli.simulation import scheduler_query
 from tonnage.cli.simulation.scheduler_query import QueryTarget
 from tonnage.rpc import options as rpc_options
@@ -98,20 +97,39 @@ def test_errors_in_a_question_name_the_field(question: dict[str, Any], message: 
 
 
 def test_null_weights_become_nan() -> None:
-    answer = scheduler_query._with_nan([{"weights": [{"raw": None, "failure": None}, {"raw": 1.5}]}])
+    answer = scheduler_query.with_nan([{"weights": [{"raw": None, "failure": None}, {"raw": 1.5}]}])
     assert math.isnan(answer[0]["weights"][0]["raw"])
     assert answer[0]["weights"][0]["failure"] is None
     assert answer[0]["weights"][1]["raw"] == 1.5
 
 
-def test_without_a_configuration_the_destination_is_missing() -> None:
+def unconfigured() -> cfg.ConfigOpts:
     conf = cfg.ConfigOpts()
     logging.register_options(conf)
     rpc_options.register(conf)
     api_options.register(conf)
     conf([], project="tonnage", default_config_files=[], default_config_dirs=[])
-    with pytest.raises(errors.ConfigurationError, match=r"with --config-file, or the REST API with --url http"):
-        scheduler_query.query(conf, {"requests": [{"volume": {"size": 1}}]}, QueryTarget(project="p"))
+    return conf
+
+
+@pytest.mark.parametrize(
+    ("variable", "destination"),
+    [("", "http://127.0.0.1:8776"), ("http://tonnage:80", "http://tonnage:80")],
+    ids=["default", "environment"],
+)
+def test_without_a_configuration_a_rest_api_is_asked(
+    monkeypatch: pytest.MonkeyPatch, variable: str, destination: str
+) -> None:
+    monkeypatch.setenv("TONNAGE_URL", variable)
+    urls: list[str] = []
+
+    def post(client: api_client.ApiClient, path: str, body: object, key: str) -> list[object]:
+        urls.append(client._url)
+        return []
+
+    monkeypatch.setattr(api_client.ApiClient, "post", post)
+    assert scheduler_query.query(unconfigured(), {"requests": []}, QueryTarget(project="p")) == []
+    assert urls == [destination]
 
 
 def test_an_unreachable_bus_is_named_without_its_password(
@@ -119,10 +137,8 @@ def test_an_unreachable_bus_is_named_without_its_password(
 ) -> None:
     file = tmp_path / "tonnage.conf"
     file.write_text("[DEFAULT]\ntransport_url = rabbit://me:secret@one:5673,me:secret@two/\n")
-    conf = cfg.ConfigOpts()
-    logging.register_options(conf)
-    rpc_options.register(conf)
-    api_options.register(conf)
+    monkeypatch.setenv("TONNAGE_URL", "http://tonnage:80")
+    conf = unconfigured()
     conf(["--config-file", str(file)], project="tonnage")
 
     def fail(self: object, method: object, question: object) -> None:
@@ -135,46 +151,3 @@ def test_an_unreachable_bus_is_named_without_its_password(
         "nobody answers (asked over the message bus of option transport_url, one:5673, two:its usual port; with --url "
         "the REST API is asked)"
     )
-
-
-def test_a_server_that_is_no_rest_api_is_reported_on_one_line() -> None:
-    """The URL has to be quoted, and another kind of server may listen at it."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-
-        def answer() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(65536)
-                connection.sendall(b"220 mail.example ESMTP\r\n")
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        url = f"http://127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(
-            errors.Unavailable, match=r"^there is no answer at http://.*/v3/a%20b%2Fc/.* \(220 mail\.example"
-        ):
-            scheduler_query.query(cfg.ConfigOpts(), {"requests": []}, QueryTarget(project="a b/c", url=url))
-        thread.join(30)
-
-
-def test_credentials_are_not_sent_to_the_target_of_a_redirect() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server, socket.create_server(("127.0.0.1", 0)) as other:
-        url, elsewhere = (f"http://127.0.0.1:{each.getsockname()[1]}" for each in (server, other))
-
-        def answer() -> None:
-            connection, _ = server.accept()
-            with connection:
-                connection.recv(65536)
-                connection.sendall(
-                    f"HTTP/1.1 302 Found\r\nLocation: {elsewhere}/\r\nContent-Length: 0\r\n\r\n".encode()
-                )
-
-        thread = threading.Thread(target=answer)
-        thread.start()
-        with pytest.raises(errors.InvalidInput) as caught:
-            scheduler_query._post(f"{url}/v3", {"requests": []}, {"X-Auth-Token": "secret"})
-        thread.join(30)
-        assert caught.value.message == f"the REST API is not at {url}/v3 but, as is said there, at {elsewhere}/"
-        other.setblocking(False)
-        with pytest.raises(BlockingIOError):
-            other.accept()

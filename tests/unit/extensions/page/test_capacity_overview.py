@@ -18,6 +18,7 @@ from tonnage.extensions.page import capacity_overview, overview_resources
 from tonnage.extensions.page.overview_bodies import CapacitySummary, PoolOverview
 from tonnage.ledger import models
 from tonnage.ledger.db import database
+from tonnage.ledger.inventory.overviews import OVERVIEWS
 
 DOWN_TIME = 60.0
 
@@ -167,7 +168,8 @@ def test_what_is_left_of_a_part_is_that_of_the_command(
     report = thin(10, 9, storage_id="disk", storage_free_capacity_gb=storage_free, row=claims)
     add(ledger, "box@a", {"p": report})
     with ledger.reading() as session:
-        [row] = pools.load(session, DOWN_TIME)
+        [state] = OVERVIEWS["pools"].page(session, {}, DOWN_TIME)
+    row = pools.PoolRow(*state)
     found, _ = read(ledger)
     assert row.physical_left_gb == found["p"].physical_left_gb == left
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tonnage.capacity import errors
-from tonnage.cli.simulation import credentials
+from tonnage.cli.rest import credentials
 
 BASIC, KEYSTONE = 'Basic realm="tonnage"', 'Keystone uri="https://identity.example.com"'
 

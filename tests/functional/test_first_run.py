@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands of ``README.rst`` and those that the standalone offers, with the configuration of ``make run``."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from tests import suites
+from tests.functional import console
+from tests.functional.deployment import COMMANDS
+from tests.servers import base
+from tests.servers.base import wait_for
+
+ROOT = pathlib.Path(__file__).parents[2]
+README = (ROOT / "README.rst").read_text(encoding="utf-8")
+
+#: The storage of the configuration, in GiB.
+NEEDED_GB = 37
+
+
+@pytest.fixture
+def offers(tmp_path: pathlib.Path) -> Iterator[str]:
+    """The output of a standalone with the configuration of ``make run``, on a port and in a folder of its own."""
+    if shutil.disk_usage(tmp_path).free < NEEDED_GB * 2**30:
+        suites.cannot_run("first run", f"less than {NEEDED_GB} GiB are free in {tmp_path}")
+    text = (ROOT / "etc" / "tonnage-standalone.conf").read_text(encoding="utf-8")
+    conf, output, port = tmp_path / "tonnage.conf", tmp_path / "output", base.free_port()
+    conf.write_text(
+        text.replace("listen_port = 8776", f"listen_port = {port}").replace("./var", str(tmp_path / "var")),
+        encoding="utf-8",
+    )
+    arguments = ("--config-file", str(conf))
+    subprocess.run([COMMANDS / "tonnage-manage", *arguments, "db", "sync"], check=True, capture_output=True)
+    with (
+        output.open("w") as file,
+        subprocess.Popen(
+            [COMMANDS / "tonnage-standalone", *arguments], stdout=file, stderr=subprocess.DEVNULL, cwd=tmp_path
+        ) as process,
+    ):
+        try:
+            wait_for(lambda: process.poll() is not None or "Ctrl-C" in output.read_text(), "Tonnage is ready")
+            assert process.poll() is None
+            yield output.read_text()
+        finally:
+            process.terminate()
+    assert process.returncode == 0
+
+
+def test_the_first_commands_work_as_they_are_printed(offers: str) -> None:
+    [url] = [line.rpartition(" ")[2] for line in offers.splitlines() if line.startswith("Tonnage is ready: ")]
+    offered = [line.strip() for line in offers.splitlines() if line.startswith("  ")]
+    assert [line.split()[1] for line in offered] == ["pools", "create", "explain"]
+    with console.Shell() as shell:
+        shell.run(f"cd {ROOT}; unset TONNAGE_URL; export HOME=/nonexistent TONNAGE_URL={url}")
+        for command in console.commands(README):
+            text = command.text.replace(".venv/bin/tonnage", str(COMMANDS / "tonnage"))
+            printed = shell.run(text)
+            assert command.matches(printed), f"{command.text}\n{printed}\ninstead of\n{command.shown}"
+    for line, status, start in zip(offered, (0, 0, 3), ("+--", "", "No pool for 100 GiB: 3 pools"), strict=True):
+        environment = {name: value for name, value in os.environ.items() if name != "TONNAGE_URL"}
+        done = subprocess.run(line, shell=True, capture_output=True, text=True, env=environment, check=False)  # noqa: S602
+        assert (done.returncode, done.stderr) == (status, ""), line
+        assert done.stdout.startswith(start)
