@@ -29,7 +29,7 @@ test test-heavy test-kubernetes test-clusters test-tempest test-cinder coverage:
 # Each of these runs one suite, so a suite that could not run is a failure.
 test-kubernetes test-clusters test-tempest test-cinder: export CI := true
 
-.PHONY: help install run test test-heavy test-kubernetes test-clusters test-tempest test-cinder lint format coverage docs sample-config board clean
+.PHONY: help install check-port run test test-heavy test-kubernetes test-clusters test-tempest test-cinder lint format coverage docs sample-config board clean
 
 help:  ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,7 +37,10 @@ help:  ## List the targets
 install:  ## Create .venv and install Tonnage in it
 	@tools/setup.sh
 
-run: install  ## Start Tonnage on this machine: scheduler, agent and REST API in one process
+check-port:
+	@tools/check-port.sh $(CONF)
+
+run: check-port install  ## Start Tonnage on this machine: scheduler, agent and REST API in one process
 	@echo "==> Bringing the database up to date"
 	@$(BIN)/tonnage-manage --config-file $(CONF) db sync
 	@echo "==> Starting Tonnage"

@@ -302,12 +302,13 @@ class BackendAgent:
 
     def _begin_epoch(self, number: int) -> None:
         if self._epoch is not None and self._epoch.number == number:
-            LOG.info("Backend %s stays in epoch %d", self.backend, number)
+            LOG.debug("Backend %s stays in epoch %d", self.backend, number)
             return
         self.outbox.clear()
         self._epoch = Epoch(number)
         self.operations.begin_epoch(self._epoch)
-        LOG.info("Backend %s begins epoch %d", self.backend, number)
+        LOG.info("Backend %s is registered with the schedulers", self.backend)
+        LOG.debug("Backend %s begins epoch %d", self.backend, number)
 
     def _serve(self) -> None:
         with self._closing:

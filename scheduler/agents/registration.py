@@ -132,7 +132,8 @@ class Registration:
         with self._database.reading() as session:
             self._cache_refresh.refresh(session, [row])
             shared = reports.shared_storages(session, row.id)
-        LOG.info("Backend %s (driver %s) said hello, epoch %d", row.name, message.driver, row.epoch)
+        LOG.info("Backend %s (driver %s) has joined", row.name, message.driver)
+        LOG.debug("Backend %s: its epoch is %d", row.name, row.epoch)
         return Welcome(epoch=row.epoch, ledger_id=ledger_id, shared_storages=shared)
 
     def _held_by_another(self, message: Hello) -> errors.Conflict | None:
@@ -182,7 +183,7 @@ class Registration:
             self._cache_refresh.refresh_counters(session, [entries[name].id for name in backend.pools])
         if self._audit is not None:
             self._audit.listing(backend.id, message)
-        LOG.info("Backend %s holds %d volume(s); %d claim(s) wait", backend.name, len(message.volumes), len(pending))
+        LOG.debug("Backend %s lists %d volume(s); %d claim(s) wait", backend.name, len(message.volumes), len(pending))
         return Receipt(accepted=True)
 
 

@@ -57,7 +57,8 @@ class BackendEntry:
     backend has come to this scheduler. ``lifetimes`` maps pools that limit the age of their figures to that limit in
     seconds, ``shortest`` is at most the least of these limits, and ``expired`` are the pools with older figures.
     ``rules`` maps pools to their fields that have an effect only through one of :data:`READERS`. ``warned`` are the
-    pools and fields that a warning was logged for.
+    pools and fields that a warning was logged for, ``unstamped`` maps the pools whose storage the last report had no
+    stamp of to the first such report.
     """
 
     id: int
@@ -80,6 +81,7 @@ class BackendEntry:
     reported_at: datetime.datetime | None = None
     pools: set[str] = field(default_factory=set)
     warned: set[tuple[str, str]] = field(default_factory=set)
+    unstamped: dict[str, int] = field(default_factory=dict)
     lifetimes: dict[str, float] = field(default_factory=dict)
     expired: set[str] = field(default_factory=set)
     stale_since: dict[str, float] = field(default_factory=dict)

@@ -62,7 +62,7 @@ class ReportDiffer:
         self._rules = rules
 
     def diff(self, backend: BackendEntry, message: BackendReport) -> ReportDiff:
-        """Validate a report and find its changes. Only the record of the warnings about the backend changes."""
+        """Validate a report and find its changes. Only the record of the messages about the backend changes."""
         fresh: list[Mapping[str, Any]] = []
         stats: dict[str, PoolStats] = {}
         raw: dict[str, Mapping[str, Any]] = {}
@@ -90,16 +90,9 @@ class ReportDiffer:
         raw.update(zip(valid, map(named.__getitem__, valid), strict=True))
         storages = {pool_stats.storage_id for pool_stats in stats.values() if pool_stats.storage_id is not None}
         unstamped = {storage_id for storage_id in storages if self._is_unstamped(storage_id, message)}
-        for name in [name for name, pool_stats in stats.items() if pool_stats.storage_id in unstamped]:
-            # The agent may not have been told yet that it shares the storage.
-            self._log_once(
-                logging.INFO,
-                backend,
-                name,
-                "storage_id",
-                f"pool {name} shares storage {stats[name].storage_id} with another backend, and its report carries no "
-                "stamp of it; its figures are left out until one does",
-            )
+        pools_without_stamp = [name for name, pool_stats in stats.items() if pool_stats.storage_id in unstamped]
+        self._log_unstamped(backend, {name: str(stats[name].storage_id) for name in pools_without_stamp}, message.seq)
+        for name in pools_without_stamp:
             del stats[name], raw[name]
         bad = reported - stats.keys()
         gone = backend.pools - stats.keys() - bad
@@ -132,15 +125,35 @@ class ReportDiffer:
             return False
         return any(backend != message.backend for backend in self._table.backends_on(storage_id))
 
-    def _warn_once(self, backend: BackendEntry, pool: str, field: str, message: object) -> None:
-        self._log_once(logging.WARNING, backend, pool, field, message)
+    def _log_unstamped(self, backend: BackendEntry, storages: Mapping[str, str], seq: int) -> None:
+        """Log the pools for whose storages the report ``seq`` has no stamp.
+
+        The first report of a backend may come before its agent knows that it shares a storage, so the log of
+        administrators has only pools of a further report.
+        """
+        first_reports = {name: min(backend.unstamped.get(name, seq), seq) for name in storages}
+        backend.unstamped = first_reports
+        for name, first in first_reports.items():
+            if first < seq:
+                self._warn_once(
+                    backend,
+                    name,
+                    "storage_id",
+                    f"pool {name} shares the storage {storages[name]} with another backend, and its reports do not say "
+                    "which volumes of that backend they contain (they have no stamp); its figures are left out until a "
+                    "report does: restart its agent if this lasts",
+                )
+            else:
+                LOG.debug(
+                    "Backend %s: the report of pool %s has no stamp of %s yet", backend.name, name, storages[name]
+                )
 
     @staticmethod
-    def _log_once(level: int, backend: BackendEntry, pool: str, field: str, message: object) -> None:
-        """Log a remark on a pool's field once, even if the field has another wrong value in the next report."""
+    def _warn_once(backend: BackendEntry, pool: str, field: str, message: object) -> None:
+        """Warn of a pool's field once, even if the field has another wrong value in the next report."""
         if (pool, field) not in backend.warned:
             backend.warned.add((pool, field))
-            LOG.log(level, "Backend %s: %s", backend.name, message)
+            LOG.warning("Backend %s: %s", backend.name, message)
 
     def _changes(self, stats: Mapping[str, PoolStats], raw: Mapping[str, Mapping[str, Any]]) -> pool_figures.Changes:
         """Return the pools whose figures or ratio have changed."""

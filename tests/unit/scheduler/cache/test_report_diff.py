@@ -107,9 +107,32 @@ def test_figures_of_a_shared_storage_need_a_stamp(
     on_array = reported(world, storage_id="array")
     result = diff(world, on_array, reported(world, "p1"))
     assert (result.unstamped, written(result), result.report.storages) == ({"array"}, [], set())
-    assert "its report carries no stamp" in caplog.text
     result = diff(world, on_array, reported(world, "p1"), stamps={"array": 3})
     assert (result.unstamped, written(result), result.report.storages) == (set(), ["p0"], {"array"})
+    assert caplog.text == ""
+
+
+def test_a_missing_stamp_is_a_warning_once_a_second_report_in_a_row_lacks_it(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "tonnage.scheduler.cache.report_diff")
+    monkeypatch.setattr(world.hosts.table, "backends_on", lambda storage_id: {BACKEND, "other@b"})
+    on_array = reported(world, storage_id="array")
+    diff(world, on_array, seq=9)
+    # The same report may be compared again.
+    diff(world, on_array, seq=9)
+    diff(world, on_array, seq=10, stamps={"array": 3})
+    diff(world, on_array, seq=11)
+    assert caplog.text == ""
+    for seq in (12, 13):
+        diff(world, on_array, seq=seq)
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    assert f"pool {BACKEND}#p0 shares the storage array with another backend" in record.getMessage()
+    # An agent that has been started again begins with the first report.
+    diff(world, on_array, seq=1, epoch=2)
+    diff(world, on_array, seq=2, epoch=2)
+    assert len(caplog.records) == 1
 
 
 @pytest.mark.parametrize(("age", "stored"), [(-5.0, 0.0), (4.0, 4.0), (1e300, 1e9), (float("nan"), 1e9)])
