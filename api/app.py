@@ -55,12 +55,10 @@ def build(
     database: Database,
     scheduler: SchedulerClient,
     authenticator: authentication.Authenticator,
-    *,
-    with_identity: bool = False,
 ) -> WsgiApp:
     """Return the application. ``conf`` has the options of :mod:`tonnage.api.options` and of the enabled extensions.
 
-    With ``with_identity`` it is also an Identity service, for clients that need one, without any check of users.
+    With ``auth_strategy = noauth`` it is also an Identity service, for clients that need one.
 
     Raises :class:`~tonnage.capacity.errors.ConfigurationError` for unusable options.
     """
@@ -85,7 +83,7 @@ def build(
         for path, resource, suffix in part.routes:
             for prefix in _PREFIXES:
                 app.add_route(prefix + path.replace(_KEY, _KEY_WITH_SLASHES), resource, suffix=suffix)
-    if with_identity:
+    if conf.auth_strategy == "noauth":
         noauth_identity.add_routes(app, context.bodies)
     app.add_route(discovery.PATH, openapi(conf, parts))
     return middleware.wrap(app, conf)

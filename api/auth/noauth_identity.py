@@ -181,6 +181,10 @@ def add_routes(app: App, bodies: BodyReader) -> None:
     ):
         app.add_route(f"{_V3}/{collection.plural}", collection)
         app.add_route(f"{_V3}/{collection.plural}/{{name}}", collection, suffix="one")
+    # Clients with auth_type none and an endpoint send requests to all services there.
+    projects = _Collection("project", request_context.PROJECT)
+    app.add_route("/v3/projects", projects)
+    app.add_route("/v3/projects/{name}", projects, suffix="one")
 
 
 def _token_body(req: Request, credentials: _Credentials) -> Mapping[str, Any]:

@@ -138,7 +138,6 @@ def run(conf: cfg.ConfigOpts, read: Callable[[], cfg.ConfigOpts]) -> None:
             ledger,
             SchedulerClient(transport, ledger.recent_time),
             authenticator,
-            with_identity=conf.auth_strategy == "noauth",
         )
         api = ApiServer(conf, application)
         servers = [api, *further_servers(conf, ledger, "scheduler_listen_port")]

@@ -144,9 +144,7 @@ class ReportDiffer:
                     "report does: restart its agent if this lasts",
                 )
             else:
-                LOG.debug(
-                    "Backend %s: the report of pool %s has no stamp of %s yet", backend.name, name, storages[name]
-                )
+                LOG.debug("Backend %s: the report has no stamp of the storage of pool %s", backend.name, name)
 
     @staticmethod
     def _warn_once(backend: BackendEntry, pool: str, field: str, message: object) -> None:

@@ -82,7 +82,7 @@ def test_no_name_of_a_pool_becomes_a_link_to_a_mailbox() -> None:
 
 
 def test_configurations_for_several_machines_work(tmp_path: pathlib.Path) -> None:
-    folder = DOCS / "examples" / "several-machines"
+    folder = ROOT / "etc" / "several-machines"
     control = cfg.ConfigOpts()
     core = (rpc_options.register, settings.register, database_options.register, api_options.register)
     for register in (*core, enabled_extensions.register):

@@ -396,16 +396,23 @@ def test_the_installed_wheel_runs_outside_of_a_checkout_as_its_description_says(
         name, *others = line.split()
         return [str(programs / name), *others]
 
+    port = base.free_port()
+    environment = {**os.environ, "TONNAGE_URL": f"http://127.0.0.1:{port}"}
+
     def run(line: str) -> str:
-        done = subprocess.run(arguments(line), cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(
+            arguments(line), cwd=tmp_path, stdout=subprocess.PIPE, text=True, check=False, env=environment
+        )
         assert done.returncode == 0, (line, done.stdout)
         return done.stdout
 
     text = (ROOT / "DESCRIPTION.rst").read_text(encoding="utf-8")
-    sample, sync, standalone, pools = re.findall(r"^  \$ (tonnage.*)$", text, re.MULTILINE)
+    sample, sync, standalone, pools, create = re.findall(r"^  \$ (tonnage.*)$", text, re.MULTILINE)
     written = run(sample).split()
-    assert {"tonnage-config/grafana/tonnage.json", "tonnage-config/prometheus/tonnage.rules.yml"} <= set(written)
-    conf, port = tmp_path / "tonnage-config" / "tonnage-standalone.conf", base.free_port()
+    files = {"grafana/tonnage.json", "prometheus/tonnage.rules.yml", "several-machines/control.conf"}
+    assert {f"tonnage-config/{name}" for name in files} <= set(written)
+    assert not {name for name in written if re.search(r"/systemd/[^/]*\.d/", name)}, "a copied folder opens no unit"
+    conf = tmp_path / "tonnage-config" / "tonnage-standalone.conf"
     conf.write_text(conf.read_text(encoding="utf-8").replace("listen_port = 8776", f"listen_port = {port}"))
     assert f"is at revision {schema.HEAD} " in run(sync)
     with subprocess.Popen(arguments(standalone), cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
@@ -413,6 +420,7 @@ def test_the_installed_wheel_runs_outside_of_a_checkout_as_its_description_says(
             wait_for(lambda: process.poll() is not None or _answers(port), "Tonnage is ready")
             assert process.poll() is None
             wait_for(lambda: "localhost@both#both" in run(pools), "the backends have reported")
+            assert " first is available in localhost@both#both, the best of 3 candidates\n" in run(create)
         finally:
             process.terminate()
     assert process.returncode == 0

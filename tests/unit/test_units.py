@@ -65,7 +65,7 @@ def test_a_unit_is_restricted(unit: pathlib.Path) -> None:
 
 
 def test_lvm_lifts_no_restriction_of_files_and_processes() -> None:
-    lifted = set(service_of(FOLDER / "tonnage-agent.service.d" / "lvm.conf"))
+    lifted = set(service_of(FOLDER / "lvm" / "tonnage-agent.service.d" / "lvm.conf"))
     assert lifted & set(RESTRICTIONS) == {"SystemCallArchitectures", "NoNewPrivileges", "CapabilityBoundingSet"}
 
 

@@ -240,7 +240,7 @@ def test_noauth_is_allowed_on_loopback(cluster: Cluster, address: str) -> None:
 def test_a_request_to_another_host_name_is_rejected(cluster: Cluster, project: str, host: str, status: int) -> None:
     """Otherwise a browser on this machine would let any site act as an administrator (DNS rebinding)."""
     authenticator = authentication.local_noauth("here")
-    made = app.build(configuration(), cluster.database, cluster.scheduler, authenticator, with_identity=True)
+    made = app.build(configuration(), cluster.database, cluster.scheduler, authenticator)
     client = testing.TestClient(made)
     assert client.simulate_get(f"/v3/{project}/volumes", headers={"Host": host}).status_code == status
     answer = client.simulate_post(f"/v3/{project}/volumes", json={"volume": {"size": 1}}, headers={"Host": host})

@@ -13,7 +13,7 @@ from tonnage.api.auth import authentication
 
 @pytest.fixture(scope="module")
 def identity(cluster: Cluster) -> testing.TestClient:
-    made = app.build(configuration(), cluster.database, cluster.scheduler, authentication.noauth, with_identity=True)
+    made = app.build(configuration(), cluster.database, cluster.scheduler, authentication.noauth)
     return testing.TestClient(made)
 
 
@@ -56,6 +56,10 @@ def test_every_user_and_project_exists(identity: testing.TestClient) -> None:
     assert identity.simulate_get("/identity/v3/projects?name=sea").json["projects"][0]["name"] == "sea"
     assert identity.simulate_get("/identity/v3/projects").json["projects"][0]["name"] == "demo"
     assert identity.simulate_get("/identity/v3/auth/projects").json["projects"][0]["name"] == "demo"
+    # `openstack --os-auth-type none --os-endpoint .../v3` has one address for all services.
+    assert identity.simulate_get("/v3/projects/sea").json["project"]["id"] == "sea"
+    assert identity.simulate_get("/v3/projects?name=sea").json["projects"][0]["name"] == "sea"
+    assert identity.simulate_get("/v3/sea/volumes").json == {"volumes": []}
     assert identity.simulate_get("/identity/v3/users/ada").json["user"]["name"] == "ada"
     assert identity.simulate_get("/identity/v3/domains/default").json["domain"]["name"] == "Default"
     assert identity.simulate_get("/identity/v3/domains/other").status_code == 404

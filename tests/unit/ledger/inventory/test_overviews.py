@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the overviews of the ledger."""
 
-import datetime
 from collections.abc import Iterator
 
 import msgspec
@@ -26,7 +25,7 @@ def world() -> Iterator[World]:
     for _ in range(3):
         world.create(1)
     with engine.begin() as connection:
-        connection.execute(sa.update(models.Volume).values(created_at=datetime.datetime(2026, 1, 2, 3, 4, 5)))
+        connection.execute(sa.update(models.Volume).values(created_at=models.utcnow()))
     yield world
     engine.dispose()
 
