@@ -18,6 +18,8 @@ CONF ?= etc/tonnage-standalone.conf
 # its own servers. Workers take the files in the order of tests/conftest.py.
 PROCESSORS := $(shell PATH='$(PATH)' nproc)
 WORKERS ?= --numprocesses=$(if $(filter 1,$(PROCESSORS)),2,4) --dist=loadfile --no-loadscope-reorder
+# INSTALL=no installs no packages of the distribution for the tests.
+export INSTALL ?= yes
 # More arguments for pytest: make test ARGS="tests/unit -k headroom"
 ARGS ?=
 

@@ -1,12 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Install missing servers for the tests from the distribution, if this account may.
+# Install missing servers for the tests from the distribution, if this account may and INSTALL is not "no".
 # The packages of the tests' virtual machine (a kernel, busybox and sudo) are only unpacked, into .lvm-guest.
 # This script never fails: tests without their server report it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-
-tools/install-openstack.sh
 
 have() { PATH=$PATH:/usr/sbin command -v "$1" >/dev/null; }
 
@@ -33,9 +31,9 @@ unpack=()
 if have apt-get && have dpkg && [[ ! -e $guest/complete && $(dpkg --print-architecture) == amd64 ]]; then
     unpack=(linux-image-cloud-amd64 busybox-static sudo)
 fi
-((${#packages[@]} + ${#unpack[@]})) || exit 0
-
-if ((EUID == 0)); then
+if [[ ${INSTALL:-yes} == no ]]; then
+    as_root=()
+elif ((EUID == 0)); then
     as_root=(env)
 elif have sudo && sudo --non-interactive true 2>/dev/null; then
     as_root=(sudo --non-interactive env)
@@ -43,9 +41,19 @@ else
     as_root=()
 fi
 if ((${#packages[@]})) && { ((${#as_root[@]} == 0)) || ! have apt-get; }; then
-    echo "==> Missing, and this account may not install them: ${packages[*]}. Tests that need them are skipped."
+    echo "==> Missing, and not to be installed here: ${packages[*]}. Tests that need them are skipped."
     packages=()
 fi
+if ((${#packages[@]})); then
+    echo "==> The tests need packages of the distribution, which are installed as root: ${packages[*]}"
+    echo "    'make test INSTALL=no' leaves the system as it is, and skips the tests that need them"
+    if [[ -t 1 ]]; then
+        echo "    Ctrl-C in the next 5 seconds stops this"
+        sleep 5
+    fi
+fi
+tools/install-openstack.sh
+((${#packages[@]} + ${#unpack[@]})) || exit 0
 
 # The distribution would start installed services. Tests start their own servers, so these services stay off.
 units=(
@@ -78,7 +86,7 @@ with_progress() { # run a command with its output in the log, and print progress
 
 install_packages() {
     local install=("${apt[@]}" install --no-install-recommends "${packages[@]}")
-    echo "==> Installing for the tests: ${packages[*]}"
+    echo "==> Installing the packages of the distribution"
     if with_systemd && ((${#units[@]})); then
         "${as_root[@]}" systemctl mask --runtime --quiet "${units[@]}" >>"$log" 2>&1 || true
     fi
