@@ -2,7 +2,7 @@
 """Chain of filters that selects the candidate pools of a request and explains every refusal."""
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -43,11 +43,13 @@ class FilterResult:
         """Mask of the pools that passed every filter."""
         return self.masks[-1]
 
-    def refused(self, position: int) -> int:
-        """Return the number of pools that the filter at position ``place`` refused."""
-        if position + 1 >= len(self.masks):
-            return 0
-        return int(np.count_nonzero(self.masks[position])) - int(np.count_nonzero(self.masks[position + 1]))
+
+@dataclass(frozen=True, slots=True)
+class _Judgement:
+    """The pools in the scope of a request that one filter refuses, all of them if it ``failed``."""
+
+    refused: Mask
+    failed: bool = False
 
 
 class FilterChain:
@@ -100,12 +102,21 @@ class FilterChain:
             return _in_scope(pools, request)
 
     def refusal(self, pools: PoolTable, request: Request, result: FilterResult) -> Refusal:
-        """Return the refusal of a request without candidates."""
+        """Return the refusal of a request without candidates.
+
+        A pool counts for the first categorical filter that refuses it, otherwise for the first filter: a full pool of
+        another type would not help if it had room. The outcomes of categorical filters come first.
+        """
+        judgements = list(self._judgements(pools, request, result))
+        counted = self._counted(judgements, result)
         return Refusal(
             request=request.describe(),
             pools=int(np.count_nonzero(result.masks[0])),
-            outcomes=tuple(FilterOutcome(plugin.name, result.refused(i)) for i, plugin in enumerate(self.filters)),
-            nearest=self._nearest(pools, request, result),
+            outcomes=tuple(
+                FilterOutcome(self.filters[position].name, int(np.count_nonzero(refused)))
+                for position, refused in counted.items()
+            ),
+            nearest=self._nearest(pools, request, result, judgements, counted),
             pool=request.limited_to(),
         )
 
@@ -115,8 +126,9 @@ class FilterChain:
         Unlike a decision this runs every filter that the request concerns on every pool.
         """
         refusals: dict[int, list[FilterVerdict]] = {}
-        for position, refused in enumerate(self._refused(pools, request, result)):
-            for index in np.flatnonzero(refused).tolist():
+        judgements = list(self._judgements(pools, request, result))
+        for position in self._categorical_first(judgements):
+            for index in np.flatnonzero(judgements[position].refused).tolist():
                 rejection = self._rejection(position, pools, index, request, result)
                 refusals.setdefault(index, []).append(FilterVerdict(self.filters[position].name, rejection))
         thin = np.broadcast_to(judged_thin(pools.thin, pools.thick, request.provisioning), len(pools))
@@ -165,20 +177,27 @@ class FilterChain:
             or any(getattr(request, name) != getattr(_PLAIN, name) for name in names)
         ]
 
-    def _nearest(self, pools: PoolTable, request: Request, result: FilterResult) -> NearestMiss | None:
+    def _nearest(
+        self,
+        pools: PoolTable,
+        request: Request,
+        result: FilterResult,
+        judgements: Sequence[_Judgement],
+        counted: Mapping[int, Mask],
+    ) -> NearestMiss | None:
         """Return the nearest miss: the pool that the fewest categorical filters refuse, then the fewest filters.
 
         Of several such pools, a pool that lacks an amount comes before a pool of an unsuitable category, then the pool
         that passed more filters, then the pool with more headroom.
         """
-        category_misses, misses = self._misses(pools, request, result)
+        category_misses, misses = self._misses(judgements, len(pools))
         thin = judged_thin(pools.thin, pools.thick, request.provisioning)
         headroom = np.asarray(arithmetic.headroom(pools, thin, self._calculation))
         candidates = []
-        for position in range(len(self.filters)):
-            if not result.refused(position):
+        for position, refused in counted.items():
+            rows = np.flatnonzero(refused)
+            if not rows.size:
                 continue
-            rows = np.flatnonzero(result.masks[position] & ~result.masks[position + 1])
             index = int(rows[np.lexsort((-headroom[rows], misses[rows], category_misses[rows]))[0]])
             rejection = self._rejection(position, pools, index, request, result)
             lacks_amount = any(isinstance(value, (int, float)) for value in rejection.numbers.values())
@@ -186,33 +205,60 @@ class FilterChain:
             candidates.append(((int(category_misses[index]), int(misses[index]), not lacks_amount, -position), miss))
         return min(candidates, key=lambda candidate: candidate[0])[1] if candidates else None
 
-    def _misses(self, pools: PoolTable, request: Request, result: FilterResult) -> "npt.NDArray[np.int_]":
+    def _misses(self, judgements: Sequence[_Judgement], rows: int) -> "npt.NDArray[np.int_]":
         """Count the filters that refuse each pool, including filters after the first one that refused it.
 
         The first row counts the categorical filters, the second all filters.
         """
-        misses = np.zeros((2, len(pools)), dtype=np.int_)
-        for plugin, refused in zip(self.filters, self._refused(pools, request, result), strict=True):
-            misses[int(not plugin.is_categorical) :] += refused
+        misses = np.zeros((2, rows), dtype=np.int_)
+        for plugin, judgement in zip(self.filters, judgements, strict=True):
+            misses[int(not plugin.is_categorical) :] += judgement.refused
         return misses
 
-    def _refused(self, pools: PoolTable, request: Request, result: FilterResult) -> Iterator[Mask]:
-        """Yield a mask for each filter: the pools in scope that it refuses, regardless of the other filters."""
+    def _counted(self, judgements: Sequence[_Judgement], result: FilterResult) -> dict[int, Mask]:
+        """Return the pools that count for each filter in a refusal, by its position; categorical filters come first.
+
+        Other filters count the pools that they refused in the decision, each pool once.
+        """
+        uncounted = result.masks[0]
+        counted: dict[int, Mask] = {}
+        for position in self._categorical_first(judgements):
+            if self._names_category(position, judgements):
+                refused = judgements[position].refused
+            elif position + 1 < len(result.masks):
+                refused = result.masks[position] & ~result.masks[position + 1]
+            else:
+                refused = np.zeros_like(uncounted)
+            counted[position] = uncounted & refused
+            uncounted = uncounted & ~refused
+        return counted
+
+    def _categorical_first(self, judgements: Sequence[_Judgement]) -> list[int]:
+        """Return the positions of the filters in their order, those that name the category of a pool first."""
+        return sorted(range(len(judgements)), key=lambda position: not self._names_category(position, judgements))
+
+    def _names_category(self, position: int, judgements: Sequence[_Judgement]) -> bool:
+        """Return whether a filter refuses pools of an unsuitable category, and has not failed."""
+        return self.filters[position].is_categorical and not judgements[position].failed
+
+    def _judgements(self, pools: PoolTable, request: Request, result: FilterResult) -> Iterator[_Judgement]:
+        """Yield the judgement of each filter on the pools in scope, regardless of the other filters."""
         in_scope, concerned = result.masks[0], self._concerned(request)
         for position, plugin in enumerate(self.filters):
             if plugin not in concerned:
-                yield np.zeros(len(pools), dtype=np.bool_)
+                yield _Judgement(np.zeros(len(pools), dtype=np.bool_))
                 continue
-            try:
-                if position in result.failures:
-                    raise RuntimeError(result.failures[position])
-                refused = in_scope & ~_checked(plugin.narrow(pools, request, in_scope), len(pools))
-            except plugin_errors.CAUGHT:  # it failed before, or fails on pools that earlier filters refused
-                refused = in_scope
+            failed = position in result.failures
+            refused = in_scope
+            if not failed:
+                try:
+                    refused = in_scope & ~_checked(plugin.narrow(pools, request, in_scope), len(pools))
+                except plugin_errors.CAUGHT:  # it fails on pools that earlier filters refused
+                    failed = True
             if position + 1 < len(result.masks):
                 before, after = result.masks[position : position + 2]
                 refused = np.where(before, ~after, refused)
-            yield refused
+            yield _Judgement(refused, failed)
 
     def _rejection(
         self, position: int, pools: PoolTable, index: int, request: Request, result: FilterResult

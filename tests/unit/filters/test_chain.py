@@ -290,6 +290,52 @@ def test_counts_agree_with_the_explanation(accepted: list[list[int]]) -> None:
     assert sum(outcome.refused for outcome in refusal.outcomes) + len(expected) == 5
 
 
+class CategoryFilter(ListFilter):
+    """A list of the pools of the category."""
+
+    is_categorical = True
+
+
+@pytest.mark.parametrize(
+    ("filters", "message"),
+    [
+        # Pools 0 and 1 are of another type, and full as well.
+        ((ListFilter("Room"), CategoryFilter("Type", 2)), "Type refused 2; Room refused 1, nearest h@b#2 is not"),
+        ((CategoryFilter("Type", 2), ListFilter("Room")), "Type refused 2; Room refused 1, nearest h@b#2 is not"),
+        # Pool 0 is in another zone too, and counts once, for the first category.
+        (
+            (ListFilter("Room"), CategoryFilter("Zone", 1, 2), CategoryFilter("Type", 2)),
+            "Zone refused 1; Type refused 1; Room refused 1, nearest h@b#2 is not",
+        ),
+        # All are of another type, so room would help none of them.
+        ((ListFilter("Room"), CategoryFilter("Type")), "Type refused 3, nearest h@b#2 is not listed by Type"),
+    ],
+)
+def test_pools_of_another_category_count_first_wherever_their_filter_stands(
+    filters: tuple[Filter, ...], message: str
+) -> None:
+    chain, pools = FilterChain(filters), table(3)
+    result = chain.run(pools, REQUEST)
+    refusal = chain.refusal(pools, REQUEST, result)
+    assert refusal.message.startswith(f"No pool for 1 GiB: 3 pools; {message}")
+    verdicts = chain.explain(pools, REQUEST, result)
+    for outcome in refusal.outcomes:
+        assert outcome.refused == sum(verdict.filter == outcome.filter for verdict in verdicts)
+
+
+def test_a_category_that_cannot_be_judged_counts_only_the_pools_of_the_decision() -> None:
+    def two_at_most(pools: PoolTable, request: Request, still_in: Mask) -> Mask:
+        if np.count_nonzero(still_in) > 2:
+            raise ValueError("too many")
+        return np.zeros(len(pools), dtype=np.bool_)
+
+    category = CategoryFilter("Type")
+    category.narrow = two_at_most  # type: ignore[method-assign]
+    chain, pools = FilterChain([ListFilter("Room", 1, 2), category]), table(3)
+    refusal = chain.refusal(pools, REQUEST, chain.run(pools, REQUEST))
+    assert refusal.outcomes == (FilterOutcome("Room", 1), FilterOutcome("Type", 2))
+
+
 def test_the_nearest_miss_is_a_pool_of_the_kind_of_the_request() -> None:
     """A full pool of the class, which two filters refuse, and an empty one of another class, which one refuses."""
     limit = {"filter_function": "volume.size <= capabilities.maximum_volume_size_gb", "maximum_volume_size_gb": 1.0}
