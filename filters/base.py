@@ -30,8 +30,8 @@ class Filter(SchedulerPlugin):
     reads_figures: ClassVar[bool] = True
 
     #: Whether a refusal means that the pool is of an unsuitable category, and not that it lacks an amount or cannot be
-    #: used now. A refusal of the request names a pool of a suitable category, if there is one, and counts the others for
-    #: this filter, even if a filter before it refuses them too.
+    #: used now. A refusal of the request names a pool of a suitable category, if there is one, and counts the other
+    #: pools for this filter, even if a filter before it refuses them too.
     is_categorical: ClassVar[bool] = False
 
     #: The fields of a :class:`~tonnage.capacity.request.Request` without which the filter accepts every pool: a request

@@ -2,6 +2,7 @@
 """The loader of plug-ins: it turns the name of an entry point in the configuration into an object."""
 
 import copy
+import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
@@ -13,6 +14,14 @@ from tonnage.capacity import errors, plugin_errors
 from tonnage.plugin import Plugin
 
 PluginT = TypeVar("PluginT", bound=Plugin)
+
+#: Namespaces of plug-ins that Cinder has too, and parts of the errors of plug-ins that were written for Cinder.
+_NAMESPACES_OF_CINDER = ("tonnage.filters", "tonnage.weighers")
+_SIGNS_OF_CINDER = ("No module named 'cinder", "abstract method", "not a subclass")
+_ADVICE = "for a plug-in of Cinder see 'Coming from Cinder' in the guide of plug-ins, docs/plugin-guide.rst"
+
+#: The least similarity of a name to the one that may be meant, from 0 to 1.
+_SIMILARITY = 0.75
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +83,7 @@ def find(namespace: str, setting: str, name: str, mismatch: Callable[[object], s
     except plugin_errors.CAUGHT as error:
         raise broken(namespace, setting, name, plugin_errors.described(error)) from error
     if not plugins:
-        raise errors.MissingPlugin(f"{setting} names '{name}', which is not installed; {known_names(namespace)}")
+        raise errors.MissingPlugin(f"{setting} names '{name}', which is not installed; {known_names(namespace, name)}")
     if len(plugins) > 1:
         raise broken(namespace, setting, name, "several installed packages provide one of that name")
     if (cause := mismatch(plugins[0])) is not None:
@@ -84,14 +93,20 @@ def find(namespace: str, setting: str, name: str, mismatch: Callable[[object], s
 
 def broken(namespace: str, setting: str, name: str, cause: str) -> errors.ConfigurationError:
     """Return the error about a plug-in that cannot be loaded."""
+    if namespace in _NAMESPACES_OF_CINDER and any(sign in cause for sign in _SIGNS_OF_CINDER):
+        cause = f"{cause} ({_ADVICE})"
     return errors.ConfigurationError(
-        f"{setting} names '{name}', which cannot be loaded: {cause}; {known_names(namespace)}"
+        f"{setting} names '{name}', which cannot be loaded: {cause}; {known_names(namespace, name)}"
     )
 
 
-def known_names(namespace: str) -> str:
-    """Return a phrase with the names of the installed plug-ins, for errors."""
-    return f"known are {', '.join(sorted({point.name for point in installation.entry_points(namespace)}))}"
+def known_names(namespace: str, name: str) -> str:
+    """Return a phrase with the names of the installed plug-ins but ``name``, and the nearest of them, for errors."""
+    others = sorted({point.name for point in installation.entry_points(namespace)} - {name})
+    near = difflib.get_close_matches(name, others, 1, _SIMILARITY)
+    return (f"known are {', '.join(others)}" if others else "no other is known") + (
+        f"; did you mean {near[0]}?" if near else ""
+    )
 
 
 def mutable_options(options: Iterable[cfg.Opt]) -> list[cfg.Opt]:

@@ -2,6 +2,7 @@
 """The documentation's examples do what it says."""
 
 import doctest
+import gzip
 import importlib
 import itertools
 import pathlib
@@ -10,10 +11,12 @@ import types
 from importlib import metadata
 
 import numpy as np
+import prometheus_client
 import pytest
 from oslo_config import cfg
 
-from tonnage import enabled_extensions
+from tests.unit.api.monitoring.ledger_pages import page_of, world_with_volumes
+from tonnage import enabled_extensions, extension
 from tonnage.agent import options as agent_options
 from tonnage.api import options as api_options
 from tonnage.api.auth import authentication
@@ -101,6 +104,45 @@ def test_configurations_for_several_machines_work(tmp_path: pathlib.Path) -> Non
     assert agent_options.backends(storage) == ["ssd", "archive"]
     for section in agent_options.backends(storage):
         loader.load(f"{storage.host}@{section}", section, storage)
+
+
+def _documented_metrics() -> set[str]:
+    """Return the names on the pages; ``_enabled`` after ``tonnage_backend_up`` is ``tonnage_backend_enabled``."""
+    documented: set[str] = set()
+    for page in ("metrics.rst", "cinder-watch.rst"):
+        base = ""
+        for name in re.findall(r"``(tonnage_\w+|_\w+)", (DOCS / page).read_text(encoding="utf-8")):
+            full_name = base + name if name.startswith("_") else name
+            documented.add(full_name)
+            if not name.startswith("_"):
+                base = name.rpartition("_")[0]
+    return documented
+
+
+def test_each_metric_stands_on_the_page_about_metrics() -> None:
+    instruments = [
+        path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
+        for path in sorted(ROOT.glob("*/**/*instruments.py"))
+        if path.parts[len(ROOT.parts)] in ("metrics", "extensions")
+    ]
+    assert "metrics.instruments" in instruments
+    for name in instruments:
+        importlib.import_module(f"tonnage.{name}")
+    of_process = {
+        family.name + {"counter": "_total", "info": "_info"}.get(family.type, "")
+        for family in prometheus_client.REGISTRY.collect()
+        if family.name.startswith("tonnage_")
+    }
+    series = [
+        extension.load(declaration.metrics)(100)
+        for declaration in extension.installed().values()
+        if declaration.metrics
+    ]
+    page = gzip.decompress(page_of(world_with_volumes(), series=series).compressed(None)).decode()
+    of_ledger = set(re.findall(r"^# TYPE (tonnage_\w+)", page, re.MULTILINE))
+    assert len(of_process) > 10
+    assert len(of_ledger) > 20
+    assert (of_process | of_ledger) - _documented_metrics() == set()
 
 
 @pytest.mark.parametrize("group", ["tonnage.filters", "tonnage.weighers", "tonnage.drivers"])

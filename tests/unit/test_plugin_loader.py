@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The loader of plug-ins: one wording for each cause, whatever the setting that names the plug-in."""
 
+import pathlib
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ from oslo_config import cfg
 from tonnage import installation
 from tonnage.capacity import errors
 from tonnage.plugin import Plugin
-from tonnage.plugin_loader import PluginLoader, mutable_options
+from tonnage.plugin_loader import PluginLoader, broken, mutable_options
 
 LOADER = PluginLoader("tonnage.test", Plugin)
 
@@ -53,6 +54,38 @@ def test_an_unknown_name_lists_the_known_names_once() -> None:
     assert caught.value.message == "[ssd] setting names 'absent', which is not installed; known are fails, works"
 
 
+def test_a_misspelt_name_gets_the_nearest_one() -> None:
+    for name in ("work", "wroks"):
+        with pytest.raises(errors.MissingPlugin, match=r"; known are fails, works; did you mean works\?$"):
+            LOADER.load("setting", name, create)
+
+
+def test_without_another_plugin_none_is_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "entry_points", lambda namespace: [SimpleNamespace(name="fails")])
+    with pytest.raises(errors.ConfigurationError, match=r"no such module; no other is known$"):
+        LOADER.load("setting", "fails", create)
+
+
+@pytest.mark.parametrize(
+    ("namespace", "cause", "advised"),
+    [
+        ("tonnage.filters", "ModuleNotFoundError: No module named 'cinder'", True),
+        ("tonnage.weighers", "ModuleNotFoundError: No module named 'cinder.scheduler'", True),
+        ("tonnage.filters", "TypeError: Can't instantiate abstract class F with abstract method accepts_pool", True),
+        ("tonnage.filters", "it is not a subclass of tonnage.filters.base.Filter", True),
+        ("tonnage.filters", "ValueError: boom", False),
+        ("tonnage.drivers", "ModuleNotFoundError: No module named 'cinder'", False),
+    ],
+)
+def test_the_error_of_a_plugin_of_cinder_names_the_page_for_its_author(
+    namespace: str, cause: str, advised: bool
+) -> None:
+    message = broken(namespace, "setting", "works", cause).message
+    assert ("'Coming from Cinder' in the guide of plug-ins, docs/plugin-guide.rst" in message) is advised
+    guide = pathlib.Path(__file__).parents[2] / "docs" / "plugin-guide.rst"
+    assert "\nComing from Cinder\n==" in guide.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize(
     ("name", "cause"),
     [
@@ -65,7 +98,8 @@ def test_an_unknown_name_lists_the_known_names_once() -> None:
 def test_a_broken_plugin_is_named_with_the_cause(name: str, cause: str) -> None:
     with pytest.raises(errors.ConfigurationError) as caught:
         LOADER.load("setting", name, create)
-    assert caught.value.message == f"setting names '{name}', which cannot be loaded: {cause}; known are fails, works"
+    others = {"fails": "works"}.get(name, "fails, works")
+    assert caught.value.message == f"setting names '{name}', which cannot be loaded: {cause}; known are {others}"
     assert not isinstance(caught.value, errors.MissingPlugin)
 
 
