@@ -8,6 +8,7 @@ from tonnage.cli.program import CommandTable, Program
 COMMANDS = {
     "pools": "tonnage.cli.overviews.pools:Pools",
     "pool": "tonnage.cli.overviews.pool:Pool",
+    "backends": "tonnage.cli.overviews.backends:Backends",
     "volumes": "tonnage.cli.overviews.volumes:Volumes",
     "types": "tonnage.cli.overviews.volumes:Types",
     "claims": "tonnage.cli.overviews.volumes:Claims",

@@ -176,7 +176,7 @@ class LedgerOverview:
         {200: response_bodies.LedgerRows}, query=_OVERVIEW, names={"overview": "|".join(OVERVIEWS)}, errors=(404,)
     )
     def on_get(self, req: Request, resp: falcon.Response, overview: str) -> None:
-        """Show the rows of an overview of the ledger: pools, volumes, types, claims, or findings about a pool.
+        """Show the rows of an overview of the ledger: backends, pools, volumes, types, claims, findings about a pool.
 
         Volumes have pages of 1,000 rows; the next page is that ``after`` the last id. Not all overviews have all
         filters.

@@ -3,10 +3,12 @@
 
 import argparse
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from tonnage.cli.display import base_commands
 from tonnage.cli.display.table_columns import Column, yes_or_no
+from tonnage.cli.rest import connection_arguments
 
 #: Maximum length of the reason for disabling a backend, the same as in the ledger and the API.
 _MAX_REASON_LENGTH = 255
@@ -17,45 +19,28 @@ class List(base_commands.Lister):
 
     options = base_commands.LEDGER
     columns: ClassVar[Sequence[Column]] = (
-        Column("name", lambda row: row["name"], "name"),
-        Column("state", lambda row: row["state"], "state"),
-        Column("reason", lambda row: row["reason"], "reason"),
-        Column("up", lambda row: row["up"], "up", lambda row: yes_or_no(row["up"])),
-        Column("problem", lambda row: row["problem"], "problem", width=60),
-        Column("allocated_gb", lambda row: row["allocated_gb"], "allocated gb"),
-        Column("silence_s", lambda row: row["silence_s"], "silence s"),
-        Column("availability_zone", lambda row: row["availability_zone"], "availability zone"),
-        Column("epoch", lambda row: row["epoch"], "epoch"),
+        Column("name", attrgetter("name"), "name"),
+        Column("state", attrgetter("state"), "state"),
+        Column("reason", attrgetter("reason"), "reason"),
+        Column("up", attrgetter("up"), "up", lambda row: yes_or_no(row.up)),
+        Column("problem", attrgetter("problem"), "problem", width=60),
+        Column("allocated_gb", attrgetter("allocated_gb"), "allocated gb"),
+        Column("silence_s", attrgetter("silence_s"), "silence s"),
+        Column("availability_zone", attrgetter("availability_zone"), "availability zone"),
+        Column("epoch", attrgetter("epoch"), "epoch"),
     )
     empty = "No agent has introduced a backend yet"
     has_json = True
 
-    def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[dict[str, Any]]]:
-        """Return the columns and the backends."""
-        from tonnage.cli import ledger_access
-        from tonnage.ledger.inventory import backends
-        from tonnage.ledger.locks import backend_notices
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command."""
+        connection_arguments.add(parser)
 
-        with ledger_access.connect(self.conf).reading() as session:
-            rows = backends.load_backends(session)
-            pools = backends.load_pools(session)
-        allocated: dict[int, int] = {}
-        for pool in pools:
-            allocated[pool.backend_id] = allocated.get(pool.backend_id, 0) + pool.counters.allocated
-        return self.columns, [
-            {
-                "name": row.name,
-                "state": "draining" if row.draining else "enabled" if row.enabled else "disabled",
-                "reason": row.disabled_reason,
-                "up": row.silence is not None and row.silence <= self.conf.service_down_time,
-                "problem": backend_notices.state_reason(row.silence, row.notice, self.conf.service_down_time),
-                "allocated_gb": allocated.get(row.id, 0),
-                "silence_s": None if row.silence is None else round(row.silence, 1),
-                "availability_zone": row.availability_zone,
-                "epoch": row.epoch,
-            }
-            for row in rows
-        ]
+    def rows(self, parsed_args: argparse.Namespace) -> tuple[Sequence[Column], Sequence[Any]]:
+        """Return the columns and the backends."""
+        from tonnage.cli.rest import ledger_rows
+
+        return self.columns, ledger_rows.read(self.conf, parsed_args, "backends")
 
 
 class _Backend(base_commands.Command):

@@ -7,6 +7,7 @@ A row is a named tuple, and over REST an object with its fields.
 import datetime
 import itertools
 import typing
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from sqlalchemy import orm
 
 from tonnage.capacity import type_conversion
 from tonnage.capacity.pools.pool import backend_of, short_name
-from tonnage.ledger.inventory import audit_findings, capacity_figures, names, volume_figures
+from tonnage.ledger.inventory import audit_findings, backends, capacity_figures, names, volume_figures
 from tonnage.ledger.inventory.capacity_figures import PoolFigures
 from tonnage.ledger.inventory.volume_figures import ClaimFigures, TypeFigures, VolumeFigures
 from tonnage.ledger.locks import backend_notices
@@ -37,6 +38,23 @@ class PoolState(NamedTuple):
     up: bool
     thin: bool
     problem: str | None
+
+
+class BackendState(NamedTuple):
+    """A backend: the state that an operator has set, with its reason, and whether it is up.
+
+    ``problem`` is the reason why it is down or in doubt, None if it is not. ``allocated_gb`` is the sum over its pools, ``silence_s`` the number of seconds since its last report.
+    """
+
+    name: str
+    state: str
+    reason: str | None
+    up: bool
+    problem: str | None
+    allocated_gb: int
+    silence_s: float | None
+    availability_zone: str
+    epoch: int
 
 
 class PoolFinding(NamedTuple):
@@ -85,11 +103,32 @@ def as_object(row: Any) -> dict[str, Any]:
     }
 
 
-def _in_order(row_class: type[Any], fields: Mapping[str, Any]) -> list[Any]:
+def _in_order(value_type: Any, value: Any) -> Any:
+    """Return an object as the list of the fields of a named tuple, and any other value as it is."""
+    row_class = next((part for part in (value_type, *typing.get_args(value_type)) if hasattr(part, "_fields")), None)
+    if row_class is None or value is None:
+        return value
     hints = typing.get_type_hints(row_class)
+    return [_in_order(hints[name], value[name]) for name in row_class._fields]
+
+
+def _backends(session: orm.Session, filters: Mapping[str, str], down_time: float) -> list[BackendState]:
+    allocated: Counter[int] = Counter()
+    for pool in backends.load_pools(session):
+        allocated[pool.backend_id] += pool.counters.allocated
     return [
-        _in_order(hints[name], fields[name]) if hasattr(hints[name], "_fields") else fields[name]
-        for name in row_class._fields
+        BackendState(
+            name=row.name,
+            state="draining" if row.draining else "enabled" if row.enabled else "disabled",
+            reason=row.disabled_reason,
+            up=capacity_figures.is_up(row.silence, down_time),
+            problem=backend_notices.state_reason(row.silence, row.notice, down_time),
+            allocated_gb=allocated[row.id],
+            silence_s=None if row.silence is None else round(row.silence, 1),
+            availability_zone=row.availability_zone,
+            epoch=row.epoch,
+        )
+        for row in backends.load_backends(session)
     ]
 
 
@@ -137,6 +176,7 @@ def _findings(session: orm.Session, filters: Mapping[str, str], down_time: float
 
 
 OVERVIEWS: Mapping[str, Overview] = {
+    "backends": Overview(row=BackendState, read=_backends),
     "pools": Overview(row=PoolState, read=_pools, filters=("backend",)),
     "volumes": Overview(
         row=VolumeFigures,

@@ -17,7 +17,7 @@ from tonnage.ledger.db import options as database_options
 from tonnage.ledger.inventory import overviews
 
 #: Figures that differ between two readings of the same state.
-AGES = ("figures_age_seconds", "silence_seconds", "age_seconds")
+AGES = ("figures_age_seconds", "silence_seconds", "age_seconds", "silence_s")
 
 
 def shown(line: str, api: RestApi, capsys: pytest.CaptureFixture[str], *, by_rest: bool) -> Any:
@@ -39,6 +39,7 @@ def shown(line: str, api: RestApi, capsys: pytest.CaptureFixture[str], *, by_res
     [
         "pools",
         f"pools --backend {BACKEND}",
+        "backends",
         "volumes",
         f"volumes --pool {BACKEND} --status available --type __DEFAULT__",
         "volumes --project nobody",

@@ -35,7 +35,7 @@ def rows(world: World, name: str, **filters: str) -> list[object]:
         return OVERVIEWS[name].page(session, filters, 60.0)
 
 
-@pytest.mark.parametrize("name", ["pools", "volumes", "types", "claims"])
+@pytest.mark.parametrize("name", ["backends", "pools", "volumes", "types", "claims"])
 def test_rows_are_the_same_after_their_way_over_rest(world: World, name: str) -> None:
     before = rows(world, name)
     objects = msgspec.json.decode(msgspec.json.encode([overviews.as_object(row) for row in before]))
