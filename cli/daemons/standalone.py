@@ -65,8 +65,11 @@ Try in a second terminal, in the same folder:
 
 def _hints(url: str) -> str:
     """Return the example commands in the words that reach the API at this URL."""
-    program = pathlib.Path(sys.argv[0]).with_name("tonnage")
+    program = pathlib.Path(sys.argv[0]).absolute().with_name("tonnage")
     is_on_path = shutil.which("tonnage") == str(program)
+    folder = pathlib.Path.cwd()
+    if program.is_relative_to(folder):
+        program = program.relative_to(folder)
     # A configuration in a usual folder would come before the default address.
     is_default = url == connection_arguments.DEFAULT_URL and not cfg.find_config_files(setup.PROJECT)
     return _HINTS.format(
