@@ -67,8 +67,9 @@ def test_a_pool_remains_if_every_filter_accepts_it() -> None:
     chain = FilterChain([first, second])
     result = chain.run(table(), REQUEST)
     assert result.remaining.tolist() == [False, False, True, True]
-    assert [result.refused(0), result.refused(1)] == [1, 1]
     assert second.asked == ["h@b#1", "h@b#2", "h@b#3"]
+    outcomes = chain.refusal(table(), REQUEST, result).outcomes
+    assert outcomes == (FilterOutcome("A", 1), FilterOutcome("B", 1))
 
 
 def test_filters_do_not_run_without_remaining_pools() -> None:
@@ -108,6 +109,7 @@ def test_a_request_for_one_pool() -> None:
 
 def test_the_refusal_names_the_counts_and_the_nearest_miss() -> None:
     gold: dict[str, Any] = {"total": 1000.0, "free": 700.0, "reserved_percentage": 10.0, "ratio": 2.0, "thin": True}
+    gold["capabilities"] = {"a": "b"}
     pools = PoolTable(
         [
             Pool(name="ssd2@lvm#gold", provisioned=1500.0, availability_zone="a", **gold),

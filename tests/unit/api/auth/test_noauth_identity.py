@@ -84,5 +84,9 @@ def test_malformed_logins_are_rejected(identity: testing.TestClient, body: Any) 
     assert (answer.status_code, list(answer.json)) == (400, ["badRequest"])
 
 
-def test_the_identity_service_is_disabled_by_default(cluster: Cluster) -> None:
-    assert cluster.client().simulate_get("/identity/v3").status_code == 404
+@pytest.mark.parametrize("strategy", ["keystone", "http_basic"])
+def test_an_api_with_authentication_has_no_identity_service(cluster: Cluster, strategy: str) -> None:
+    conf = configuration(auth_strategy=strategy)
+    made = testing.TestClient(app.build(conf, cluster.database, cluster.scheduler, authentication.noauth))
+    assert made.simulate_get("/identity/v3").status_code == 404
+    assert made.simulate_get("/v3/projects").status_code == 404
