@@ -106,11 +106,10 @@ def test_thick_headroom_is_exact_and_a_thick_volume_has_its_blocks(tonnage: Depl
 
     refusal = rest.refusal(3, "thick")
     assert re.fullmatch(
-        r"No pool for 3 GiB thick 'thick': 3 pools; "
+        r"No pool for 3 GiB thick 'thick': 3 pools; CapabilitiesFilter refused 2; "
         rf"CapacityFilter refused 1, nearest {pool} has headroom 2\.00 GiB "
         # The volume is in flight until the next report reduces the free capacity.
-        r"\(total 4, free (3, in flight 0|4, in flight 1), shared room [\d.]+, reserved 25 %, thick\); "
-        r"CapabilitiesFilter refused 2",
+        r"\(total 4, free (3, in flight 0|4, in flight 1), shared room [\d.]+, reserved 25 %, thick\)",
         refusal["message"],
     )
     rejection = refusal["refusal"]["nearest"]["rejection"]

@@ -71,8 +71,8 @@ def place(tonnage: Deployment, size: int) -> str:
         (
             "standard",
             ["plain", "kept"],
-            "No pool for 8 GiB 'pair': 3 pools; CapacityFilter refused 2, nearest {plain} has headroom 5.00 GiB "
-            "(total 9, provisioned 8, in flight 0, reserved 0 %, ratio 1.5, standard); CapabilitiesFilter refused 1",
+            "No pool for 8 GiB 'pair': 3 pools; CapabilitiesFilter refused 1; CapacityFilter refused 2, nearest "
+            "{plain} has headroom 5.00 GiB (total 9, provisioned 8, in flight 0, reserved 0 %, ratio 1.5, standard)",
         ),
     ],
 )
