@@ -8,7 +8,7 @@ from tonnage.cli.program import CommandTable, Program
 COMMANDS = {
     "pools": "tonnage.cli.overviews.pools:Pools",
     "pool": "tonnage.cli.overviews.pool:Pool",
-    "backends": "tonnage.cli.overviews.backend_states:Backends",
+    "backends": "tonnage.cli.overviews.backend_overview:Backends",
     "volumes": "tonnage.cli.overviews.volumes:Volumes",
     "types": "tonnage.cli.overviews.volumes:Types",
     "claims": "tonnage.cli.overviews.volumes:Claims",
