@@ -43,7 +43,8 @@ class PoolState(NamedTuple):
 class BackendState(NamedTuple):
     """A backend: the state that an operator has set, with its reason, and whether it is up.
 
-    ``problem`` is the reason why it is down or in doubt, None if it is not. ``allocated_gb`` is the sum over its pools, ``silence_s`` the number of seconds since its last report.
+    ``problem`` is the reason why it is down or in doubt, None if it is not. ``allocated_gb`` is the sum over its pools,
+    ``silence_s`` the number of seconds since its last report.
     """
 
     name: str
