@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from oslo_config import cfg
 
 from tonnage.agent.backoff import BackOff
-from tonnage.capacity import errors
+from tonnage.capacity import errors, number_bounds
 
 OPTIONS = (
     cfg.ListOpt(
@@ -20,6 +20,7 @@ OPTIONS = (
         "backend_stats_polling_interval",
         default=20,
         min=1,
+        max=number_bounds.LONGEST_WAIT,
         mutable=True,
         help="Seconds between two reports of a backend. Besides, it reports at start and after each change. Keep it "
         "well below the schedulers' service_down_time.",
@@ -28,6 +29,7 @@ OPTIONS = (
         "listing_interval",
         default=300,
         min=0,
+        max=number_bounds.LONGEST_WAIT,
         mutable=True,
         help="Seconds between two lists of all volumes on a backend, in which the schedulers find volumes that are "
         "not in the ledger, and miss those that are only there. 0: only at start and when a scheduler asks.",

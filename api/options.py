@@ -5,6 +5,7 @@ from oslo_config import cfg
 
 from tonnage import enabled_extensions
 from tonnage.api.http import middleware
+from tonnage.capacity import number_bounds
 from tonnage.ledger.inventory import service_options
 from tonnage.metrics import options as metrics_options
 from tonnage.quotas import options as quota_options
@@ -19,12 +20,14 @@ OPTIONS = (
         "osapi_volume_stop_timeout",
         default=60,
         min=1,
+        max=number_bounds.LONGEST_WAIT,
         help="Seconds that a stopping server gives the requests it has accepted.",
     ),
     cfg.IntOpt(
         "client_socket_timeout",
         default=75,
         min=1,
+        max=number_bounds.LONGEST_WAIT,
         help="Seconds after which the built-in server closes a connection without a whole request: an idle one, or one "
         "on which the headers of a request arrive slowly.",
     ),

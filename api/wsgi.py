@@ -12,7 +12,7 @@ import os
 from oslo_config import cfg
 from oslo_log import log
 
-from tonnage import __version__, enabled_extensions
+from tonnage import __version__, enabled_extensions, log_records
 from tonnage.api import options
 from tonnage.api.http.http_request import WsgiApp
 from tonnage.api.process import ApiProcess
@@ -32,6 +32,7 @@ def _application() -> WsgiApp:
     conf([], project="tonnage", prog="tonnage-api", version=__version__, default_config_files=files or None)
     enabled_extensions.register_options(conf)
     log.setup(conf, "tonnage", __version__, fix_eventlet=False)
+    log_records.install()
     return ApiProcess(conf, address=None).application
 
 

@@ -13,8 +13,8 @@ from oslo_log import _options as log_options
 from oslo_log import log as logging
 
 import tonnage
-from tonnage import enabled_extensions
-from tonnage.capacity import errors
+from tonnage import enabled_extensions, log_records
+from tonnage.capacity import errors, number_bounds
 from tonnage.cli import config_files, output
 from tonnage.rpc import option_errors
 
@@ -94,6 +94,7 @@ def configure(
         # Standard output is for the results of commands.
         conf.set_default("use_stderr", True)
     logging.setup(conf, PROJECT, tonnage.__version__, fix_eventlet=False)
+    log_records.install()
     standard_logging.captureWarnings(True)
 
 
@@ -181,7 +182,7 @@ def _check_values(conf: cfg.ConfigOpts) -> None:
     for section, values in {"DEFAULT": conf, **sections}.items():
         for name in values:
             try:
-                values[name]
+                number_bounds.check(values[name])
             except (cfg.Error, ValueError) as error:
                 group = None if section == "DEFAULT" else section
                 raise errors.ConfigurationError(option_errors.complaint(conf, name, group, error)) from None

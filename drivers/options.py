@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from oslo_config import cfg, types
 
-from tonnage.capacity import errors, type_conversion
+from tonnage.capacity import errors, number_bounds, type_conversion
 from tonnage.capacity.over_subscription import AUTO, parse_ratio
 from tonnage.capacity.reports import rule_fields
 from tonnage.capacity.request import Provisioning
@@ -288,9 +288,11 @@ class Section:
 
     def _value(self, name: str) -> Any:
         try:
-            return self._conf[self.section_name][name]
+            value = self._conf[self.section_name][name]
+            number_bounds.check(value)
         except (cfg.Error, ValueError) as error:
             raise WrongValue(self.section_name, name, error) from error
+        return value
 
 
 def _cause(error: Exception) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 
 from oslo_config import cfg, types
 
+from tonnage.capacity import number_bounds
+
 #: Largest number of characters of a value in a message.
 _MOST = 80
 
@@ -23,7 +25,8 @@ def complaint(conf: cfg.ConfigOpts, name: str, group: str | None, error: Excepti
     title = f"[{group or 'DEFAULT'}] {name}"
     # oslo.config has no public access to these.
     option = conf._get_opt_info(name, group)["opt"]
-    reason = (isinstance(error, ValueError) and _allowed(option.type)) or cause
+    is_of_type = isinstance(error, ValueError) and not isinstance(error, number_bounds.OutOfBounds)
+    reason = (is_of_type and _allowed(option.type)) or cause
     value, location = _value(conf, option, group, stated[1] if stated else None)
     if value is not None and not option.secret:
         title += f" = {value if len(value) <= _MOST else value[:_MOST] + '...'}"

@@ -6,6 +6,8 @@ import socket
 import oslo_messaging.opts
 from oslo_config import cfg
 
+from tonnage.capacity import number_bounds
+
 #: The exchange of all processes of one installation.
 EXCHANGE = "tonnage"
 
@@ -31,6 +33,7 @@ OPTIONS = (
         "rpc_message_ttl",
         default=60,
         min=1,
+        max=number_bounds.LONGEST_WAIT,
         help="Seconds after which the message bus drops a command that its agent did not fetch. Schedulers send "
         "commands again for as long as they are wanted, so a short time loses nothing. (Calls, which wait for an "
         "answer, are dropped after rpc_response_timeout.)",

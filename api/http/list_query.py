@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType
 
 from tonnage.api.http.http_request import Request
 from tonnage.api.schemas import booleans, response_bodies
+from tonnage.api.schemas.fields import MAX_LENGTH
 from tonnage.capacity import errors
 from tonnage.ledger.db import paging
 
@@ -17,6 +18,13 @@ from tonnage.ledger.db import paging
 _CONTROL_PARAMETERS = frozenset(
     {"limit", "marker", "offset", "sort", "sort_key", "sort_dir", "all_tenants", "with_count"}
 )
+
+#: Most characters of a filter: those of the full name of a pool, ``host@backend#pool``. A database compares no text of
+#: any length with a pattern.
+_MAX_FILTER = 2 * MAX_LENGTH + 1
+
+#: Filters whose value is no single text of a column.
+_LONG_FILTERS = frozenset({"metadata"})
 
 #: Most digits of a number in a query.
 _DIGITS = 18
@@ -83,6 +91,11 @@ class Query:
         for name in self.required:
             if not parameters.get(name):
                 raise errors.InvalidInput(f"query parameter {name} is missing")
+        for name in parameters.keys() & set(self.filters) - _LONG_FILTERS:
+            if len(parameters[name]) > _MAX_FILTER:
+                raise errors.InvalidInput(
+                    f"{name} has {len(parameters[name])} characters: at most {_MAX_FILTER} are allowed"
+                )
         for name in parameters.keys() & set(self.flags):
             boolean(parameters, name)
         for name in parameters.keys() & self.words.keys():
@@ -97,9 +110,12 @@ class Query:
     def schemas(self) -> dict[str, dict[str, Any]]:
         """Return the JSON Schema of each parameter."""
         text = {"type": "string"}
-        schemas: dict[str, dict[str, Any]] = dict.fromkeys(sorted(self.filters), text)
+        schemas: dict[str, dict[str, Any]] = {
+            name: text if name in _LONG_FILTERS else {"type": "string", "maxLength": _MAX_FILTER}
+            for name in sorted(self.filters)
+        }
         schemas |= {name: {"type": "string", "pattern": pattern} for name, pattern in self.patterns.items()}
-        schemas |= {name: {"type": "string", "minLength": 1} for name in self.required}
+        schemas |= {name: {**schemas.get(name, text), "minLength": 1} for name in self.required}
         schemas |= {name: {"type": "string", "enum": list(words)} for name, words in self.words.items()}
         schemas |= {name: {"type": "string", "enum": list(booleans.WORDS)} for name in self.flags}
         if self.sort_keys:

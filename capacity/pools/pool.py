@@ -2,12 +2,21 @@
 """The data of one pool."""
 
 import hashlib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 #: Capability of pools that agents report as false if the driver cannot clone volumes.
 CLONE_SUPPORT = "clone_support"
+
+
+_BACKEND = re.compile(r"[^@#\s]+@[^@#\s]+")
+
+
+def is_backend_name(name: str) -> bool:
+    """Return whether a text names a backend, ``host@backend``: two parts without ``@``, ``#`` and blanks."""
+    return _BACKEND.fullmatch(name) is not None
 
 
 def pool_name(backend: str, pool: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from oslo_config import cfg
 
-from tonnage.capacity import errors
+from tonnage.capacity import errors, number_bounds
 from tonnage.drivers.csi import storage_class_config
 from tonnage.drivers.csi.class_pools import TOPOLOGY_OPTIONS
 from tonnage.drivers.csi.ephemeral_volumes import INLINE_OPTIONS
@@ -40,6 +40,7 @@ OPTIONS: Sequence[cfg.Opt] = (
         "csi_timeout",
         default=120.0,
         min=0.1,
+        max=number_bounds.LONGEST_WAIT,
         help="Timeout in seconds for creating, extending or deleting a volume. While the plugin is away or busy "
         "with that volume, the call is retried.",
     ),
@@ -47,6 +48,7 @@ OPTIONS: Sequence[cfg.Opt] = (
         "csi_look_timeout",
         default=15.0,
         min=0.1,
+        max=number_bounds.LONGEST_WAIT,
         help="Timeout in seconds for a query of all pools or all volumes. Pools of unknown capacity are not reported.",
     ),
     *TOPOLOGY_OPTIONS,

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from oslo_config import cfg
 from oslo_log import log as logging
 
-from tonnage.capacity import errors
+from tonnage.capacity import errors, number_bounds
 from tonnage.capacity.units import GIB
 from tonnage.drivers.command_runner import CommandFailed, CommandRunner
 from tonnage.drivers.lvm import lvm_commands
@@ -59,6 +59,7 @@ OPTIONS: Sequence[cfg.Opt] = (
         "lvm_command_timeout",
         default=120,
         min=1,
+        max=number_bounds.LONGEST_WAIT,
         help="Timeout in seconds for one command. Zeroing a volume takes one command for each GiB.",
     ),
 )

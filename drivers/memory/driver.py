@@ -13,7 +13,7 @@ from typing import Any
 from oslo_config import cfg
 
 import tonnage
-from tonnage.capacity import errors
+from tonnage.capacity import errors, number_bounds
 from tonnage.capacity.request import Provisioning
 from tonnage.drivers.base import Driver, Source, StoredVolume, Volume
 from tonnage.drivers.filesystem import ownership
@@ -71,7 +71,13 @@ class MemoryDriver(Driver):
             help="Names of the pools, or their number: 3 stands for pool1, pool2, pool3. A section "
             "[backend:pool] has the settings of one pool.",
         ),
-        cfg.FloatOpt("memory_latency", default=0.0, min=0, help="Seconds that each operation on a volume takes."),
+        cfg.FloatOpt(
+            "memory_latency",
+            default=0.0,
+            min=0,
+            max=number_bounds.LONGEST_WAIT,
+            help="Seconds that each operation on a volume takes.",
+        ),
         cfg.FloatOpt(
             "memory_failure_share",
             default=0.0,

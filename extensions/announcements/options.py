@@ -65,6 +65,7 @@ OPTIONS: list[cfg.Opt] = [
         default=7,
         mutable=True,
         min=1,
+        max=36500,
         help="Days after which capacity.pool.exceeded and capacity.pool.recovered are dropped where nobody takes them.",
     ),
 ]

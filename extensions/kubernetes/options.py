@@ -3,6 +3,8 @@
 
 from oslo_config import cfg
 
+from tonnage.capacity import number_bounds
+
 GROUP = "kubernetes"
 
 OPTIONS: list[cfg.Opt] = [
@@ -61,6 +63,7 @@ OPTIONS: list[cfg.Opt] = [
         "publisher_interval",
         default=10.0,
         min=0.1,
+        max=number_bounds.LONGEST_WAIT,
         help="Seconds between two rounds of tonnage-publisher.",
     ),
     cfg.FloatOpt(

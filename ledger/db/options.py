@@ -3,6 +3,8 @@
 
 from oslo_config import cfg
 
+from tonnage.capacity import number_bounds
+
 OPTIONS = [
     cfg.StrOpt(
         "connection",
@@ -18,7 +20,9 @@ OPTIONS = [
     cfg.IntOpt(
         "max_overflow", default=50, min=0, help="Connections beyond max_pool_size that may be opened for a while."
     ),
-    cfg.IntOpt("pool_timeout", default=30, min=1, help="Seconds to wait for a free connection."),
+    cfg.IntOpt(
+        "pool_timeout", default=30, min=1, max=number_bounds.LONGEST_WAIT, help="Seconds to wait for a free connection."
+    ),
     cfg.IntOpt(
         "connection_recycle_time", default=3600, help="Seconds after which a connection is replaced when next used."
     ),
@@ -34,21 +38,30 @@ OPTIONS = [
         "db_retry_interval",
         default=1,
         min=0,
+        max=number_bounds.LONGEST_WAIT,
         help="Seconds before the first retry after a lost connection; doubled each time.",
     ),
     cfg.IntOpt(
         "db_max_retry_interval",
         default=1,
         min=0,
+        max=number_bounds.LONGEST_WAIT,
         help="Longest pause between two retries after a lost connection, in seconds. All pauses together are how long "
         "a request waits for a database that is away: 5 seconds, unless these options are changed. A server that does "
         "not even refuse is waited for 5 seconds more, or for connect_timeout, a parameter of the URL in connection.",
     ),
-    cfg.IntOpt("sqlite_busy_timeout", default=60, min=1, help="Seconds that an SQLite transaction waits for its turn."),
+    cfg.IntOpt(
+        "sqlite_busy_timeout",
+        default=60,
+        min=1,
+        max=number_bounds.LONGEST_WAIT,
+        help="Seconds that an SQLite transaction waits for its turn.",
+    ),
     cfg.IntOpt(
         "lock_timeout",
         default=5,
         min=1,
+        max=number_bounds.LONGEST_WAIT,
         help="Seconds that a statement waits for the locks of another transaction. After that its own transaction is "
         "rolled back and run again. For PostgreSQL and MariaDB.",
     ),
@@ -56,6 +69,7 @@ OPTIONS = [
         "idle_transaction_timeout",
         default=10,
         min=1,
+        max=number_bounds.LONGEST_WAIT,
         help="Seconds after which the server ends a transaction whose process sends nothing: a process that has "
         "frozen, or whose host has lost its power, would hold its locks for hours. For PostgreSQL and MariaDB; MySQL "
         "has no such limit.",

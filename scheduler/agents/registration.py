@@ -10,6 +10,7 @@ from typing import TypeVar
 from sqlalchemy import orm
 
 from tonnage.capacity import errors
+from tonnage.capacity.pools.pool import is_backend_name
 from tonnage.ledger.db.database import Database
 from tonnage.ledger.db.db_errors import log_level
 from tonnage.ledger.inventory import backends, listings, reports
@@ -112,6 +113,11 @@ class Registration:
             value: str = getattr(message, name)
             if len(value) > most or not value.isprintable():
                 return errors.InvalidInput(f"{name} is {value[:40]!r}: it takes at most {most} printable characters")
+        if not is_backend_name(message.backend):
+            LOG.warning("An agent said hello as backend %r, and is refused", message.backend)
+            return errors.InvalidInput(
+                f"backend is {message.backend!r}: expected host@backend, two names without '@', '#' and blanks"
+            )
         ledger_id = self._database.run_past_duplicates(ledger_identity.ledger_id)
         if other_ledgers := sorted(set(message.ledgers) - {ledger_id}):
             LOG.error(

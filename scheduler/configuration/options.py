@@ -3,7 +3,7 @@
 
 from oslo_config import cfg
 
-from tonnage.capacity import errors
+from tonnage.capacity import errors, number_bounds
 from tonnage.capacity.arithmetic import DEFAULT_RATIO
 from tonnage.capacity.over_subscription import parse_ratio
 
@@ -32,6 +32,7 @@ OPTIONS = [
         "claim_lease",
         default=60,
         min=1,
+        max=number_bounds.LONGEST_WAIT,
         help="Seconds after which a command that an agent has neither finished nor named in a report is sent to it "
         "again. The agent runs it at most once. A create or migration moves on to another pool when its backend has "
         "been down for so long; its claim stays counted until the backend's agent is back and has cleaned up.",

@@ -86,7 +86,16 @@ PACKAGES = set(CFG["options"]["packages"].split())
 PACKAGE_DIR = _mapping(CFG["options"]["package_dir"])
 ROOMS = {folder for package, folder in PACKAGE_DIR.items() if package != "tonnage"}
 #: Modules of the package itself, which all rooms may import.
-MODULES = {"coalescer", "enabled_extensions", "extension", "installation", "plugin", "plugin_loader", "worker"}
+MODULES = {
+    "coalescer",
+    "enabled_extensions",
+    "extension",
+    "installation",
+    "log_records",
+    "plugin",
+    "plugin_loader",
+    "worker",
+}
 ENTRY_POINTS = {
     (group, name): target
     for group, lines in CFG["options.entry_points"].items()

@@ -3,6 +3,8 @@
 
 from oslo_config import cfg, types
 
+from tonnage.capacity import number_bounds
+
 GROUP = cfg.OptGroup("tonnage", title="Tonnage as the scheduler of Cinder")
 
 #: Values of ``without_ledger``.
@@ -64,6 +66,7 @@ OPTIONS = [
         "claim_lease",
         default=60.0,
         min=5.0,
+        max=number_bounds.LONGEST_WAIT,
         help="Seconds after which a claim is given up whose scheduler ended before it sent the command, or whose group "
         "got no volumes.",
     ),

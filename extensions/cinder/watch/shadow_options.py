@@ -40,7 +40,7 @@ OPTIONS = [
     cfg.IntOpt(
         "stale_after", default=180, min=10, help="Seconds without a report after which a backend that is up is stale."
     ),
-    cfg.IntOpt("keep_days", default=30, min=1, help="Days for which decisions and mended findings are kept."),
+    cfg.IntOpt("keep_days", default=30, min=1, max=9999, help="Days to keep decisions and mended findings."),
 ]  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import sys
 import pytest
 from oslo_config import cfg
 
+from tonnage.agent import options as agent_options
 from tonnage.capacity import errors
 from tonnage.cli import setup
 
@@ -80,6 +81,30 @@ def test_an_invalid_value_is_reported_on_one_line(file: pathlib.Path, text: str,
     done = run("--config-file", str(file))
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"tonnage-test: {message.format(file=file)}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (f"backend_stats_polling_interval = {10**400}", "it takes a whole number from 1 to 604800"),
+        (f"backend_threads = {2**31}", "it takes a finite number of at most 2147483647"),
+        ("metric = nan", "it takes a finite number of at most 2147483647"),
+        ("metric = inf", "it takes a finite number of at most 2147483647"),
+    ],
+)
+def test_a_number_out_of_bounds_is_refused_when_the_files_are_read_again(
+    file: pathlib.Path, text: str, message: str
+) -> None:
+    def register(conf: cfg.ConfigOpts) -> None:
+        agent_options.register(conf)
+        conf.register_opt(cfg.FloatOpt("metric", min=0))
+
+    conf, argv = cfg.ConfigOpts(), ["--config-file", str(file)]
+    file.write_text("[DEFAULT]\n")
+    setup.configure(conf, argv, "tonnage-test", [register])
+    file.write_text(f"[DEFAULT]\n{text}\n")
+    with pytest.raises(errors.ConfigurationError, match=message):
+        setup.read_again(conf, argv, [register])
 
 
 def test_a_missing_file_is_reported_on_one_line() -> None:

@@ -52,6 +52,16 @@ def test_parameters_that_a_list_does_not_have_are_refused(query: str, problem: s
     assert allowed.select_filters(parameters) == {"status": "up"}
 
 
+@pytest.mark.parametrize("name", ["name~", "host", "binary"])
+def test_a_filter_has_at_most_the_length_of_the_name_of_a_pool(name: str) -> None:
+    allowed = Query(filters=("name~", "host", "binary", "metadata"), required=("host",))
+    with pytest.raises(errors.InvalidInput, match=f"{name} has 60000 characters: at most 511 are allowed"):
+        allowed.read(request(f"host=h&{name}={'x' * 60000}"))
+    allowed.read(request(f"host=h&{name}={'x' * 511}&metadata={'x' * 600}"))
+    assert allowed.schemas()["host"] == {"type": "string", "maxLength": 511, "minLength": 1}
+    assert allowed.schemas()["metadata"] == {"type": "string"}
+
+
 def test_other_parameters_can_be_ignored() -> None:
     assert list_query.NO_PARAMETERS.read(request("anything=1")) == {"anything": "1"}
 

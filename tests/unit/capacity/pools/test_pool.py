@@ -3,12 +3,18 @@
 
 import pytest
 
-from tonnage.capacity.pools.pool import Pool, backend_of, pool_name, short_name, stable_hash
+from tonnage.capacity.pools.pool import Pool, backend_of, is_backend_name, pool_name, short_name, stable_hash
 
 
 @pytest.mark.parametrize("pool", ["p", "with#hash", ""])
 def test_the_parts_of_a_full_name(pool: str) -> None:
     assert pool_name("host@backend", pool) == f"host@backend#{pool}"
+
+
+@pytest.mark.parametrize("name", ["", "@", "#", "host@b#p", "host@", "@b", "host", "a@b@c", "ho st@b", "host@b\n"])
+def test_texts_that_name_no_backend(name: str) -> None:
+    assert not is_backend_name(name)
+    assert is_backend_name("host.example.com@lvm-1")
 
 
 def test_the_last_separator_ends_the_backend() -> None:

@@ -36,6 +36,15 @@ def report(world: World, epoch: int) -> None:
     world.report()
 
 
+@pytest.mark.parametrize("name", ["", "@", "#", "host@b#p", "host"])
+def test_a_name_that_is_no_backend_is_refused(world: World, name: str, caplog: pytest.LogCaptureFixture) -> None:
+    [answer] = world.registration.hellos([Hello(backend=name, nonce="n", availability_zone="nova", driver="memory")])
+    assert isinstance(answer, errors.InvalidInput)
+    assert answer.message == f"backend is {name!r}: expected host@backend, two names without '@', '#' and blanks"
+    assert world.hosts.backend(name) is None
+    assert f"An agent said hello as backend {name!r}, and is refused" in caplog.text
+
+
 def test_a_process_with_the_lock_of_the_last_one_takes_over_at_once(world: World) -> None:
     epoch = hello(world, "lock1", "1")
     assert isinstance(epoch, int)
