@@ -11,15 +11,18 @@ Here are, on top of Tornado, these limits, the check of client certificates, and
 """
 
 import asyncio
+import errno
 import io
 import logging
+import math
 import re
 import resource
 import select
+import socket
 import ssl
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent import futures
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -47,6 +50,18 @@ _MAX_RECEIVED_HEADERS = 2**17
 
 #: The share of the open files for connections of clients; the rest is for the database, the message bus and the log.
 _CONNECTIONS_SHARE = 0.75
+
+#: Errors of a process, or a system, without file descriptors or memory for another connection.
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+
+#: Seconds for which no connection is accepted after such an error.
+_ACCEPT_PAUSE = 1.0
+
+#: Seconds between two warnings of such errors.
+_WARNING_INTERVAL = 60.0
+
+#: Most connections that are accepted before the event loop does other work.
+_ACCEPTED_AT_ONCE = 128
 
 _HOST = re.compile(r"[^\s,/@]*")
 #: Statuses of responses without a body.
@@ -116,16 +131,81 @@ class WsgiServer(httpserver.HTTPServer):
         self.application = application
         self.threads = futures.ThreadPoolExecutor(limits.threads, thread_name_prefix="request")
         self._max_connections = int(_raise_file_limit(limits.max_files) * _CONNECTIONS_SHARE)
+        self._listening: list[socket.socket] = []
+        self._warned_at = -math.inf
         #: The current request of each connection. The connection that waits longest comes first.
         self._requests: dict[object, _Request] = {}
+
+    def add_sockets(self, sockets: Iterable[socket.socket]) -> None:
+        """Accept connections on these listening sockets."""
+        for listening in sockets:
+            self._listening.append(listening)
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def stop(self) -> None:
+        """Accept no more connections."""
+        loop = asyncio.get_running_loop()
+        for listening in self._listening:
+            loop.remove_reader(listening)
+            listening.close()
+        self._listening.clear()
+        super().stop()
+
+    def _accept(self, listening: socket.socket) -> None:
+        """Accept the connections that wait. Without file descriptors close one that idles, or pause."""
+        for _ in range(_ACCEPTED_AT_ONCE):
+            try:
+                connection, address = listening.accept()
+            except BlockingIOError:
+                return
+            except ConnectionAbortedError:
+                continue
+            except OSError as error:
+                if error.errno not in _EXHAUSTED:
+                    raise
+                self._warn_of_exhaustion(error)
+                if not self._close_longest_waiting():
+                    self._pause(listening)
+                    return
+                continue
+            self._handle_connection(connection, address)
+
+    def _pause(self, listening: socket.socket) -> None:
+        """Leave the connections in the queue of the system for a while, as each attempt to accept one would fail."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(listening)
+        loop.call_later(_ACCEPT_PAUSE, self._resume, listening)
+
+    def _resume(self, listening: socket.socket) -> None:
+        if listening in self._listening:
+            asyncio.get_running_loop().add_reader(listening, self._accept, listening)
+
+    def _warn_of_exhaustion(self, error: OSError) -> None:
+        """Log the error, at most once a minute."""
+        now = asyncio.get_running_loop().time()
+        if now - self._warned_at >= _WARNING_INTERVAL:
+            self._warned_at = now
+            LOG.warning(
+                "Connections wait, because the process cannot open more files (%s): idle connections are closed; allow "
+                "more open files, with LimitNOFILE or ulimit -n",
+                error.strerror,
+            )
+
+    def _close_longest_waiting(self) -> bool:
+        """Close the connection that waits longest for a request; return whether there is one."""
+        idle = (connection for connection, waiting in self._requests.items() if not waiting.answering)
+        oldest = next(idle, None)
+        if oldest is None:
+            return False
+        self._requests.pop(oldest).close()
+        return True
 
     def start_request(self, server_conn: object, request_conn: httputil.HTTPConnection) -> httputil.HTTPMessageDelegate:
         """Wait for a request on a connection. If there are too many connections, close the one that waits longest."""
         self._requests.pop(server_conn, None)
         self._requests[server_conn] = request = _Request(self, cast(http1connection.HTTP1Connection, request_conn))
         if len(self._requests) > self._max_connections:
-            oldest = next(connection for connection, waiting in self._requests.items() if not waiting.answering)
-            self._requests.pop(oldest).close()
+            self._close_longest_waiting()
         return request
 
     def on_close(self, server_conn: object) -> None:
@@ -176,8 +256,8 @@ class _Request(httputil.HTTPMessageDelegate):
 
     def _may_request(self) -> bool:
         """Return whether the client has a certificate, or may send this request without one."""
-        socket = self._connection.stream.socket
-        if isinstance(socket, ssl.SSLSocket) and socket.getpeercert():
+        transport = self._connection.stream.socket
+        if isinstance(transport, ssl.SSLSocket) and transport.getpeercert():
             return True
         anonymous_paths = self._server.limits.anonymous_paths or ()
         has_body = "CONTENT_LENGTH" in self._environ or "HTTP_TRANSFER_ENCODING" in self._environ

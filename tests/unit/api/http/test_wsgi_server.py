@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Requests of strangers to the built-in server: slow, endless, malformed and ambiguous ones."""
 
+import asyncio
 import contextlib
+import errno
 import http.client
 import json
 import logging
@@ -21,6 +23,7 @@ from tests.unit.api.cluster import Cluster, configuration, wait_until
 from tests.unit.api.http.conftest import address, connection, kept_connection, start, start_limited
 from tonnage.api import app
 from tonnage.api.auth import authentication
+from tonnage.api.http import wsgi_server
 from tonnage.api.http.server import Server
 
 POST = b"POST /v3/volumes HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -188,6 +191,73 @@ def test_the_oldest_connections_make_room_for_new_ones() -> None:
     assert [has_ended(each) for each in silent[::2]] == [True, True, True, False, False]
     for each in silent:
         each.close()
+    server.stop()
+
+
+class Exhaustion:
+    """Lets the next attempts to accept a connection fail as those of a process without file descriptors."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.failures = self.attempts = 0
+        accept = socket.socket.accept
+
+        def fail(listening: socket.socket) -> tuple[socket.socket, Any]:
+            self.attempts += 1
+            if self.failures:
+                self.failures -= 1
+                raise OSError(errno.EMFILE, "Too many open files")
+            return accept(listening)
+
+        monkeypatch.setattr(socket.socket, "accept", fail)
+
+
+def test_without_file_descriptors_an_idle_connection_is_closed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = start_limited(large)
+    first, second = kept_connection(server), kept_connection(server)
+    exhaustion = Exhaustion(monkeypatch)
+    exhaustion.failures = 1
+    with connect(server, GET + b"\r\n") as third:
+        assert third.recv(12) == b"HTTP/1.1 200"
+    assert first.sock is not None
+    assert second.sock is not None
+    assert first.sock.recv(1) == b"", "the one that waited longest is closed"
+    assert not has_ended(second.sock)
+    [record] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "cannot open more files (Too many open files)" in record.getMessage()
+    for each in (first, second):
+        each.close()
+    server.stop()
+
+
+def test_without_file_descriptors_and_idle_connections_the_server_pauses(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(wsgi_server, "_ACCEPT_PAUSE", 3600.0)
+    server = start_limited(large)
+    exhaustion = Exhaustion(monkeypatch)
+    exhaustion.failures = 10**6
+    with connect(server):
+        wait_until(lambda: exhaustion.attempts > 0)
+        for _ in range(20):  # turns of the event loop, each of which would accept
+            asyncio.run_coroutine_threadsafe(asyncio.sleep(0), server._loop).result(60)
+        assert exhaustion.attempts == 1
+        assert len(caplog.records) == 1
+        server.stop()
+
+
+def test_a_server_that_has_paused_accepts_the_connections_that_wait(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(wsgi_server, "_ACCEPT_PAUSE", 0.01)
+    server = start_limited(large)
+    exhaustion = Exhaustion(monkeypatch)
+    exhaustion.failures = 5
+    with connect(server, GET + b"\r\n") as waiting:
+        assert waiting.recv(12) == b"HTTP/1.1 200"
+    assert exhaustion.failures == 0
+    assert len(caplog.records) == 1
     server.stop()
 
 
