@@ -254,7 +254,7 @@ def test_a_suspended_scheduler_adopts_the_ratio_of_the_others(deploy: Deploy) ->
 
         def states() -> list[Any]:
             rows = tonnage.rest.get("os-services")["services"]
-            return [row["state"] for row in rows if (row["binary"], row["host"]) == ("tonnage-scheduler", "another")]
+            return [row["state"] for row in rows if (row["binary"], row["host"]) == ("cinder-scheduler", "another")]
 
         wait_for(lambda: states() == ["down"], "the suspended scheduler is down")
         _replace(tonnage.conf, _with(tonnage.conf.read_text(), "max_over_subscription_ratio", "300"))
