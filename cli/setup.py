@@ -10,6 +10,7 @@ from typing import Any
 
 from oslo_config import cfg
 from oslo_log import _options as log_options
+from oslo_log import formatters
 from oslo_log import log as logging
 
 import tonnage
@@ -54,6 +55,21 @@ _LOG_LEVELS = (
 )
 
 
+class _Formatter(formatters.ContextFormatter):
+    """Formats lines as oslo.log does, without telling an error twice.
+
+    oslo.log appends the error that is being handled to each warning. Most warnings have its message already.
+    """
+
+    def format(self, record: standard_logging.LogRecord) -> str:
+        """Return the text of a record."""
+        line, newline, more = super().format(record).partition("\n")
+        summary: str = getattr(record, "error_summary", "")
+        if summary.partition(": ")[2] in record.getMessage():
+            line = line.removesuffix(f": {summary}")
+        return line + newline + more
+
+
 class UsageError(errors.TonnageError):
     """The command line is wrong."""
 
@@ -95,6 +111,10 @@ def configure(
         conf.set_default("use_stderr", True)
     logging.setup(conf, PROJECT, tonnage.__version__, fix_eventlet=False)
     log_records.install()
+    if not conf.use_json:
+        form = _Formatter(project=PROJECT, version=tonnage.__version__, datefmt=conf.log_date_format, config=conf)
+        for handler in standard_logging.getLogger().handlers:
+            handler.setFormatter(form)
     standard_logging.captureWarnings(True)
 
 

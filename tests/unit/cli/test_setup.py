@@ -20,6 +20,7 @@ import sys
 from oslo_config import cfg
 
 from tonnage.agent import options
+from tonnage.capacity import errors
 from tonnage.cli import setup
 from tonnage.rpc import options as rpc_options
 
@@ -32,6 +33,12 @@ def main():
     print(cfg.CONF.state_path, cfg.CONF.rpc_response_timeout)
     logging.getLogger("tonnage.test").info("for the log")
     logging.getLogger("stevedore.named").warning("noise")
+    try:
+        raise errors.DriverError("No such file: '/srv/a'")
+    except errors.DriverError as error:
+        logging.getLogger("tonnage.test").warning("could not report: %s", error)
+        logging.getLogger("tonnage.test").warning("could not report")
+        logging.getLogger("tonnage.test").warning("with traceback: %s", error, exc_info=True)
 
 
 main()
@@ -56,6 +63,19 @@ def test_values_of_the_file_precede_the_defaults_and_logs_go_to_standard_error(f
     assert "INFO tonnage.test [-] for the log" in done.stderr
     assert "noise" not in done.stderr
     assert "Eventlet" not in done.stderr
+
+
+def test_a_warning_tells_the_handled_error_once(file: pathlib.Path) -> None:
+    file.touch()
+    lines = [
+        line.partition("[-] ")[2] for line in run("--config-file", str(file)).stderr.splitlines() if "WARN" in line
+    ]
+    error = "No such file: '/srv/a'"
+    assert lines == [
+        f"could not report: {error}",
+        f"could not report: tonnage.capacity.errors.DriverError: {error}",
+        f"with traceback: {error}",
+    ]
 
 
 def test_log_lines_go_to_the_log_file(file: pathlib.Path, tmp_path: pathlib.Path) -> None:
