@@ -96,12 +96,16 @@ class Drain(_WithReason):
         return self._set_state(parsed_args.backend, state="being drained", draining=True, reason=parsed_args.reason)
 
 
-class Remove(_Backend):
-    """Forget a backend that never comes back."""
+class Remove(base_commands.Command):
+    """Forget a backend, or one of its pools, whose storage never comes back."""
+
+    options = base_commands.LEDGER
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the name of the backend and the confirmation."""
-        super().add_arguments(parser)
+        """Add the name of the backend or pool and the confirmation."""
+        parser.add_argument(
+            "name", metavar="host@backend[#pool]", help="full name of the backend, or of one pool of it"
+        )
         parser.add_argument(
             "--volumes-are-lost",
             action="store_true",
@@ -115,11 +119,14 @@ class Remove(_Backend):
         from tonnage.ledger.repair import backend_removal
 
         ledger = ledger_access.connect(self.conf)
-        removed = ledger.run(backend_removal.remove_backend, parsed_args.backend, self.conf.service_down_time)
-        print(
-            f"Backend {parsed_args.backend} is removed, with {len(removed.pools)} pool(s); "
-            f"{len(removed.volumes)} volume(s) are in error"
+        name = parsed_args.name
+        removed = ledger.run(backend_removal.remove_backend, name, self.conf.service_down_time)
+        target = (
+            f"Pool {name} is removed"
+            if "#" in name
+            else f"Backend {name} is removed, with {len(removed.pools)} pool(s)"
         )
+        print(f"{target}; {len(removed.volumes)} volume(s) are in error")
         for volume_id in removed.volumes:
             print(volume_id)
         return 0

@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Removal of backends that never come back, on an operator's order."""
+"""Removal of backends, or of single pools, that never come back, on an operator's order."""
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import orm
@@ -17,43 +19,74 @@ from tonnage.ledger.models import claim_verbs
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """The pools that were removed with a backend, and the volumes that were on them, which are now in error."""
+    """The pools that were removed, and the volumes that were on them, which are now in error."""
 
     pools: tuple[str, ...]
     volumes: tuple[str, ...]
 
 
 def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed:
-    """Remove a backend with its pools and claims. Its volumes stay, in error, with the reason.
+    """Remove the backend ``host@backend`` with its pools and claims, or only the pool ``host@backend#pool``.
 
-    Schedulers drop it from their caches when they next read the rows. If its agent returns, it starts as a new backend,
-    and the volumes on its storage are orphans. Raises :class:`~tonnage.capacity.errors.NotFound`, and
-    :class:`~tonnage.capacity.errors.Conflict` for a backend that has reported within the last ``down_time`` seconds.
+    The volumes stay, in error, with the reason. Schedulers drop the rows from their caches when they next read them. If
+    the agent returns, it starts with a new backend or pool, and the volumes on the storage are orphans. Raises
+    :class:`~tonnage.capacity.errors.NotFound`, and :class:`~tonnage.capacity.errors.Conflict` for a backend that has
+    reported within the last ``down_time`` seconds.
     """
-    row = backends.find(session, name)
+    backend_name, _, pool_name = name.partition("#")
+    row = backends.find(session, backend_name)
     if row is None:
-        raise errors.NotFound(f"backend {name} could not be found")
+        raise errors.NotFound(f"backend {backend_name} could not be found")
     if row.silence is not None and row.silence <= down_time:
         raise errors.Conflict(
-            f"backend {name} reported {row.silence:.0f} s ago: stop its agent first, and wait until it is down "
+            f"backend {backend_name} reported {row.silence:.0f} s ago: stop its agent first, and wait until it is down "
             f"(service_down_time = {down_time:g} s); to move its volumes elsewhere, drain it"
         )
-    pool, volume, claim = models.Pool, models.Volume, models.Claim
-    pools = dict(session.execute(sa.select(pool.id, pool.name).where(pool.backend_id == row.id)).all())
+    pool, claim = models.Pool, models.Claim
+    of_order = [pool.backend_id == row.id, *([pool.name == name] if pool_name else [])]
+    pool_ids = sa.select(pool.id).where(*of_order)
+    pools = dict(session.execute(sa.select(pool.id, pool.name).where(*of_order)).all())
+    if pool_name and not pools:
+        raise errors.NotFound(f"pool {name} could not be found")
     if pools:
         locked = pool_counters.lock(session, list(pools))
     else:
         session.execute(sa.select(models.Backend.id).where(models.Backend.id == row.id).with_for_update()).all()
-    pool_query = sa.select(pool.id).where(pool.backend_id == row.id)
+    reason = f"an operator has removed {'pool' if pool_name else 'backend'} {name}, with this volume in pool"
+    lost_ids = _give_up_volumes(session, pool_ids, pools, reason)
+    _end_moves(session, pool_ids)
+    if pool_name:
+        allocated = pool_counters.read(session, list(pools))
+        pool_counters.add_to_backends(session, {row.id: -sum(counters.allocated for counters in allocated.values())})
+    session.flush()
+    finding = models.Finding
+    findings = sa.delete(finding).where(finding.backend_id == row.id)
+    statements = [
+        findings.where(finding.pool == pool_name) if pool_name else findings,
+        sa.delete(models.Discrepancy).where(models.Discrepancy.pool_id.in_(pool_ids)),
+        sa.delete(claim).where(claim.pool_id.in_(pool_ids)),
+        sa.delete(pool).where(*of_order),
+        *([] if pool_name else [sa.delete(models.Backend).where(models.Backend.id == row.id)]),
+    ]
+    for statement in statements:
+        session.execute(statement.execution_options(synchronize_session=False))
+    if pools:
+        pool_counters.recount_shared(session, locked.shared)
+    return Removed(tuple(sorted(pools.values())), tuple(lost_ids))
+
+
+def _give_up_volumes(
+    session: orm.Session, pool_ids: sa.Select[Any], pool_names: Mapping[int, str], reason: str
+) -> list[str]:
+    """Put the volumes of the selected pools in error; return their ids. The pool's name is put behind the reason."""
+    volume = models.Volume
     volumes = session.scalars(
-        sa.select(volume).where(volume.pool_id.in_(pool_query)).order_by(volume.id).with_for_update()
-    )
-    lost_ids = []
+        sa.select(volume).where(volume.pool_id.in_(pool_ids)).order_by(volume.id).with_for_update()
+    ).all()
     for lost_volume in volumes:
-        lost_ids.append(lost_volume.id)
-        reason = f"an operator has removed backend {name}, with this volume in pool {pools[lost_volume.pool_id or 0]}"
+        text = f"{reason} {pool_names[lost_volume.pool_id or 0]}"
         lost_volume.pool_id, lost_volume.provisioning = None, None
-        lost_volume.status, lost_volume.status_reason = "error", reason
+        lost_volume.status, lost_volume.status_reason = "error", text
         session.add(
             models.Message(
                 id=str(uuid.uuid4()),
@@ -61,12 +94,17 @@ def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed
                 request_id=lost_volume.request_id,
                 resource_id=lost_volume.id,
                 event="volume_lost",
-                text=reason,
+                text=text,
             )
         )
-    # Volumes that were migrating to this backend stay in their source pools.
+    return [lost_volume.id for lost_volume in volumes]
+
+
+def _end_moves(session: orm.Session, pool_ids: sa.Select[Any]) -> None:
+    """End the migrations to the selected pools: the volumes stay in their source pools."""
+    volume, claim = models.Volume, models.Claim
     moving = sa.select(claim.volume_id).where(
-        claim.backend_id == row.id, claim.verb == claim_verbs.MIGRATE, claim.state == pool_counters.PENDING
+        claim.pool_id.in_(pool_ids), claim.verb == claim_verbs.MIGRATE, claim.state == pool_counters.PENDING
     )
     for migrating_volume in session.scalars(
         sa.select(volume)
@@ -75,15 +113,3 @@ def remove_backend(session: orm.Session, name: str, down_time: float) -> Removed
         .with_for_update()
     ):
         migrating_volume.status, migrating_volume.migration_status = "available", "error"
-    session.flush()
-    for statement in (
-        sa.delete(models.Finding).where(models.Finding.backend_id == row.id),
-        sa.delete(models.Discrepancy).where(models.Discrepancy.pool_id.in_(pool_query)),
-        sa.delete(claim).where(claim.backend_id == row.id),
-        sa.delete(pool).where(pool.backend_id == row.id),
-        sa.delete(models.Backend).where(models.Backend.id == row.id),
-    ):
-        session.execute(statement.execution_options(synchronize_session=False))
-    if pools:
-        pool_counters.recount_shared(session, locked.shared)
-    return Removed(tuple(sorted(pools.values())), tuple(lost_ids))

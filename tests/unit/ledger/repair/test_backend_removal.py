@@ -17,6 +17,7 @@ from tonnage.ledger.inventory import backends
 from tonnage.ledger.repair import backend_removal
 
 VOLUME = "11111111-1111-1111-1111-111111111111"
+OTHER = "22222222-2222-2222-2222-222222222222"
 
 
 @pytest.fixture
@@ -111,3 +112,43 @@ def test_a_partial_copy_of_a_failed_migration_is_purged(ledger: database.Databas
     ledger.run(operation_outcomes.apply, [EndedOperation(claim_id="move", ok=False, epoch=1, tick=5, size_gb=3)], 3)
     assert (volume(ledger).status, volume(ledger).pool_id) == ("available", 1)
     assert ("purge", "pending") in claims(ledger)
+
+
+def test_a_pool_is_removed_alone(ledger: database.Database) -> None:
+    def add_pool(session: orm.Session) -> None:
+        session.get_one(models.Backend, 1).allocated_capacity_gb = 7
+        session.add(models.Pool(id=3, backend_id=1, name="h@one#q", allocated_capacity_gb=4, covers_epoch=1, stats={}))
+        session.add(models.Volume(id=OTHER, project_id="p", size_gb=4, status="available", pool_id=3))
+        session.flush()
+        session.add(
+            models.Claim(
+                **{"id": "kept", "backend_id": 1, "pool_id": 3, "volume_id": OTHER, "verb": "create"},
+                **{"size_gb": 4, "physical_gb": 0, "target_size_gb": 4, "provisioning": "thin", "state": "confirmed"},
+            )
+        )
+        for pool in ("p", "q"):
+            session.add(models.Finding(backend_id=1, pool=pool, breach="free-above-total", text="x"))
+
+    ledger.run(add_pool)
+    removed = ledger.run(backend_removal.remove_backend, "h@one#p", 60.0)
+    assert removed == backend_removal.Removed(("h@one#p",), (VOLUME,))
+    assert (volume(ledger).status, volume(ledger).pool_id) == ("error", None)
+    assert volume(ledger).status_reason == "an operator has removed pool h@one#p, with this volume in pool h@one#p"
+    assert claims(ledger) == [("create", "confirmed"), ("migrate", "pending")]
+    with ledger.reading() as session:
+        backend = session.get_one(models.Backend, 1)
+        assert backend.allocated_capacity_gb == 4
+        assert session.scalars(sa.select(models.Pool.name).order_by(models.Pool.name)).all() == ["h@one#q", "h@two#p"]
+        assert session.scalars(sa.select(models.Finding.pool)).all() == ["q"]
+        assert session.get_one(models.Volume, OTHER).status == "available"
+
+
+def test_a_volume_that_migrates_to_a_removed_pool_stays_in_its_own(ledger: database.Database) -> None:
+    ledger.run(backend_removal.remove_backend, "h@two#p", 60.0)
+    assert (volume(ledger).status, volume(ledger).migration_status, volume(ledger).pool_id) == ("available", "error", 1)
+    assert claims(ledger) == [("create", "confirmed")]
+
+
+def test_a_pool_that_does_not_exist_is_named(ledger: database.Database) -> None:
+    with pytest.raises(errors.NotFound, match="pool h@one#nowhere could not be found"):
+        ledger.run(backend_removal.remove_backend, "h@one#nowhere", 60.0)
